@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import dpb_gym.privacy
-from dpb_gym.privacy.releasers.running_sum import Parameters
+from dpb_gym.privacy.releasers.correlated_noise import Parameters
 from dpb_gym.validation import FloatArray
 
 BUFFERS = 5

@@ -1,10 +1,10 @@
-"""Publishes a result of the arena: its page, the tables and pictures of README and docs.
+"""Publish a result of the arena: its page, and the tables and pictures of README and docs.
 
     python benchmarks/published.py [results/dpb-bench-v1] [--repository .]
 
-The compacted result and its page go to docs/leaderboard; the tables there, the README's table of
-agents, its pictures (frontier.png; page.png, the page in headless Chromium; a twin of each for dark
-themes) and its badges are written from them. A test compares the tables with the result.
+The compacted result and its page go to docs/leaderboard. From them the script writes the tables
+there, the README's table of agents, its pictures (frontier.png, and page.png from headless
+Chromium, each also for dark themes) and its badges. A test compares the tables with the result.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import yaml
 
 from dpb_gym import Result, report
 from dpb_gym.registry import agent_spec
-from dpb_gym.report.groups import Group, budget_order, contests, group_of, short
-from dpb_gym.report.model import Interval, LeaderboardData, Row, TaskResult
+from dpb_gym.report.comparison_groups import Group, budget_order, contests, group_of, short
+from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, Row, TaskResult
 from dpb_gym.results import metrics
 
 TUNED = " (tuned)"
 OURS = ("one-pass-mnl", "one-pass-pricing", "one-pass-linear", "one-pass-linear-joint")
-# Of the README: the paper's agent, ours, and the baseline without privacy, at the papers' sizes.
+# Agents of the README's table: the paper's, ours, and the non-private baseline.
 README = {
     "assortment-standard": ("dpmnl", "one-pass-mnl", "greedy-mnl"),
     "pricing-standard": ("private-pricing", "one-pass-pricing", "greedy-pricing"),
@@ -40,22 +40,22 @@ README = {
 }
 UNDECIDED, BEHIND = r" \*", r" \*\*"
 DARK = np.array([13, 17, 23]) / 255
-"""Ground of the dark pictures, GitHub's."""
+"""Background color of GitHub's dark theme."""
 
 
 def darken(path: Path) -> None:
-    """Writes a twin for dark themes: lightness turned over, hues kept."""
-    light = 1.0 - matplotlib.image.imread(path)[..., :3]
-    turned = light.max(-1, keepdims=True) + light.min(-1, keepdims=True) - light
-    twin = DARK + (1.0 - DARK) * turned
-    matplotlib.image.imsave(path.with_name(f"{path.stem}-dark.png"), np.clip(twin, 0.0, 1.0))
+    """Write a version for dark themes, with inverted lightness and the same hues."""
+    negative = 1.0 - matplotlib.image.imread(path)[..., :3]
+    inverted = negative.max(-1, keepdims=True) + negative.min(-1, keepdims=True) - negative
+    dark = DARK + (1.0 - DARK) * inverted
+    matplotlib.image.imsave(path.with_name(f"{path.stem}-dark.png"), np.clip(dark, 0.0, 1.0))
 
 
-def photograph(page: Path, out: Path) -> None:
-    """Takes pictures of the first screen of a page, in both themes."""
+def save_screenshots(page: Path, out: Path) -> None:
+    """Save the first screen of a page as pictures, in both themes."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        print("no chromium: page.png stays as it is")
+        print("no chromium found: page.png is not updated")
         return
     for suffix, theme in (("", "1"), ("-dark", "0")):
         picture = out / f"page{suffix}.png"
@@ -66,13 +66,13 @@ def photograph(page: Path, out: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Duel:
-    """Our agent against the best other of the same guarantee and budget, on one task.
+class Comparison:
+    """Our agent and the best other agent of the same guarantee and budget, on one task.
 
     Attributes:
         ours: Our row, tuned.
         other: The row of least regret among all others, default or tuned.
-        gain: By how much its regret exceeds ours on the same customers.
+        gain: Regret of the other minus ours, paired over replicates.
     """
 
     ours: Row
@@ -81,65 +81,66 @@ class Duel:
 
     @property
     def mark(self) -> str:
-        """Empty if we are clearly ahead, ``*`` if undecided, ``**`` if clearly behind."""
+        """``""`` if the interval of the gain is positive, ``**`` if negative, otherwise ``*``."""
         return "" if self.gain.low > 0 else BEHIND if self.gain.high < 0 else UNDECIDED
 
 
 def tuned(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
-    """The tuned rows of an agent by budget; its defaults where they are the best point."""
+    """Return an agent's tuned rows by budget, or default rows where tuning chose the defaults."""
     return _last(task, name, private, lambda row: row.agent.endswith(TUNED))
 
 
-def kindest(task: TaskResult, name: str) -> list[Row]:
-    """The better of an agent's default and tuned rows at each budget."""
+def better(task: TaskResult, name: str) -> list[Row]:
+    """Return the better of an agent's default and tuned rows at each budget."""
     return _last(task, name, True, lambda row: -row.regret.mean)
 
 
 def _last(task: TaskResult, name: str, private: bool, order: Callable[[Row], float]) -> list[Row]:
-    """Of an agent's rows the last by `order` at each budget."""
+    """Return the last of an agent's rows by `order` at each budget."""
     rows = [row for row in task.rows if row.name == name and row.private == private]
-    found = {row.budget: row for row in sorted(rows, key=order)}
-    return [found[budget] for budget in sorted(found, key=budget_order)]
+    by_budget = {row.budget: row for row in sorted(rows, key=order)}
+    return [by_budget[budget] for budget in sorted(by_budget, key=budget_order)]
 
 
-def duels(task: TaskResult) -> dict[Group, list[Duel]]:
-    """Our tuned agents on a task against the best of the others, by what is promised."""
-    found: dict[Group, list[Duel]] = {}
+def comparisons(task: TaskResult) -> dict[Group, list[Comparison]]:
+    """Compare our tuned agents with the best others on a task, by guarantee."""
+    compared: dict[Group, list[Comparison]] = {}
     fields = contests(task.rows)
     for ours in (row for name in OURS for row in tuned(task, name)):
         others = [r for r in fields[group_of(ours), ours.budget] if r.name != ours.name]
         if others:
             gain = metrics.interval(metrics.differences(others[0].finals, ours.finals))
-            found.setdefault(group_of(ours), []).append(Duel(ours, others[0], gain))
-    return found
+            pair = Comparison(ours, others[0], gain)
+            compared.setdefault(group_of(ours), []).append(pair)
+    return compared
 
 
-def said(value: Interval) -> str:
-    """Mean and half-width of an interval, to one decimal below 100."""
+def formatted(value: Interval) -> str:
+    """Return mean and half-width of an interval, with one decimal below 100."""
     half = (value.high - value.low) / 2
     return " ± ".join(f"{part:,.{0 if abs(part) >= 100 else 1}f}" for part in (value.mean, half))
 
 
 def index(data: LeaderboardData) -> str:
-    """The tables of docs/leaderboard/index.md, one per track and guarantee."""
+    """Return the tables of docs/leaderboard/index.md, one per track and guarantee."""
     count: Counter[str] = Counter()
     texts = []
     for track in data.tracks:
         tasks = [task for task in data.tasks if task.task in track.tasks]
         tables: dict[Group, list[str]] = {}
         for task in tasks:
-            for group, rows in duels(task).items():
+            for group, rows in comparisons(task).items():
                 lines = tables.setdefault(group, [])
-                for place, duel in enumerate(rows):
-                    count[duel.mark] += 1
-                    other = said(duel.other.regret).partition(" ")[0]
+                for place, pair in enumerate(rows):
+                    count[pair.mark] += 1
+                    other = formatted(pair.other.regret).partition(" ")[0]
                     lines.append(
-                        f"| {'' if place else task.task} | {short(duel.ours.budget)} | "  # type: ignore[arg-type]
-                        f"{said(duel.ours.regret)} | {duel.other.agent} {other} | "
-                        f"{said(duel.gain)}{duel.mark} |"
+                        f"| {'' if place else task.task} | {short(pair.ours.budget)} | "  # type: ignore[arg-type]
+                        f"{formatted(pair.ours.regret)} | {pair.other.agent} {other} | "
+                        f"{formatted(pair.gain)}{pair.mark} |"
                     )
         for group, lines in tables.items():
-            ours = next(row for task in tasks for row in [d.ours for d in duels(task)[group]])
+            ours = next(pair.ours for task in tasks for pair in comparisons(task)[group])
             texts += [
                 f"### {track.title}: {group.label}",
                 "",
@@ -149,11 +150,11 @@ def index(data: LeaderboardData) -> str:
                 "",
             ]
         best = [f"{task.task}: {_without_privacy(task)}" for task in tasks]
-        texts += [f"Without privacy, the best: {'; '.join(best)}.", ""]
+        texts += [f"Best non-private agents: {'; '.join(best)}.", ""]
     total = sum(count.values())
     summary = (
-        f"Of {total} comparisons our agents are ahead in {count['']}, undecided in "
-        f"{count[UNDECIDED]}, behind in {count[BEHIND]}."
+        f"In {total} comparisons our agents are better in {count['']}, undecided in "
+        f"{count[UNDECIDED]} and worse in {count[BEHIND]}."
     )
     return "\n".join([summary, "", *texts]).rstrip()
 
@@ -162,16 +163,17 @@ def _without_privacy(task: TaskResult) -> str:
     exact = [row for row in task.rows if not row.private and row.budget is None]
     best = min((r for r in exact if not r.reference), key=lambda row: row.regret.mean)
     chance = next((f"{row.regret.mean:,.0f}" for row in exact if row.name == "random"), "–")
-    return f"{best.agent} {said(best.regret).partition(' ')[0]}, random {chance}"
+    return f"{best.agent} {formatted(best.regret).partition(' ')[0]}, random {chance}"
 
 
 def readme(data: LeaderboardData) -> str:
-    """The README's table of agents."""
+    """Return the README's table of agents."""
     lines = [
-        "Regret: mean ± half of its 95% interval. All are tuned alike, on other seeds; the paper's "
-        "agent has the better of its tuned and its default parameters at each budget.",
+        "Regret: mean ± half-width of its 95% interval. All agents are tuned with equal effort on "
+        "other seeds. The paper's agent uses the better of its tuned and default parameters at "
+        "each budget.",
         "",
-        "| task | protected | paper's agent | ours | without privacy |",
+        "| task | protected unit; budgets | paper's agent | ours | non-private |",
         "|---|---|---|---|---|",
     ]
     for task in data.tasks:
@@ -180,7 +182,7 @@ def readme(data: LeaderboardData) -> str:
             rows = tuned(task, ours)
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
-            shown = [_cell(paper, kindest(task, paper)), _cell(ours, rows)]
+            shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
             shown.append(_cell(exact, tuned(task, exact, private=False)))
             texts = [task.task, f"{rows[0].unit}; {scale} = {limits}", *shown]
             lines.append(f"| {' | '.join(texts)} |")
@@ -188,30 +190,30 @@ def readme(data: LeaderboardData) -> str:
 
 
 def _cell(name: str, rows: list[Row]) -> str:
-    return f"`{name}` " + " / ".join(said(row.regret) for row in rows)
+    return f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
 
 
 def frontier(data: LeaderboardData) -> LeaderboardData:
-    """What the README's picture shows: three agents on three tasks, under short labels."""
+    """Return the data of the README's picture: three agents on three tasks, with short labels."""
     tasks = []
     for task in data.tasks:
         if task.task in README:
             paper, ours, exact = README[task.task]
             rows = [
                 replace(row, agent=label)
-                for label, found in (
+                for label, shown in (
                     ("one-pass (ours)", tuned(task, ours)),
-                    (paper, kindest(task, paper)),
+                    (paper, better(task, paper)),
                     (exact, tuned(task, exact, private=False)),
                 )
-                for row in found
+                for row in shown
             ]
             tasks.append(replace(task, task=task.problem, rows=tuple(rows), track=""))
     return replace(data, title="What privacy costs", tasks=tuple(tasks), tracks=())
 
 
 def tuning(recipes: Path, tracks: Iterable[str]) -> str:
-    """What was tuned for the arena, with what it cost, from the recipes per track."""
+    """Return the table of the parameters tuned for the arena and their cost, from the recipes."""
     lines = [
         "| track | agent | best of eight points | defaults / best | agent rounds | seconds |",
         "|---|---|---|---|---|---|",
@@ -222,31 +224,31 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
             recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
             known = agent_spec(recipe["agent"]).defaults
             best = {k: v for k, v in recipe["parameters"].items() if v != known[k]}
-            said = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
+            text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
             cost = recipe["cost"]
             rounds, seconds = rounds + cost["agent_rounds"], seconds + cost["seconds"]
             lines.append(
-                f"| {'' if place else track} | `{recipe['agent']}` | {said} | "
+                f"| {'' if place else track} | `{recipe['agent']}` | {text} | "
                 f"{recipe['defaults_relative_to_best']:.2f} | {cost['agent_rounds'] / 1e6:.1f} M | "
                 f"{cost['seconds']:.0f} |"
             )
     head = (
-        f"In all {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes of a core."
+        f"Total: {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes on one core."
     )
     return "\n".join([head, "", *lines])
 
 
 def put(path: Path, name: str, text: str) -> None:
-    """Replaces what stands between the two comments of this name."""
+    """Replace the text between the two comments of this name."""
     before, mark, rest = path.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- /{name} -->")
     if not (mark and end):
-        raise SystemExit(f"{path}: no place for {name!r}")
+        raise SystemExit(f"{path}: no marks for {name!r}")
     path.write_text(f"{before}{mark}{text}\n{end}{after}", encoding="utf-8")
 
 
 def badges(project: dict[str, Any]) -> dict[str, str]:
-    """Left and right text of each badge, from the project's metadata."""
+    """Return the left and right text of each badge, from the project's metadata."""
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
     return {
         "python": f"Python|{pythons[0]} to {pythons[-1]}",
@@ -256,7 +258,7 @@ def badges(project: dict[str, Any]) -> dict[str, str]:
 
 
 def badge(text: str) -> str:
-    """A badge as SVG, legible on light and dark grounds."""
+    """Return a badge as SVG, legible on light and dark backgrounds."""
     left, right = text.split("|")
     first, second = 7 * len(left) + 12, 7 * len(right) + 12
     return (
@@ -273,24 +275,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("result", nargs="?", type=Path, default=Path("results/dpb-bench-v1"))
     parser.add_argument("--repository", type=Path, default=Path())
-    asked = parser.parse_args()
-    folder, pictures = asked.repository / "docs/leaderboard", asked.repository / "docs/_static"
-    kept = folder / asked.result.name
-    if kept.resolve() != asked.result.resolve():
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir(parents=True)
+    options = parser.parse_args()
+    folder, pictures = options.repository / "docs/leaderboard", options.repository / "docs/_static"
+    published = folder / options.result.name
+    if published.resolve() != options.result.resolve():
+        shutil.rmtree(published, ignore_errors=True)
+        published.mkdir(parents=True)
         for name in ("result.parquet", "manifest.json"):
-            shutil.copyfile(asked.result / name, kept / name)
-    data = Result.load(kept).to_leaderboard()
-    page = report.html(data, folder / f"{asked.result.name}.html")
+            shutil.copyfile(options.result / name, published / name)
+    data = Result.load(published).to_leaderboard()
+    page = report.html(data, folder / f"{options.result.name}.html")
     put(folder / "index.md", "tables", index(data))
-    put(asked.repository / "README.md", "agents", readme(data))
-    recipes, tracks = asked.repository / "agents/recipes", [track.track for track in data.tracks]
-    put(asked.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
+    put(options.repository / "README.md", "agents", readme(data))
+    recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
+    put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
     report.plot_frontier(frontier(data), pictures / "frontier.png")
     darken(pictures / "frontier.png")
-    photograph(page.resolve(), pictures.resolve())
-    text = (asked.repository / "pyproject.toml").read_text(encoding="utf-8")
+    save_screenshots(page.resolve(), pictures.resolve())
+    text = (options.repository / "pyproject.toml").read_text(encoding="utf-8")
     for name, words in badges(tomllib.loads(text)["project"]).items():
         (pictures / f"badge-{name}.svg").write_text(badge(words), encoding="utf-8")
 

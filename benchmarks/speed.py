@@ -251,7 +251,7 @@ def draw(path, found):
     import matplotlib
     from matplotlib.figure import Figure
 
-    from dpb_gym.report.canvas import style
+    from dpb_gym.report.figure_layout import style
     from dpb_gym.report.palette import shade
 
     shades = {agent: shade(k)[0] for k, agent in enumerate(CURVES)}

@@ -59,7 +59,7 @@ def serve(inside):
 
 def put_inside():
     """From now on every problem is made inside `Conditioned` without a condition."""
-    from dpb_gym.envs.catalogue import Environment
+    from dpb_gym.envs.registration import Environment
     from dpb_gym.problems.conditions import Conditioned
 
     make = Environment.make_problem

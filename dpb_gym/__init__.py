@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.catalogue import register_environment as register_environment
-from dpb_gym.envs.catalogue import register_environments
+from dpb_gym.envs.registration import register_environment as register_environment
+from dpb_gym.envs.registration import register_environments
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent as Agent
     from dpb_gym.agent import SingleAgent as SingleAgent
     from dpb_gym.audits import audit as audit
-    from dpb_gym.envs.catalogue import make_problem as make_problem
-    from dpb_gym.envs.logged import from_log as from_log
+    from dpb_gym.envs.log_environments import from_log as from_log
+    from dpb_gym.envs.registration import make_problem as make_problem
     from dpb_gym.offline import evaluate_offline as evaluate_offline
     from dpb_gym.planning.privacy_cost import cost_of_privacy as cost_of_privacy
     from dpb_gym.privacy import Budget as Budget

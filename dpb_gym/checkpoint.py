@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 3
-OURS = ("agent", "feedback", "local", "privacy", "problems", "streams")
+OURS = ("agent", "feedback", "local_privacy", "privacy", "problems", "streams")
 LISTED = {
     "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
     "collections": "Counter OrderedDict defaultdict deque",

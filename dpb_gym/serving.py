@@ -287,7 +287,7 @@ def serve(
         >>> session.decisions, session.pending, str(session.guarantee)[:31]
         (1, (), 'anticipating zCDP rho=1 per use')
     """
-    from dpb_gym.envs.catalogue import make_problem
+    from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
 
     info = make_problem(problem).info if isinstance(problem, str) else problem

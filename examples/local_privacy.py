@@ -17,7 +17,7 @@ import numpy as np
 
 import dpb_gym
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse
-from dpb_gym.local import LocalPrivacy
+from dpb_gym.local_privacy import LocalPrivacy
 
 EPSILON, DELTA = 2.0, 1e-5
 

@@ -1,4 +1,4 @@
-"""`audit`: is an agent as private as it claims?"""
+"""`audit`: lower bounds on the privacy loss of an agent, end to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
 from dpb_gym.audits.paired_run import Observed, play, seeds_from
 from dpb_gym.audits.worlds import Pair, pairs_for
-from dpb_gym.envs.catalogue import environment, make_problem
+from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
@@ -34,7 +34,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
 SHORTEST, LONGEST = 32, 2048
-CONTROL = 1.0 / 3.0  # of the noise: what an audit with power must notice
+CONTROL = 1.0 / 3.0  # share of the noise in the control, which an audit with power rejects
 
 
 def audit(
@@ -50,31 +50,30 @@ def audit(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> AuditReport:
-    """Runs an agent on two neighbouring worlds and bounds its privacy loss from below.
+    """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
-    One customer (or all rounds of one user, if that is what is claimed) is exchanged; all
-    others, their contexts and their potential outcomes, are frozen. The attack is the exact
-    likelihood ratio of everything that the curator's releasers give out; where their law is not
-    known, a linear discriminant on the actions, or on the message of a local claim. Then two
-    controls: the same run with other raw feedback and the releases held fixed must act the same,
-    and the same audit with a third of the noise must fail, or it has no power; see
-    `docs/audit.md`.
+    One customer (or all rounds of one user, for a claim per user) is exchanged; all others, their
+    contexts and their potential outcomes, are fixed. The attack is the exact likelihood ratio of
+    everything that the curator's releasers release. If their distribution is unknown, it is a
+    linear discriminant on the actions, or on the message of a local claim. Two controls follow.
+    The run with other raw feedback and fixed releases must act the same. The audit with a third
+    of the noise must fail, otherwise it has no power. See `docs/audit.md`.
 
-    Audit at a budget at which there is something to see (rho 0.5 to 2), not at the tiny one of
-    a deployment: noise is calibrated by the same code.
+    Use a budget at which an audit has power (rho 0.5 to 2), not a small one of a deployment: the
+    same code calibrates the noise of both.
 
     Args:
-        agent: Registered name, agent class, or function that makes an agent.
-        budget: What the agent may spend; None for a non-private agent, which has no claim.
-        runs: Runs in each world, at least 50; 2000 see a noise variance half as large as it
-            should be.
-        params: Parameters of the agent, over those that its class names in ``audit_params``: the
-            same code at a size at which a few hundred rounds exercise all of it.
+        agent: Registered name, agent class, or function that returns an agent.
+        budget: Budget of the agent; None for a non-private agent, which has no claim.
+        runs: Runs in each world, at least 50; 2000 detect a noise variance of half the right
+            size.
+        params: Parameters of the agent, over ``audit_params`` of its class, which choose a size
+            at which a few hundred rounds exercise all of its code.
         env_id: Environment; by default a small one of the agent's kind.
-        env_kwargs: Its parameters, over the small ones.
-        horizon: Rounds; by default as few as the agent needs until every releaser has released.
-        pair: The two worlds; by default the built-in pair whose records differ most in what
-            the releasers were charged for.
+        env_kwargs: Its parameters, over those of the small one.
+        horizon: Rounds; by default the fewest after which every releaser has released.
+        pair: The two worlds; by default the built-in pair whose records differ most, in units
+            of the charged sensitivity.
         seed: Seed of customers and agents.
         confidence: Joint confidence of all bounds.
 
@@ -84,7 +83,7 @@ def audit(
 
     Raises:
         UnknownNameError: If the agent or environment is not registered.
-        AgentError: If the agent cannot play the environment, or sees the truth by design.
+        AgentError: If the agent cannot play the environment, or uses the oracle.
         ParameterError: If a parameter is out of range.
         BudgetError: If the budget is invalid.
 
@@ -129,7 +128,7 @@ def audit(
 
 
 def _own(maker: Any, name: str) -> Any:
-    """An attribute of the class itself: a subclass may take other parameters."""
+    """Return an attribute of the class itself; a subclass may take other parameters."""
     return vars(maker).get(name) if isinstance(maker, type) else None
 
 
@@ -147,13 +146,13 @@ def _setting(
 
 
 def small_setting(spec: AgentSpec, kind: str) -> tuple[str, dict[str, Any]]:
-    """Id and parameters of a small environment of the kind that the agent can play."""
+    """Return id and parameters of a small environment of this kind that the agent supports."""
     return FIXED_ARMS if spec.fixed_arms else SMALL[kind]
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """An agent, the environment that it is audited on, and the seed of both."""
+    """An agent, its environment, and the seed of both."""
 
     run: AgentRun
     env_id: str
@@ -175,7 +174,7 @@ class _Stage:
         confidence: float,
         factor: float = 1.0,
     ) -> AuditReport:
-        """The audit of one play."""
+        """Return the audit report of one run."""
         observed = self.play(rounds, pair, targets, runs=runs, part=1, factor=factor)
         run = self.run
         last = f" to {targets[-1]}" if len(targets) > 1 else ""
@@ -199,7 +198,7 @@ class _Stage:
 
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
-    """A few runs that find the horizon and, among the built-in pairs, the most telling one."""
+    """Find the horizon and the most distinguishable built-in pair with a few runs."""
     rounds, info, run = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info, stage.run
     agent = run.spec.make()
     unit = agent.protects[1] if run.budget is not None and agent.protects else "user-round"
@@ -222,7 +221,7 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
 
 
 def _targets(problem: Problem, unit: str, seed: int) -> list[int]:
-    """Rounds of the target: the first, or all those of the first round's user."""
+    """Return the target's rounds: the first, or all rounds of its user."""
     if unit not in ("user", "user-rewards"):
         return [1]
     instance = problem.instance([seed])

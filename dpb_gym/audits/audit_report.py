@@ -1,4 +1,4 @@
-"""What an audit found, next to what was claimed."""
+"""Report of an audit: lower bounds beside the claim."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ READS_RAW = "READS RAW DATA"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One lower bound against the same quantity of the claim.
+    """A lower bound and the same quantity of the claim.
 
     Attributes:
         quantity: ``"mu"``, ``"rho"``, ``"eps"``, or ``"kl"``: the divergence of order 1.
         delta: For ``"eps"``: at which delta.
         bound: Lower bound on the real privacy loss.
-        claim: What the guarantee says, `None` if it says nothing of this quantity.
+        claim: The guarantee's value, `None` if it has none for this quantity.
     """
 
     quantity: str
@@ -48,31 +48,31 @@ class Comparison:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The result of one audit; JSON-able and readable.
+    """Result of one audit.
 
-    All comparisons hold together at the stated confidence: with that probability none of them
-    is violated if the claim is true.
+    All comparisons hold jointly at the stated confidence: if the claim is true, none of them is
+    violated with that probability.
 
     Attributes:
-        subject: What was audited.
-        claimed: Its guarantee, `None` or non-private if there is none.
+        subject: Name of what was audited.
+        claimed: Its guarantee; `None` or non-private without one.
         runs: Runs in each of the two worlds.
-        evaluated: Those of them that count for the bounds (the others chose the test).
-        score: How a run was turned into a number.
-        false_positives: Evaluated runs of the first world that look like the second.
-        false_negatives: Evaluated runs of the second world that look like the first.
+        evaluated: Runs used for the bounds (the others chose the test).
+        score: Name of the test statistic.
+        false_positives: Evaluated runs of the first world that are classified as the second.
+        false_negatives: Evaluated runs of the second world that are classified as the first.
         fpr_limit: Upper confidence limit of the false positive rate.
         fnr_limit: Upper confidence limit of the false negative rate.
-        comparisons: Lower bounds next to the claim.
+        comparisons: Lower bounds beside the claim.
         parametric_mu: Bound on mu that assumes normal scores, for Gaussian mechanisms only;
             no part of the verdict.
-        ceiling: Largest mu that an audit with so many runs can show.
+        ceiling: Largest mu that an audit with this number of runs can show.
         confidence: Joint confidence of all bounds.
-        control: Verdict of the same audit with all noise at one third of what it should be; None
-            if there was none. An audit that would not notice that says nothing.
-        interference: Whether an action, or what a releaser got of another round, changed when raw
-            feedback did and releases did not.
-        details: Anything else: the two worlds, how much of the sensitivity they attain.
+        control: Verdict of the same audit with a third of the noise; None without a control. An
+            audit that does not fail its control has no power.
+        interference: Whether an action, or a record of another round, changed with the raw
+            feedback while releases were fixed.
+        details: Further facts: the two worlds, the attained share of the sensitivity.
     """
 
     subject: str
@@ -94,18 +94,18 @@ class AuditReport:
 
     @property
     def private(self) -> bool:
-        """Whether anything was claimed."""
+        """Whether there is a claim."""
         return self.claimed is not None and self.claimed.private
 
     @property
     def violations(self) -> tuple[Comparison, ...]:
-        """The comparisons that refute the claim."""
+        """Comparisons that refute the claim."""
         return tuple(c for c in self.comparisons if c.violated)
 
     @property
     def verdict(self) -> str:
-        """``"PASS"``; ``"FAIL"``; ``"READS RAW DATA"``; ``"NO POWER"`` if the audit would not
-        notice a third of the noise; ``"NO CLAIM"`` for something non-private."""
+        """``"PASS"``; ``"FAIL"``; ``"READS RAW DATA"``; ``"NO POWER"`` if the control with a
+        third of the noise passes; ``"NO CLAIM"`` without a guarantee."""
         if not self.private:
             return NO_CLAIM
         if self.interference:
@@ -126,11 +126,11 @@ class AuditReport:
 
     @property
     def rho(self) -> float:
-        """Lower bound on rho of zCDP (for the orders that the claim speaks of)."""
+        """Lower bound on rho of zCDP (for the orders of the claim)."""
         return self._bound("rho")
 
     def epsilon(self, delta: float = REPORT_DELTA) -> float:
-        """Lower bound on epsilon at `delta`; any delta in [0, 1)."""
+        """Return a lower bound on epsilon at `delta` in [0, 1)."""
         validation.real("delta", delta, 0.0, 1.0, open_high=True)
         return float(epsilon_bound(self.fpr_limit, self.fnr_limit, delta))
 
@@ -138,7 +138,7 @@ class AuditReport:
         return next(c.bound for c in self.comparisons if c.quantity == quantity)
 
     def leaderboard_row(self) -> dict[str, Any] | None:
-        """``claimed`` and ``lower_bound`` (epsilon at 1e-5) and ``verdict``; `None` without a
+        """Return ``claimed``, ``lower_bound`` (epsilon at 1e-5) and ``verdict``; `None` without a
         finite claim."""
         claimed = math.inf if self.claimed is None else self.claimed.epsilon(REPORT_DELTA)
         if not math.isfinite(claimed):
@@ -181,7 +181,7 @@ class AuditReport:
         return f"<b>{escape(head)}</b><table>{rows}</table>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
+        """Return plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
         return _plain(self) | {
             "verdict": self.verdict,
             "claimed": None if self.claimed is None else self.claimed.to_dict(),
@@ -191,12 +191,12 @@ class AuditReport:
         }
 
     def to_json(self, indent: int | None = None) -> str:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AuditReport:
-        """Rebuilds a report from `to_dict`.
+        """Return the report of `to_dict`.
 
         Raises:
             ParameterError: If the data are not a report.
@@ -217,7 +217,7 @@ class AuditReport:
 
 
 def _plain(of: Any) -> dict[str, Any]:
-    """The fields of a dataclass, infinite numbers as text."""
+    """Return the fields of a dataclass, infinite numbers as text."""
     values = {f.name: getattr(of, f.name) for f in fields(of)}
     infinite = {k: "inf" for k, v in values.items() if isinstance(v, float) and math.isinf(v)}
     return values | infinite

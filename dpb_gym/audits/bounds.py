@@ -1,8 +1,8 @@
-"""From error rates of a distinguisher to lower bounds on privacy loss.
+"""Lower bounds on privacy loss from the error rates of a distinguisher.
 
-Whatever the distinguisher, its false positive and false negative rates limit how private the
-mechanism can be (Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022). Upper confidence limits
-of both rates therefore give lower confidence limits of the loss, all valid together.
+The false positive and false negative rates of any distinguisher bound the privacy of the mechanism
+(Kairouz, Oh & Viswanath 2015; Dong, Roth & Su 2022). Upper confidence limits of both rates
+therefore give lower confidence limits of the loss, which hold jointly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ORDERS: FloatArray = 1.0 + np.geomspace(1e-3, 1e4, 600)
 
 
 def clopper_pearson_upper(errors: ArrayLike, trials: float, confidence: float) -> FloatArray:
-    """Exact upper confidence limit of a rate (Clopper & Pearson 1934).
+    """Return the exact upper confidence limit of a rate (Clopper & Pearson 1934).
 
     Args:
         errors: Observed errors, 0..trials; real numbers interpolate.
@@ -44,7 +44,7 @@ def clopper_pearson_upper(errors: ArrayLike, trials: float, confidence: float) -
 
 
 def mu_bound(fpr: ArrayLike, fnr: ArrayLike) -> FloatArray:
-    """Gaussian differential privacy that the error rates refute: Phi^-1(1-fpr) - Phi^-1(fnr)."""
+    """Return the mu of Gaussian DP that the error rates refute: Phi^-1(1-fpr) - Phi^-1(fnr)."""
     from scipy.special import ndtri
 
     fp, fn = _rates(fpr, fnr)
@@ -55,18 +55,18 @@ def mu_bound(fpr: ArrayLike, fnr: ArrayLike) -> FloatArray:
 
 
 def epsilon_bound(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:
-    """epsilon at `delta` that the error rates refute, from either side's inequality."""
+    """Return the epsilon at `delta` that the error rates refute, the larger of both sides."""
     fp, fn = _rates(fpr, fnr)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = np.log(np.maximum(1.0 - delta - fn, 0.0)) - np.log(fp)
         far = np.log(np.maximum(1.0 - delta - fp, 0.0)) - np.log(fn)
-    # fmax passes over NaN, which is log 0 - log 0
+    # fmax ignores NaN, which is log 0 - log 0
     bound: FloatArray = np.fmax(np.fmax(near, far), 0.0)
     return bound
 
 
 def rho_bound(fpr: float, fnr: float) -> float:
-    """zCDP that the error rates refute: max over orders a of D_a(two coins) / a.
+    """Return the rho of zCDP that the error rates refute: max over orders a of D_a(two coins) / a.
 
     Args:
         fpr: False positive rate (or its upper limit).
@@ -91,7 +91,7 @@ def rho_bound(fpr: float, fnr: float) -> float:
 
 
 def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: float) -> float:
-    """Lower limit of the distance of two normal samples in standard deviations.
+    """Return the lower limit of the distance of two normal samples in standard deviations.
 
     Valid if the scores are normal with equal variance, as those of a Gaussian mechanism are:
     the two-sample t statistic is then noncentral t, and its noncentrality is mu times
@@ -126,7 +126,7 @@ CLIPS = (0.5, 1.0, 2.0, 4.0)
 
 
 def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> float:
-    """Lower confidence limit of the KL divergence of the second world's scores from the first's.
+    """Return a lower confidence limit of the KL divergence of second from first world's scores.
 
     Donsker & Varadhan: ``KL >= E_1 f - log E_0 exp f`` for every bounded f; here f is the score,
     scaled and cut to an interval. As ``log x <= x/k - 1 + log k`` for every k > 0, the right side
@@ -137,7 +137,7 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
 
     Args:
         chosen: Scores of both worlds that choose scale, interval, k and stake.
-        counted: Those that the limit is computed from, equally many of both worlds.
+        counted: Scores that the limit is computed from, equally many of both worlds.
         confidence: In (0, 1).
     """
     log, n = (
@@ -171,7 +171,7 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
 
 
 def _exponents(scores: Samples, scale: float, clip: float) -> Samples:
-    """f of the second world's scores, and exp f of the first's."""
+    """Return f of the second world's scores, and exp f of the first's."""
     zero, one = (np.clip(scale * part, -clip, clip) for part in scores)
     return one, np.exp(zero)
 

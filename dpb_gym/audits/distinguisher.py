@@ -1,7 +1,7 @@
-"""The audit itself: two samples of outputs in, an `AuditReport` out.
+"""Audit of a claim by two samples of outputs or scores.
 
-Runs are split once, in order: what chooses the test (the discriminant's direction and the
-threshold) never evaluates it, so the bounds hold whatever was chosen.
+Runs are split once, in order: runs that choose the test (direction of the discriminant and
+threshold) do not evaluate it, so the bounds hold for any choice.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ EXACT = "exact log-likelihood ratio"
 
 
 class Refutable:
-    """The numbers of a guarantee that an audit can refute.
+    """Quantities of a guarantee that an audit can refute.
 
     Args:
-        guarantee: The claim; `None` or a non-private one claims nothing.
+        guarantee: The claim; `None` or non-private for no claim.
     """
 
     def __init__(self, guarantee: Guarantee | None) -> None:
@@ -49,7 +49,7 @@ class Refutable:
             return
         self.mu = accounting.total_mu(guarantee.curve.events)
         self.rho = guarantee.rho
-        # the divergence grows with the order, so what bounds it above 1 bounds it at 1
+        # divergence increases with the order, so a bound above 1 is a bound at 1
         near = sum(float(event.rdp(ABOVE_ONE)[0]) for event in guarantee.curve.events)
         near = min(near, math.inf if self.rho is None else self.rho)
         self.kl = near if math.isfinite(near) else None
@@ -58,7 +58,7 @@ class Refutable:
         self.epsilons = {d: e for d, e in known.items() if d or e is not None}
 
     def compare(self, fpr: float, fnr: float) -> tuple[Comparison, ...]:
-        """Every bound that two error rates give, next to the claim."""
+        """Return every bound from two error rates beside the claim."""
         found = [
             Comparison("mu", float(bounds.mu_bound(fpr, fnr)), self.mu),
             Comparison("rho", bounds.rho_bound(fpr, fnr), self.rho),
@@ -70,7 +70,7 @@ class Refutable:
         return tuple(found)
 
     def excess(self, fpr: FloatArray, fnr: FloatArray) -> FloatArray:
-        """Bounds in units of the claim, the largest of them; without a claim, mu."""
+        """Return the largest bound in units of the claim; without a claim, mu."""
         if self.mu is not None:
             return bounds.mu_bound(fpr, fnr) / max(self.mu, SMALL)
         ratios = [
@@ -95,7 +95,7 @@ def audit_scores(
     confidence: float = 0.95,
     details: Mapping[str, Any] | None = None,
 ) -> AuditReport:
-    """Audits a claim by one number per run, larger where the second world is likelier.
+    """Audit a claim by one score per run, larger where the second world is likelier.
 
     30% of the runs choose the threshold, the others are counted. Both error rates get upper
     Clopper-Pearson limits, from which mu, rho and epsilon are bounded; beside them the scores'
@@ -104,11 +104,11 @@ def audit_scores(
     Args:
         first: Scores of the runs in the first world, at least 50.
         second: Scores of the runs in the second world, as many.
-        claimed: What is claimed.
-        subject: What is audited, in words.
-        score: What the numbers are, in words.
+        claimed: The claim.
+        subject: Name of what is audited.
+        score: Name of the score.
         confidence: Joint confidence of all bounds.
-        details: Anything to keep with the report, plain JSON values.
+        details: Further facts for the report, plain JSON values.
 
     Raises:
         ParameterError: If there are too few runs, not equally many, or a score is NaN.
@@ -142,11 +142,11 @@ def audit_outputs(
     confidence: float = 0.95,
     **said: Any,
 ) -> AuditReport:
-    """Audits a claim by the outputs themselves: a linear discriminant makes them a score.
+    """Audit a claim by outputs, scored with a linear discriminant.
 
     30% of the runs fit the discriminant, 30% choose the threshold, 40% are counted. Given
     several named views of the outputs, one discriminant is fitted to each and one to all of
-    them together; the runs that choose the threshold choose among them too.
+    them; the runs that choose the threshold also choose among these.
 
     Args:
         first: Outputs ``(runs, numbers)`` in the first world, or a mapping of such views.
@@ -187,11 +187,11 @@ def audit_outputs(
 
 
 def fit_discriminant(first: FloatArray, second: FloatArray) -> FloatArray:
-    """A direction in the space of outputs, larger scores ``outputs @ weights`` in the second world.
+    """Return a direction in the space of outputs along which the second world has larger scores.
 
-    Numbers that never vary within a world but differ between worlds get, as they should, a
-    huge weight. With many numbers and few runs the pooled correlation is shrunk towards the
-    identity by the share of numbers in runs.
+    Numbers that are constant within a world but differ between worlds get a very large weight. With
+    many numbers and few runs the pooled correlation is shrunk towards the identity by the ratio of
+    numbers to runs.
 
     Args:
         first: Outputs ``(n0, p)`` of the first world.
@@ -212,7 +212,7 @@ def fit_discriminant(first: FloatArray, second: FloatArray) -> FloatArray:
     runs, width = inner.shape
     variance = (inner**2).mean(axis=0)
     size = np.abs(np.concatenate([first, second])).max(axis=0, initial=0.0)
-    # rounding is no difference, and what never varied in the fit may still vary later
+    # differences by rounding are ignored; a number that is constant in the fit may vary later
     gap[np.abs(gap) <= 1e-9 * size] = 0.0
     constant = variance <= (1e-9 * size) ** 2
     scale = np.sqrt(np.where(constant, np.maximum((1e-6 * size) ** 2, 1e-300), variance))
@@ -250,19 +250,19 @@ def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray
 
 
 def _threshold(scores: bounds.Samples, claim: Refutable) -> tuple[float, float]:
-    """Threshold of largest cautious excess over the claim, and that excess."""
+    """Return the threshold with the largest conservative excess over the claim, and the excess."""
     zero, one = np.sort(scores[0]), np.sort(scores[1])
     values = np.unique(np.concatenate([zero, one]))
     if values.size == 1:
         return float(values[0]), 0.0
     above = zero.size - np.searchsorted(zero, values[:-1], side="right")
     below = np.searchsorted(one, values[:-1], side="right")
-    # Stricter limits than the evaluation's: the maximum over many thresholds would otherwise
-    # run after lucky tails.
+    # Stricter limits than in the evaluation, because the maximum over many thresholds would
+    # otherwise select random tails.
     limits = [bounds.clopper_pearson_upper(k, zero.size, CAUTION) for k in (above, below)]
     merit = claim.excess(limits[0], limits[1])
     k = int(np.argmax(merit))
-    if merit[k] < FAR:  # nothing near the claim: show the largest mu instead
+    if merit[k] < FAR:  # far below the claim: choose the largest mu instead
         mu = bounds.mu_bound(limits[0], limits[1])
         k = int(np.argmax(mu))
         if mu[k] == 0:

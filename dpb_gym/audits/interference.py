@@ -1,10 +1,9 @@
-"""Non-interference: with the releases held fixed, no raw record of the past reaches an action.
+"""Test of non-interference: with fixed releases, raw records do not affect actions.
 
-That is the billboard lemma's premise. A run is repeated with the same contexts, random numbers and
-releases, but with other responses in half of the rounds, and where contexts are protected too with
-other contexts in what the agent observes. Its actions must stay the same, bit for bit, and in the
-other rounds so must what it gives to its releasers: each record enters in its own round, and no
-record enters twice.
+This is the premise of the billboard lemma. A run is repeated with the same contexts, random
+numbers and releases, but with other responses in half of the rounds, and with other observed
+contexts if contexts are protected. All actions must stay equal, bit for bit, and so must the
+records of the other rounds: each record enters in its own round, and none enters twice.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.audits.worlds import bought
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
@@ -25,8 +24,9 @@ REPLICATES = 8
 
 
 def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
-    """Round of the first action, or of the first record of another round, that raw data of earlier
-    rounds reach; None if there is none.
+    """Return the round of the first action or record that depends on raw data of other rounds.
+
+    None means that there is no such round.
 
     Args:
         run: The agent and its budget.
@@ -42,8 +42,7 @@ def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
 
 
 class _Record:
-    """Actions of a run, what its releasers were given or sent, and the rounds whose own data are
-    as they were but whose records are not."""
+    """Actions and records of a run, and rounds with equal data but different records."""
 
     def __init__(self) -> None:
         self.actions: list[Array] = []
@@ -53,7 +52,7 @@ class _Record:
 
 
 def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) -> _Record:
-    """Plays a run; with the releases of the `fixed` one, other raw feedback in half the rounds."""
+    """Play a run; with `fixed`, use its releases and other raw feedback in half of the rounds."""
     agent, record = run.spec.make(), _Record()
     scramble = np.random.default_rng(seeds[0])
     agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
@@ -63,22 +62,22 @@ def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) 
                 _hold(releaser, method, record, fixed, (number, method))
     protects_contexts = agent.curator.unit in ("user-round", "user")
     instance = problem.instance(list(seeds))
-    post = Post(problem, list(seeds))
+    delivery = Delivery(problem, list(seeds))
     for t in range(1, problem.horizon + 1):
         context = instance.context()
         action = agent.act(context)
         record.actions.append(np.array(action))
-        post.open(context)
-        told, chosen, feedback = post.deliver(action, instance.respond(action).feedback)
+        delivery.open(context)
+        context, chosen, feedback = delivery.deliver(action, instance.respond(action).feedback)
         record.scrambled = fixed is not None and (t == 1 or scramble.random() < 0.5)
         if record.scrambled:
-            feedback = _other(feedback, problem, told, chosen, scramble)
+            feedback = _other(feedback, problem, context, chosen, scramble)
             if protects_contexts:
                 if feedback.observed is not None:
                     feedback = feedback._replace(observed=~feedback.observed)
                 order = scramble.permutation(len(seeds))
-                told = told._replace(features=told.features[order])
-        agent.observe(told, chosen, feedback)
+                context = context._replace(features=context.features[order])
+        agent.observe(context, chosen, feedback)
         if t < problem.horizon:
             instance.advance()
     return record
@@ -87,7 +86,7 @@ def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) 
 def _hold(
     releaser: Any, method: str, record: _Record, fixed: _Record | None, key: tuple[int, str]
 ) -> None:
-    """Keeps what goes into `add` or comes out of `send`; or uses again what was kept."""
+    """Record the inputs of `add` and outputs of `send`, or replay recorded ones."""
     original, kept = getattr(releaser, method), record.calls.setdefault(key, [])
     held = None if fixed is None else iter(fixed.calls[key])
 
@@ -108,7 +107,7 @@ def _hold(
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether the arguments of two calls are equal."""
+    """Return whether the arguments of two calls are equal."""
     flat = [[*args, *(kwargs[k] for k in sorted(kwargs))] for args, kwargs in (one, other)]
     return len(flat[0]) == len(flat[1]) and all(np.array_equal(*pair) for pair in zip(*flat))
 
@@ -116,7 +115,7 @@ def _same(one: Any, other: Any) -> bool:
 def _other(
     feedback: Feedback, problem: Problem, context: Context, action: Array, rng: np.random.Generator
 ) -> Feedback:
-    """A response that is possible for the action, and mostly another one."""
+    """Return a response that is possible for the action and usually different."""
     kind = problem.info.kind
     if kind == "pricing":
         assert feedback.demand is not None

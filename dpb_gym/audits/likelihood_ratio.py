@@ -1,9 +1,9 @@
-"""The likelihood ratio of everything that a releaser gives out.
+"""Likelihood ratio of everything that a releaser releases.
 
-The attacker knows every record but the target's, both of the target's candidates, the noise's
-law, and all releases. Two exact twins of the releaser are fed alongside: one with the records of
-the run, one with the target exchanged. The difference of their releases is what the noise has to
-hide; the noise itself is what was released less what the first twin says.
+The attacker knows every record but the target's, both candidates for the target's record, the
+distribution of the noise, and all releases. Two exact copies of the releaser get the same records:
+one those of the run, the other those with the target exchanged. The difference of their releases
+must be hidden by the noise, which is the release minus that of the first copy.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 from dpb_gym.validation import FloatArray
 
-MOST_STEPS = 64  # of a running sum; later releases add little to what the first ones tell
+MOST_STEPS = 64  # releases of a running sum; later ones add little information
 
 
 class Tap:
-    """Listens to one releaser of a batch of runs.
+    """Record of one releaser in a batch of runs.
 
     Args:
-        releaser: A releaser that has not ingested anything yet.
+        releaser: A releaser without records.
         towards: +1 for runs in the first world, -1 for runs in the second, ``(B,)``.
 
     Attributes:
-        capturing: While True, records are kept aside as those of the other world and nothing
-            reaches the releaser.
-        releases: How often it has released.
+        capturing: While True, records belong to the other world and do not reach the releaser.
+        releases: Number of releases so far.
     """
 
     def __init__(self, releaser: Releaser, towards: FloatArray) -> None:
@@ -49,7 +48,7 @@ class Tap:
         thing: Any = releaser
         thing.ready()
         self.twin, self.other = _exact(releaser), _exact(releaser)
-        # functions, which copies of the agent share, not methods, which they would copy
+        # functions instead of methods, because copies of the agent would copy methods
         if hasattr(releaser, "add"):
             self._add = thing.add
             thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
@@ -91,7 +90,7 @@ class Tap:
         norm = kwargs.get("norm", args[2] if len(args) > 2 else None)
         due = args[0] if args and np.asarray(args[0]).dtype == bool else None
         size = np.ones(len(self.towards)) if norm is None else np.asarray(norm)
-        if due is not None:  # what is not due was given out before
+        if due is not None:  # replicates that are not due released before
             size = np.where(due, size, np.inf)
         self._keep(self._last, exact, swapped, size)
         return self._last
@@ -110,7 +109,7 @@ class Tap:
             self._exact_rows.append(self._rows(exact))
 
     def _rows(self, values: FloatArray) -> FloatArray:
-        """Isometric rows: the off-diagonal entries of symmetric matrices count twice."""
+        """Return isometric rows: off-diagonal entries of symmetric matrices count twice."""
         if values.ndim == 2:
             return values
         d = values.shape[1]
@@ -118,7 +117,7 @@ class Tap:
         return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
 
     def _at_minimum(self, due: Any = None) -> None:
-        """Log-density ratio of perturbed minimisers, theta -> -(gradient + ridge (theta - m))."""
+        """Record the log-density ratio of a minimiser, theta -> -(gradient + ridge (theta - m))."""
         assert isinstance(self.releaser, Minimiser)
         plan, theta = self.releaser.plan, self.releaser.value
         if plan is None:
@@ -134,12 +133,12 @@ class Tap:
         self._minima.append(np.where(asked, [density[1] - density[0], gap], 0.0))
 
     def _of_density(self, *args: Any, **kwargs: Any) -> None:
-        """Log-density ratio of a releaser that tells its own, which forgets what it released."""
+        """Record the log-density ratio of a releaser that computes it itself."""
         releaser: Any = self.releaser
         here, there = (twin.log_density(releaser.kept) for twin in (self.twin, self.other))
         for twin in (self.twin, self.other):
             twin.release(*args, **kwargs)
-        # twice the divergence is what mu^2 is of normal noise; its mean is not negative
+        # for normal noise mu^2 is twice the divergence, whose mean is not negative
         self._minima.append(
             np.stack([there - here, np.full_like(here, 2.0 * (here - there).mean())])
         )
@@ -147,11 +146,11 @@ class Tap:
     # ---------------------------------------------------------------- the score
 
     def law(self) -> tuple[FloatArray, float]:
-        """What the releases tell of the exchange.
+        """Return the log-likelihood ratio of all releases, and its mu.
 
         Returns:
-            The log-likelihood ratio of the second world against the first, ``(B,)``; and mu, what
-            the exchange moves in units of the noise that is charged.
+            The log-likelihood ratio of the second world against the first, ``(B,)``; and mu, the
+            effect of the exchange in units of the charged noise.
         """
         if self._minima:
             against, squares = np.sum(self._minima, axis=0)
@@ -166,16 +165,16 @@ class Tap:
         laplace = isinstance(self.releaser, Sum) and self.releaser.law == "laplace"
         if laplace:
             against = math.sqrt(2.0) * (np.abs(noise) - np.abs(noise - gap)).sum(axis=(1, 2))
-            # half of all ratios are the same number: what its last digits tell is arithmetic
+            # half of all ratios are equal up to rounding, which carries no information
             against = against.round(9)
-        with np.errstate(over="ignore"):  # exact releases: infinitely telling
+        with np.errstate(over="ignore"):  # exact releases give an infinite ratio
             squares = (gap * gap).sum(axis=(1, 2))
             if not laplace:
                 against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
             return self.towards * against, float(np.sqrt(squares.mean()))
 
     def _whitened(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Noise and gap ``(B, steps, width)`` in units of independent noise."""
+        """Return noise and gap ``(B, steps, width)`` in units of independent noise."""
         releaser: Any = self.releaser
         sigma = max(float(releaser.sigma), 1e-300)
         if isinstance(releaser, RunningSum):
@@ -194,7 +193,7 @@ class Tap:
         return noise, gap
 
     def _sampled(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, float]:
-        """A record that enters by a secret bit, all others zero: mixtures of two normals."""
+        """Return ratio and mu of a record sampled by a secret bit, others zero: normal mixtures."""
         assert isinstance(self.releaser, BatchSum)
         q, sigma = self.releaser.sampling, self.releaser.sigma
         exact = np.stack(self._exact_rows, axis=1)
@@ -206,22 +205,21 @@ class Tap:
             ratio = ((seen * mean).sum(axis=2) - 0.5 * (mean * mean).sum(axis=2)) / sigma**2
             logs.append(np.logaddexp(math.log1p(-q), math.log(q) + ratio).sum(axis=1))
         if np.minimum(np.abs(exact).max(axis=2), np.abs(there).max(axis=2)).max() > 1e-9:
-            mu = 0.0  # other records are not zero: the mixture has more than two parts
+            mu = 0.0  # other records are not zero: the mixture has more than two components
         else:
             mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
         return logs[1] - logs[0], mu
 
 
 def noise_of(releaser: Any) -> dict[int, Any]:
-    """The curator and the random numbers of a releaser, by identity: what `copy.deepcopy`, given
-    this as its memo, shares instead of copying."""
+    """Return a memo with which `copy.deepcopy` shares a releaser's curator and random numbers."""
     names = ("_noise", "_mechanism", "_bits", "_draws", "_normals")
     parts = [releaser.curator, *(getattr(releaser, name, None) for name in names)]
     return {id(part): part for part in parts}
 
 
 def _exact(releaser: Any) -> Any:
-    """The same releaser without noise, with records of its own."""
+    """Return a copy of the releaser without noise, with its own records."""
     twin = copy.deepcopy(releaser, noise_of(releaser))
     twin._sigma = twin._scale = 0.0
     if isinstance(twin, BatchSum):
@@ -230,6 +228,9 @@ def _exact(releaser: Any) -> Any:
 
 
 def can_tap(releaser: Releaser) -> bool:
-    """Whether the law of a releaser's output is known here, or the releaser tells it: then it has
-    `log_density`, of what it `kept` in its newest release given the records of a twin."""
+    """Return whether the distribution of a releaser's output is known.
+
+    It is known for the library's releasers, and for others that define `log_density` of their
+    newest release given the records of a copy.
+    """
     return isinstance(releaser, (Sum, Minimiser)) or hasattr(releaser, "log_density")

@@ -1,4 +1,4 @@
-"""One audit per local mechanism, on the two answers that are hardest to tell apart privately."""
+"""Audits of local mechanisms, each on the pair of inputs that is hardest to protect."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.audits import AuditReport, audit_scores
-from dpb_gym.feedback.features import GaussianContexts, GaussianStatistics
-from dpb_gym.feedback.mechanisms import (
+from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
+from dpb_gym.feedback.local_mechanisms import (
     NORMAL,
     FloatArray,
     GaussianResponse,
@@ -23,13 +23,13 @@ Audit = Callable[..., AuditReport]
 
 
 def message_audits(rho: float = 0.5) -> dict[str, Audit]:
-    """Audits of every local mechanism, by name.
+    """Return the audits of all local mechanisms, by name.
 
     Args:
         rho: zCDP of one message.
 
     Returns:
-        Functions of ``runs`` and ``seed`` (both keyword arguments) that audit.
+        Audits as functions of ``runs`` and ``seed`` (keyword arguments).
 
     Example:
         >>> message_audits(0.5)["binary randomized response"](runs=500).verdict
@@ -39,7 +39,7 @@ def message_audits(rho: float = 0.5) -> dict[str, Audit]:
     opposite = np.zeros((2, 3, 2), np.float32)
     opposite[..., 0] = [[-1.0], [1.0]]
     statistics = GaussianStatistics.for_budget(budget, 2)
-    # features at the angle that attains the stacked sensitivity, both with the largest reward
+    # features at the angle that attains the joint sensitivity, both with the largest reward
     pair = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)]]), np.full(2, statistics.high)
     audits: dict[str, tuple[Any, ...]] = {
         "binary randomized response": (RandomizedResponse.for_budget(budget), ends),
@@ -55,7 +55,7 @@ def message_audits(rho: float = 0.5) -> dict[str, Audit]:
 def _audit(
     subject: str, mechanism: Any, *worlds: FloatArray, runs: int = 2000, seed: int = 0
 ) -> AuditReport:
-    """``worlds``: what `privatise` takes of both worlds, ``(2, ...)``."""
+    """Audit one mechanism; `worlds` are the inputs of `privatise` in both worlds, ``(2, ...)``."""
     normal, scores = mechanism.numbers == NORMAL, []
     for world, stream in enumerate(np.random.SeedSequence(seed).spawn(2)):
         rng, shape = np.random.default_rng(stream), (runs, mechanism.width)
@@ -67,7 +67,7 @@ def _audit(
 
 
 def _ratio(mechanism: Any, sent: Any, worlds: tuple[FloatArray, ...]) -> FloatArray:
-    """Log-likelihood ratio of messages, of the second world against the first, or a multiple."""
+    """Return a multiple of the log-likelihood ratio of messages, second world against first."""
     if isinstance(mechanism, RandomizedResponse):
         table = np.log(mechanism.transition())
         return np.asarray(table[1, sent] - table[0, sent])

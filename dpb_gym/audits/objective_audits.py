@@ -1,11 +1,10 @@
-"""Audits of objective perturbation on hostile data.
+"""Audits of objective perturbation on adversarial data.
 
-The data set decides everything. The gradient of a record comes near its bound L only where the
-other records have driven theta to a point at which the record's answer is very unlikely; two
-records whose gradients both do point into nearly opposite directions only if their features do,
-while theta must agree with both. Features at an angle of about 150 degrees, and many frozen
-records in favour of both, reach 97% of the sensitivity 2 L. A random data set reaches so
-little of it that it does not notice a factor of two.
+The power depends on the data. The gradient of a record approaches its bound L only if the other
+records drive theta to a point at which its response is very unlikely. The gradients of two such
+records are nearly opposite only if their features are, while theta must fit both. Features at an
+angle of about 150 degrees, with many fixed records in favour of both, reach 97% of the
+sensitivity 2 L. A random data set reaches so little that a factor of two is not detected.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ FROZEN = 100_000
 
 @dataclass(frozen=True)
 class ChoiceData:
-    """Multinomial-logit records with an outside option, equal ones counted.
+    """Multinomial-logit records with an outside option, with multiplicities.
 
     The logistic model is the case of one item: features ``zeta phi``, chosen or not.
 
     Attributes:
         items: Features of the offered items ``(n, K, d)``.
         chosen: Position of the chosen item, -1 for none ``(n,)``.
-        counts: How many such records there are ``(n,)``.
+        counts: Multiplicity of each record ``(n,)``.
     """
 
     items: FloatArray
@@ -50,7 +49,7 @@ class ChoiceData:
     counts: tuple[int, ...]
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Summed loss ``(m,)``, gradient ``(m, d)`` and Hessian ``(m, d, d)`` at m points."""
+        """Return summed loss ``(m,)``, gradient ``(m, d)``, Hessian ``(m, d, d)`` at m points."""
         m, d = theta.shape
         value, gradient, hessian = np.zeros(m), np.zeros((m, d)), np.zeros((m, d, d))
         for x, chosen, times in zip(self.items, self.chosen, self.counts):
@@ -69,9 +68,9 @@ class ChoiceData:
 
 
 def hostile_choices(frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
-    """Two neighbouring data sets for the multinomial logit, features in the unit ball (L = 2).
+    """Return neighbouring data sets for the multinomial logit, features in the unit ball (L = 2).
 
-    Slates {x, -x} and {x', -x'}; the frozen customers bought x and x', the target bought -x in
+    Slates {x, -x} and {x', -x'}; the fixed customers bought x and x', the target bought -x in
     the first data set and -x' in the second.
     """
     x, other = _at_angle()
@@ -80,9 +79,9 @@ def hostile_choices(frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
 
 
 def hostile_demand(zeta: float = 4.0, frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
-    """Two neighbouring data sets for logistic demand with link scale zeta (L = zeta).
+    """Return two neighbouring data sets for logistic demand with link scale zeta (L = zeta).
 
-    The frozen customers bought at both features, the target did not buy.
+    The fixed customers bought at both features, the target did not buy.
     """
     x, other = _at_angle()
     return _neighbours(zeta * np.stack([x, other])[:, None, :], -1, frozen)
@@ -95,7 +94,7 @@ def _at_angle() -> tuple[FloatArray, FloatArray]:
 
 
 def _neighbours(slates: FloatArray, target: int, counts: int) -> tuple[ChoiceData, ChoiceData]:
-    """Frozen customers bought the first item of both slates; the target saw either of them."""
+    """Return both data sets: fixed customers bought the first item of both slates."""
     one, other = (
         ChoiceData(np.concatenate([slates, slates[i : i + 1]]), (0, 0, target), (counts, counts, 1))
         for i in range(2)
@@ -112,12 +111,12 @@ def audit_objective(
     seed: int = 0,
     **said: Any,
 ) -> AuditReport:
-    """Audits a plan on two neighbouring data sets, with 2 x `runs` private minimisers.
+    """Audit a plan on two neighbouring data sets, with 2 x `runs` private minimisers.
 
     Args:
         plan: Ridge, noise and cost of one release.
         worlds: Two data sets that differ in one record, e.g. `hostile_choices`.
-        claimed: What is claimed; by default what the plan charges.
+        claimed: The claim; by default the cost that the plan charges.
         runs: Runs in each world.
         seed: Seed of the noise.
         **said: See `audit_scores`: `subject`, `confidence`.
@@ -128,7 +127,7 @@ def audit_objective(
         noise = NoiseSource.from_seed([seed, world], runs)
         curator = Curator("rho=1", ("joint", "user-round"), noise=noise)
         curator.as_printed("audit of a plan")
-        releaser = _Minimiser(curator, plan.dim, printed=plan, data=data)
+        releaser = _Minimiser(curator, plan.dim, calibration=plan, data=data)
         tap = Tap(releaser, np.full(runs, 1.0 - 2.0 * world))
         tap.other.data = worlds[1 - world]
         outputs.append(releaser.release())
@@ -143,7 +142,7 @@ def audit_objective(
 
 
 class _Minimiser(LossMinimiser):
-    """All replicates have the same records."""
+    """Minimiser whose replicates all have the same records."""
 
     def __init__(self, curator: Curator, dim: int, *, data: ChoiceData, **options: Any) -> None:
         super().__init__(curator, dim, **options)

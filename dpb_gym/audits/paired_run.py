@@ -1,4 +1,4 @@
-"""Plays both worlds in one batch: frozen customers, one of them exchanged."""
+"""Runs of two neighbouring worlds in one batch: fixed customers, one of them exchanged."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.audits.likelihood_ratio import Tap, can_tap, noise_of
 from dpb_gym.audits.worlds import Pair, World, answer, check_pair
-from dpb_gym.feedback.mechanisms import NORMAL
+from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
@@ -33,17 +33,17 @@ Told = tuple[Context, Array, Feedback]
 
 @dataclass(frozen=True)
 class Observed:
-    """What the attacker sees of all runs, the first world's first.
+    """Observations of the attacker in all runs, first world first.
 
     Attributes:
-        guarantee: What the agent's curator says; None without a budget.
-        scores: Log-likelihood ratio of all releases ``(2 runs,)``; None if some releaser's law
-            is not known here, or the claim is local.
+        guarantee: Guarantee of the agent's curator; None without a budget.
+        scores: Log-likelihood ratio of all releases ``(2 runs,)``; None if the
+            distribution of a releaser is unknown, or the claim is local.
         views: Numbers of the actions and of messages ``(2 runs, q)``, by name.
         quiet: Releasers that never released, and rounds of the target whose response never came.
-        boundary: What was released, in words.
-        power: Squared distance of the two worlds in units of the noise, over all releases; of
-            messages only whether one world's are empty, which is infinite.
+        boundary: Description of what was released.
+        power: Squared distance of the two worlds in units of the noise, over all releases; for
+            messages infinite if those of one world are empty, else 0.
     """
 
     guarantee: Guarantee | None
@@ -65,20 +65,20 @@ def play(
     part: int = 0,
     factor: float = 1.0,
 ) -> Observed:
-    """Runs an agent on two neighbouring worlds, `runs` times each, as one batch.
+    """Run an agent on two neighbouring worlds, `runs` times each, as one batch.
 
-    Contexts and potential outcomes of all customers but the target are the same in every run,
-    those of the replicate `seed`; the agent's randomness and its noise differ.
+    Contexts and potential outcomes of all customers but the target are those of replicate `seed`
+    in every run; the agent's random numbers and noise differ.
 
     Args:
         run: The agent and its budget.
         problem: The problem; its horizon is played to the end.
-        pair: Who the target is in either world.
-        targets: Her rounds, ascending.
+        pair: The target in both worlds.
+        targets: Rounds of the target, ascending.
         seed: Seed of customers and agents.
         runs: Runs in each world.
-        part: Which of the agents' seeds, 0 or 1: those of pilots are not counted again.
-        factor: Of the standard deviation of all noise; below 1 for a control that must fail.
+        part: Part of the agents' seeds: 0 for pilot runs, 1 for the runs that count.
+        factor: Factor of the standard deviation of all noise; below 1 for a control.
     """
     problem = pair.of(problem)
     agent = run.spec.make()
@@ -92,7 +92,7 @@ def play(
     seen: list[Array] = []
     released_at = 0
     flat = [tap for lane in taps for tap in lane]
-    post = Post(problem, [seed])
+    delivery = Delivery(problem, [seed])
     elsewhere: dict[int, tuple[Agent, Told]] = {}
     for t in range(1, problem.horizon + 1):
         drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
@@ -110,19 +110,19 @@ def play(
             feedback, _ = problem.respond(hidden, round_, checked)
         if not target or agent.curator.notion == "central":
             seen.append(_numbers(problem.info.kind, context, checked))
-        post.open(context)
-        told = post.deliver(action, feedback)
-        origin = t if post.mailbox is None else int(post.mailbox.origin[0])
+        delivery.open(context)
+        delivered = delivery.deliver(action, feedback)
+        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         for message in messages:
             message.target = origin in targets
-        if origin in elsewhere:  # every releaser learns the target's record in the other world
+        if origin in elsewhere:  # give every releaser the target's record of the other world
             double, other = elsewhere.pop(origin)
             for tap in flat:
                 tap.capturing = True
             (double if origin == t else _double(agent, streams, flat)).observe(*other)
             for tap in flat:
                 tap.capturing = False
-        agent.observe(*told)
+        agent.observe(*delivered)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
         if t < problem.horizon:
@@ -132,7 +132,7 @@ def play(
 
 
 def seeds_from(seed: int, part: int) -> int:
-    """The first of the agents' seeds of an audit: of pilots, or what is counted (part 1)."""
+    """Return the first of the agents' seeds: of pilot runs (part 0) or of the audit (part 1)."""
     return (2 * seed + part) << 24
 
 
@@ -143,7 +143,7 @@ def _observed(
     late: list[Array],
     unanswered: int,
 ) -> Observed:
-    """What was seen: the taps', the messages', and the actions of the rounds that are `late`."""
+    """Collect observations of the taps, the messages, and the actions of rounds `late`."""
     flat = [tap for lane in taps for tap in lane]
     actions = [late[i] for i in spread(len(late), MOST_ACTIONS)]
     views = {"actions": np.concatenate(actions, axis=1)} if actions else {}
@@ -151,7 +151,7 @@ def _observed(
     if found:
         views["message"] = np.concatenate(found, axis=1)
     known = flat and not messages and len(flat) == len(releasers(agent))
-    # of messages only whether they are empty in one world and not in the other
+    # for messages, whether they are empty in exactly one world
     sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in found]
     silent = any(abs(one.mean() - other.mean()) > 0.5 for one, other in sent)
     laws = [[tap.law() for tap in lane] for lane in taps]
@@ -167,13 +167,13 @@ def _observed(
 
 
 def releasers(agent: Agent) -> list[Releaser]:
-    """Those of the batch, and of every copy of a `SingleAgent`."""
+    """Return the releasers of a batch agent, or of every copy of a `SingleAgent`."""
     curator = agent.curator
     return [*curator.releasers, *(r for part in curator.parts.values() for r in part.releasers)]
 
 
 def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list[MessageTap]]:
-    """Taps of the batch, or of each replicate of a `SingleAgent`; and those of messages."""
+    """Return taps of sums per batch or replicate, and taps of messages."""
     towards = np.concatenate([np.ones(runs), -np.ones(runs)])
     curator = agent.curator
     messages = [MessageTap(r, factor) for r in curator.releasers if hasattr(r, "send")]
@@ -187,10 +187,10 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
 
 
 def _double(agent: Agent, streams: AgentStreams, taps: Sequence[Tap]) -> Agent:
-    """A copy that decides with the same random numbers.
+    """Return a copy of the agent that decides with the same random numbers.
 
-    What it gives to its releasers goes to the taps, so their noise is shared, not copied; and to
-    copy a generator's state is far quicker than `copy.deepcopy` of it.
+    Its records go to the taps, so the releasers' noise is shared, not copied. Generators are
+    copied by state, which is much faster than `copy.deepcopy`.
     """
     memo: dict[int, Any] = {}
     for tap in taps:
@@ -204,8 +204,7 @@ def _double(agent: Agent, streams: AgentStreams, taps: Sequence[Tap]) -> Agent:
 def _elsewhere(
     double: Agent, problem: Problem, pair: Pair, drawn: Round, runs: int
 ) -> tuple[Agent, Told]:
-    """A double of the agent that met the target in the other world of each run, and what came of
-    it."""
+    """Return a copy of the agent that meets the target of the other world, and the outcome."""
     worlds = (pair.second, pair.first)
     context = _exchanged(drawn, worlds, runs).context
     action = double.act(context)
@@ -242,8 +241,11 @@ def _answers(
 
 
 def _numbers(kind: str, context: Context, action: Array) -> Array:
-    """The actions of one round as numbers: the price; or position and features of what was
-    recommended; or sums of both over what was offered."""
+    """Return the actions of one round as numbers.
+
+    These are the price, position and features of the recommended item, or sums of both over the
+    offered items.
+    """
     if kind == "pricing":
         return np.array(action, dtype=np.float64)[:, None]
     lanes = np.arange(len(action))
@@ -258,12 +260,12 @@ def _numbers(kind: str, context: Context, action: Array) -> Array:
 
 
 class MessageTap:
-    """Keeps the target's message in local claims.
+    """Record of the target's message for local claims.
 
     Args:
-        releaser: Sends the messages.
-        factor: Of the noise in them: of its normal numbers, or of the distance of its uniform
-            ones from 1/2, by which a random bit that is nearly fair says 1 / factor times as much.
+        releaser: Releaser that sends the messages.
+        factor: Factor of the noise: of its normal numbers, or of the distance of its uniform
+            numbers from 1/2, which makes a nearly fair bit 1 / factor times as informative.
     """
 
     def __init__(self, releaser: Any, factor: float) -> None:
@@ -294,7 +296,7 @@ def _arrays(value: Any) -> list[Array]:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most `most` of the indices 0..count-1: the first ones, then ever sparser, the last."""
+    """Return at most `most` of the indices 0..count-1, dense at first, then sparser."""
     if count <= most:
         return list(range(count))
     first = most // 2

@@ -1,8 +1,8 @@
-"""One audit per releaser and calibration, each on the records that attain its sensitivity.
+"""Audits of releasers and calibrations, each on records that attain the sensitivity.
 
-Of sums, one record differs between the two worlds, the first one; the records of all other rounds
-are frozen, and since they only shift what is released, they are zero. The score is the exact
-log-likelihood ratio of all releases, see `Tap`.
+For sums, only the first record differs between the two worlds. All other records are zero, since
+fixed records only shift the releases. The score is the exact log-likelihood ratio of all releases,
+see `Tap`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import objective_plan
 from dpb_gym.privacy.printed_calibrations import objective_cs, objective_csw
-from dpb_gym.privacy.releasers.base import PSDBall
+from dpb_gym.privacy.releasers.record_bounds import PSDBall
 from dpb_gym.privacy.releasers.sums import BatchSum, Sum
 
 Audit = Callable[..., AuditReport]
@@ -56,19 +56,19 @@ def audit_sum(
     seed: int = 0,
     **said: Any,
 ) -> AuditReport:
-    """Audits a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
+    """Audit a releaser of sums on a pair of records, with 2 x `runs` replicates of it.
 
     Args:
-        make: Makes the releaser with a curator, all runs of one world at once.
+        make: Function that makes the releaser of all runs of one world with a curator.
         first: Record of the first round in the first world: vector, matrix, or a number with
             `direction`.
         second: The same in the second world.
-        budget: Of the curator.
-        protects: The same.
+        budget: Budget of the curator.
+        protects: Notion and unit of the curator.
         direction: Public vector that the number multiplies (see `Segment`).
         rounds: Rounds; the sum is released after each of them.
         noise: ``"seeded"`` or ``"system"``.
-        claimed: What is claimed; by default what the releaser charged to its curator.
+        claimed: The claim; by default the cost charged to the curator.
         runs: Runs in each world.
         seed: Seed of the noise.
         **said: See `audit_scores`: `subject`, `confidence`.
@@ -114,21 +114,21 @@ def audit_sum(
 
 
 def grams(capacity: int) -> tuple[Any, Any]:
-    """Gram matrices of `capacity` copies of e1 and of e2: the pair that attains
+    """Return Gram matrices of `capacity` copies of e1 and of e2, at distance
     ``sqrt(2) capacity`` (erratum A1)."""
     return capacity * np.outer(_E1, _E1), capacity * np.outer(_E2, _E2)
 
 
 def mechanism_audits(rho: float = 0.5) -> dict[str, Audit]:
-    """Audits of everything that releases, by name.
+    """Return the audits of all releasers and calibrations, by name.
 
-    Those of secure noise are there if OpenDP is; they cannot be repeated.
+    Audits of secure noise need OpenDP and are not reproducible.
 
     Args:
         rho: zCDP to spend on each. Below about 0.1 two thousand runs show little.
 
     Returns:
-        Functions of ``runs`` and ``seed`` (both keyword arguments) that audit.
+        Audits as functions of ``runs`` and ``seed`` (keyword arguments).
 
     Example:
         >>> audits = mechanism_audits(0.5)

@@ -1,4 +1,4 @@
-"""Two neighbouring worlds: one customer, or all rounds of one user, exchanged for another."""
+"""Neighbouring worlds that differ in one customer, or in all rounds of one user."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 
 @dataclass(frozen=True)
 class World:
-    """The target customer in one world: who she is and how she answers.
+    """The target customer in one world: features and response.
 
     Attributes:
-        features: Her features, of the shape of one replicate's ``context.features``; None keeps
-            what the environment draws (contexts are public).
+        features: Features of the shape of one replicate's ``context.features``; None keeps those
+            of the environment (public contexts).
         response: Recommendation: the reward. Pricing: the demand. Assortment: 1 to buy, 0 not.
-        taste: Assortment: she buys the offered item with the largest <x, taste>; the first one
-            without it.
-        logged: Recommendation: the one candidate whose reward is known, as in a rejection replay;
-            any other returns nothing. None: all are.
+        taste: Assortment: the bought item has the largest <x, taste> among the offered ones; None
+            for the first one.
+        logged: Recommendation: the only candidate with a known reward, as in a rejection replay;
+            None if all rewards are known.
     """
 
     features: Array | None
@@ -36,11 +36,11 @@ class Pair:
     """Two neighbouring worlds.
 
     Attributes:
-        name: What they are, in words.
-        first: The target in one world.
-        second: The target in the other.
-        others: Everybody else, round after round in turn; empty: whom the environment draws,
-            with frozen potential outcomes.
+        name: Description of the pair.
+        first: The target in the first world.
+        second: The target in the second world.
+        others: Customers of the other rounds, in turn; empty for those of the environment, with
+            fixed potential outcomes.
     """
 
     name: str
@@ -49,13 +49,13 @@ class Pair:
     others: tuple[World, ...] = ()
 
     def at(self, t: int, target: bool) -> tuple[World, World] | None:
-        """Who comes in round t in either world; None: whom the environment draws."""
+        """Return the customers of round t in both worlds, or None for the environment's own."""
         if target:
             return self.first, self.second
         return (self.others[t % len(self.others)],) * 2 if self.others else None
 
     def of(self, problem: Problem) -> Problem:
-        """The problem as agents meet it here: with partial feedback if a target may get none."""
+        """Return the problem, with partial feedback if the target's reward may be unknown."""
         if self.first.logged is self.second.logged is None:
             return problem
         changed = copy.copy(problem)
@@ -64,12 +64,12 @@ class Pair:
 
 
 def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pair]:
-    """Hostile pairs of customers, of which an audit takes the one that attains most.
+    """Return adversarial pairs of customers; an audit uses the one with the largest effect.
 
     Args:
-        problem: What is known of the problem.
-        unit: What the claim protects.
-        partial: Whether a round may return nothing.
+        problem: Description of the problem.
+        unit: Unit of the claim.
+        partial: Whether a round may have no feedback.
     """
     makers = {
         "assortment": _assortment,
@@ -82,12 +82,12 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
         low, high = response_range(problem)
         features = None
         if problem.kind == "recommendation":
-            # contexts are public: whatever is recommended, its features are e1
+            # contexts are public: every candidate has features e1
             m = problem.n_candidates or 1
             features = np.tile(_unit(problem.dim), (m, 1)).astype(np.float32)
         name, pair = f"response {low:g} or {high:g}", (World(features, low), World(features, high))
         quiet = World(None, low)
-        # sampling hides a record among others: here theirs are all zero
+        # with sampling, records of all other users are zero
         return [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
     pairs = makers[problem.kind](problem)
     if partial and problem.kind == "recommendation":
@@ -98,7 +98,7 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
 
 
 def response_range(problem: ProblemInfo) -> tuple[float, float]:
-    """Extreme responses of a problem; ten noise deviations where they are unbounded."""
+    """Return the extreme responses of a problem; ten standard deviations if unbounded."""
     if problem.kind == "assortment" or problem.demand == "logistic":
         return 0.0, 1.0
     low, high = problem.reward_range
@@ -106,7 +106,7 @@ def response_range(problem: ProblemInfo) -> tuple[float, float]:
 
 
 def _unit(dim: int, degrees: float = 0.0) -> Array:
-    """Unit vector at an angle from e1, in the plane of the first two axes."""
+    """Return the unit vector at an angle from e1 in the plane of the first two axes."""
     vector = np.zeros(dim)
     vector[0] = np.cos(np.radians(degrees))
     if dim > 1:
@@ -150,7 +150,7 @@ def _assortment(problem: ProblemInfo) -> list[Pair]:
         Pair("all items e1 or all items e2, neither buys", same(0, 0), same(90, 0)),
         Pair("all items e1 or all items -e1, both buy", same(0, 1), same(180, 1)),
         Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
-        Pair("items x and -x at 150 degrees, buys -x", mixed(0, -1), mixed(150, -1)),
+        Pair("items x and -x at 150 degrees, buys -x as nobody else", mixed(0, -1), mixed(150, -1)),
         Pair(
             "items x and -x at 150 degrees, buys -x as nobody else",
             mixed(0, -1),
@@ -182,7 +182,7 @@ def _pricing(problem: ProblemInfo) -> list[Pair]:
 
 
 def answer(world: World, problem: ProblemInfo, context: Context, action: Array) -> Feedback:
-    """The target's response to every replicate's action."""
+    """Return the target's response to every replicate's action."""
     B = len(action)
     value = np.full(B, float(world.response))
     if problem.kind == "recommendation":
@@ -202,7 +202,7 @@ def answer(world: World, problem: ProblemInfo, context: Context, action: Array) 
 
 
 def bought(context: Context, slates: Array, choice: Array) -> Feedback:
-    """The feedback where customers took these positions of their slates, -1 for nothing."""
+    """Return the feedback of customers who chose these slate positions, -1 for nothing."""
     assert context.revenues is not None
     lanes = np.arange(len(slates))
     item = slates[lanes, np.maximum(choice, 0)]
@@ -211,7 +211,7 @@ def bought(context: Context, slates: Array, choice: Array) -> Feedback:
 
 
 def check_pair(pair: Pair, shape: tuple[int, ...]) -> None:
-    """Raises `ParameterError` unless the worlds' features have the problem's shape."""
+    """Raise `ParameterError` unless the worlds' features have the problem's shape."""
     for world in (pair.first, pair.second, *pair.others):
         if world.features is not None and np.shape(world.features) != shape:
             raise ParameterError(

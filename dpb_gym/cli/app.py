@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from dpb_gym.cli import catalogue, results, running
+from dpb_gym.cli import list_commands, result_commands, run_commands
 
 app = typer.Typer(
     name="dpb",
@@ -36,11 +36,12 @@ def root(
 
 
 COMMANDS = (
-    *(catalogue.list_, catalogue.show, running.run, results.leaderboard, results.verify),
-    *(results.submit, results.import_, results.remove, results.cost, results.cost_of_privacy),
-    *(running.tune, running.reproduce, results.audit),
+    *(list_commands.list_, list_commands.show, run_commands.run, result_commands.leaderboard),
+    *(result_commands.verify, result_commands.submit, result_commands.import_),
+    *(result_commands.remove, result_commands.cost, result_commands.cost_of_privacy),
+    *(run_commands.tune, run_commands.reproduce, result_commands.audit),
 )
-OF_DATA = (catalogue.list_data, catalogue.fetch, catalogue.path, catalogue.check)
+OF_DATA = (list_commands.list_data, list_commands.fetch, list_commands.path, list_commands.check)
 for group, functions in ((app, COMMANDS), (data, OF_DATA)):
     for function in functions:
         name = function.__name__.removesuffix("_data").strip("_").replace("_", "-")

@@ -11,8 +11,8 @@ import numpy as np
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.exhaustive_search import count_slates, slates
 from dpb_gym.problems.kinds import action_array
-from dpb_gym.problems.search import count_slates, slates
 
 MAX_ASSORTMENTS = 100_000
 

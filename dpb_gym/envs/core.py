@@ -12,10 +12,10 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.envs.actions import ActionMode
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.envs.rendering import MODES, Screen
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem
-from dpb_gym.problems.delay import Delay, Mailbox, Tray
+from dpb_gym.problems.delay import Arrivals, Delay, DelayBuffer
 from dpb_gym.problems.kinds import kind_of
 
 OBS_MODES = ("flat", "dict")
@@ -113,8 +113,8 @@ class Core:
         info = self.problem.info
         self.partial = info.partial_feedback
         self.limited = bool(info.masked) or info.stock is not None
-        self.mailbox: Mailbox | None = None
-        self._tray = Tray()
+        self.arrivals: Arrivals | None = None
+        self._delay_buffer = DelayBuffer()
         self.response = kind_of(self.problem.kind).response
         self._render_mode = render_mode
         shown = 0 if render_mode is None else count
@@ -126,12 +126,12 @@ class Core:
         if self.instance is None:
             self.instance = self.problem.instance(seeds, episodes)
             if delay is not None:
-                self.mailbox = Mailbox(delay, self.problem.horizon, seeds, episodes)
+                self.arrivals = Arrivals(delay, self.problem.horizon, seeds, episodes)
         else:
             for i in lanes:
                 self.instance.restart(i, seeds[i], episodes[i])
-                if self.mailbox is not None:
-                    self.mailbox.restart(i, seeds[i], episodes[i])
+                if self.arrivals is not None:
+                    self.arrivals.restart(i, seeds[i], episodes[i])
         for i in lanes:
             for layer in self.layers:
                 layer.open(i, seeds[i], episodes[i])
@@ -173,10 +173,10 @@ class Core:
 
     def deliver(self, feedback: Feedback, playing: Array | None = None) -> Feedback:
         """What arrives in the lanes that play, all by default: the feedback, or a delayed one."""
-        if self.mailbox is None:
+        if self.arrivals is None:
             return feedback
-        self.mailbox.turn(playing)
-        return self.mailbox.exchange(self._tray, feedback)
+        self.arrivals.turn(playing)
+        return self.arrivals.exchange(self._delay_buffer, feedback)
 
     def tell(
         self, action: Array, outcome: Outcome, playing: Array
@@ -197,8 +197,8 @@ class Core:
         if self.partial:
             assert feedback.observed is not None
             infos["observed"] = feedback.observed
-        if self.mailbox is not None:
-            infos["arrived"], infos["origin"] = self.mailbox.arrived, self.mailbox.origin.copy()
+        if self.arrivals is not None:
+            infos["arrived"], infos["origin"] = self.arrivals.arrived, self.arrivals.origin.copy()
         infos["expected_reward"] = outcome.expected.copy()
         if self.instance.left is None:
             infos["oracle_reward"] = np.array(self.instance.oracle()[1], dtype=np.float64)

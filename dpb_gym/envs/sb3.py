@@ -18,7 +18,7 @@ import gymnasium
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import ActionError, MissingExtraError, ParameterError
 from dpb_gym.problems.base import Array
 

@@ -1,9 +1,8 @@
-"""Results of one agent as a zip archive that others can add to theirs.
+"""Results of one agent as a zip archive that can be imported into other result directories.
 
-An archive is a result directory: ``manifest.json``, which says under ``submitted`` who states the
-results and where the agent's code is from, and ``result.parquet``. Numbers are never taken on
-trust: what was imported is marked as stated by its sender until ``dpb verify`` has computed it
-again.
+An archive is a result directory: ``result.parquet`` and ``manifest.json``, whose key ``submitted``
+names the sender and the origin of the agent's code. Imported numbers are marked as stated by their
+sender until ``dpb verify`` has recomputed them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from dpb_gym.suites.spec import ALGORITHM_VERSION, AgentRun, Cell
 from dpb_gym.suites.suite import Suite, resolve_checkpoints
 
 MEMBERS = {MANIFEST: 1 << 22, TABLE: 1 << 28}
-"""What an archive holds, and the most bytes of each, unpacked."""
+"""Members of an archive, with the largest unpacked size of each in bytes."""
 
 
 class Archive(Storage):
@@ -70,24 +69,24 @@ def submit(
     out: str | os.PathLike[str],
     sender: str | None = None,
 ) -> dict[str, Any]:
-    """Writes an archive with all results of one agent that were computed here.
+    """Write an archive with all results of one agent that were computed here.
 
     Args:
         directory: A result directory.
         agent: The agent's registered name or its label.
         out: The archive, ``.zip``.
-        sender: Who states them; the agent's package by default.
+        sender: Name of the sender; the agent's package by default.
 
     Returns:
-        What its manifest says of sender, agent and suite, with ``summary``: guarantee and
-        replicates per row.
+        Sender, agent and suite as in the manifest, with ``summary``: guarantee and replicates
+        per row.
 
     Raises:
-        UnknownNameError: If the directory holds no results of the agent, or it is not
-            registered here.
-        AgentError: If others could not import the agent's code.
-        ResultError: If something is damaged or was computed by other code than is installed, or
-            the archive cannot be written.
+        UnknownNameError: If the directory has no results of the agent, or the agent is not
+            registered.
+        AgentError: If the agent's code cannot be imported by other processes.
+        ResultError: If a result is damaged or was computed by other code than the installed
+            one, or the archive cannot be written.
     """
     archive = Archive(_zip(out), {})
     store = ResultDirectory.open(directory)
@@ -103,7 +102,7 @@ def submit(
     for result in chosen:
         check_cell(result.cell, store.suite, str(store.path))
         _check_code(result, source)
-    told = {
+    submitted = {
         "sender": printable(sender or source["package"] or source["name"]),
         "created": origin.now(),
         "agent": source,
@@ -116,22 +115,22 @@ def submit(
         "stated": {},
         "audits": {k: report for k, report in audits if json.loads(k)[0] == source["name"]},
     }
-    ResultDirectory(archive, store.suite, {**head, "submitted": told}).replace(chosen)
-    # Whoever imports it reads exactly this: better to stumble here than there.
+    ResultDirectory(archive, store.suite, {**head, "submitted": submitted}).replace(chosen)
+    # Read it back as an import does, so that an invalid archive fails here.
     _checked(archive)
     write_file(Path(out), pack(archive.members))
-    return {**head, **told, "summary": _summary(store.suite, chosen)}
+    return {**head, **submitted, "summary": _summary(store.suite, chosen)}
 
 
 def read_submission(path: str | os.PathLike[str]) -> ResultDirectory:
-    """Reads an archive and checks all of it.
+    """Read an archive and check all of it.
 
     Returns:
-        Its results, stated by its sender; ``manifest["submitted"]`` says who that is.
+        Its results, marked as stated by the sender in ``manifest["submitted"]``.
 
     Raises:
-        ResultError: If it is damaged, altered, holds other files than a submission does, or
-            results that do not belong to the suite that it names.
+        ResultError: If it is damaged or altered, contains other files, or contains results that
+            do not belong to the suite that it names.
     """
     return _checked(Archive(Path(path), unpack(Path(path))))
 
@@ -139,9 +138,9 @@ def read_submission(path: str | os.PathLike[str]) -> ResultDirectory:
 def _checked(archive: Archive) -> ResultDirectory:
     store, file = ResultDirectory.open(archive), str(archive)
     try:
-        told = store.manifest["submitted"]
-        agent = told["agent"]["name"], told["agent"]["entry_point"]
-        provenance = stated_by(printable(told["sender"]))
+        submitted = store.manifest["submitted"]
+        agent = submitted["agent"]["name"], submitted["agent"]["entry_point"]
+        provenance = stated_by(printable(submitted["sender"]))
         for key, report in store.manifest["audits"].items():
             _check_audit(key, report, agent[0])
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
@@ -167,10 +166,10 @@ def _checked(archive: Archive) -> ResultDirectory:
 
 
 def check_cell(cell: Cell, suite: Suite, where: str) -> None:
-    """Checks that a cell says exactly what its suite says.
+    """Check that a cell agrees with its suite.
 
     Raises:
-        ResultError: If its suite, task, seed or checkpoints are others.
+        ResultError: If its suite, task, seed or checkpoints differ.
     """
     task = next((task for task in suite.tasks if task.name == cell.task.name), None)
     if (cell.suite, cell.protocol) != (suite.name, suite.protocol):
@@ -190,10 +189,10 @@ def check_cell(cell: Cell, suite: Suite, where: str) -> None:
 
 
 def check_block(cell: Cell, suite: Suite, where: str) -> None:
-    """Checks that a cell holds one of the suite's own blocks: nobody chooses the seeds.
+    """Check that a cell holds one of the suite's blocks, so that seeds cannot be chosen.
 
     Raises:
-        ResultError: If it does not.
+        ResultError: If it holds other replicates.
     """
     allowed = blocks(suite, suite.task(cell.task.name))
     if cell.replicates not in allowed:
@@ -205,7 +204,7 @@ def check_block(cell: Cell, suite: Suite, where: str) -> None:
 
 
 def _check_numbers(file: str, result: CellResult) -> None:
-    """Finite rewards, pseudo-regret that never falls, and a guarantee that can be shown."""
+    """Check for finite rewards, nondecreasing pseudo-regret and a readable guarantee."""
     regret = result.regret
     sound = all((np.abs(values) <= LARGEST).all() for values in (regret, result.reward))
     if not sound or (regret < 0).any() or (np.diff(regret, axis=1) < 0).any():
@@ -234,7 +233,7 @@ def _check_code(result: CellResult, source: Mapping[str, Any]) -> None:
 
 
 def _summary(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """Guarantee and number of replicates by task, label and budget."""
+    """Return guarantee and number of replicates by task, label and budget."""
     return [
         {
             **dict(zip(("task", "agent", "budget"), row)),
@@ -247,7 +246,7 @@ def _summary(suite: Suite, results: Sequence[CellResult]) -> list[dict[str, Any]
 
 
 def _check_audit(key: str, report: Any, agent: str) -> None:
-    """An audit must speak of the submission's own agent, and be one that the page can show."""
+    """Check that an audit is about the submitted agent and can be shown on the page."""
     name, params, kind = json.loads(key)
     run = AgentRun(label=name, name=name, entry_point=name, params=params)
     if name != agent or key != audit_key(run, kind):
@@ -262,7 +261,7 @@ def _zip(path: str | os.PathLike[str]) -> Path:
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """Returns a zip archive of `members`; the same members give the same bytes."""
+    """Return a zip archive of `members`; equal members give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in sorted(members):
@@ -274,11 +273,11 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, bytes]:
-    """Reads the `MEMBERS` of an archive into memory; nothing is written anywhere.
+    """Read the `MEMBERS` of an archive into memory, without writing a file.
 
     Raises:
-        ResultError: If it cannot be read, is damaged, too large, or holds anything else, or one of
-            them twice.
+        ResultError: If it cannot be read, is damaged or too large, or contains other or repeated
+            members.
     """
     try:
         if not _zip(path).is_file():
@@ -293,7 +292,7 @@ def unpack(path: Path) -> dict[str, bytes]:
             members = {}
             for name, most in MEMBERS.items():
                 with zipped.open(name) as content:
-                    # What the directory says of the size need not be true.
+                    # The size in the archive's directory may be wrong.
                     members[name] = content.read(most + 1)
                 if len(members[name]) > most:
                     raise ResultError(

@@ -1,4 +1,4 @@
-"""Adds submissions to a result directory: all of one or nothing."""
+"""Import of archives into a result directory, and removal of imported results."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from dpb_gym.suites.suite import load_suite, suite_names
 
 @dataclass(frozen=True)
 class Merge:
-    """What an import did.
+    """Summary of an import.
 
     Attributes:
         path: The result directory.
         agent: Name of the agent.
         labels: Labels that the leaderboard shows.
-        sender: Who states the numbers.
-        added: Cells that are new.
-        present: Cells that were there already, number for number.
-        differences: Package versions of the submission that are others here, in words.
+        sender: Name of the sender.
+        added: Number of new cells.
+        present: Number of cells that the directory already had, with equal numbers.
+        differences: Package versions that differ from the installed ones, as text.
     """
 
     path: Path | str
@@ -46,20 +46,19 @@ class Merge:
 
 
 def import_submission(archive: str | os.PathLike[str], directory: str | os.PathLike[str]) -> Merge:
-    """Adds the results of an archive to a result directory.
+    """Add the results of an archive to a result directory.
 
     Everything is checked before anything is written, and one rename of the manifest commits
     all of it: an import that fails or is killed leaves the directory as it was.
 
     Args:
-        archive: What `submit` wrote.
-        directory: A result directory of the same suite; made if there is none.
+        archive: Archive written by `submit`.
+        directory: A result directory of the same suite; created if it does not exist.
 
     Raises:
         ResultError: If the archive is damaged or altered; if suite, algorithm version, tasks,
-            replicates or data are others than those of the directory; if it would replace a
-            row; if all of it is there already; or if the directory is in use or cannot be
-            written.
+            replicates or data differ from those of the directory; if it would replace a row; if
+            the directory has all of it already, is in use or cannot be written.
     """
     file = Path(archive)
     theirs = read_submission(file)
@@ -109,14 +108,14 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
 
 
 def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
-    """Takes all that others stated of an agent out of a result directory again.
+    """Remove all imported results of an agent from a result directory.
 
     Args:
         directory: A result directory.
         agent: The agent's label or name.
 
     Returns:
-        Cells that were removed; what was computed here stays.
+        Number of removed cells. Results computed in this directory stay.
 
     Raises:
         UnknownNameError: If nothing was imported for the agent.
@@ -134,10 +133,10 @@ def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
         left = {result.cell.agent.name for result in rest if result.provenance != COMPUTED}
         names = {result.cell.agent.name for result in gone} - left
         stated, runs = store.manifest["stated"], store.manifest["runs"]
-        told = [run.get("imported", {}).get("agent", {}).get("name") for run in runs]
+        agents = [run.get("imported", {}).get("agent", {}).get("name") for run in runs]
         store.manifest |= {
             "stated": {k: report for k, report in stated.items() if json.loads(k)[0] not in names},
-            "runs": [run for run, name in zip(runs, told) if name not in names],
+            "runs": [run for run, name in zip(runs, agents) if name not in names],
         }
         store.replace(rest)
     return len(gone)
@@ -146,10 +145,10 @@ def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
 def _new_cells(
     store: ResultDirectory, theirs: Sequence[CellResult], file: Path
 ) -> list[CellResult]:
-    """The results that are not there yet, after looking for anything that contradicts.
+    """Return the results that the directory lacks, after checking that none contradicts it.
 
-    The suite prescribes blocks of replicates, and reserves the labels of its agents; neither
-    agents nor sizes are part of the protocol: those of the package count, if any.
+    The suite prescribes blocks of replicates and reserves the labels of its agents. Agents and
+    numbers of replicates are no part of the protocol, so those of the package's suite count.
     """
 
     def refuse(why: str) -> NoReturn:
@@ -178,7 +177,7 @@ def _new_cells(
         if cell.key in present:
             if present[cell.key] != result.digest:
                 refuse(
-                    f"{cell} is in {store.path} already with other numbers: dpb verify tells "
+                    f"{cell} is in {store.path} already with other numbers: dpb verify shows "
                     "which are right"
                 )
             continue
@@ -205,7 +204,7 @@ def _new_cells(
 def _trial(
     store: ResultDirectory, new: Sequence[CellResult], audits: Mapping[str, Any], file: Path
 ) -> None:
-    """Draws the page that the import would leave; whatever it stumbles over is refused."""
+    """Render the resulting page once, and reject an archive that makes it fail."""
     try:
         cells = [*store.results(), *new]
         data = Result(store.suite, cells, audits=audits).to_leaderboard()

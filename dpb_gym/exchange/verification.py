@@ -1,4 +1,4 @@
-"""Checks stored results: digests, and cells computed again, bit for bit."""
+"""Verification of stored results: digests, and cells recomputed bit for bit."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ from dpb_gym.suites.spec import ALGORITHM_VERSION, Cell
 
 OTHER_CODE = " (the agent's code here is not the code that computed it)"
 ROUNDING = 1e-12
-"""Differences up to this share of a curve's largest number are last digits, not other results."""
+"""Relative differences up to this size count as rounding on another machine."""
 
 
 @dataclass
 class Verification:
-    """What `verify` found.
+    """Result of `verify`.
 
     Attributes:
         cells: Number of cells.
         rows: Number of rows of the leaderboard.
-        confirmed: Rows all of whose cells were computed or computed again here.
-        damaged: Cells whose content is not what was written or imported, or whose task, seeds
-            or checkpoints are not those of the suite.
-        again: Cells that were computed again.
-        differing: Those whose numbers differ, and where.
-        rounding: Those that differ in last digits only, where another machine computed them; as
-            good as the same.
-        impossible: Cells that could not be computed again, and why.
-        unavailable: Cells that others can compute again: their agent or data are not
-            installed here.
+        confirmed: Rows whose cells were all computed or recomputed on this machine.
+        damaged: Cells whose content differs from their digest, or whose task, seeds or
+            checkpoints differ from the suite.
+        again: Recomputed cells.
+        differing: Recomputed cells whose numbers differ, with the first difference.
+        rounding: Recomputed cells that differ by rounding only and were computed on another
+            machine; they count as equal.
+        impossible: Cells that could not be recomputed, with the reason.
+        unavailable: Cells whose agent or data are not installed.
     """
 
     cells: int = 0
@@ -57,7 +56,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was checked is right and every row is confirmed."""
+        """Return whether every check succeeded and every row is confirmed."""
         wrong = self.damaged or self.differing or self.impossible
         return not wrong and self.confirmed == self.rows
 
@@ -69,22 +68,22 @@ def verify(
     report: Callable[[str], object] | None = None,
     agent: str | None = None,
 ) -> Verification:
-    """Checks every digest and computes cells again.
+    """Check every digest and recompute a sample of cells.
 
-    Of every row that somebody else stated, cells are taken that nobody computed here yet; those
-    that turn out the same are recorded as recomputed here, so that a row is confirmed when all
-    of its cells are. Of the results computed here, a random sample is taken.
+    From every imported row, cells are sampled that have not been recomputed here. Cells with equal
+    numbers are recorded as recomputed, and a row is confirmed when all of its cells are. Of the
+    results computed here, one random sample is taken.
 
     Args:
         path: A result directory.
-        sample: Cells to compute again of every row that was stated, and of all the others
-            together; at least 0.
-        seed: Chooses the sample; a fresh one each time by default.
-        agent: Takes the sample from this agent's cells only, by label or name.
-        report: Called with a line about each cell before it is computed.
+        sample: Cells to recompute of every imported row, and of all other rows together; at
+            least 0.
+        seed: Seed of the sample; random by default.
+        agent: Label or name of an agent to restrict the sample to.
+        report: Called with a line about each cell before it is recomputed.
 
     Raises:
-        ResultError: If there is no result directory, or it holds no results.
+        ResultError: If there is no result directory, or it is empty.
     """
     sample = validation.integer("sample", sample, 0)
     store = ResultDirectory.open(path)
@@ -134,7 +133,7 @@ def verify(
 
 
 def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellResult]]:
-    """The unconfirmed cells of each stated row, and all others together, in random order."""
+    """Return the unconfirmed cells of each imported row, and all other cells, in random order."""
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for result in results:
         stated = result.provenance not in (COMPUTED, RECOMPUTED)
@@ -144,9 +143,9 @@ def _groups(results: Sequence[CellResult], seed: int | None) -> list[list[CellRe
 
 
 def _elsewhere(store: ResultDirectory) -> str:
-    """The processors and libraries that computed the results, empty if these are among them."""
-    told = (run.get("imported", run).get("machine") for run in store.manifest["runs"])
-    machines = [machine for machine in told if isinstance(machine, dict)]
+    """Return the machines that computed the results, empty if this one is among them."""
+    described = (run.get("imported", run).get("machine") for run in store.manifest["runs"])
+    machines = [machine for machine in described if isinstance(machine, dict)]
     here = describe_machine()
     return "" if here in machines else "; ".join(dict.fromkeys(map(_named, machines)))
 
@@ -161,11 +160,11 @@ def _again(
     report: Callable[[str], object] | None,
     elsewhere: str,
 ) -> bool | None:
-    """Computes a cell again and notes what came of it.
+    """Recompute a cell and record the outcome.
 
     Returns:
-        Whether it is the same, but for rounding on another machine; None if what it takes is not
-        installed here.
+        Whether the numbers are equal, up to rounding on another machine; None if the agent or
+        its data are not installed.
     """
     cell = result.cell
     try:
@@ -198,7 +197,7 @@ def _again(
 
 
 def unavailable(cell: Cell) -> str:
-    """What is missing on this machine to compute a cell again, empty if nothing is."""
+    """Return what is missing on this machine to recompute a cell, empty if nothing is."""
     run = cell.agent
     if not run.entry_point.startswith(FACTORY) and run.name not in agent_specs():
         return f"agent {run.name!r} ({run.entry_point}) is not installed here"
@@ -213,13 +212,13 @@ def unavailable(cell: Cell) -> str:
 
 
 def recompute(cell: Cell) -> CellResult:
-    """Computes a stored cell again, alone, with the code that is here.
+    """Recompute a stored cell, alone, with the installed code.
 
     Raises:
-        ResultError: If its algorithm version or data are not today's.
+        ResultError: If its algorithm version or data differ from the installed ones.
         AgentError: If the agent fails or was made by a function.
         MissingExtraError: If the agent needs a package that is not installed.
-        UnknownNameError: If agent or environment are not known here.
+        UnknownNameError: If agent or environment are not registered.
     """
     if cell.algorithm != ALGORITHM_VERSION:
         raise ResultError(
@@ -237,13 +236,13 @@ def recompute(cell: Cell) -> CellResult:
 
 
 def _distance(stored: CellResult, again: CellResult) -> float:
-    """Largest difference of two results, in units of the largest number of its kind."""
+    """Return the largest difference of two results, relative to their largest number."""
     pairs = ((getattr(stored, name), getattr(again, name)) for name in ("regret", "reward"))
     return max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-300)) for a, b in pairs)
 
 
 def compare(stored: CellResult, again: CellResult) -> str:
-    """Says where two results of one cell differ; empty if nowhere."""
+    """Return where two results of one cell differ, empty if they are equal."""
     for name in ("regret", "reward"):
         a, b = getattr(stored, name), getattr(again, name)
         # Bits, not numbers: -0.0 and 0.0 differ here.

@@ -13,12 +13,12 @@ from dpb_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from dpb_gym.feedback.channel import ResponseChannel as ResponseChannel
     from dpb_gym.feedback.channel import response_mechanism as response_mechanism
-    from dpb_gym.feedback.features import GaussianContexts as GaussianContexts
-    from dpb_gym.feedback.features import GaussianStatistics as GaussianStatistics
-    from dpb_gym.feedback.mechanisms import GaussianResponse as GaussianResponse
-    from dpb_gym.feedback.mechanisms import LaplaceResponse as LaplaceResponse
-    from dpb_gym.feedback.mechanisms import LocalMechanism as LocalMechanism
-    from dpb_gym.feedback.mechanisms import RandomizedResponse as RandomizedResponse
+    from dpb_gym.feedback.context_mechanisms import GaussianContexts as GaussianContexts
+    from dpb_gym.feedback.context_mechanisms import GaussianStatistics as GaussianStatistics
+    from dpb_gym.feedback.local_mechanisms import GaussianResponse as GaussianResponse
+    from dpb_gym.feedback.local_mechanisms import LaplaceResponse as LaplaceResponse
+    from dpb_gym.feedback.local_mechanisms import LocalMechanism as LocalMechanism
+    from dpb_gym.feedback.local_mechanisms import RandomizedResponse as RandomizedResponse
     from dpb_gym.feedback.wrappers import CentralCurator as CentralCurator
     from dpb_gym.feedback.wrappers import PrivateContexts as PrivateContexts
     from dpb_gym.feedback.wrappers import PrivateResponse as PrivateResponse

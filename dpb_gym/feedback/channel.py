@@ -6,7 +6,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.feedback.mechanisms import (
+from dpb_gym.feedback.local_mechanisms import (
     GaussianResponse,
     LaplaceResponse,
     RandomizedResponse,

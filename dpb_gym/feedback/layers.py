@@ -22,10 +22,10 @@ from gymnasium.vector import VectorWrapper
 from dpb_gym import kernels, portable
 from dpb_gym.envs.core import only
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.feedback.mechanisms import NORMAL, LocalMechanism
+from dpb_gym.feedback.local_mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Composition, Guarantee
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
-from dpb_gym.problems.delay import Tray
+from dpb_gym.problems.delay import DelayBuffer
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import Stream, generator
 
@@ -74,7 +74,7 @@ class Layer:
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
         beneath = layers(self.env)
         self._layer = len(beneath)
-        self._tray = Tray(kind_of(core.problem.kind).nothing)
+        self._delay_buffer = DelayBuffer(kind_of(core.problem.kind).nothing)
         for other in beneath:
             both = [part for part in self.covers if part in other.covers]
             if both:
@@ -149,9 +149,9 @@ class Layer:
             truth["reward"] = feedback.reward
         truth = {k: np.where(played, v.T, v.dtype.type(0)).T for k, v in truth.items()}
         self._truth = {**below[0]._truth, **truth} if below else truth
-        seen, mailbox = self._look(action), self._core.mailbox
-        if mailbox is not None:
-            seen = mailbox.swap(self._tray, seen)
+        seen, arrivals = self._look(action), self._core.arrivals
+        if arrivals is not None:
+            seen = arrivals.swap(self._delay_buffer, seen)
         rewards, messages = self._send(seen, feedback, played)
         kept = {k: v for k, v in infos.items() if k not in hidden}
         return feedback._replace(reward=rewards), kept | messages

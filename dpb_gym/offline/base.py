@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.collecting import LOGS, Columns, collect
 from dpb_gym.offline.targets import Ask, frozen_choices

@@ -10,12 +10,12 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.array_checks import distribution
 from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import check_seed
 
 Behaviour = Agent | Callable[[Context], Array] | None
@@ -85,7 +85,7 @@ def collect(
         exploration = 1.0
     elif made.kind == "recommendation" and not isinstance(behaviour, Agent):
         exploration = 0.0
-    post = Post(made, seeds)
+    post = Delivery(made, seeds)
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
     logged: dict[str, list[Array]] = {}
     for i in range(rounds):

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from dpb_gym.papers.claims import FigureTable as FigureTable
     from dpb_gym.papers.claims import Quantity as Quantity
     from dpb_gym.papers.curves import Curve as Curve
-    from dpb_gym.papers.engine import Reproduction as Reproduction
-    from dpb_gym.papers.engine import reproduce as reproduce
-    from dpb_gym.papers.figure import Figure as Figure
-    from dpb_gym.papers.figure import figure_files as figure_files
-    from dpb_gym.papers.figure import load_figures as load_figures
-    from dpb_gym.papers.figure import targets as targets
+    from dpb_gym.papers.figure_result import FigureResult as FigureResult
+    from dpb_gym.papers.figure_spec import Figure as Figure
+    from dpb_gym.papers.figure_spec import figure_files as figure_files
+    from dpb_gym.papers.figure_spec import load_figures as load_figures
+    from dpb_gym.papers.figure_spec import targets as targets
     from dpb_gym.papers.pairing import Measured as Measured
     from dpb_gym.papers.quantities import QUANTITIES as QUANTITIES
     from dpb_gym.papers.quantities import quantity as quantity
-    from dpb_gym.papers.results import FigureResult as FigureResult
+    from dpb_gym.papers.reproduction import Reproduction as Reproduction
+    from dpb_gym.papers.reproduction import reproduce as reproduce
     from dpb_gym.papers.verdicts import Judgement as Judgement
     from dpb_gym.papers.verdicts import PairedComparison as PairedComparison
     from dpb_gym.papers.verdicts import judge as judge

@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from dpb_gym.errors import ResultError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import Interval
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import limits
 from dpb_gym.results.row_result import RowResult, describe_guarantee
 

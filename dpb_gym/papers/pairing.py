@@ -16,7 +16,7 @@ import numpy as np
 
 from dpb_gym.errors import ResultError
 from dpb_gym.problems.base import Array
-from dpb_gym.report.model import Interval
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import CONFIDENCE
 
 

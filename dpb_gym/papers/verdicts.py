@@ -14,7 +14,7 @@ from dpb_gym.papers.claims import Claim, FigureTable
 from dpb_gym.papers.curves import Curve, counterparts, word, words
 from dpb_gym.papers.pairing import Measured, interval, jackknife, p_value
 from dpb_gym.papers.quantities import constant
-from dpb_gym.report.model import Interval
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import MIN_REPLICATES
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"

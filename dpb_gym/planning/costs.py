@@ -1,5 +1,4 @@
-"""What a larger run will cost: from the timings and files of a smaller one, or from a plan and a
-few seconds of playing."""
+"""Costs of a stored run, and forecasts of a plan from a few seconds of playing."""
 
 from __future__ import annotations
 
@@ -24,21 +23,21 @@ from dpb_gym.running.runner import run_block
 from dpb_gym.suites.suite import Suite
 
 MOST_PLAYS, FURTHER = 6, 1.4
-"""A forecast plays a block until a play gets less than so many times as far as the one before."""
+"""A forecast repeats a block until it gets less than this factor further than before."""
 
 
 @dataclass(frozen=True)
 class AgentCost:
-    """What one agent costs on one task, all its budgets together.
+    """Costs of one agent on one task, all its budgets together.
 
     Attributes:
         task: Name of the task.
         agent: Label of the agent.
         rounds: Agent rounds that were timed (replicates times rounds).
-        own_seconds: Time of one core in the agent and in the responses to it.
+        own_seconds: Core time in the agent and in the responses to its actions.
         shared_seconds: Its equal share of the contexts, which all agents of a task share.
-        cells: Its cells.
-        bytes: Their share of the tables' size.
+        cells: Number of its cells.
+        bytes: Size of its cells in the table.
     """
 
     task: str
@@ -51,7 +50,7 @@ class AgentCost:
 
     @property
     def seconds(self) -> float:
-        """Time of one core, shared time included."""
+        """Core time, shared time included."""
         return self.own_seconds + self.shared_seconds
 
     @property
@@ -77,12 +76,12 @@ class Costs:
 
     @property
     def rounds(self) -> int:
-        """Agent rounds, of all agents."""
+        """Agent rounds of all agents."""
         return sum(cost.rounds for cost in self.agents)
 
     @property
     def seconds(self) -> float:
-        """Seconds of one core, of all agents."""
+        """Core time of all agents, in seconds."""
         return sum(cost.seconds for cost in self.agents)
 
     @property
@@ -91,11 +90,11 @@ class Costs:
         return sum(cost.bytes for cost in self.agents)
 
     def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
-        """Seconds on `cores` cores, and bytes of tables, of the same mix with so many agent rounds.
+        """Return seconds on `cores` cores and bytes of a run of the same mix with `rounds` rounds.
 
         Cost per round does not grow with the round and blocks are independent, so both are
-        proportional to the number of cells; what a run costs once (start of the workers,
-        compilation) is not in it.
+        proportional to the number of cells. Fixed costs of a run (start of the workers,
+        compilation) are excluded.
 
         Raises:
             ParameterError: If an argument is not positive.
@@ -107,13 +106,13 @@ class Costs:
 
 
 def costs(path: str | os.PathLike[str]) -> Costs:
-    """Reads the costs of a result directory.
+    """Read the costs of a result directory.
 
     Args:
         path: A result directory with timings.
 
     Raises:
-        ResultError: If there is none, or nothing in it was timed.
+        ResultError: If it does not exist or has no timings.
     """
     store = ResultDirectory.open(path)
     results = store.results()
@@ -141,16 +140,16 @@ def costs(path: str | os.PathLike[str]) -> Costs:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a task of a plan will take.
+    """Forecast of one task of a plan.
 
     Attributes:
         task: Name of the task.
-        jobs: Blocks of replicates; each is one job.
-        cells: Agents and budgets times blocks.
+        jobs: Blocks of replicates, one job each.
+        cells: Number of cells: agents and budgets times blocks.
         rounds: Agent rounds.
-        seconds: Time of one core, of all jobs.
-        bytes: Of its part of the table.
-        memory: Most bytes of a worker.
+        seconds: Core time of all jobs.
+        bytes: Size of its part of the table.
+        memory: Largest memory of a worker, in bytes.
     """
 
     task: str
@@ -169,18 +168,17 @@ class _Enough(Exception):
 def forecast(
     suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, seconds: float = 1.0
 ) -> list[Forecast]:
-    """Says what a plan will take, without making its jobs.
+    """Forecast time, size and memory of a plan from short plays of its first blocks.
 
-    The first block of each task is played at its full horizon, but only for a while, and again as
-    long as that gets it much further: what is measured are rounds for which everything was
-    compiled before. It is played once more with every allocation counted. The rounds that were
-    not played are taken to cost what those of the second half of the sample did. What a process
-    costs once, imports and compilation, is not in it.
+    The first block of each task is played at its full horizon for `seconds`, and again while that
+    gets much further, so that compilation is not measured. It is played once more with memory
+    allocations counted. Rounds that were not played are assumed to cost as much as those of the
+    second half of the sample. Imports and compilation are excluded.
 
     Args:
         suite: The suite.
-        plans: Who runs on which task.
-        replicates: Instead of the suite's and of the tasks' own.
+        plans: The agents of each task.
+        replicates: Overrides the number of the suite and of its tasks.
         seconds: Processor time of each play after its set-up, > 0.
 
     Raises:
@@ -219,7 +217,7 @@ def forecast(
 
 
 class _Point(NamedTuple):
-    """Rounds played, processor time since the play began, bytes in use."""
+    """Rounds played, processor time since the start, bytes in use."""
 
     round: int
     seconds: float
@@ -227,7 +225,7 @@ class _Point(NamedTuple):
 
 
 def _play(job: Job, seconds: float) -> list[_Point]:
-    """Plays a job until its set-up is `seconds` ago."""
+    """Play a job for `seconds` after its set-up."""
     points: list[_Point] = []
     each = len(job.cells) * len(job.cells[0].replicates)
 
@@ -245,14 +243,14 @@ def _play(job: Job, seconds: float) -> list[_Point]:
 
 
 def _rest(job: Job, points: Sequence[_Point], what: str) -> float:
-    """What the rounds after the last point take if they are like those of the second half."""
+    """Extrapolate the second half of the points to the rounds after the last one."""
     middle, last = points[len(points) // 2], points[-1]
     grown = getattr(last, what) - getattr(middle, what)
     return float(grown / max(1, last.round - middle.round) * (job.task.horizon - last.round))
 
 
 def _table_size(job: Job) -> int:
-    """Bytes of the job's part of a table; random curves compress as real ones do."""
+    """Return the bytes of the job's part of a table, estimated with random curves."""
     rng = np.random.default_rng(0)
     shape = len(job.cells[0].replicates), len(job.cells[0].checkpoints)
     results = [CellResult(cell, *rng.random((2, *shape)).cumsum(axis=2)) for cell in job.cells]
@@ -260,7 +258,7 @@ def _table_size(job: Job) -> int:
 
 
 def _most_memory() -> int:
-    """Most bytes that this process had at once; 0 where the system does not say."""
+    """Return the peak memory of this process in bytes, 0 where the system does not report it."""
     try:
         import resource
     except ImportError:

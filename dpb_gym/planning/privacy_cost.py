@@ -1,4 +1,4 @@
-"""What would privacy cost: from an environment or a log to a sentence, a picture and a page."""
+"""Cost of privacy on an environment or a log, as sentences, a picture and a page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import report, validation
-from dpb_gym.envs.catalogue import environment
-from dpb_gym.envs.logged import from_log
+from dpb_gym.envs.log_environments import from_log
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.groups import group_of
-from dpb_gym.report.model import Interval, Row
+from dpb_gym.report.comparison_groups import group_of
+from dpb_gym.report.leaderboard_data import Interval, Row
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes
@@ -35,7 +35,7 @@ RECOMMENDED = {
     "assortment": ("one-pass-mnl", "dpmnl"),
     "recommendation": ("one-pass-linear", "adaprivate-ucb"),
 }
-"""Per problem: the agent to use, whose own non-private twin is the yardstick, and a paper's."""
+"""Per problem the recommended agent, whose non-private version is the baseline, and a paper's."""
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -47,14 +47,14 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Shortfall:
-    """What an agent earns less than the yardstick in a part of the horizon.
+    """Loss of an agent relative to the baseline in a part of the horizon.
 
     Attributes:
         agent: Label.
         budget: Budget as text, ``"none"`` for random choices.
         first: First round of the part, from 1.
         last: Last round.
-        percent: Of what the yardstick earns there: expected earnings on the same customers, mean
+        percent: Loss in percent of the baseline's expected earnings on the same customers, mean
             over replicates with its 95% interval.
     """
 
@@ -72,14 +72,14 @@ class Shortfall:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivacyCost:
-    """What `cost_of_privacy` found.
+    """Result of `cost_of_privacy`.
 
     Attributes:
         result: All runs, with curves, tables and guarantees.
-        agent: Label of the recommended agent; without a budget it is the yardstick.
-        losses: Agents by budgets by two parts of the horizon.
-        notes: What the figures do not say: what is protected and what is not, repeated customers,
-            remarks on the fit and on the simulation.
+        agent: Label of the recommended agent; without a budget it is the baseline.
+        losses: One entry per agent, budget and part of the horizon.
+        notes: What is protected and what is not, repeated customers, and remarks on the fit and
+            on the simulation.
     """
 
     result: Result
@@ -88,7 +88,7 @@ class PrivacyCost:
     notes: tuple[str, ...]
 
     def sentence(self, budget: Budget | str | None = None, agent: str | None = None) -> str:
-        """What privacy costs, in words.
+        """Return the cost of privacy as a sentence.
 
         Args:
             budget: One of the budgets; the first by default.
@@ -120,12 +120,12 @@ class PrivacyCost:
 
     @property
     def sentences(self) -> list[str]:
-        """One per budget of the recommended agent, and one for random choices."""
+        """Sentences for each budget of the recommended agent, and for random choices."""
         budgets = dict.fromkeys(x.budget for x in self.losses if x.agent == self.agent)
         return [*map(self.sentence, budgets), self.sentence(agent=RANDOM)]
 
     def records(self) -> list[dict[str, Any]]:
-        """One dict per agent, budget and part, ready for a data frame."""
+        """Return one dict per agent, budget and part, for a data frame."""
         return [
             {**vars(loss), "percent": loss.percent.mean, "low": loss.percent.low,
              "high": loss.percent.high}
@@ -133,7 +133,7 @@ class PrivacyCost:
         ]  # fmt: skip
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draws what is earned against the budget, in percent of the non-private twin.
+        """Draw earnings against the budget, in percent of the non-private baseline.
 
         Args:
             path: File to write, as for `dpb_gym.report.plot`.
@@ -150,7 +150,7 @@ class PrivacyCost:
         return report.plot_kept(task, parts, said, path)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a page of its own: sentences, picture, table, notes."""
+        """Write a self-contained page with sentences, picture, table and notes."""
         drawn = io.BytesIO()
         self.plot().savefig(drawn, format="png", dpi=150)
         picture = base64.b64encode(drawn.getvalue()).decode()
@@ -196,9 +196,9 @@ def cost_of_privacy(
     progress: bool | Callable[[int, int], Any] | None = None,
     **log: Any,
 ) -> PrivacyCost:
-    """What privacy costs on an environment or on a log, by running agents with and without it.
+    """Estimate the cost of privacy on an environment or a log by running agents with and without.
 
-    The yardstick is the recommended agent without a budget: the same code with exact releases.
+    The baseline is the recommended agent without a budget: the same code with exact releases.
     Losses are differences of expected earnings on the same customers (`dpb_gym.evaluate`).
 
     Args:
@@ -216,9 +216,9 @@ def cost_of_privacy(
         **log: Further arguments of `dpb_gym.from_log`, or parameters of the environment.
 
     Raises:
-        DataError: If the log cannot tell.
+        DataError: If the log cannot be read or contains too little.
         ParameterError: If an argument is invalid.
-        AgentError: If the recommended agent fails or has no non-private twin.
+        AgentError: If the recommended agent fails or does not run without a budget.
 
     Example:
         >>> import dpb_gym
@@ -257,7 +257,7 @@ def cost_of_privacy(
 
 
 def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
-    """Percent of the yardstick's earnings that are lost in the rounds start + 1 to end."""
+    """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings."""
 
     def within(curve: Any) -> Any:
         at = [0.0 if t == 0 else curve[:, series.rounds.tolist().index(t)] for t in (start, end)]
@@ -291,12 +291,12 @@ def _notes(result: Result) -> list[str]:
     notes += data_notes(task)
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
-        notes.append("the log was read without noise: nobody in it is protected")
+        notes.append("the log was read without noise: its customers are not protected")
     notes.append(
         "an interval that holds 0 is a difference that these replicates cannot tell from none"
     )
     notes.append(
-        "simulated customers and noise: whoever knows the seed can take the noise away. For real "
+        "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"
     )
     return [*notes, *(f"failed: {failure}" for failure in result.failures)]

@@ -1,8 +1,7 @@
-"""Tuning: the same effort for every agent, on seeds that no evaluation uses.
+"""Tuning with equal effort for every agent, on seeds that no evaluation uses.
 
-Every point of an agent's grid runs on the same tuning customers through the ordinary
-harness, so that tuning is paired, resumable and bit for bit repeatable. The agent's
-defaults are always among the points.
+Every point of an agent's grid runs on the same tuning customers like any other run, so tuning is
+paired, resumable and reproducible bit for bit. The agent's defaults are always among the points.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from dpb_gym.suites.schema import canonical, plain
 from dpb_gym.suites.suite import SEED_SPAN
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
-"""Seeds for tuning: `Suite.tuning_seed` and what follows. Evaluation has those before."""
+"""Seeds for tuning, from `Suite.tuning_seed` on. Evaluation uses smaller seeds."""
 
 POINTS = 32
-"""Points per agent and budget, unless more or fewer are asked for."""
+"""Default number of points per agent and budget."""
 
 REPLICATES = 20
 SHUFFLE_SEED = 20_240_229
@@ -47,7 +46,7 @@ class Point:
     """One set of parameters, measured at one budget.
 
     Attributes:
-        params: What differs from the agent's defaults; empty for the defaults.
+        params: Parameters other than the agent's defaults; empty for the defaults.
         regret: Mean regret at the horizon over the tuning replicates.
         error: Its standard error; NaN for one replicate.
     """
@@ -63,13 +62,13 @@ class Point:
 
     @property
     def rounded(self) -> list[float]:
-        """Regret and its error as a recipe says them."""
+        """Regret and its error, rounded as in a recipe."""
         return [float(f"{x:.4g}") for x in (self.regret, self.error) if not math.isnan(x)]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was found for an agent at one budget.
+    """Tuning result of an agent at one budget.
 
     Attributes:
         budget: Budget as text, ``"none"`` without one.
@@ -98,7 +97,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One set of parameters for all budgets, and how it was found.
+    """One set of parameters for all budgets, with the points that were tried.
 
     Attributes:
         agent: Registered name.
@@ -129,7 +128,11 @@ class Recipe:
         }
 
     def to_yaml(self, tuned_on: Mapping[str, Any]) -> dict[str, Any]:
-        """What the recipe's file says; `tuned_on` is the environment with options and seeds."""
+        """Return the content of the recipe's file.
+
+        Args:
+            tuned_on: The environment with options and seeds.
+        """
         own, found = self.to_dict(), []
         for choice in self.choices:
             row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
@@ -155,8 +158,8 @@ class Tuning:
         seeds: First and last tuning seed.
         recipes: One per agent.
         failures: Messages of points that failed; they cannot be chosen.
-        folder: Where the results lie.
-        rounds: Agent rounds computed now.
+        folder: Result directory.
+        rounds: Agent rounds computed in this run.
         seconds: Wall time.
     """
 
@@ -198,22 +201,22 @@ def tune(
     workers: int | None = None,
     progress: bool | Callable[[int, int], Any] | None = None,
 ) -> Tuning:
-    """Tunes agents on one environment, each with the same effort, and writes recipes.
+    """Tune agents on one environment with equal effort, and write recipes.
 
-    Same effort: the same tuning customers, the same number of replicates and rounds, and at
-    most the same number of points. What is in the folder already is not computed again.
+    Equal effort means the same tuning customers, replicates and rounds, and at most the same
+    number of points. Cells that the folder already contains are not recomputed.
 
     Args:
         env_id: Environment id.
         agents: Registered names.
-        budgets: Budgets, or their texts, of the agents that take one; the best is sought at
-            each.
+        budgets: Budgets, or their texts, of the agents that take one; each is tuned
+            separately.
         horizon: T; the environment's default if not given.
         env_kwargs: Parameters of the environment.
         grids: Per agent a grid that replaces its class's own `tuning_grid`.
         params: Per agent parameters that are fixed while the others vary.
         points: Most points per agent and budget; None for all. If a grid has more, the
-            defaults and a random choice of the others run, the same every time.
+            defaults and a fixed random choice of the others run.
         replicates: Tuning replicates; replicate i has seed ``seed + i``.
         seed: First tuning seed, within 1,000,000..1,999,999.
         out: Folder of the results; one below ``results/`` by default.
@@ -267,7 +270,7 @@ def tune(
 
 
 def check_seeds(first: int, replicates: int) -> None:
-    """Refuses seeds that evaluation or normalisation use.
+    """Reject seeds that evaluation or normalisation use.
 
     Raises:
         ParameterError: If a seed is outside `TUNING_SEEDS`.
@@ -282,12 +285,12 @@ def check_seeds(first: int, replicates: int) -> None:
 
 
 def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any, ...]]:
-    """The grid of an agent: the one given, or its class's `tuning_grid`.
+    """Return the given grid, or the `tuning_grid` of the agent's class.
 
-    A class that is registered under several names may map each of them to a grid of its own.
+    A class that is registered under several names may map each name to a grid.
 
     Raises:
-        ParameterError: If there is nothing to tune, or a grid is not lists of values.
+        ParameterError: If there is nothing to tune, or the grid is not a mapping to lists.
     """
     grid: Any = given
     if grid is None:
@@ -309,7 +312,7 @@ def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any
             )
         start = own_values.get(key)
         read[str(key)] = tuple(
-            # YAML's 1 is the same point as a default of 1.0.
+            # YAML's 1 equals a default of 1.0.
             float(v) if isinstance(start, float) and type(v) is int else v
             for v in plain(list(values), f"grid of {spec.name!r}, {key}")
         )
@@ -322,7 +325,7 @@ def choose_points(
     fixed: Mapping[str, Any],
     cap: int | None,
 ) -> list[dict[str, Any]]:
-    """The points to run, the defaults (``{}``) first.
+    """Return the points to run, the defaults (``{}``) first.
 
     Args:
         spec: The agent.
@@ -353,7 +356,7 @@ def choose_points(
 
 @dataclass(frozen=True)
 class _Search:
-    """What is tried for one agent."""
+    """Points and grid of one agent."""
 
     spec: AgentSpec
     grid: dict[str, tuple[Any, ...]]
@@ -361,7 +364,7 @@ class _Search:
     points: list[dict[str, Any]]
 
     def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters are written out, so that a changed default is another cell."""
+        """Return all parameters explicitly, so that a changed default gives another cell."""
         return {**self.spec.defaults, **self.fixed, **point}
 
     def label(self, point: Mapping[str, Any]) -> str:
@@ -404,7 +407,7 @@ class _Search:
 
 
 def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:
-    """The point that is best on average over the budgets, each relative to its own best."""
+    """Return the point that is best on average over budgets, relative to each budget's best."""
     totals: dict[str, list[float]] = {}
     params: dict[str, Mapping[str, Any]] = {}
     for choice in choices:

@@ -44,24 +44,24 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.printed_calibrations import objective_cs as objective_cs
     from dpb_gym.privacy.printed_calibrations import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
-    from dpb_gym.privacy.releasers.base import Ball as Ball
-    from dpb_gym.privacy.releasers.base import Bound as Bound
-    from dpb_gym.privacy.releasers.base import PSDBall as PSDBall
-    from dpb_gym.privacy.releasers.base import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
-    from dpb_gym.privacy.releasers.base import Segment as Segment
     from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
+    from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
+    from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
+    from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
+    from dpb_gym.privacy.releasers.record_bounds import Bound as Bound
+    from dpb_gym.privacy.releasers.record_bounds import PSDBall as PSDBall
+    from dpb_gym.privacy.releasers.record_bounds import RecordShape as RecordShape
+    from dpb_gym.privacy.releasers.record_bounds import Segment as Segment
+    from dpb_gym.privacy.releasers.release_schedule import Combinations as Combinations
+    from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
-    from dpb_gym.privacy.releasers.user_sum import ContributionCap as ContributionCap
-    from dpb_gym.privacy.releasers.user_sum import LifetimeClip as LifetimeClip
     from dpb_gym.privacy.releasers.user_sum import UserSum as UserSum
-    from dpb_gym.privacy.releasers.weighted_sum import Combinations as Combinations
-    from dpb_gym.privacy.releasers.weighted_sum import Schedule as Schedule
     from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,6 +1,6 @@
-"""The curator: the one object between raw records and what leaves.
+"""The curator: owns an agent's budget, ledger, noise and releasers.
 
-It owns an agent's budget, ledger, noise and releasers. Its ledger alone makes the guarantee.
+The guarantee follows from its ledger alone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.base import Releaser, WithoutAxis
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum
 from dpb_gym.privacy.releasers.sums import BatchSum
@@ -37,31 +38,32 @@ SLACK = 1e-9
 class Curator:
     """Budget, ledger, noise and releasers of one agent on B replicates.
 
-    An agent makes its releasers in `begin`; each names its `share` of the budget, or gets an
-    equal part of what the others leave. When `begin` is over the curator seals: it calibrates all
-    plans together, so that they spend the whole budget and no more, charges each once, and sets
-    their noise. Without a budget the same calls make exact releasers, and there is no guarantee.
+    An agent creates its releasers in `begin`. Each has a `share` of the budget, or an equal part
+    of what the other shares leave. When `begin` is over the curator seals: it calibrates all
+    plans together so that they spend exactly the budget, charges each once and sets its noise.
+    Without a budget the same calls create exact releasers, and there is no guarantee.
 
     Args:
-        budget: What may be spent, as `Budget` or text; None: nothing is private.
+        budget: Privacy budget, as `Budget` or text; None: nothing is private.
         protects: Notion and unit, see `Guarantee`.
         noise: Source of the noise of B replicates; ``"system"`` draws from the operating
             system's entropy, discrete on a grid (see `SystemNoise`).
         replicates: B, needed with ``"system"`` and without a budget.
         horizon: Largest number of records per replicate, None if it is not known.
         relation: See `Guarantee`.
-        copies: How many replicates see the same records, as in training from one log: everything
-            is charged that many times, and the budget is that of all of them. Replicates are
-            separate data sets by default.
+        copies: Number of replicates with the same records, as in training from one log.
+            Everything is charged that many times, because all share one budget. By default
+            replicates are separate data sets.
 
     Attributes:
-        budget: What may be spent, or None.
+        budget: Privacy budget, or None.
         replicates: B.
-        notion: In which sense it is protected; see `Guarantee`.
-        unit: What is protected; see `Guarantee`.
-        relation: Which data sets are neighbours; see `Guarantee`.
-        releasers: Every releaser, in order.
-        handed_over: Why nothing more may be released here; None as long as it may.
+        notion: See `Guarantee`.
+        unit: See `Guarantee`.
+        relation: See `Guarantee`.
+        horizon: Largest number of records per replicate, or None.
+        releasers: All releasers, in order of creation.
+        handed_over: Why this curator's releases have ended, or None.
 
     Raises:
         BudgetError: If the budget is invalid, or one is given and notion, unit or relation is.
@@ -102,13 +104,13 @@ class Curator:
         self.replicates = noise.replicates if noise is not None else (replicates or 1)
         self.releasers: list[Releaser] = []
         self._shares: list[float | None] = []
-        self._sealed = self._alone = False
+        self._sealed = self._without_axis = False
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Every charge; a curator without a budget may never need one."""
+        """All charges; created on first use."""
         return Ledger(self.budget, self.notion, self.unit, self.relation)
 
     @property
@@ -118,12 +120,12 @@ class Curator:
 
     @property
     def system_noise(self) -> bool:
-        """Whether noise comes from the operating system, on a grid."""
+        """Whether noise comes from the operating system, discrete on a grid."""
         return self.private and self.noise is not None and self.noise.system
 
     @property
     def most_rho(self) -> float:
-        """The rho that Gaussian releases could spend if they had all that is left of the budget."""
+        """Largest rho that Gaussian releases could spend with the whole remaining budget."""
         if self.budget is None:
             return math.inf
         spent = self.ledger.inherited
@@ -135,40 +137,48 @@ class Curator:
         return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 
     def running_sum(self, width: int | None = None, **options: Any) -> Any:
-        """A running sum of records; see `RunningSum`."""
-        return self._make(RunningSum, width, options)
+        """Create a running sum of records; see `RunningSum`.
+
+        This and the next three create sums of vectors of length `width`, or of symmetric matrices
+        of side `symmetric`.
+        """
+        return self._create(RunningSum, width, options)
 
     def batch_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Sums of disjoint batches of records; see `BatchSum`."""
-        return self._make(BatchSum, width, options)
+        """Create sums of disjoint batches of records; see `BatchSum`."""
+        return self._create(BatchSum, width, options)
 
     def shuffled_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Sums of batches of shuffled bits; see `ShuffledSum`."""
-        return self._make(ShuffledSum, width, options)
+        """Create sums of batches of shuffled bits; see `ShuffledSum`."""
+        return self._create(ShuffledSum, width, options)
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Running sums of weighted records at geometric times; see `WeightedSum`."""
-        return self._make(WeightedSum, width, options)
+        """Create running sums of weighted records at geometric times; see `WeightedSum`."""
+        return self._create(WeightedSum, width, options)
 
     def user_sum(self, width: int, **options: Any) -> Any:
-        """Batch sums with every user's contribution clipped; see `UserSum`."""
-        return self._make(UserSum, width, options)
+        """Create batch sums with every user's contribution clipped; see `UserSum`."""
+        return self._create(UserSum, width, options)
 
     def minimiser(self, dim: int, **options: Any) -> Any:
-        """Private minimisers of a convex loss; see `LossMinimiser`."""
-        return self._make(LossMinimiser, dim, options)
+        """Create private minimisers of a convex loss; see `LossMinimiser`."""
+        return self._create(LossMinimiser, dim, options)
 
-    def _make(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
-        made = kind(self, size, **options)
-        return WithoutAxis(made) if self._alone else made
+    def _create(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
+        matrices = options.pop("symmetric", None)
+        if size is None or matrices is not None:
+            releaser = kind(self, RecordShape(size or 0, matrices or 0), **options)
+        else:
+            releaser = kind(self, size, **options)
+        return WithoutAxis(releaser) if self._without_axis else releaser
 
     def register(self, releaser: Releaser, share: float | None) -> None:
-        """Takes up a releaser; called by its constructor.
+        """Add a releaser to the plan; called by its constructor.
 
         Raises:
             ParameterError: If the share is not in (0, 1].
-            BudgetError: If shares add up to more than 1, the curator has sealed already or gave
-                its replicates away, or the notion is shuffle and nothing is shuffled.
+            BudgetError: If shares add up to more than 1, the curator is sealed or its replicates
+                have curators (`single`), or the notion is shuffle and the sum is not shuffled.
         """
         if self.parts:
             raise BudgetError(f"{releaser.what}: the curators of single replicates have the budget")
@@ -187,12 +197,12 @@ class Curator:
         self._shares.append(share)
 
     def seal(self) -> None:
-        """Calibrates, charges and opens every releaser; a second call does nothing.
+        """Calibrate, charge and open every releaser; a second call does nothing.
 
         Raises:
             BudgetExceeded: If the ledger refuses; then nothing can be released.
             BudgetError: If the named shares leave nothing for the other releasers.
-            AgentError: If its releasers were handed over.
+            AgentError: If the releasers were handed over.
         """
         if self.handed_over:
             raise AgentError(f"these releasers were handed over: {self.handed_over}")
@@ -227,7 +237,7 @@ class Curator:
         return [rest if share is None else share for share in self._shares]
 
     def _whole(self, shares: Sequence[float]) -> float:
-        """The rho, nominal for mechanisms that are no zCDP, of which every plan gets its share."""
+        """Return the total rho of all plans; nominal for mechanisms without a zCDP bound."""
         rho, budget = self.most_rho, self.budget
         assert budget is not None
         if rho <= 0.0:
@@ -245,17 +255,17 @@ class Curator:
         return fit_rho(budget, costs)
 
     def inherit(self, guarantee: Guarantee | None, *, what: str) -> None:
-        """Charges an earlier release that the agent starts from: a prior, say.
+        """Charge an earlier release that the agent starts from, such as a prior.
 
-        Those whose records it was made of may come again, and are then promised the total. Nothing
-        is charged without a budget, or where nobody was protected.
+        Its records may occur again, so the guarantee is for both together. Nothing is charged
+        without a budget, or if the earlier release was not private.
 
         Args:
-            guarantee: What they were promised.
-            what: What was released.
+            guarantee: Guarantee of the earlier release.
+            what: Name of the release in the ledger.
 
         Raises:
-            BudgetError: If they were promised less than the agent promises, in notion or unit.
+            BudgetError: If that guarantee does not imply the agent's notion, unit and relation.
             BudgetExceeded: If it cost more than the budget.
         """
         if guarantee is None or self.budget is None:
@@ -270,9 +280,9 @@ class Curator:
             self.ledger.charge(event, what=what, basis=guarantee.basis, earlier=True)
 
     def charge(self, event: Event, *, what: str) -> None:
-        """Charges a release that a package makes and accounts for itself.
+        """Charge a release whose cost the caller computed.
 
-        The guarantee then says "declared": nothing here can compute it.
+        The basis of the guarantee is then "declared".
 
         Raises:
             BudgetExceeded: If the total would exceed the budget; nothing may be released.
@@ -284,9 +294,9 @@ class Curator:
             self.ledger.charge(each, what=what, basis="declared")
 
     def as_printed(self, source: str) -> None:
-        """Lifts the bound for the noise that a paper prints, which may cost more than it claims.
+        """Remove the bound, to use a paper's printed noise, which may cost more than claimed.
 
-        The ledger states the true cost, and the guarantee says "as printed".
+        The ledger records the true cost, and the basis of the guarantee is "as printed".
 
         Args:
             source: Paper, theorem or algorithm.
@@ -294,7 +304,7 @@ class Curator:
         self.ledger.lift(source)
 
     def hand_over(self, why: str) -> None:
-        """Ends releases here, because they go on elsewhere with the same noise."""
+        """End the releases of this curator, because a checkpoint continues them."""
         self.handed_over = why
         for releaser in self.releasers:
             releaser.opened = False
@@ -302,17 +312,17 @@ class Curator:
             part.hand_over(why)
 
     def disclose(self, what: str) -> None:
-        """Records that protected data leave without noise: no guarantee remains."""
+        """Record that protected data are released without noise: no guarantee remains."""
         self.ledger.disclose(what)
         for part in self.parts.values():
             part.disclose(what)
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What the ledger says; None without a budget.
+        """Guarantee of everything charged; None without a budget.
 
         Raises:
-            BudgetError: If the budget was never charged: no releaser was made.
+            BudgetError: If nothing was charged, because there is no releaser.
         """
         budget = self.budget
         if budget is None:
@@ -320,7 +330,7 @@ class Curator:
         if not self.handed_over:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
-        if parts:  # separate data sets: that of the one who is worst off
+        if parts:  # separate data sets: the weakest guarantee holds for all
             at = budget.delta or REPORT_DELTA
             return max(filter(None, parts), key=lambda g: g.epsilon(at))
         if not self.ledger.charged:
@@ -331,9 +341,9 @@ class Curator:
         return self.ledger.guarantee
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:
-        """Clipped records per replicate of every sum, for debugging.
+        """Return the number of clipped records per replicate of every sum, for debugging.
 
-        Raw statistics: protected by nothing, never stored with results, never to be published.
+        These statistics are not private: never store them with results, and never publish them.
         """
         return {
             f"{number}: {releaser.what}": releaser.clipped_count
@@ -342,9 +352,9 @@ class Curator:
         }
 
     def single(self, replicate: int) -> Curator:
-        """A curator for one replicate alone, whose releasers have no replicate axis.
+        """Return a curator for one replicate, whose releasers have no replicate axis.
 
-        Its guarantee counts into this one's.
+        The guarantee of this curator includes it.
 
         Raises:
             BudgetError: If this replicate has one already, or this curator has releasers or
@@ -364,7 +374,7 @@ class Curator:
             relation=self.relation,
             copies=self.copies,
         )
-        part._alone = True
-        part.ledger = copy.deepcopy(self.ledger)  # what was inherited or disclosed before
+        part._without_axis = True
+        part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part

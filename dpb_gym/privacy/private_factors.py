@@ -12,7 +12,6 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
-from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.validation import FloatArray
 
 MAX_ITEMS = 4000
@@ -93,8 +92,7 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     from scipy.linalg import eigh
 
     # a row is one record of this sum: all ratings of one person
-    sums = BatchSum(
-        curator,
+    sums = curator.batch_sum(
         symmetric=n_items,
         sensitivity=math.sqrt(2.0) / n,
         horizon=1,

@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems import search
+from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import (
     CONTEXT_NORMS,
@@ -63,7 +63,7 @@ class AssortmentProblem(Problem):
         choice: ``"mnl"``, or the nested logit that agents take for it: ``"nested"`` or
             ``{"kind": "nested", "nests": 4, "dissimilarity": 0.5}``, item i in nest
             i mod nests, dissimilarity in (0, 1]. Its best slates are searched
-            (`dpb_gym.problems.search`), so there must not be too many.
+            (`dpb_gym.problems.exhaustive_search`), so there must not be too many.
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
         contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
             ``"drifting"``, an array ``(n, N, d)`` or its file; see
@@ -137,7 +137,7 @@ class AssortmentProblem(Problem):
             "choice: dissimilarity", nested.get("dissimilarity", 1.0), 0.0, 1.0, open_low=True
         )
         if self._dissimilarity < 1.0:
-            search.check_searchable("choice 'nested'", self.info)
+            exhaustive_search.check_searchable("choice 'nested'", self.info)
 
     def draw_hidden(self, rng: Generator) -> Hidden:
         theta = rng.random(self.dim)
@@ -215,8 +215,8 @@ class AssortmentProblem(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         context = round_.context
         if self._dissimilarity < 1.0:
-            return search.best_action(self, [hidden], round_)
-        return self.best_slates(hidden["theta"], context.features, context.worth)
+            return exhaustive_search.best_action(self, [hidden], round_)
+        return self.best_slates(hidden["theta"], context.features, context.offered_revenues)
 
     def best_slates(self, theta: Array, features: Array, revenues: Array) -> tuple[Array, Array]:
         """Exact capacity-constrained best assortments under given parameters.

@@ -30,7 +30,7 @@ LONGEST = 10**6
 _FORMS = "a number of rounds, 'geometric=50', 'pareto=10,cap=1000' or the like"
 NOTHING = {"choice": -1, "arms": -1}
 """What stands for nobody in the fields where that is not 0."""
-# Rows of a tray: what stands for a round in which nothing arrives, and what is never read.
+# Rows of a buffer: what stands for a round in which nothing arrives, and what is never read.
 _NOTHING, _WASTE = 0, 1
 
 
@@ -166,7 +166,7 @@ class _Queue:
         return row, origin
 
 
-class Mailbox:
+class Arrivals:
     """Which round's response arrives in each round, for B replicates.
 
     Attributes:
@@ -224,23 +224,23 @@ class Mailbox:
             return None
         return late
 
-    def swap(self, tray: Tray, rows: dict[str, Array]) -> dict[str, Array]:
-        """Keeps this round's rows ``(B, ...)`` in a tray; returns copies of those that arrive."""
-        return tray.swap(rows, self._put, self._take)
+    def swap(self, buffer: DelayBuffer, rows: dict[str, Array]) -> dict[str, Array]:
+        """Keeps this round's rows ``(B, ...)`` in a buffer; returns copies of those that arrive."""
+        return buffer.swap(rows, self._put, self._take)
 
-    def exchange(self, tray: Tray, feedback: Feedback) -> Feedback:
+    def exchange(self, buffer: DelayBuffer, feedback: Feedback) -> Feedback:
         """Keeps this round's feedback; returns what arrives, not observed where nothing does."""
-        found = self.swap(tray, _arrays(feedback))
+        found = self.swap(buffer, _arrays(feedback))
         seen = found.get("observed", np.ones(len(feedback.reward), bool))
         found["observed"] = self.arrived & seen
         return feedback._replace(**found)
 
 
-class Tray:
+class DelayBuffer:
     """Rows of B replicates that wait for their response.
 
     Where nothing arrives the row is one of nothing: zeros, no choice, no arms, and in all entries
-    of an action the number that the tray is made with. Nobody's features are seen twice, then,
+    of an action the number that the buffer is made with. Nobody's features are seen twice, then,
     whatever an agent does with rounds that were not observed.
     """
 
@@ -249,7 +249,7 @@ class Tray:
         self._kept: dict[str, Array] = {}
 
     def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:
-        """Puts rows in their places and takes those that are due; see `Mailbox.swap`."""
+        """Puts rows in their places and takes those that are due; see `Arrivals.swap`."""
         last, found = int(put.max()), {}
         for name, value in rows.items():
             lanes = np.arange(len(value))
@@ -264,7 +264,7 @@ class Tray:
         return found
 
 
-class Post:
+class Delivery:
     """What the agents of a block may learn from: this round's responses, or those that arrive.
 
     A single seed is that of all replicates.
@@ -272,16 +272,18 @@ class Post:
 
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:
         delay = Delay.parse(problem.info.delay)
-        self.mailbox = None if delay is None else Mailbox(delay, problem.horizon, seeds)
+        self.arrivals = None if delay is None else Arrivals(delay, problem.horizon, seeds)
         nothing = kind_of(problem.kind).nothing
-        self._trays: defaultdict[int | None, Tray] = defaultdict(partial(Tray, nothing))
+        self._buffers: defaultdict[int | None, DelayBuffer] = defaultdict(
+            partial(DelayBuffer, nothing)
+        )
 
     def open(self, context: Context) -> None:
         """Goes on to the round of this context."""
         self._context = context
-        if self.mailbox is not None:
-            self.mailbox.turn()
-            found = self.mailbox.swap(self._trays[None], _arrays(context))
+        if self.arrivals is not None:
+            self.arrivals.turn()
+            found = self.arrivals.swap(self._buffers[None], _arrays(context))
             self._context = context._replace(**found)  # type: ignore[arg-type]
 
     def deliver(
@@ -292,11 +294,11 @@ class Post:
         With a delay they are those of the round whose response arrives; ``context.t`` stays the
         current round, and ``feedback.observed`` is False where nothing arrives.
         """
-        if self.mailbox is None:
+        if self.arrivals is None:
             return self._context, action, feedback
-        tray = self._trays[agent]
-        (came,) = self.mailbox.swap(tray, {"action": action}).values()
-        return self._context, came, self.mailbox.exchange(tray, feedback)
+        buffer = self._buffers[agent]
+        (came,) = self.arrivals.swap(buffer, {"action": action}).values()
+        return self._context, came, self.arrivals.exchange(buffer, feedback)
 
 
 def _arrays(batch: Context | Feedback) -> dict[str, Array]:

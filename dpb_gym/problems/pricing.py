@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError
-from dpb_gym.problems import search
+from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round, signed
@@ -155,7 +155,7 @@ class PricingProblem(Problem):
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         if self.demand not in GLM:
-            return search.best_action(self, [hidden], round_)
+            return exhaustive_search.best_action(self, [hidden], round_)
         theta, features = hidden["theta"], round_.context.features
         if "cost" not in round_.secret:
             return self.best_prices(theta, features)

@@ -107,7 +107,7 @@ class Context(NamedTuple):
     available: Array | None = None
 
     @property
-    def worth(self) -> Array:
+    def offered_revenues(self) -> Array:
         """The revenues, -inf where an item cannot be offered: what optimisers maximise."""
         assert self.revenues is not None
         if self.available is None:

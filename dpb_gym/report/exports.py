@@ -1,7 +1,8 @@
-"""The rows as flat records, data frames, CSV, LaTeX and JSON.
+"""Rows as flat records, data frames, CSV, LaTeX and JSON; the columns are those of `columns`.
 
-Every function takes a leaderboard or one of its tasks, and raises a `ParameterError` for anything
-else; one that writes a file raises an `OSError` where it cannot, and replaces it whole."""
+Every function takes a leaderboard or one of its tasks and raises a `ParameterError` for anything
+else. Files are replaced whole; a file that cannot be written raises an `OSError`.
+"""
 
 from __future__ import annotations
 
@@ -15,56 +16,44 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.model import Interval, LeaderboardData, TaskResult
-from dpb_gym.report.views import Table, board
+from dpb_gym.report.columns import columns
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
+from dpb_gym.report.tables import EMPHASISED, Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 
 def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
-    """Flattens the rows, best first within each task and guarantee.
+    """Return one flat dict per row, best first within each task and guarantee.
 
-    Returns:
-        One flat dict per row with the same keys each; missing values are None. Intervals become
-        three entries, e.g. ``regret``, ``regret_low``, ``regret_high``; the budget stands as
-        text and as the numbers ``rho``, ``epsilon`` and ``delta``. Curves, parameters and
-        single replicates are left to `to_json`.
+    All dicts have the same keys; missing values are None. Intervals become three entries, e.g.
+    ``regret``, ``regret_low``, ``regret_high``. The budget appears as text and as the numbers
+    ``rho``, ``epsilon`` and ``delta``. Curves, parameters and single replicates are in `to_json`.
     """
-    return [_record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
+    return [record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
 
 
-def _record(task: TaskResult, row: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        **of(task, "task", "env_id", "problem", "horizon"),
-        **of(row, "agent", "name"),
-        "budget": Budget.text(row.budget),
-        **budget_numbers(row.budget),
-        **of(row, "guarantee", "accounting", "notion", "unit", "trust", "tuning", "replicates"),
-    }
-    found |= {"tuning": row.tuning or None} | ({} if row.private else {"accounting": None})
-    for name in ("regret", "iqm_regret", "score", "reward", "lead", "excess"):
-        value: Interval | None = getattr(row, name)
-        for suffix, part in (("", "mean"), ("_low", "low"), ("_high", "high")):
-            found[name + suffix] = None if value is None else getattr(value, part)
-    found["rounds_per_second"] = row.rounds_per_second
-    for name in ("claimed", "lower_bound", "verdict"):
-        found[f"audit_{name}"] = None if row.audit is None else getattr(row.audit, name)
+def record(task: TaskResult, row: Row | TrackRow) -> dict[str, Any]:
+    """Return a row of a task as a flat dict."""
+    found: dict[str, Any] = {}
+    for column in columns("records"):
+        found |= column.entries(task, row)
     return found
 
 
-def of(thing: object, *names: str) -> dict[str, Any]:
-    """Some attributes by name."""
+def attributes(thing: object, *names: str) -> dict[str, Any]:
+    """Return some attributes of an object by name."""
     return {name: getattr(thing, name) for name in names}
 
 
 def budget_numbers(budget: Budget | None) -> dict[str, float | None]:
-    """``rho``, ``epsilon`` and ``delta`` of a budget, None where it has none."""
+    """Return ``rho``, ``epsilon`` and ``delta`` of a budget; None for those it does not set."""
     return {name: getattr(budget, name, None) for name in ("rho", "epsilon", "delta")}
 
 
 def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
-    """The records as a pandas data frame.
+    """Return the records as a pandas data frame; ``attrs["units"]`` maps columns to units.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -74,16 +63,20 @@ def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
         import pandas
     except ImportError:
         raise MissingExtraError("to_frame needs pandas: pip install pandas") from None
-    return pandas.DataFrame.from_records(rows)
+    frame = pandas.DataFrame.from_records(rows)
+    frame.attrs["units"] = {
+        column.name: column.unit for column in columns("records") if column.unit
+    }
+    return frame
 
 
 def to_csv(
     data: LeaderboardData | TaskResult, path: str | os.PathLike[str] | None = None
 ) -> str | Path:
-    """Writes the records as CSV; returns the path, or the text without one."""
+    """Write the records as CSV. Return the path, or the text if `path` is None."""
 
     def cell(value: Any) -> Any:
-        # A spreadsheet would run a label that begins like a formula.
+        # A spreadsheet would evaluate a label that begins like a formula.
         return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@" else value
 
     rows = records(data)
@@ -96,31 +89,37 @@ def to_csv(
 def to_latex(
     data: LeaderboardData | TaskResult, path: str | os.PathLike[str] | None = None
 ) -> str | Path:
-    """Writes one booktabs table per task: agent, budget, regret, score; the best in bold.
+    """Write one booktabs table per task, the best rows in bold.
 
-    Returns the path, or the text without one, which needs ``\\usepackage{booktabs}``.
+    Return the path, or the text if `path` is None. The text needs ``\\usepackage{booktabs}``.
     """
     text = "\n\n".join(_tabular(table) for table in board(data).tasks) + "\n"
     return _written(text, path)
 
 
 def _tabular(table: Table) -> str:
+    shown = list(columns("latex"))
+    across = rf"\multicolumn{{{len(shown)}}}{{l}}"
+    titles = (c.title + (" [95%]" if c.kind == "interval" else "") for c in shown)
     lines = [
-        r"\begin{tabular}{llrr}",
+        rf"\begin{{tabular}}{{{''.join('r' if c.is_numeric else 'l' for c in shown)}}}",
         r"\toprule",
-        rf"\multicolumn{{4}}{{l}}{{{latex(table.name)}}} \\",
-        r"Agent & Budget & Regret [95\%] & Score \\",
+        rf"{across}{{{latex(table.name)}}} \\",
+        rf"{' & '.join(map(latex, titles))} \\",
     ]
     for group, members in table.sections:
-        lines += [r"\midrule", rf"\multicolumn{{4}}{{l}}{{\emph{{{latex(group.label)}}}}} \\"]
+        lines += [r"\midrule", rf"{across}{{\emph{{{latex(group.label)}}}}} \\"]
         for line in members:
             cells = {key: latex(text) for key, text in table.cells(line).items()}
-            agent = rf"\textbf{{{cells['agent']}}}" if line.best else cells["agent"]
-            regret = rf"\textbf{{{cells['regret']}}}" if line.best else cells["regret"]
-            lines.append(
-                rf"{agent} & {cells['budget']} & {regret} {cells['regret_ends']} & "
-                rf"{cells['score']} \\"
-            )
+            texts = []
+            for column in shown:
+                text = cells[column.name]
+                if line.best and column.name in EMPHASISED:
+                    text = rf"\textbf{{{text}}}"
+                if column.kind == "interval" and f"{column.name}_ends" in cells:
+                    text += f" {cells[f'{column.name}_ends']}"
+                texts.append(text)
+            lines.append(rf"{' & '.join(texts)} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -134,21 +133,29 @@ _LATEX = {c: "\\" + c for c in "&%$#_{}"} | {
 
 
 def latex(text: str) -> str:
-    """Escapes text for LaTeX."""
+    """Escape text for LaTeX."""
     return "".join(_LATEX.get(c, c) for c in text)
 
 
 def to_json(data: LeaderboardData | TaskResult) -> str:
-    """Writes everything, curves and parameters included, as strict JSON."""
-    board(data)
-    return json.dumps(plain(data), indent=2, allow_nan=False)
+    """Return the whole leaderboard, curves and parameters included, as strict JSON.
+
+    Each row also contains the columns of `records` that it has no field for.
+    """
+    tasks = [table.task for table in board(data).tasks]
+    found = plain(data)
+    for task, written in zip(tasks, found.get("tasks", [found])):
+        for row, fields in zip(task.rows, written["rows"]):
+            for column in columns("records"):
+                if column.name not in fields:
+                    fields |= plain(column.entries(task, row))
+    return json.dumps(found, indent=2, allow_nan=False)
 
 
 def plain(value: object) -> Any:
-    """Reduces a value to what strict JSON can hold; what it cannot becomes its text.
+    """Convert a value to strict JSON types; unsupported values become strings.
 
-    Parameters come from anywhere: NumPy scalars and arrays become numbers and lists, infinities
-    and NaN become text.
+    NumPy scalars and arrays become numbers and lists. Infinities and NaN become strings.
     """
     from pydantic_core import to_jsonable_python
 

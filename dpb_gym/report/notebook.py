@@ -1,4 +1,4 @@
-"""Tables for notebooks: plain HTML that follows the notebook's own theme."""
+"""Tables for notebooks: plain HTML without styles, so that the notebook's theme applies."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from dpb_gym.report.groups import COMPARISON_NOTE
-from dpb_gym.report.model import LeaderboardData, TaskResult
+from dpb_gym.report.columns import columns
+from dpb_gym.report.comparison_groups import COMPARISON_NOTE
+from dpb_gym.report.leaderboard_data import LeaderboardData, TaskResult
+from dpb_gym.report.tables import EMPHASISED, Table, board
 from dpb_gym.report.terminal import MOST
-from dpb_gym.report.views import Table, board
 
 
-def grid(columns: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of texts, each escaped unless it is `Markup`.
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Return an HTML table of texts, each escaped unless it is `Markup`.
 
     Args:
-        columns: Headings.
-        rows: One text per column each, or a single one that stands across all.
-        caption: Stands above, may be empty.
+        headings: One per column.
+        rows: One text per column, or a single text that spans all columns.
+        caption: Text above the table, may be empty.
     """
-    said = f"<caption {_LEFT}><b>{escape(caption)}</b></caption>" if caption else ""
-    head = "".join(f"<th {_LEFT}>{escape(name)}</th>" for name in columns)
+    above = f"<caption {_LEFT}><b>{escape(caption)}</b></caption>" if caption else ""
+    head = "".join(f"<th {_LEFT}>{escape(name)}</th>" for name in headings)
     body = ""
     for row in rows:
-        across = f" colspan='{len(columns)}'" if len(row) < len(columns) else ""
+        across = f" colspan='{len(headings)}'" if len(row) < len(headings) else ""
         cells = (f"<td {_LEFT}{across}>{escape(text)}</td>" for text in row)
         body += f"<tr>{''.join(cells)}</tr>"
-    return f"<table>{said}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table>{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 _LEFT = "style='text-align:left'"
-_COLUMNS = ("Agent", "Budget", "Guarantee", "Regret [95%]", "Score", "Rounds/s")
 
 
 class Listing(list[dict[str, Any]]):
-    """Records with the same keys each, shown as a table by a notebook and by `print`."""
+    """List of records with equal keys that notebooks and `print` show as a table."""
 
     def _texts(self) -> list[list[str]]:
         return [
@@ -57,7 +57,7 @@ class Listing(list[dict[str, Any]]):
 
 
 def html_table(data: LeaderboardData | TaskResult) -> str:
-    """A leaderboard as small tables, one per task, in the order of the terminal's.
+    """Return a leaderboard as one small HTML table per task, ordered as in the terminal.
 
     Raises:
         ParameterError: `data` is of another type.
@@ -68,7 +68,8 @@ def html_table(data: LeaderboardData | TaskResult) -> str:
     for table in shown.tasks:
         task = table.task
         caption = f"{task.task}  {task.env_id}  T={task.horizon:,}, {task.replicates} replicates"
-        tables.append(grid(_COLUMNS, _rows(table), caption))
+        titles = [c.title + (" [95%]" if c.kind == "interval" else "") for c in columns("notebook")]
+        tables.append(grid(titles, _rows(table), caption))
     return "".join(tables) + f"<small>{notes}</small>"
 
 
@@ -78,11 +79,15 @@ def _rows(table: Table) -> Iterator[list[str]]:
         for line in lines[:MOST]:
             cells = table.cells(line)
             if line.best:
-                for name in ("agent", "regret"):
+                for name in EMPHASISED:
                     cells[name] = Markup("<b>{}</b>").format(cells[name])
             if line.row.budget is None:
                 cells["budget"] = ""
-            cells["regret"] = escape(cells["regret"]) + " " + cells["regret_ends"]
-            yield [cells[c] for c in ("agent", "budget", "guarantee", "regret", "score", "speed")]
+            yield [
+                escape(cells[c.name]) + f" {cells[f'{c.name}_ends']}"
+                if c.kind == "interval" and f"{c.name}_ends" in cells
+                else cells[c.name]
+                for c in columns("notebook")
+            ]
         if len(lines) > MOST:
             yield [f"and {len(lines) - MOST:,} more"]

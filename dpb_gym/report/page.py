@@ -1,7 +1,7 @@
 """The leaderboard as one self-contained HTML file.
 
-The matrix of winners stands in the page; everything else is compact data from which the page's
-script makes rows and curves when they are seen.
+The matrix of winners is HTML. All other rows and curves are compact data that the page's script
+renders when they scroll into view.
 """
 
 from __future__ import annotations
@@ -22,11 +22,19 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.exports import of, plain
-from dpb_gym.report.groups import COMPARISON_NOTE, NOTIONS, UNITS, budget_order, scale_of, short
-from dpb_gym.report.model import CurvePoint, Interval, LeaderboardData, TrackResult
-from dpb_gym.report.numerals import number
-from dpb_gym.report.views import MARKS, Board, Line, Table, board
+from dpb_gym.report.columns import COLUMNS, Value
+from dpb_gym.report.comparison_groups import (
+    COMPARISON_NOTE,
+    NOTIONS,
+    UNITS,
+    budget_order,
+    scale_of,
+    short,
+)
+from dpb_gym.report.exports import attributes, plain
+from dpb_gym.report.leaderboard_data import CurvePoint, Interval, LeaderboardData, TrackResult
+from dpb_gym.report.number_format import number
+from dpb_gym.report.tables import MARKS, Board, Line, Table, board
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -35,18 +43,18 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "main.js")
 SITE = ('<meta name="docs" content="">', '<meta name="files" content="">')
 MOST_POINTS, ALL_POINTS = 120, 36_000
-"""Points of a curve, and of all curves together; the first and last of a curve stay."""
+"""Most points of one curve, and of all curves together; first and last points are kept."""
 
 
 def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
-    """Writes the leaderboard page.
+    """Write the leaderboard page.
 
-    The file needs nothing else: styles, scripts and data are inside, and its content security
+    The file is self-contained: styles, scripts and data are inside, and its content security
     policy forbids any request. Labels and parameters are escaped.
 
     Args:
         data: A leaderboard.
-        path: File to write; folders are made, and a file that stands there is replaced whole.
+        path: File to write. Missing folders are created; an existing file is replaced whole.
 
     Returns:
         The path written.
@@ -61,12 +69,13 @@ def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
 
 
 def placed(page: str, docs: str, files: str) -> str:
-    """A page that knows where it stands, and links to what lies there; alone it names no file.
+    """Return a page with links to the documentation and to the files of its result.
 
     Args:
-        page: What `render` returned.
-        docs: Where the documentation begins, as seen from the page, e.g. ``"../"``.
-        files: Folder of ``result.parquet`` and ``manifest.json``, e.g. ``"dpb-bench-v1/"``.
+        page: Text of the page as `render` returns it, which has no such links.
+        docs: Path from the page to the documentation's root, e.g. ``"../"``.
+        files: Path to the folder of ``result.parquet`` and ``manifest.json``, e.g.
+            ``"dpb-bench-v1/"``.
     """
     for mark, place in zip(SITE, (docs, files)):
         page = page.replace(mark, mark.replace('""', f'"{escape(place)}"'), 1)
@@ -74,7 +83,7 @@ def placed(page: str, docs: str, files: str) -> str:
 
 
 def render(data: LeaderboardData) -> str:
-    """Returns the page as text.
+    """Return the page as text.
 
     Raises:
         ParameterError: `data` is of another type.
@@ -102,6 +111,7 @@ def render(data: LeaderboardData) -> str:
         payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
         note=COMPARISON_NOTE,
+        explained=[column for column in COLUMNS if column.help],
         marks=MARKS,
         notions=NOTIONS,
         units=UNITS,
@@ -114,7 +124,7 @@ def render(data: LeaderboardData) -> str:
 
 @functools.cache
 def template(folder: Path) -> Template:
-    """The template ``page.html.j2`` of a folder."""
+    """Return the template ``page.html.j2`` of a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -135,22 +145,22 @@ def _readable(created: str) -> str:
 
 
 def bibtex(data: LeaderboardData) -> str:
-    """An entry that cites the leaderboard."""
+    """Return a BibTeX entry that cites the leaderboard."""
     key = re.sub(r"[^a-z0-9]+", "", data.suite.lower()) or "leaderboard"
-    said = f"Suite {data.suite}, dpb-gym {data.version}"
-    said += f", revision {data.revision}" if data.revision else ""
+    note = f"Suite {data.suite}, dpb-gym {data.version}"
+    note += f", revision {data.revision}" if data.revision else ""
     fields = {
         "title": "{" + re.sub(r"[{}\\]", "", data.title) + "}",
         "author": "{The dpb-gym developers}",
         "year": data.created[:4],
-        "note": re.sub(r"[{}\\]", "", said),
+        "note": re.sub(r"[{}\\]", "", note),
     }
     lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return f"@misc{{dpbgym-{key}-{data.created[:4]},\n{lines}}}"
 
 
 def _filters(packed: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The choices of each filter by value, only those that occur."""
+    """Return the labels of each filter's choices by value; only choices that occur."""
     tables = packed["tables"]
     return {
         "Track": {table["name"]: table["title"] for table in tables if table["kind"] == "track"},
@@ -161,7 +171,7 @@ def _filters(packed: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
-    """What the page's script draws from: tables, their rows by column, and what rows share."""
+    """Return the data of the page's script: columns, tables with their rows, and shared facts."""
     every = [line for table in (*shown.tasks, *shown.tracks) for line in table.lines]
     points = max(12, min(MOST_POINTS, ALL_POINTS // max(1, sum(len(t.lines) for t in shown.tasks))))
     budgets = sorted({line.row.budget for line in every}, key=budget_order)
@@ -169,7 +179,9 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     scales = (
         {"scale": scale_of(b), "limit": b.limit, "short": short(b)} if b else {} for b in budgets
     )
+    names = ("name", "title", "kind", "shown", "unit", "better", "decimals", "alias")
     return {
+        "columns": [attributes(column, *names) for column in COLUMNS],
         "tables": [_table(table, points) for table in (*shown.tasks, *shown.tracks)],
         "budgets": {
             Budget.text(budget): {"order": place, **scale}
@@ -183,25 +195,14 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
     }
 
 
-def _start(line: Line) -> dict[str, Any]:
-    row = line.row
-    return {
-        **of(row, "key", "agent", "name", "private", "reference", "stated", "trust"),
-        **of(line, "label", "colour", "stroke", "best"),
-        "strength": round(line.strength, 2),
-        "budget": Budget.text(row.budget),
-        "group": line.group.slug,
-        "gaps": not line.complete,
-        "score": _interval(row.score, 6),
-        "lead": _interval(row.lead, 4),
-        "loss": _interval(row.loss, 6),
-    }
-
-
 def _table(table: Table, points: int) -> dict[str, Any]:
-    """A task or track; its rows by column, which compress far better."""
+    """Return a task or track for the page, its rows by column.
+
+    ``values`` has the columns of results, ``rows`` what drawing needs beside them. Arrays of one
+    kind compress far better than rows. A value that all rows share is in ``same`` instead.
+    """
     source, lines = table.source, table.lines
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "name": table.name,
         "title": table.title,
         "about": source.description,
@@ -210,48 +211,57 @@ def _table(table: Table, points: int) -> dict[str, Any]:
         "count": len(lines),
     }
     if isinstance(source, TrackResult):
-        told |= {"kind": "track", "tasks": list(source.tasks)}
-        rows = [{**_start(line), **of(line.row, "verdict", "ahead")} for line in lines]
+        found |= {"kind": "track", "tasks": list(source.tasks)}
+        rows = [_drawing(line) for line in lines]
     else:
         ends = source.normalisation and list(vars(source.normalisation).values())
-        told |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
-        told |= of(source, "problem", "horizon", "replicates")
+        found |= {"kind": "task", "env": source.env_id, "places": table.places, "ends": ends}
+        found |= attributes(source, "problem", "horizon", "replicates")
         known = sorted({replicate for row in source.rows for replicate in row.finals})
-        rows = [_row(line, line.row, points, known) for line in lines]
-    return told | {"rows": {name: [row[name] for row in rows] for name in (rows or [{}])[0]}}
+        rows = [{**_drawing(line), **_curve(line.row, points, known)} for line in lines]
+    found["rows"] = {name: [row[name] for row in rows] for name in (rows or [{}])[0]}
+    found |= {"same": {}, "values": {}}
+    for column in COLUMNS:
+        values = [_value(column.of(source, line.row)) for line in lines]
+        if any(value != values[0] for value in values):
+            found["values"][column.name] = values
+        elif values:
+            found["same"][column.name] = values[0]
+    return found
 
 
-def _row(line: Line, row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
+def _drawing(line: Line) -> dict[str, Any]:
+    """Return what the page needs of a row beside its columns."""
     return {
-        **_start(line),
-        **of(row, "guarantee", "tuning"),
+        **attributes(line.row, "key", "private", "reference", "stated"),
+        **attributes(line, "label", "colour", "stroke", "best"),
+        "strength": round(line.strength, 2),
+        "group": line.group.slug,
+        "gaps": not line.complete,
+    }
+
+
+def _curve(row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
+    return {
         "tuned": row.tuning.startswith(("best of", "tuned")),
-        "replicates": row.replicates,
-        "accounting": row.accounting if row.private else "",
-        "source": row.source[:12],
-        "verdict": "" if row.audit is None else row.audit.verdict,
-        "audit": row.audit and [row.audit.lower_bound, row.audit.claimed],
         "params": [[key, _brief(value)] for key, value in sorted(row.params.items())],
-        "speed": row.rounds_per_second and _digits(row.rounds_per_second, 3),
-        "iqm": _interval(row.iqm_regret, 6),
-        "reward": _interval(row.reward, 6),
-        "excess": _interval(row.excess, 4),
         "curve": thin(row.curve, points),
         "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
     }
 
 
-def _interval(value: Interval | None, digits: int) -> list[float] | None:
-    parts = () if value is None else (value.mean, value.low, value.high)
-    return [_digits(part, digits) for part in parts] or None
+def _value(value: Value) -> Any:
+    """Return a column's value with six digits, an interval as [mean, low, high]."""
+    if isinstance(value, Interval):
+        return [_digits(part, 6) for part in (value.mean, value.low, value.high)]
+    return _digits(value, 6) if isinstance(value, float) else value
 
 
 def thin(curve: Sequence[CurvePoint], points: int) -> list[list[float]]:
-    """A curve as columns of at most `points` entries.
+    """Return a curve as columns of at most `points` entries.
 
-    Returns:
-        Rounds, means (5 digits), and how far the interval reaches below and above them (3 digits),
-        which is what a picture can show.
+    The columns are rounds, means (5 digits), and the interval's distance below and above the mean
+    (3 digits).
     """
     last = len(curve) - 1
     if last >= points:

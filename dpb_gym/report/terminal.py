@@ -7,9 +7,10 @@ from itertools import count, product
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from dpb_gym.report.groups import COMPARISON_NOTE
-from dpb_gym.report.model import LeaderboardData, Row, TaskResult
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.columns import Column, columns
+from dpb_gym.report.comparison_groups import COMPARISON_NOTE
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult
+from dpb_gym.report.tables import EMPHASISED, Line, Table, board
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 _WIDE, _NARROW = 140, 100
 MOST = 40
-"""Rows of one guarantee in a table; the rest is counted."""
+"""Most rows of one guarantee in a table; the others are counted."""
 
 
 def table(data: LeaderboardData | TaskResult, *, console: Console | None = None) -> None:
-    """Prints one table per task, rows sorted by regret within each (notion, unit) group.
+    """Print one table per task, rows sorted by regret within each (notion, unit) group.
 
-    Of one guarantee's rows it shows the best `MOST`; the page and the records hold all.
+    At most `MOST` rows of a guarantee are printed; the page and the records contain all.
 
     Args:
         data: A leaderboard or one of its tasks.
@@ -47,10 +48,9 @@ def table(data: LeaderboardData | TaskResult, *, console: Console | None = None)
 
 
 def _render(shown: Table, width: int) -> RenderableType:
-    """A heading, the table of a task, and perhaps a list.
+    """Return a heading and the table of a task.
 
-    Where guarantees would not fit beside the numbers in `width` columns, the table holds letters
-    and the list says what they stand for.
+    If `width` is too small for guarantees, the table has letters and a list below explains them.
     """
     from rich import box
     from rich.console import Group as Stack
@@ -66,14 +66,17 @@ def _render(shown: Table, width: int) -> RenderableType:
     if not task.rows:
         return Stack(heading, Text("No results yet.", style="dim"))
     sections = [lines[:MOST] for _, lines in shown.sections]
-    said = [x.row.guarantee for lines in sections for x in lines if isinstance(x.row, Row)]
-    letters = {} if width >= _WIDE else _letters(said)
+    guarantees = [x.row.guarantee for xs in sections for x in xs if isinstance(x.row, Row)]
+    letters = {} if width >= _WIDE else _letters(guarantees)
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    grid.add_column("Agent", overflow="fold", min_width=8)
-    grid.add_column("Key" if letters else "Guarantee", overflow="fold", max_width=44)
-    score = "Score [95%]" if width >= _NARROW else "Score"
-    for title in ("Regret [95%]", score, "Reward", "Rounds/s"):
-        grid.add_column(title, justify="right", overflow="fold", no_wrap=width >= 64)
+    for column in columns("terminal"):
+        if column.is_numeric:
+            title = f"{column.title} [95%]" if _has_ends(column, width) else column.title
+            grid.add_column(title, justify="right", overflow="fold", no_wrap=width >= 64)
+        elif column.kind == "guarantee":
+            grid.add_column("Key" if letters else column.title, overflow="fold", max_width=44)
+        else:
+            grid.add_column(column.title, overflow="fold", min_width=8)
     for (_, every), lines in zip(shown.sections, sections):
         for line in lines:
             grid.add_row(*_cells(shown, line, letters, width))
@@ -84,25 +87,30 @@ def _render(shown: Table, width: int) -> RenderableType:
     return Stack(heading, grid, *key)
 
 
+def _has_ends(column: Column, width: int) -> bool:
+    return column.kind == "interval" or (column.kind == "score" and width >= _NARROW)
+
+
 def _letters(guarantees: Iterable[str]) -> dict[str, str]:
-    """A letter for each guarantee, in the order of the table: (a), ..., (z), (aa), (ab), ..."""
+    """Return a letter for each guarantee, in order: (a), ..., (z), (aa), (ab), ..."""
     names = ("".join(word) for size in count(1) for word in product(ascii_lowercase, repeat=size))
-    return {said: f"({name})" for said, name in zip(dict.fromkeys(guarantees), names)}
+    return {text: f"({name})" for text, name in zip(dict.fromkeys(guarantees), names)}
 
 
 def _cells(shown: Table, line: Line, letters: dict[str, str], width: int) -> list[Text]:
     from rich.text import Text
 
-    cells = shown.cells(line)
-    bold = "bold" if line.best else ""
-    agent = Text(cells["agent"], style=bold)
-    if line.row.budget is not None:
-        agent.append(f" {cells['budget']}", style="dim")
-    parts = {name: Text(cells[name], bold if name == "regret" else "") for name in _NUMBERS}
-    for name in ("regret", *(("score",) if width >= _NARROW else ())):
-        parts[name].append(f" {cells[f'{name}_ends']}" if f"{name}_ends" in cells else "", "dim")
-    guarantee = letters.get(cells["guarantee"], cells["guarantee"])
-    return [agent, Text(guarantee, style="dim"), *parts.values()]
-
-
-_NUMBERS = ("regret", "score", "reward", "speed")
+    texts = shown.cells(line)
+    cells = []
+    for column in columns("terminal"):
+        text = texts[column.name]
+        if column.kind == "guarantee":
+            cells.append(Text(letters.get(text, text), style="dim"))
+            continue
+        cell = Text(text, style="bold" if line.best and column.name in EMPHASISED else "")
+        if column.kind == "agent" and line.row.budget is not None:
+            cell.append(f" {texts['budget']}", style="dim")
+        if _has_ends(column, width):
+            cell.append(f" {texts.get(f'{column.name}_ends', '')}".rstrip(), "dim")
+        cells.append(cell)
+    return cells

@@ -1,4 +1,4 @@
-"""What a cell leaves: its result, or why it failed."""
+"""Outcomes of a cell: its numbers or its failure."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ RECOMPUTED = "recomputed here"
 
 
 def stated_by(name: str) -> str:
-    """Provenance of a number that somebody else sent."""
+    """Return the provenance of an imported number."""
     return f"stated by {name}"
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Where one cell's processor time went, the first round (compilation, caches) left out.
+    """Processor time of one cell, without the first round (compilation, caches).
 
     Attributes:
         rounds: Agent rounds that were timed: replicates times rounds.
         agent_seconds: In the agent's `act` and `observe`.
         response_seconds: In the responses to its actions.
-        environment_seconds: In the contexts and best actions, shared by all companions.
-        companions: Cells that shared them, itself included.
+        environment_seconds: In the contexts and best actions, shared by the cells of a block.
+        companions: Number of cells that shared them, this one included.
     """
 
     rounds: int
@@ -44,7 +44,7 @@ class Timing:
 
     @property
     def seconds(self) -> float:
-        """Own time plus an equal share of what the companions shared."""
+        """Own time plus an equal share of the shared time."""
         shared = self.environment_seconds / self.companions
         return self.agent_seconds + self.response_seconds + shared
 
@@ -58,10 +58,10 @@ class CellResult:
         regret: Cumulative pseudo-regret ``(B, C)``, replicates by checkpoints.
         reward: Cumulative realised reward ``(B, C)``.
         guarantee: `Guarantee.to_dict` of the run, None if non-private.
-        timing: Where the time went, None if not known; no part of the result.
+        timing: Processor times, None if unknown; no part of the digest.
         provenance: `COMPUTED`, `RECOMPUTED`, or ``"stated by NAME"``.
-        stated: The digest of what a manifest knows of, regret and reward being empty.
-        recorded: What its study measured: by name a number per replicate.
+        stated: Digest from the manifest, if regret and reward are not loaded.
+        recorded: Measurements of its study: one number per replicate, by name.
     """
 
     cell: Cell
@@ -75,7 +75,7 @@ class CellResult:
 
     @property
     def entry(self) -> CellResult:
-        """The result without its numbers, as a manifest knows it."""
+        """The result without its numbers, as in a manifest."""
         return replace(self, regret=NOTHING, reward=NOTHING, stated=self.digest)
 
     @property
@@ -93,19 +93,19 @@ class CellResult:
 
 
 class Study(Protocol):
-    """Measures an agent that has played; it travels to other processes."""
+    """Measurement of an agent after its run; it must be picklable."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides its numbers, as plain JSON values: part of the cells' keys."""
+        """Return all that determines its numbers, as plain JSON values: part of the cells' keys."""
 
     def __call__(self, agent: Agent, result: CellResult) -> dict[str, list[float]]:
-        """By name a number per replicate."""
+        """Return one number per replicate, by name."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell whose agent broke down; its companions were not harmed.
+    """A cell whose agent failed; the other cells of its block are not affected.
 
     Attributes:
         cell: What was run.

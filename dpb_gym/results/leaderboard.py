@@ -1,4 +1,4 @@
-"""From cells to rows: what the tables, plots and the page are drawn from."""
+"""Leaderboard rows of results, the data of tables, plots and the page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.problems.season import EXACT, benchmark
+from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.registry import agent_specs
-from dpb_gym.report.groups import contests, second, verdict_class
-from dpb_gym.report.model import (
+from dpb_gym.report.comparison_groups import contests, second, verdict_class
+from dpb_gym.report.leaderboard_data import (
     Interval,
     LeaderboardData,
     Normalisation,
@@ -41,10 +41,10 @@ def leaderboard(
     notes: Sequence[str],
     **facts: Any,
 ) -> LeaderboardData:
-    """Builds the leaderboard of a suite's results; `facts` are other fields of `LeaderboardData`.
+    """Build the leaderboard of a suite's results; `facts` are other fields of `LeaderboardData`.
 
-    Time and memory are linear in the rows, which are joined one after the other. A row that cannot
-    be shown is left out and named in the notes.
+    Time and memory are linear in the number of rows. A row that cannot be shown is left out and
+    named in the notes.
     """
     rows = dict[str, list[Row]]()
     remarks = [*notes, *([AUDIT_NOTE] if any(map(leaderboard_audit, audits.values())) else [])]
@@ -77,7 +77,7 @@ def leaderboard(
 
 
 def _origins(tasks: Sequence[TaskResult]) -> Iterator[Origin]:
-    """Of the agents that are installed here; a module that others cannot import has none."""
+    """Yield the origins of installed agents whose module other processes can import."""
     known = agent_specs()
     for name in dict.fromkeys(row.name for task in tasks for row in task.rows):
         if name in known:
@@ -133,7 +133,7 @@ def _row(task: Task, series: RowResult, audits: Mapping[str, Mapping[str, Any]])
 
 
 def _score(regret: Interval, constants: Normalisation | None) -> Interval | None:
-    """The score is linear in the regret, so its interval is that of the regret."""
+    """Return the score; it is linear in the regret, so its interval is that of the regret."""
     if constants is None:
         return None
     ends = (regret.mean, regret.high, regret.low)
@@ -141,7 +141,7 @@ def _score(regret: Interval, constants: Normalisation | None) -> Interval | None
 
 
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The same rows, with what each knows of its rivals at equal notion, unit and budget."""
+    """Return the rows with ranks and leads among rows of equal notion, unit and budget."""
     twins = {(row.agent, row.name): row for row in rows if row.budget is None}
     found = {}
     for row in rows:
@@ -158,14 +158,14 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _lead(differences: Sequence[Sequence[float]]) -> Interval | None:
-    """The mean difference over some tasks, None where too few customers were the same."""
+    """Return the mean difference over some tasks, None with too few shared replicates."""
     if not differences or min(map(len, differences)) < metrics.MIN_REPLICATES:
         return None
     return metrics.mean_of_tasks(differences)
 
 
 def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
-    """One result per track with rows, in the order of the suite."""
+    """Yield one result per track with rows, in the order of the suite."""
     for name, track in suite.tracks.items():
         members = [task for task in tasks if task.track == name]
         if members:
@@ -179,10 +179,9 @@ def _tracks(suite: Suite, tasks: Sequence[TaskResult]) -> Iterator[TrackResult]:
 
 
 def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
-    """Mean scores over the tasks, each weighing the same.
+    """Return mean scores over the tasks, with equal weights.
 
-    Rows that miss a task say on which they
-    have results and are no match for complete ones.
+    Rows that miss a task name the tasks that they have and are ranked below complete rows.
     """
     members: dict[str, dict[str, Row]] = {}
     for task in tasks.values():
@@ -225,24 +224,23 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
 
 
 def _scores(task: TaskResult, row: Row) -> dict[int, float]:
-    """Score by replicate."""
+    """Return the score by replicate."""
     assert task.normalisation is not None
     found = metrics.normalised_score(list(row.finals.values()), task.normalisation)
     return dict(zip(row.finals, found.tolist()))
 
 
 def _verdict(rows: Sequence[Row]) -> str:
-    """The worst verdict of some rows, empty if none was audited."""
+    """Return the worst verdict of some rows, empty if none was audited."""
     verdicts = [row.audit.verdict for row in rows if row.audit is not None]
     worst = ("fail", "open", "pass")
     return min(verdicts, key=lambda verdict: worst.index(verdict_class(verdict)), default="")
 
 
 def data_notes(task: Task) -> list[str]:
-    """What a task's rows do not say: who made its item features, what sales tell, what the
-    regret of a season is against.
+    """Return remarks on a task: source of item features, meaning of sales, baseline of a season.
 
-    Computed from the task's parameters alone, so that stored results need no data.
+    They follow from the task's parameters alone, so that stored results need no data.
     """
     parameters = task.parameters
     if parameters.get("stock") is not None:

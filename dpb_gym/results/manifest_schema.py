@@ -1,4 +1,4 @@
-"""What the manifest of a result directory may say, checked before it is used."""
+"""Schema of the manifest of a result directory, checked before use."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ SCHEMA = TypeAdapter(_Manifest)
 
 
 def read(content: bytes) -> dict[str, Any]:
-    """Reads a manifest.
+    """Read a manifest.
 
     Raises:
-        ValueError: If it is none, of another version, or not as the schema says; if a number is not
-            finite or does not fit 64 bits, or text cannot be written again.
+        ValueError: If it is no manifest, has another version or violates the schema; if a number
+            is not finite or exceeds 64 bits, or text cannot be encoded.
     """
     value = json.loads(content.decode(), parse_int=_whole)
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()

@@ -1,9 +1,8 @@
 """Aggregates over replicates: means, interquartile means, differences, 95% intervals.
 
 Intervals are Student's t: of a mean, of a trimmed mean (Tukey & McLaughlin 1963) and of the mean of
-several tasks' means (Satterthwaite 1946). They cover what they promise from few replicates on.
-Replicates share their customers across agents; differences and probabilities of improvement are
-therefore paired.
+several tasks' means (Satterthwaite 1946), which keep their coverage with few replicates. Agents
+share the customers of a replicate, so differences and probabilities of improvement are paired.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.model import Interval, Normalisation
+from dpb_gym.report.leaderboard_data import Interval, Normalisation
 
 CONFIDENCE = 0.95
 MIDDLE = 0.25
-"""What an interquartile mean cuts from each end."""
+"""Share that an interquartile mean cuts from each end."""
 MIN_REPLICATES = 8
-"""With fewer, nothing is decided: a spread that was hardly seen is no evidence."""
+"""Fewest replicates for a verdict; the spread of fewer is too uncertain."""
 LARGEST = 1e15
-"""Nobody earns or loses more; sums of squares of what is below stay finite."""
+"""Largest value of a reward or regret; sums of squares stay finite below it."""
 
 Floats: TypeAlias = NDArray[np.float64]
 
 
 def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
-    """(Trimmed) means of columns ``(n, C)``, their squared standard errors, degrees of freedom."""
+    """Return (trimmed) means of columns ``(n, C)``, squared standard errors, degrees of freedom."""
     n, out = len(sample), int(cut * len(sample))
     freedom = n - 2 * out - 1
     ranked = np.sort(sample, axis=0) if out else sample
@@ -48,14 +47,14 @@ def _half(variance: Floats | float, freedom: float) -> Floats:
 
 
 def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Floats:
-    """Means of columns with the ends of their 95% intervals.
+    """Return means of columns with the ends of their 95% intervals.
 
     Args:
         values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. Where the mean is
-            that of a single replicate, intervals have no width.
+            that of a single replicate, the interval has no width.
         cut: In [0, 1/2): the share of replicates left out at each end; `MIDDLE` gives the
             interquartile mean.
-        floor: What no value can be below, nor an interval's end.
+        floor: Lower bound of all values and interval ends.
 
     Returns:
         Means, lower and upper ends: ``(3, C)``.
@@ -74,12 +73,12 @@ def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Fl
 
 
 def interval(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Interval:
-    """The (trimmed) mean of one number per replicate ``(n,)``; see `limits`."""
+    """Return the (trimmed) mean of one number per replicate ``(n,)``; see `limits`."""
     return Interval(*limits(np.asarray(values)[..., None], cut, floor=floor)[:, 0].tolist())
 
 
 def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
-    """The mean of several tasks' means, each task weighing the same, with its 95% interval.
+    """Return the mean of several tasks' means, with equal weights, and its 95% interval.
 
     Args:
         tasks: One array of numbers per task, of any lengths; a single number adds no width.
@@ -104,14 +103,14 @@ def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
 
 
 def differences(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
-    """First minus second on the replicates that both have, in their order."""
+    """Return first minus second on the common replicates, in their order."""
     return [first[i] - second[i] for i in sorted(set(first) & set(second))]
 
 
 def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, float]) -> float:
-    """Probability that the first agent's regret is below the second's; ties count half.
+    """Return the probability that the first agent's regret is below the second's; ties count half.
 
-    Over the shared replicates if there are any (paired), else over all pairs (the
+    Paired over the common replicates if there are any, else over all pairs (the
     Mann-Whitney statistic).
 
     Args:
@@ -133,11 +132,11 @@ def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, 
 
 
 def normalised_score(regret: ArrayLike, constants: Normalisation) -> Floats:
-    """Scores on the scale where the random policy is 0 and the oracle is 1.
+    """Return the score on the scale where the random policy is 0 and the oracle is 1.
 
-    The score is 1 - regret / (oracle - random). Its mean estimates the same number as that of
-    (reward - random) / (oracle - random), without the noise of the responses and without that
-    of replicates in which everybody earns much or little.
+    The score is 1 - regret / (oracle - random). Its mean equals that of
+    (reward - random) / (oracle - random), with less variance: it has no noise of the responses
+    and none of replicates in which all agents earn much or little.
 
     Args:
         regret: Cumulative pseudo-regret at the horizon.

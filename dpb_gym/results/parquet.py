@@ -1,8 +1,7 @@
-"""Results as Parquet: one row per cell and replicate, with its curves and finals.
+"""Results as Parquet: one row per cell and replicate, with curves and final values.
 
-Nothing in a table depends on the time or the machine: computing its cells again gives the same
-bytes. The digest of each cell stands in the manifest, or in the file of a single cell itself, so
-that damage shows.
+A table does not depend on time or machine: recomputing its cells gives the same bytes. The digest
+of each cell is in the manifest, or in the file of a single cell, so that damage is detected.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ COLUMNS = (
 )
 ABOUT = "dpb"
 MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
-"""A larger file is no table of results; a few bytes may claim any number of rows."""
+"""Limits: bytes of a table, and rows that its footer may claim."""
 
 
-# Of Parquet's footer, see `claimed`.
+# Field numbers of Parquet's footer, see `claimed`.
 DEEPEST = 16
 INTEGERS, DOUBLE, BINARY, LISTS, STRUCT, BYTES = (4, 5, 6), 7, 8, (9, 10), 12, (1, 2, 3)
 
 
 def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """Results without numbers as JSON values, those of one row of the leaderboard together."""
+    """Return results without numbers as JSON values, grouped by leaderboard row."""
     rows: dict[str, dict[str, Any]] = {}
     for result in results:
         row = {"cell": result.cell.identity, "guarantee": result.guarantee}
@@ -66,10 +65,10 @@ def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
 
 
 def from_rows(rows: Any) -> list[CellResult]:
-    """Inverse of `to_rows`: every `CellResult.entry`.
+    """Return every `CellResult.entry`; inverse of `to_rows`.
 
     Raises:
-        ValueError: If they are not what `to_rows` writes.
+        ValueError: If the rows are not those of `to_rows`.
     """
     try:
         return [_entry(row, block) for row in rows for block in row["blocks"]]
@@ -98,7 +97,7 @@ def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> CellResult:
 
 
 def _timing(given: Any) -> Timing | None:
-    """A timing, None for one that says nothing."""
+    """Return a timing, None if it is empty or invalid."""
     if given is None:
         return None
     timing = Timing(**given)
@@ -108,7 +107,7 @@ def _timing(given: Any) -> Timing | None:
 
 
 def cell_file(cell: Cell) -> str:
-    """Path of a single cell's file below the folder of cells: readable, and unique by the key."""
+    """Return the path of a single cell's file below the folder of cells, unique by the key."""
     task, label, budget = cell.row
     said = "" if cell.agent.budget is None else f"-{slug(budget)[:40]}"
     name = f"{slug(label)[:60]}{said}-r{cell.start:04d}-{cell.stop - 1:04d}-{cell.key[:16]}.parquet"
@@ -116,7 +115,7 @@ def cell_file(cell: Cell) -> str:
 
 
 def to_table(results: Sequence[CellResult]) -> Any:
-    """The Arrow table of some results."""
+    """Return the Arrow table of some results."""
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -149,11 +148,11 @@ def to_table(results: Sequence[CellResult]) -> Any:
 
 
 def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
-    """The Parquet file of some results, a row group per task.
+    """Return the Parquet file of some results, one row group per task.
 
     Args:
         results: The results.
-        about: JSON value to keep in the file's metadata.
+        about: JSON value for the file's metadata.
     """
     import pyarrow.parquet as pq
 
@@ -177,16 +176,16 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
 def read_table(
     content: bytes, where: str, entries: Sequence[CellResult]
 ) -> tuple[list[CellResult], list[DamagedResult]]:
-    """Reads the table of some entries, and checks all of it.
+    """Read the results of some entries from a table and check all of it.
 
     Args:
         content: The whole file.
         where: Its name, for messages.
-        entries: What is wanted of it, without numbers; see `CellResult.entry`. It may hold other
-            rows too, as it may after a kill.
+        entries: The results to read, without numbers; see `CellResult.entry`. The table may
+            contain other rows, for instance after a killed run.
 
     Returns:
-        The results, and what is wrong with the other entries.
+        The results, and an error for every damaged entry.
     """
     wanted = {entry.cell.key: entry for entry in entries}
     found: list[CellResult] = []
@@ -201,7 +200,7 @@ def read_table(
                 (found if isinstance(item, CellResult) else damaged).append(item)  # type: ignore
         except MemoryError:
             raise
-        except Exception:  # damage may raise anything inside the reader
+        except Exception:  # the reader may raise anything on damaged files
             continue
     gone = "its rows are damaged or gone"
     damaged += [DamagedResult(f"{where}: {entry.cell}: {gone}") for entry in wanted.values()]
@@ -211,7 +210,7 @@ def read_table(
 def _results(
     where: str, table: Any, wanted: dict[str, CellResult]
 ) -> Iterator[CellResult | DamagedResult]:
-    """The results of one row group; takes them out of `wanted`."""
+    """Return the results of one row group and remove them from `wanted`."""
     if tuple(table.column_names) != COLUMNS:
         raise ValueError("other columns")
     keys = table.column("cell").to_pylist()
@@ -237,16 +236,16 @@ def _results(
 
 
 def write_cell(result: CellResult) -> bytes:
-    """The file of a single cell, with its specification."""
+    """Return the file of a single cell, including its specification."""
     return table_bytes([result], to_rows([result]))
 
 
 def read_cell(content: bytes, where: str) -> CellResult:
-    """Reads the file of a single cell and checks all of it.
+    """Read the file of a single cell and check all of it.
 
     Args:
         content: The whole file.
-        where: Its path, which ends in its name.
+        where: Its path.
 
     Raises:
         DamagedResult: If it is truncated, altered, or misnamed.
@@ -279,7 +278,7 @@ def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any
         if not file.schema_arrow.equals(to_table([]).schema):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
         return file
-    except Exception as error:  # a damaged footer may raise anything inside the reader
+    except Exception as error:  # the reader may raise anything on a damaged footer
         first = str(error).strip().split("\n")[0]
         raise DamagedResult(f"{where}: not a readable table of results ({first})") from error
 

@@ -1,7 +1,7 @@
-"""How rows compare over several tasks: performance profiles and probabilities of improvement.
+"""Performance profiles and probabilities of improvement over several tasks.
 
-Rows are compared within a track at one notion, unit and budget, on the customers that all of them
-met; each task weighs the same. A row that misses a task is left out.
+Rows are compared within a track at one notion, unit and budget, on their common replicates, with
+equal weights of tasks. A row that misses a task is left out.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.groups import contests
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.comparison_groups import contests
+from dpb_gym.report.leaderboard_data import LeaderboardData
 from dpb_gym.results import metrics
 
 FACTORS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
 
 def compared(data: LeaderboardData) -> Iterator[tuple[dict[str, Any], list[str], list[Array]]]:
-    """Every contest of at least two rows that shared customers.
+    """Yield every group of at least two comparable rows with common replicates.
 
     Yields:
-        Track, guarantee and budget, as records begin; the labels, the best on the first task
-        first; and per task, regret of each on the customers that all of them met ``(rivals, n)``.
+        Track, guarantee and budget as the first keys of a record; the labels, the best on the
+        first task first; and regret per task on the common replicates ``(rivals, n)``.
     """
     for track in dict.fromkeys(task.track for task in data.tasks):
         tasks = [task for task in data.tasks if task.track == track]
@@ -45,15 +45,15 @@ def compared(data: LeaderboardData) -> Iterator[tuple[dict[str, Any], list[str],
 
 
 def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> Array:
-    """Performance profiles (Dolan & More 2002) over the customers' streams of several tasks.
+    """Return performance profiles (Dolan & More 2002) over the replicates of several tasks.
 
     Args:
-        regrets: Per task ``(rivals, n)``, on the same n streams of customers.
+        regrets: Per task ``(rivals, n)``, on the same n replicates.
         factors: Multiples of the least regret, at least 1.
 
     Returns:
-        On which share of the streams a rival's regret is at most so many times the least, the
-        mean over the tasks: ``(rivals, factors)``. Where the least is 0, only 0 is within.
+        Share of replicates on which a rival's regret is within a factor of the least regret,
+        averaged over tasks: ``(rivals, factors)``. Where the least is 0, only 0 is within.
 
     Raises:
         ParameterError: If a factor is below 1.
@@ -70,7 +70,7 @@ def performance_profile(regrets: Sequence[Array], factors: Sequence[float]) -> A
 
 
 def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[dict[str, Any]]:
-    """Performance profiles as records; see `Result.profiles`."""
+    """Return performance profiles as records; see `Result.profiles`."""
     found = []
     for said, agents, regrets in compared(data):
         shares = performance_profile(regrets, factors)
@@ -81,7 +81,7 @@ def profiles(data: LeaderboardData, factors: Sequence[float] = FACTORS) -> list[
 
 
 def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
-    """Probabilities of improvement as records; see `Result.improvements`."""
+    """Return probabilities of improvement as records; see `Result.improvements`."""
     found = []
     for said, agents, regrets in compared(data):
         for (i, agent), (j, other) in permutations(enumerate(agents), 2):

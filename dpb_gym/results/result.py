@@ -1,4 +1,4 @@
-"""What an evaluation returns."""
+"""`Result`: what `evaluate` returns and what a result directory is loaded into."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
 from dpb_gym.report.exports import budget_numbers
-from dpb_gym.report.model import LeaderboardData, Row
-from dpb_gym.report.views import Line, Table, board
+from dpb_gym.report.leaderboard_data import LeaderboardData, Row
+from dpb_gym.report.tables import Line, Table, board
 from dpb_gym.results import metrics, profiles
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.leaderboard import SET_ASIDE, leaderboard
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Result:
-    """Results of one or more tasks: read them, draw them, keep them.
+    """Results of one or more tasks, with tables, plots and files.
 
     Attributes:
         suite: What was run.
         cells: One `CellResult` per task, agent, budget and block of replicates.
-        failures: A `Failure` per cell that broke down.
+        failures: One `Failure` per failed cell.
         created: ISO 8601 time.
         command: Command that computed them.
         revision: Source revision, None if unknown.
         versions: Versions of Python and the packages.
         notes: Remarks.
-        audits: Kept audit reports as dicts, see `dpb_gym.results.row_audits`.
+        audits: Stored audit reports as dicts, see `dpb_gym.results.row_audits`.
     """
 
     suite: Suite
@@ -84,7 +84,7 @@ class Result:
         raise ParameterError(f"agent {label!r} has {many}; name one of: {rows}")
 
     def final_regret(self, label: str, budget: Any = None, task: str | None = None) -> Array:
-        """Cumulative pseudo-regret at the horizon ``(replicates,)``, in replicate order.
+        """Return the cumulative pseudo-regret at the horizon ``(replicates,)``, in replicate order.
 
         Args:
             label: The agent's label.
@@ -99,11 +99,11 @@ class Result:
         return self._find(label, budget, task).regret[:, -1].copy()
 
     def final_reward(self, label: str, budget: Any = None, task: str | None = None) -> Array:
-        """Cumulative realised reward at the horizon; see `final_regret`."""
+        """Return the cumulative realised reward at the horizon; see `final_regret`."""
         return self._find(label, budget, task).reward[:, -1].copy()
 
     def records(self) -> list[dict[str, Any]]:
-        """One dict per agent, replicate and checkpoint, ready for a data frame.
+        """Return one dict per agent, replicate and checkpoint, for a data frame.
 
         Keys: task, agent, budget (text) and its numbers rho, epsilon and delta, replicate,
         seed, round, regret, reward (cumulative).
@@ -122,12 +122,12 @@ class Result:
         return rows
 
     def guarantees(self) -> dict[str, str]:
-        """One line per agent and budget: what is promised, at which true cost."""
+        """Return the guarantee of every agent and budget in one line, with its true cost."""
         rows = self.to_leaderboard().tasks
         return {row.key: row.guarantee for task in rows for row in task.rows}
 
     def to_leaderboard(self) -> LeaderboardData:
-        """The rows with intervals and scores, as the report room draws them."""
+        """Return rows with intervals and scores, the data of tables and plots."""
         return leaderboard(
             self.suite,
             self.cells,
@@ -145,7 +145,7 @@ class Result:
         return {task.name: task.kind for task in self.suite.tasks}
 
     def improvement(self, first: Any, second: Any, task: str | None = None) -> float:
-        """Probability that one row has less regret than another on the same customers.
+        """Return the probability that one row has less regret than another on the same customers.
 
         Args:
             first: The agent's label, or (label, budget) if it ran with several.
@@ -161,19 +161,20 @@ class Result:
         return metrics.probability_of_improvement(a.final_regret, b.final_regret)
 
     def improvements(self) -> list[dict[str, Any]]:
-        """Probability of improvement for every two rows of a track at one guarantee and budget.
+        """Return probabilities of improvement for all pairs of comparable rows.
 
-        Records of track, guarantee, budget, agent, over, probability, low, high: how often the
-        agent has less regret than the other on the same customers, ties counting half, the mean
-        over the tasks, with its 95% interval (None with fewer than eight replicates of a task).
+        Rows are comparable within a track at one guarantee and budget. Records of track, guarantee,
+        budget, agent, over, probability, low, high: how often the agent has less regret than the
+        other on the same customers, ties counting half, averaged over tasks, with its 95% interval
+        (None with fewer than eight replicates of a task).
         """
         return profiles.improvements(self.to_leaderboard())
 
     def profiles(self, factors: Sequence[float] = profiles.FACTORS) -> list[dict[str, Any]]:
-        """Performance profiles per track, guarantee and budget.
+        """Return performance profiles per track, guarantee and budget.
 
-        Records of track, guarantee, budget, agent, factor, share: on which share of the
-        customers' streams an agent's regret is within a factor of the least of its rivals.
+        Records of track, guarantee, budget, agent, factor, share: the share of replicates on which
+        an agent's regret is within a factor of the least regret.
 
         Args:
             factors: Multiples of the least regret, at least 1.
@@ -184,7 +185,7 @@ class Result:
         return profiles.profiles(self.to_leaderboard(), factors)
 
     def plot_profiles(self, path: str | os.PathLike[str] | None = None, **where: Any) -> Figure:
-        """Draws performance profiles; see `dpb_gym.report.plot_profiles`.
+        """Draw performance profiles; see `dpb_gym.report.plot_profiles`.
 
         Args:
             path: File to write.
@@ -195,15 +196,15 @@ class Result:
         return report.plot_profiles(chosen, path)
 
     def table(self) -> None:
-        """Prints regret, 95% interval, normalised score, guarantee and rounds per second."""
+        """Print regret, 95% interval, normalised score, guarantee and rounds per second."""
         report.table(self.to_leaderboard())
 
     def plot(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draws the regret curves; see `dpb_gym.report.plot` for the options."""
+        """Draw the regret curves; see `dpb_gym.report.plot` for the options."""
         return report.plot(self.to_leaderboard(), path, **options)
 
     def plot_frontier(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Figure:
-        """Draws regret against budget; see `dpb_gym.report.plot_frontier` for the options."""
+        """Draw regret against budget; see `dpb_gym.report.plot_frontier` for the options."""
         return report.plot_frontier(self.to_leaderboard(), path, **options)
 
     def plot_paired(
@@ -215,7 +216,7 @@ class Result:
         agents: Sequence[str] | None = None,
         ax: Axes | None = None,
     ) -> Figure:
-        """Draws each row's regret minus a baseline's on the same customers.
+        """Draw each row's regret minus a baseline's on the same customers.
 
         Args:
             path: File to write; a figure is returned in any case.
@@ -257,7 +258,7 @@ class Result:
         raise unknown_name("agent label", label, {line.row.key for line in table.ordered})
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row per task, agent and budget as a pandas data frame; see `dpb_gym.report.records`.
+        """Return a data frame, one row per task, agent and budget; see `dpb_gym.report.records`.
 
         Raises:
             MissingExtraError: If pandas is not installed.
@@ -265,30 +266,30 @@ class Result:
         return report.to_frame(self.to_leaderboard())
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str | Path:
-        """The same as CSV: the path, or the text without one."""
+        """Write the same table as CSV and return the path; without a path return the text."""
         return report.to_csv(self.to_leaderboard(), path)
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str | Path:
-        """A booktabs table per task: the path, or the text without one."""
+        """Write a booktabs table per task and return the path; without a path return the text."""
         return report.to_latex(self.to_leaderboard(), path)
 
     def _repr_html_(self) -> str:
         return report.html_table(self.to_leaderboard())
 
     def html(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the self-contained leaderboard page."""
+        """Write the self-contained leaderboard page."""
         return report.html(self.to_leaderboard(), path)
 
     def save(self, path: str | os.PathLike[str]) -> Path | str:
-        """Keeps the results in a directory that `load` and ``dpb leaderboard`` read.
+        """Save the results to a directory that `load` and ``dpb leaderboard`` read.
 
-        Equal cells that are there already stay as they are.
+        Equal cells that the directory already has are not changed.
 
         Args:
-            path: The directory; made if there is none.
+            path: The directory; created if it does not exist.
 
         Raises:
-            ResultError: If it holds other results, or cannot be written.
+            ResultError: If it contains other results, or cannot be written.
             ParameterError: If an agent's parameters cannot be stored.
         """
         run = {
@@ -301,7 +302,7 @@ class Result:
         results = []
         for result in self.cells:
             cell, task = result.cell, result.cell.task
-            if not cell.protocol:  # it was computed to be looked at, and never named
+            if not cell.protocol:  # computed without a result directory: digests are missing
                 if task.name not in digests:
                     digests[task.name] = task.data_digest()
                 named = {"protocol": protocol, "data": digests[task.name]}
@@ -314,19 +315,19 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Reads the results of a directory that `save` or ``dpb run`` wrote.
+        """Read the results of a directory that `save` or ``dpb run`` wrote.
 
         Raises:
-            ResultError: If there is none, or no result in it is sound; what is damaged beside
-                sound ones is left out and noted.
+            ResultError: If it does not exist, or all its results are damaged. Some damaged results
+                among others are left out and noted.
         """
         store = ResultDirectory.open(path)
         cells, damaged = store.check()
         if not cells:
-            store.results()  # says what is damaged
+            store.results()  # raises the error that names the damage
             raise ResultError(f"{store.path} holds no results yet")
         runs = store.manifest["runs"]
-        # An import says nothing of how the other results were computed.
+        # An import is not the run that computed the other results.
         own = [run for run in runs if "imported" not in run]
         last = (own or runs or [{}])[-1]
         notes = [f"Failed: {text}" for text in last.get("failures", ())]
@@ -349,7 +350,7 @@ class Result:
 
 
 def _order(suite: Suite, labels: Sequence[str]) -> Callable[[CellResult], Any]:
-    """Sorts cells by task, by label in the order of the runs, and by size of the budget."""
+    """Sort cells by task, by label in the order of the runs, and by size of the budget."""
     tasks = {task.name: i for i, task in enumerate(suite.tasks)}
     agents: dict[str, int] = {}
     for label in [*(agent.label for agent in suite.agents), *labels]:

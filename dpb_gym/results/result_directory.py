@@ -1,8 +1,8 @@
 """A directory of results.
 
-DIR/manifest.json     suite, versions, runs, audits; of every cell its digest, guarantee, timing
+DIR/manifest.json     suite, versions, runs, audits; digest, guarantee and timing of every cell
 DIR/result.parquet    the numbers of the cells in the manifest, see `dpb_gym.results.parquet`
-DIR/cells/TASK/*      while a run goes on: one file per cell that is finished
+DIR/cells/TASK/*      during a run: one file per finished cell
 DIR/set-aside/*       damaged or outdated files, never read
 DIR/.lock, .owner     held while a run is writing
 
@@ -51,19 +51,19 @@ MOST_MANIFEST = 1 << 26
 
 
 def keep(place: Storage, result: CellResult) -> None:
-    """Writes the file of a finished cell, if the run still holds the directory."""
+    """Write the file of a finished cell, if the run still holds the lock of the directory."""
     place.check()
     place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
 
 
 class ResultDirectory:
-    """One result directory: `open` it to read, or write within `writing`.
+    """A result directory: `open` it to read, or write within `writing`.
 
     Attributes:
         place: The directory, and `path`, its path or address.
         suite: The suite it belongs to.
         manifest: Content of its ``manifest.json`` but for the rows.
-        entries: What the manifest says of every cell, by key; see `CellResult.entry`.
+        entries: The manifest's entry of every cell, by key; see `CellResult.entry`.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class ResultDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | Storage) -> ResultDirectory:
-        """Opens an existing result directory.
+        """Open an existing result directory.
 
         Raises:
-            ResultError: If there is none, or its manifest is damaged.
+            ResultError: If it does not exist or its manifest is damaged.
         """
         place = storage_of(path)
         file = place.at(MANIFEST)
@@ -113,19 +113,19 @@ class ResultDirectory:
         suite: Suite,
         run: dict[str, Any] | None = None,
     ) -> Iterator[ResultDirectory]:
-        """Holds a directory while a run writes; makes it if there is none.
+        """Lock a directory for writing; create it if it does not exist.
 
-        At the end, cells are compacted into one table. Without `run`, nothing is written but what
-        `add` writes.
+        At the end, cells are compacted into one table. Without `run`, only `add` writes.
 
         Args:
             path: The directory.
-            suite: The suite; what the manifest holds of it stays without `run`.
-            run: What the manifest records, which may be added to; None for a change that is no run.
+            suite: The suite; without `run` the manifest's copy stays unchanged.
+            run: Record of the run for the manifest, which may be extended; None for a change that
+                is not a run.
 
         Raises:
-            ResultError: If it holds results of another suite or other things, another run holds
-                it, or it cannot be written.
+            ResultError: If it contains results of another suite or other files, another run has
+                locked it, or it cannot be written.
         """
         place = storage_of(path)
         cls._existing(place, suite, mend=False)
@@ -149,7 +149,7 @@ class ResultDirectory:
 
     @classmethod
     def _existing(cls, place: Storage, suite: Suite, *, mend: bool) -> ResultDirectory | None:
-        """What a directory holds, None if nothing; with `mend`, a damaged manifest goes aside."""
+        """Return an existing directory, None if empty; `mend` sets a damaged manifest aside."""
         names = place.names() or []
         if MANIFEST in names:
             try:
@@ -188,7 +188,7 @@ class ResultDirectory:
             yield
             self.place.check()
             record |= {"status": "finished", "ended": origin.now()}
-            if self.place.cells():  # into the table; the manifest's rename is what commits it
+            if self.place.cells():  # compact into the table; renaming the manifest commits it
                 self.replace(self.check()[0])
             elif run is not None:
                 self.save()
@@ -203,35 +203,35 @@ class ResultDirectory:
             raise
 
     def save(self) -> None:
-        """Writes the manifest."""
+        """Write the manifest."""
         self.manifest["updated"] = origin.now()
         ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
         head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
-        # A row per line: readable, and small enough to be compared by eye.
+        # One row per line, so that manifests can be read and compared.
         rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
         self.place.write(MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
 
     def add(self, results: Sequence[CellResult]) -> None:
-        """Writes results and what is in the table already as one table, all or nothing."""
+        """Add results to the table, all or none."""
         if results:
             every = {result.cell.key: result for result in (*self.check()[0], *results)}
             self.replace(every.values())
 
     def confirm(self, keys: Sequence[str]) -> None:
-        """Records that cells were computed again here, with the same numbers."""
+        """Record that cells were recomputed here with equal numbers."""
         for key in keys:
             self.entries[key] = replace(self.entries[key], provenance=RECOMPUTED)
         self.save()
 
     def replace(self, results: Iterable[CellResult]) -> None:
-        """Writes results as the table, instead of what was there."""
+        """Replace the table by these results."""
         ordered = sorted(results, key=lambda result: _place(result.cell))
         self.place.write(TABLE, table_bytes(ordered))
         self.entries = {result.cell.key: result.entry for result in ordered}
         self.save()
 
     def _cells(self) -> Iterator[tuple[str, CellResult | DamagedResult]]:
-        """The files of single cells, with what each holds or what is wrong with it."""
+        """Yield the files of single cells with their result or error."""
 
         def read(name: str) -> list[tuple[str, CellResult | DamagedResult]]:
             try:
@@ -246,7 +246,7 @@ class ResultDirectory:
                 yield from found
 
     def _table(self) -> tuple[list[CellResult], list[DamagedResult]]:
-        """The results of the table, and what is wrong with the others."""
+        """Return the results of the table and the errors of damaged entries."""
         entries = list(self.entries.values())
         where = self.place.at(TABLE)
         try:
@@ -258,10 +258,10 @@ class ResultDirectory:
             return [], [error]
 
     def results(self) -> list[CellResult]:
-        """Reads all results.
+        """Read all results.
 
         Raises:
-            ResultError: If something is damaged or belongs to another suite.
+            ResultError: If a result is damaged or belongs to another suite.
         """
         found, damaged = self.check()
         if damaged:
@@ -270,7 +270,7 @@ class ResultDirectory:
         return found
 
     def check(self) -> tuple[list[CellResult], list[ResultError]]:
-        """All sound results, and what is wrong with the others."""
+        """Return all intact results and the errors of the others."""
         read, damaged = self._table()
         found = {result.cell.key: result for result in read}
         problems: list[ResultError] = list(damaged)
@@ -285,13 +285,13 @@ class ResultDirectory:
         return list(found.values()), problems
 
     def prepare(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Returns the cells that are still to be computed.
+        """Return the cells that are not stored yet.
 
-        What is damaged, or of an older version of the code, is set aside with a warning.
+        Cells that are damaged or of another version of the code are set aside with a warning.
 
         Raises:
-            ResultError: If the directory holds a row of the same task, label and budget
-                that was computed with other parameters.
+            ResultError: If the directory has a row of the same task, label and budget that was
+                computed with other parameters.
         """
         wanted = {cell.row: cell.identity for cell in cells}
         present, damaged = self._table()
@@ -320,7 +320,7 @@ class ResultDirectory:
 
 
 def _contradiction(old: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """What differs beside the versions of the code, empty if nothing does."""
+    """Return what differs apart from the versions of the code, empty if nothing does."""
     changed = [name for name in old if old[name] != wanted.get(name)]
     own = [k for k in old["agent"] if old["agent"][k] != wanted["agent"].get(k)]
     if set(changed) <= {"algorithm", "agent"} and set(own) <= {"source"}:

@@ -1,4 +1,4 @@
-"""Audits beside results: one per private agent of a result directory, kept in it."""
+"""Audit reports of the private agents of a result directory, stored in its manifest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from dpb_gym.results.row_result import RowResult
 from dpb_gym.suites.schema import plain
 from dpb_gym.suites.spec import AgentRun
 
-# Deployed budgets are too small for an audit to see anything; the noise of this one is
-# calibrated by the same code.
+# At small budgets an audit has no power; the same code calibrates the noise of this budget.
 AUDIT_BUDGET = Budget.zcdp(0.5)
 AUDIT_NOTE = (
     f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
@@ -25,29 +24,28 @@ AUDIT_NOTE = (
 
 
 def audit_key(agent: AgentRun, kind: str) -> str:
-    """Names what one audit speaks of: an agent with its parameters on a problem kind."""
+    """Return the key of an audit: an agent with its parameters on a problem kind."""
     params = plain(agent.params, f"parameters of agent {agent.label!r}")
     return json.dumps([agent.name, params, kind], sort_keys=True)
 
 
 def audit_rows(
     directory: str | os.PathLike[str],
-    series: Sequence[RowResult],
+    rows: Sequence[RowResult],
     runs: int = 2000,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Audits every private agent of some results and keeps the reports beside them.
+    """Audit every private agent of some results and store the reports with them.
 
     Each agent (with its parameters) is audited once per problem kind, at
     `AUDIT_BUDGET`, on a small environment of that kind, whatever budgets it was
-    evaluated at. Reports of ours with at least as many runs stay; what others sent counts
-    for nothing.
+    evaluated at. Own reports with at least as many runs are reused; imported reports are not.
 
     Args:
         directory: Result directory.
-        series: Rows of the results.
+        rows: Rows of the results.
         runs: Runs in each of the two worlds.
-        say: Called with a line on what is going on.
+        say: Called with a line of progress before each audit.
 
     Returns:
         Reports as dicts by `audit_key`; an agent that cannot be audited has
@@ -57,7 +55,7 @@ def audit_rows(
     from dpb_gym.audits.agent_audit import small_setting
 
     reports = dict(ResultDirectory.open(directory).manifest["audits"])
-    for row in series:
+    for row in rows:
         agent, kind = row.cell.agent, row.cell.task.kind
         key = audit_key(agent, kind)
         if row.guarantee is None or reports.get(key, {}).get("runs", 0) >= runs:
@@ -82,10 +80,10 @@ def audit_rows(
 def leaderboard_audit(
     report: Mapping[str, Any] | None, *, strict: bool = False
 ) -> dict[str, Any] | None:
-    """What a leaderboard row says of a kept report, None if there is nothing to say.
+    """Return the leaderboard's fields of a stored report, None if it has no verdict.
 
     Raises:
-        ParameterError: If it cannot be read, with `strict`; it says nothing otherwise.
+        ParameterError: If it cannot be read and `strict` is true; None is returned otherwise.
     """
     if report is None or "error" in report:
         return None

@@ -1,4 +1,4 @@
-"""Replicates of a row put together, and what its guarantee says."""
+"""`RowResult`: all replicates of one agent at one budget on one task, and its guarantee."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class RowResult:
     Attributes:
         task: Name of the task.
         agent: Label.
-        budget: Budget in short, ``"none"`` without one.
+        budget: Budget as short text, ``"none"`` without one.
         cell: Its first cell; all share the rest of the specification.
-        replicates: Their numbers ``(n,)``, increasing.
+        replicates: Numbers of the replicates ``(n,)``, increasing.
         rounds: Recorded rounds ``(C,)``.
         regret: Cumulative pseudo-regret ``(n, C)``.
         reward: Cumulative reward ``(n, C)``.
         guarantee: The weakest guarantee of its cells, None if one of them has none.
         rounds_per_second: Agent rounds per second over all timed cells, None if unknown.
-        trust: Provenance of its least trustworthy cell, see `CellResult.provenance`.
-        recorded: What a study measured: numbers by name and replicate.
+        trust: Weakest provenance of its cells, see `CellResult.provenance`.
+        recorded: Measurements of a study, by name and replicate.
     """
 
     task: str
@@ -62,7 +62,7 @@ class RowResult:
 
 
 def collect(results: Iterable[CellResult]) -> list[RowResult]:
-    """Joins the blocks of each row; a replicate that occurs twice counts once.
+    """Join the blocks of each row; a replicate that occurs twice counts once.
 
     Raises:
         ResultError: If cells of one row were computed with different parameters.
@@ -71,7 +71,7 @@ def collect(results: Iterable[CellResult]) -> list[RowResult]:
 
 
 def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[CellResult]]:
-    """Cells by task, label and budget."""
+    """Group cells by task, label and budget."""
     rows: dict[tuple[str, str, str], list[CellResult]] = {}
     for result in results:
         rows.setdefault(result.cell.row, []).append(result)
@@ -79,8 +79,8 @@ def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[Cel
 
 
 def join(cells: list[CellResult]) -> RowResult:
-    """One row of its cells; see `collect`."""
-    # those that were never named are of one call, and their parameters need no JSON form
+    """Join the cells of one row; see `collect`."""
+    # cells without digests belong to one call, and their parameters need no JSON form
     rest = cells[1:] if cells[0].cell.protocol else []
     identity = cells[0].cell.identity if rest else {}
     for result in rest:
@@ -116,13 +116,13 @@ def join(cells: list[CellResult]) -> RowResult:
 
 
 def _least(provenances: Sequence[str]) -> str:
-    """A statement outweighs a computation here, which is nobody's word but ours."""
+    """Return the weakest provenance: "stated" before "recomputed" before "computed"."""
     stated = sorted(p for p in provenances if p.startswith("stated"))
     return next(iter([*stated, *(p for p in provenances if p != COMPUTED)]), COMPUTED)
 
 
 def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Blocks may spend differently if releases depend on public data: report the most spent."""
+    """Return the guarantee that spent most; blocks differ if releases depend on public data."""
     distinct: list[dict[str, Any]] = []
     for guarantee in guarantees:
         if guarantee is None:
@@ -135,16 +135,16 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
 
 
 def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
-    """Rebuilds a stored guarantee, whatever accounting events it is made of."""
+    """Return a stored guarantee as an object, including events of third-party agents."""
     from dpb_gym import privacy
 
-    # Agents may bring accounting events of their own.
+    # Third-party agents may define accounting events.
     agent_specs()
     return privacy.Guarantee.from_dict(guarantee)
 
 
 def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | None, str | None]:
-    """A stored guarantee in one line, with its notion and unit (None if non-private)."""
+    """Return a stored guarantee in one line, its notion and its unit (None if non-private)."""
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
     return _described(json.dumps(guarantee, sort_keys=True))
@@ -152,6 +152,6 @@ def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | 
 
 @functools.lru_cache(maxsize=4096)
 def _described(guarantee: str) -> tuple[str, str, str]:
-    # Rows share guarantees, and epsilon at a delta is a search over orders.
+    # Cached, because rows share guarantees and epsilon at a delta is a search over orders.
     read = read_guarantee(json.loads(guarantee))
     return read.describe(REPORT_DELTA), read.notion, read.unit

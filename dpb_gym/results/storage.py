@@ -1,8 +1,8 @@
-"""Where results are kept: a folder, or a prefix of an object store that fsspec knows.
+"""Storage of a result directory: a folder, or a prefix of an object store (fsspec).
 
-Names are relative, with ``/``. What is written appears whole or not at all: a file is renamed, an
-object is put. One run at a time holds a place. The system releases the lock of a folder however a
-process ends. An object store has none: see `ObjectStorage`.
+Names are relative, with ``/``. Writes are atomic: a file is renamed, an object is put. One run at a
+time holds the lock. The operating system releases the lock of a folder when a process ends; object
+stores have no locks, see `ObjectStorage`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LEASE_SECONDS, PULSE_SECONDS, MOST_NOTE = 30.0, 5.0, 1 << 12
 
 
 class DamagedResult(ResultError):
-    """A table, or the file of a cell, is truncated, altered or misplaced."""
+    """Raised if a table or the file of a cell is truncated, altered or misplaced."""
 
 
 class UnreachableError(ResultError):
-    """An object store does not do what it is asked; nothing is known of what it holds."""
+    """Raised if an object store fails or does not answer."""
 
 
 def storage_of(path: str | os.PathLike[str] | Storage) -> Storage:
-    """The place of a path or of an address such as ``s3://bucket/prefix``; a place itself.
+    """Return the storage of a path, of an address such as ``s3://bucket/prefix``, or of itself.
 
     Raises:
-        ParameterError: If it is neither, or of a store that may leave half an object.
+        ParameterError: If it is neither, or of a store without atomic writes.
     """
     if isinstance(path, Storage):
         return path
@@ -61,14 +61,14 @@ def storage_of(path: str | os.PathLike[str] | Storage) -> Storage:
 
 
 class Storage:
-    """A folder of this machine, or of a disk that machines share.
+    """A local folder, or one on a shared file system.
 
     Attributes:
         path: The folder, or the address.
         shared: Whether other processes see it.
-        readers: Reads that are worth doing at once.
-        token: Of the run that holds it through this object, and its jobs.
-        mend: What to do about a manifest that is damaged.
+        readers: Number of concurrent reads.
+        token: Token of the run that holds the lock through this object.
+        mend: Advice for a damaged manifest, for messages.
     """
 
     path: Path | str
@@ -84,13 +84,13 @@ class Storage:
         return str(self.path)
 
     def at(self, name: str) -> str:
-        """The whole path of a name."""
+        """Return the full path of a name."""
         return str(self._folder / name)
 
     def names(self) -> list[str] | None:
-        """What lies at the top, without marks of those who hold it; None if there is no such place.
+        """Return the names at the top level without lock files; None if the place does not exist.
 
-        A file in its place, or a link where a run writes to, is refused with `ResultError`.
+        Raises `ResultError` for a file in its place, or a link where a run writes.
         """
         if self._folder.exists() and not self._folder.is_dir():
             raise ResultError(f"{self} is a file; results need a directory")
@@ -104,12 +104,12 @@ class Storage:
         return [n for n in here if n not in (LOCK, OWNER) and not n.endswith(TEMPORARY)]
 
     def cells(self) -> list[str]:
-        """The files of single cells, in order."""
+        """Return the files of single cells, in order."""
         found = (self._folder / CELLS).glob("*/*.parquet")
         return sorted(path.relative_to(self._folder).as_posix() for path in found)
 
     def read(self, name: str, most: int) -> bytes:
-        """Reads a file; one of more than `most` bytes, or no ordinary one, is a `DamagedResult`."""
+        """Read a file; raise `DamagedResult` if it is not regular or exceeds `most` bytes."""
         try:
             return read_regular(self._folder / name, most)
         except FileNotFoundError:
@@ -118,17 +118,17 @@ class Storage:
             raise DamagedResult(f"{self.at(name)} cannot be read ({error})") from error
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file, whole or not at all; raises `ResultError` if it cannot."""
+        """Write a file atomically; raise `ResultError` if that fails."""
         write_file(self._folder / name, content)
 
     def set_aside(self, name: str, *, copy: bool = False) -> str:
-        """Moves, or copies, a file to where nothing is read, and returns its new path."""
+        """Move or copy a file to the folder of unused files, and return its new path."""
         first = f"{ASIDE}/{name.rpartition('/')[2]}"
         targets = (first if number == 1 else f"{first}.{number}" for number in count(1))
         return self.at(next(target for target in targets if self._moved(name, target, copy)))
 
     def _moved(self, name: str, target: str, copy: bool) -> bool:
-        """Whether the target was free."""
+        """Move or copy a file unless the target exists; return whether it was free."""
         old, new = self._folder / name, self._folder / target
         if os.path.lexists(new):
             return False
@@ -143,16 +143,16 @@ class Storage:
         return True
 
     def remove_cells(self) -> None:
-        """Removes the files of single cells, if it can."""
-        if (self._folder / CELLS).is_dir():  # opening a pipe of this name would wait for ever
+        """Remove the files of single cells, as far as possible."""
+        if (self._folder / CELLS).is_dir():  # opening a pipe of this name would block
             shutil.rmtree(self._folder / CELLS, ignore_errors=True)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:
-        """Holds the place, which is made if there is none, and gives the holder's `token`.
+        """Hold the lock, create the place if it does not exist, and yield the `token`.
 
         Raises:
-            ResultError: If another process holds it, or it cannot be written.
+            ResultError: If another process holds the lock, or it cannot be written.
         """
         import filelock
 
@@ -166,7 +166,7 @@ class Storage:
         except OSError as error:
             raise unwritable(self._folder / LOCK, error) from error
         try:
-            for path in self._folder.rglob(f".*{TEMPORARY}"):  # of writers that were killed
+            for path in self._folder.rglob(f".*{TEMPORARY}"):  # left by killed writers
                 with contextlib.suppress(OSError):
                     path.unlink()
             self.token = uuid.uuid4().hex
@@ -179,7 +179,7 @@ class Storage:
             lock.release()
 
     def check(self) -> None:
-        """Raises `ResultError` if the place was deleted or taken over by another run."""
+        """Raise `ResultError` if the place was deleted or taken over by another run."""
         holders = self._holders()
         if self.token not in holders:
             what = "belongs to another run now" if holders else "was deleted or moved"
@@ -199,16 +199,15 @@ class Storage:
 
 
 class ObjectStorage(Storage):
-    """Objects of a store below one address; credentials come from the environment, as the
-    store's own tools have them.
+    """Objects below one address; credentials come from the environment.
 
-    A run puts a mark of its own and goes on only if a listing then shows no other's: of two
-    that start at once at least one gives up, as listings show what was put before (S3, Google and
-    Azure promise it). Whoever finds a mark waits for its owner's pulse, and removes the mark if
-    there is none for `LEASE_SECONDS`. Before every write the run's mark must still be there.
-    What is left: between that look and the end of the write a run may be suspended for longer than
-    the lease, and write beside its successor. Cells are the same whoever writes them, and a
-    table that is not the manifest's is noticed and computed again.
+    A run puts an owner object and continues only if a listing then shows no other owner. Of two
+    concurrent runs at least one gives up, because listings are consistent after a put (S3, Google
+    and Azure guarantee it). A run that finds another owner waits for its heartbeat, and removes
+    the owner object after `LEASE_SECONDS` without one. Before every write the run's owner object
+    must still exist. Remaining case: a run that is suspended for longer than the lease between
+    that check and the end of its write may write at the same time as its successor. Cells are
+    equal whichever run writes them, and a table that does not fit the manifest is recomputed.
     """
 
     path: str
@@ -222,7 +221,7 @@ class ObjectStorage(Storage):
         return f"{self.path}/{name}" if name else self.path
 
     def _ask(self, what: str, name: str, *arguments: Any, **options: Any) -> Any:
-        """Calls a method of the store."""
+        """Call a method of the store."""
         try:
             from fsspec.core import url_to_fs
 
@@ -235,7 +234,7 @@ class ObjectStorage(Storage):
                 f"{self} needs a package ({error}); the extra [cloud] brings that of S3: "
                 "pip install 'dpb-gym[cloud]'"
             ) from None
-        except Exception as error:  # each store has errors of its own
+        except Exception as error:  # stores raise different errors
             said = " ".join(str(error).split()) or type(error).__name__
             raise UnreachableError(
                 f"{self.at(name)}: the store says: {said:.300}. Are the address, the credentials "
@@ -261,7 +260,7 @@ class ObjectStorage(Storage):
     def read(self, name: str, most: int) -> bytes:
         size = int(self._ask("info", name)["size"] or 0)
         content = b""
-        if 0 < size <= most:  # a store may send more than it says; a range of nothing is an error
+        if 0 < size <= most:  # a store may send more than `size`; an empty range is an error
             content = self._ask("cat_file", name, start=0, end=most + 1)
         if max(size, len(content)) > most:
             raise DamagedResult(f"{self.at(name)} cannot be read (over {most >> 10:,} KiB)")
@@ -314,7 +313,7 @@ class ObjectStorage(Storage):
                 self.write(PULSE + token, str(beat).encode())
 
     def _remove_dead(self) -> None:
-        """Removes the marks of runs without a pulse; raises ResultError if one has any."""
+        """Remove owners without a heartbeat; raise ResultError if one has a heartbeat."""
         before = {token: self._note(PULSE + token) for token in self._holders()}
         if before:
             warn(f"{self} is held, or a run was killed: waiting {LEASE_SECONDS:g} s for its pulse")
@@ -338,5 +337,5 @@ def _this_process() -> str:
 
 
 def warn(message: str) -> None:
-    """Warns whoever called what called this."""
+    """Emit a RuntimeWarning at the caller's caller."""
     warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, spec_of
@@ -45,7 +45,7 @@ def evaluate(
     callbacks: Sequence[Callback] = (),
     out: str | os.PathLike[str] | None = None,
 ) -> Result:
-    """Runs agents on one environment, all on the same customers, and compares them.
+    """Run agents on one environment, all on the same customers, and compare them.
 
     Args:
         env_id: Environment id, e.g. ``"DPB/Assortment-v0"``.
@@ -67,14 +67,14 @@ def evaluate(
         backend: ``"loky"`` for this machine, ``"dask"`` for a cluster; then `workers` says
             into how many blocks the replicates are divided at least.
         scheduler: Address of the dask scheduler.
-        callbacks: Functions of a `dpb_gym.running.callbacks.Checkpoint`, told where every agent
-            stands; `TensorBoard`, `WandB` and `MLflow` of that module among them.
-        out: A result directory, or an address such as ``"s3://bucket/prefix"``, that keeps every
-            result as soon as it is there; the same call goes on where one was stopped.
+        callbacks: Functions of a `dpb_gym.running.callbacks.Checkpoint`, called at every
+            checkpoint of every agent, for example `TensorBoard`, `WandB` or `MLflow`.
+        out: A result directory, or an address such as ``"s3://bucket/prefix"``, that stores every
+            result when it is finished; the same call resumes an interrupted one.
 
     Returns:
-        The results. An agent that breaks down costs its companions nothing: it is left
-        out with a warning and listed in ``result.failures``.
+        The results. An agent that fails does not affect the others: it is left out with a
+        warning and listed in ``result.failures``.
 
     Raises:
         UnknownNameError: If the environment or an agent is not registered.
@@ -134,15 +134,15 @@ def plan_task(
     budgets: Any = None,
     block: int = 10,
 ) -> tuple[Suite, TaskPlan]:
-    """A suite of one task for a comparison that is not kept as a file, and who takes part.
+    """Return a suite of one task and its plan, for a comparison without a suite file.
 
-    The arguments are those of `evaluate`, where an agent may be an `AgentSpec` too; `block` is how
-    many replicates run together.
+    The arguments are those of `evaluate`; an agent may also be an `AgentSpec`. `block` is the
+    number of replicates that run together.
     """
     if not isinstance(env_kwargs, (Mapping, type(None))):
         raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
     known, kwargs = environment(env_id), dict(env_kwargs or {})
-    # whoever changes an array later does not change what was run
+    # a later change of an array does not change what was run
     kwargs |= {k: v.copy() for k, v in kwargs.items() if isinstance(v, np.ndarray)}
     if "horizon" in kwargs and horizon is not None:
         raise ParameterError("give the horizon once: as horizon= or in env_kwargs")
@@ -179,7 +179,7 @@ def plan_task(
     for label, spec, own in _chosen(agents, known.kind):
         each = [Budget.parse(own)]
         if own is None and grid is not None and spec.protects is not None:
-            # A run without a budget is nothing for an agent that needs one.
+            # Agents that need a budget have no run without one.
             each = [b for b in grid if b is not None or spec.budget != "required"] or [None]
         try:
             runs += [AgentRun(spec=spec, label=label, budget=b) for b in each]
@@ -189,7 +189,7 @@ def plan_task(
 
 
 def _chosen(agents: Any, kind: str) -> Iterator[tuple[str, AgentSpec, Any]]:
-    """Label, spec and own budget, as it was given, of the agents of `evaluate`."""
+    """Yield label, spec and given budget of every agent of `evaluate`."""
     if isinstance(agents, Mapping):
         named = list(agents.items())
     else:

@@ -1,8 +1,8 @@
-"""Callbacks of a run: told at every checkpoint of every agent, ready ones for three loggers.
+"""Callbacks, called at every checkpoint of every agent, and three loggers as callbacks.
 
-A callback is any function of a `Checkpoint`; it may have `close`. It is called in the process that
-asked: at once where agents run in it, and for jobs of other processes when they are finished. One
-that raises is left out from then on, with a warning, and costs no result.
+A callback is any function of a `Checkpoint`; it may have a method `close`. It is called in the
+main process: immediately for agents that run there, and for jobs of other processes when they
+finish. A callback that raises is removed with a warning; results are not affected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpb_gym.suites.spec import Cell
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where one agent stands in one block of replicates.
+    """State of one agent in one block of replicates at one round.
 
     Attributes:
         task: Name of the task.
@@ -33,8 +33,8 @@ class Checkpoint:
         round: Rounds played, 1 to T.
         regret: Cumulative pseudo-regret ``(B,)``.
         reward: Cumulative realised reward ``(B,)``.
-        spent: What the ledger has charged, in the budget's rho or epsilon; None without one. A
-            plan is charged whole, when it is made.
+        spent: Charged so far by the ledger, in the budget's rho or epsilon; None without a
+            budget. A plan is charged as a whole when it is made.
     """
 
     task: str
@@ -50,7 +50,7 @@ class Checkpoint:
     def of(
         cls, cell: Cell, at: int, regret: Array, reward: Array, guarantee: Guarantee | None
     ) -> Checkpoint:
-        """The checkpoint of a cell in round `at`."""
+        """Return the checkpoint of a cell at round `at`."""
         task, agent, budget = cell.row
         spent, asked = None, cell.agent.budget
         if guarantee is not None and asked is not None:
@@ -67,7 +67,7 @@ class Checkpoint:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Mean regret and reward of the replicates, and what is spent."""
+        """Mean regret and reward of the replicates, and the spent budget."""
         found = {"regret": float(self.regret.mean()), "reward": float(self.reward.mean())}
         return found if self.spent is None else {**found, "spent": self.spent}
 
@@ -76,10 +76,10 @@ Callback: TypeAlias = Callable[[Checkpoint], Any]
 
 
 class TensorBoard:
-    """Writes scalars for TensorBoard, one run per agent, budget and block (needs ``[log]``).
+    """Logger of scalars for TensorBoard, one run per agent, budget and block (needs ``[log]``).
 
     Args:
-        folder: Where; ``tensorboard --logdir FOLDER`` shows it.
+        folder: Log folder; ``tensorboard --logdir FOLDER`` shows it.
     """
 
     def __init__(self, folder: str = "runs") -> None:
@@ -95,17 +95,17 @@ class TensorBoard:
             self._open[name].add_scalar(key, value, checkpoint.round)
 
     def close(self) -> None:
-        """Closes every run."""
+        """Close every run."""
         for writer in self._open.values():
             writer.close()
 
 
 class WandB:
-    """Logs to one run of Weights & Biases, with the round as the axis (needs ``[wandb]``).
+    """Logger to one run of Weights & Biases, with the round as the axis (needs ``[wandb]``).
 
     Args:
-        project: Its project.
-        **options: Others of ``wandb.init``, e.g. ``mode="offline"``.
+        project: Name of the project.
+        **options: Other arguments of ``wandb.init``, e.g. ``mode="offline"``.
     """
 
     def __init__(self, project: str = "dpb-gym", **options: Any) -> None:
@@ -118,12 +118,12 @@ class WandB:
         self.run.log({"round": checkpoint.round, **named})
 
     def close(self) -> None:
-        """Finishes the run."""
+        """Finish the run."""
         self.run.finish()
 
 
 class MLflow:
-    """Logs to MLflow, one run per agent, budget and block (needs ``[mlflow]``).
+    """Logger to MLflow, one run per agent, budget and block (needs ``[mlflow]``).
 
     Args:
         uri: Tracking server or store; MLflow's own by default. Recent versions take a folder as
@@ -146,7 +146,7 @@ class MLflow:
             self.client.log_metric(self._open[name], key, value, step=checkpoint.round)
 
     def close(self) -> None:
-        """Ends every run."""
+        """End every run."""
         for run in self._open.values():
             self.client.set_terminated(run)
 
@@ -159,12 +159,12 @@ LOGGERS: dict[str, Callable[[str], Any]] = {
 
 
 def logger(text: str) -> Callback:
-    """The logger of ``NAME=PLACE``: a folder, project or address.
+    """Return the logger of ``NAME=TARGET``; the target is a folder, project or address.
 
     Raises:
-        UnknownNameError: If there is no such logger.
+        UnknownNameError: If there is no logger of this name.
         MissingExtraError: If its package is not installed.
-        ParameterError: If it does not take the place.
+        ParameterError: If the logger rejects the target.
     """
     name, _, place = text.partition("=")
     if name not in LOGGERS:
@@ -183,7 +183,7 @@ def logger(text: str) -> Callback:
 
 @contextmanager
 def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
-    """One callback that tells all; they are closed at the end."""
+    """Yield one callback that calls all of them; close them at the end."""
     left = list(callbacks)
 
     def guarded(callback: Any, call: Callable[..., Any], *arguments: Any) -> None:
@@ -206,7 +206,7 @@ def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
 
 
 def replay(outcomes: Sequence[CellResult | Failure], tell: Callback) -> None:
-    """Tells the checkpoints of cells that another process has finished."""
+    """Call a callback with the checkpoints of cells that another process has finished."""
     for found in (one for one in outcomes if isinstance(one, CellResult)):
         given = found.guarantee
         guarantee = None if given is None else Guarantee.from_dict(given)

@@ -1,5 +1,4 @@
-"""Runs plans: decides what is missing, runs it here, on several cores (joblib on loky) or on a
-cluster (dask), and says how it went."""
+"""Execution of plans: in this process, on several cores (joblib, loky) or a cluster (dask)."""
 
 from __future__ import annotations
 
@@ -31,7 +30,8 @@ from dpb_gym.suites.suite import Suite
 BACKENDS = ("loky", "dask")
 WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
 LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
-"""How long a cluster may do nothing, and how long a worker lives that is not started for ever."""
+"""Seconds without progress after which a cluster is given up, and after which a worker counts
+as stable."""
 KEPT = "Finished results are kept: run the same command again"
 LOST = "the dask cluster is lost"
 
@@ -42,12 +42,12 @@ class WorkerError(DPBError, RuntimeError):
 
 Outcome: TypeAlias = CellResult | Failure
 Done: TypeAlias = tuple[int, list[Outcome]]
-"""Number of a job, and what its cells left."""
+"""Number of a job and the outcomes of its cells."""
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """How a run went.
+    """Summary of a run.
 
     Attributes:
         path: The result directory, or its address.
@@ -76,10 +76,10 @@ class RunReport:
         return self.cells - self.computed - len(self.failures)
 
     def results(self) -> list[CellResult]:
-        """The plan's results, in its order, read from the directory.
+        """Return the plan's results, in its order, read from the directory.
 
         Raises:
-            ResultError: If something in it is damaged.
+            ResultError: If a result is damaged.
         """
         stored = {result.cell.key: result for result in ResultDirectory.open(self.path).results()}
         return [stored[key] for key in self.keys if key in stored]
@@ -97,27 +97,27 @@ def run_plan(
     show: Show = False,
     callbacks: Sequence[Callback] = (),
 ) -> RunReport:
-    """Runs a plan into a result directory; what is there already is not computed again.
+    """Run a plan and store its results; cells that are already stored are skipped.
 
     Args:
         suite: The suite.
-        plans: Who runs on which task; see `plan_suite`.
-        out: The result directory; made if there is none, resumed if there is one.
-        replicates: Instead of the suite's.
+        plans: The agents of each task; see `plan_suite`.
+        out: The result directory; created or resumed.
+        replicates: Overrides the suite's number.
         workers: Processes; the number of usable cores by default.
         backend: ``"loky"`` or ``"dask"``.
         scheduler: Address of the dask scheduler.
         show: Progress; see `dpb_gym.running.progress.board`.
-        callbacks: See `dpb_gym.running.callbacks`; told of what is computed now.
+        callbacks: See `dpb_gym.running.callbacks`; called for the cells computed in this run.
 
     Raises:
         ResultError: If the directory belongs to another suite, is in use or not writable.
-        ParameterError: If an argument is invalid or nobody takes part.
+        ParameterError: If an argument is invalid or no agent takes part.
         DataError: If data are missing.
         WorkerError: If a worker dies.
     """
     workers = check_backend(workers, backend, scheduler)
-    for plan in plans:  # mistakes show before a long run starts
+    for plan in plans:  # report errors before a long run starts
         if plan.runs and plan.problem is None:
             plan.task.problem()
         for one in plan.runs:
@@ -171,14 +171,14 @@ def execute(
     show: Show = False,
     callbacks: Sequence[Callback] = (),
 ) -> list[Outcome]:
-    """Runs jobs with progress and returns what their cells left, in the order of the jobs.
+    """Run jobs with progress and return the outcomes of their cells, in the order of the jobs.
 
     Args:
         jobs: The jobs.
-        place: Where jobs write their results, so that failures alone come back; None keeps them
-            in memory. On a cluster every worker must see it under the same path or address.
-        workers: Processes on this machine; 1 runs in this process. What follows is as in
-            `run_plan`.
+        place: Where jobs write their results, so that only failures are returned; None keeps
+            results in memory. Every worker of a cluster must reach it under the same address.
+        workers: Processes on this machine; 1 runs in this process. The other arguments are
+            those of `run_plan`.
 
     Raises:
         WorkerError: If a worker dies.
@@ -221,8 +221,10 @@ def run_job(
     whole: bool,
     tell: Callback | None = None,
 ) -> Done:
-    """Runs a job's cells in lockstep, writes their results if there is a place, and returns what
-    they left: the `whole` of it, or failures alone."""
+    """Run a job's cells in lockstep and write their results if there is a place.
+
+    Return all outcomes if `whole`, else the failures alone.
+    """
     problem = job.task.problem() if job.problem is None else job.problem
     outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
     for outcome in outcomes:
@@ -237,7 +239,7 @@ def _job_of(parent: int, *call: Any) -> Done:
 
 
 def check_backend(workers: int | None, backend: str = "loky", scheduler: str | None = None) -> int:
-    """Returns the number of workers, by default the number of usable cores.
+    """Return the number of workers, by default the number of usable cores.
 
     Raises:
         ParameterError: If it is not a positive integer, the backend is unknown or the scheduler
@@ -280,7 +282,7 @@ def _loky(calls: list[Any], workers: int) -> Iterator[Done]:
             "smaller block"
         ) from error
     except BaseException:
-        # Workers would otherwise finish their jobs after an interruption.
+        # Otherwise workers would finish their jobs after an interruption.
         get_reusable_executor().shutdown(wait=False, kill_workers=True)
         raise
 
@@ -307,9 +309,10 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[Done]:
 
 
 def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
-    """Outcomes as they arrive; fails if nobody has been there to work for a while.
+    """Yield outcomes as they arrive. Raise WorkerError if no worker is alive for LOST_SECONDS.
 
-    A nanny starts a worker that ends anew, for ever: only one that stays, or an outcome, counts.
+    A nanny restarts a worker that ends, so a worker counts as alive only after it has stayed, or
+    an outcome has arrived.
     """
     last = time.monotonic()
     there: dict[str, float] = {}
@@ -319,7 +322,7 @@ def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
         for future in list(finished):
             try:
                 outcome = future.result(timeout=FETCH_SECONDS)
-            except TimeoutError:  # its worker died with it, and it is computed anew
+            except TimeoutError:  # its worker died; it is submitted again
                 continue
             finished.remove(future)
             left -= 1
@@ -338,10 +341,10 @@ def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
 
 @contextlib.contextmanager
 def remembered_interrupt() -> Iterator[Callable[[], None]]:
-    """Remembers a Ctrl-C, and gives a function that raises `KeyboardInterrupt` after one.
+    """Remember a Ctrl-C and yield a function that raises `KeyboardInterrupt` after one.
 
-    Python drops the exception when the signal happens to arrive inside a finaliser
-    (``__del__``); whoever asks between two jobs still learns of it. SIGTERM is treated alike.
+    Python drops the exception if the signal arrives inside a finaliser (``__del__``); a check
+    between two jobs still raises it. SIGTERM is treated alike.
     """
     seen = threading.Event()
 
@@ -353,7 +356,7 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
         if seen.is_set():
             raise KeyboardInterrupt
 
-    # Signals are the main thread's, and a handler of the caller's own stays in place.
+    # Only the main thread handles signals; a handler of the caller stays in place.
     usual: dict[int, Any] = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
@@ -371,7 +374,7 @@ def remembered_interrupt() -> Iterator[Callable[[], None]]:
 
 @cache
 def die_with_parent(parent: int) -> None:
-    """Ends this worker soon after the process that started it, however that one ended."""
+    """End this worker soon after its parent process has ended, for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:

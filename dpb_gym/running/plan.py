@@ -1,4 +1,4 @@
-"""From agents and suites to jobs: who runs on which task, at which budget, in which blocks."""
+"""Plans and jobs: which agent runs on which task, at which budget, in which blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpb_gym import validation
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay
@@ -27,14 +27,14 @@ from dpb_gym.suites.suite import (
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Who takes part in a task.
+    """Agents of a task.
 
     Attributes:
         task: The task.
         runs: The agents, once per budget; each supports the task.
         skipped: Labels of the agents that do not run, with the reason.
-        missing: How to get the data without which nobody runs, empty if they are here.
-        problem: The task's problem if it was made already.
+        missing: How to get missing data, empty if the data are available.
+        problem: The task's problem, None if it has not been created.
         study: See `Job.study`.
 
     Raises:
@@ -63,13 +63,13 @@ class TaskPlan:
 
 @dataclass(frozen=True)
 class Job:
-    """Cells of one task and one block of replicates, computed together.
+    """Cells of one task and one block of replicates, run together.
 
     Attributes:
         cells: The cells, one per run.
-        problem: The task's problem if this process made it already. It travels only if other
-            processes cannot find what makes it.
-        study: Measures every agent when it has played; None for regret and reward alone.
+        problem: The task's problem if this process has created it. It is pickled only if other
+            processes cannot create it by name.
+        study: Measures every agent after its run; None for regret and reward alone.
     """
 
     cells: tuple[Cell, ...]
@@ -102,11 +102,11 @@ class Job:
 def plan_suite(
     suite: Suite, agents: Sequence[str] | None = None, tasks: Sequence[str] | None = None
 ) -> list[TaskPlan]:
-    """Decides who runs on what.
+    """Return which agents run on which tasks at which budgets.
 
-    Agents that do not support a task are skipped there, and tasks whose data are not here are
-    left out unless they were asked for. An agent that the suite does not name but that is
-    registered takes part if asked for, at every budget of the track if it takes any.
+    Agents are skipped on tasks that they do not support. Tasks with missing data are left out
+    unless they are requested. A registered agent that the suite does not list takes part if it is
+    requested, at every budget of the track if it takes one.
 
     Args:
         suite: The suite.
@@ -198,10 +198,10 @@ def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -
 
 
 def task_info(task: Task) -> ProblemInfo:
-    """What `check_supported` asks for, without loading any data."""
+    """Return the `ProblemInfo` of a task without loading data, for `check_supported`."""
     partial = task.parameters.get("protocol") == "replay"
     delay = Delay.parse(task.parameters.get("delay"))
-    told = None if delay is None else str(delay)
+    delay_text = None if delay is None else str(delay)
     horizon = None if task.parameters.get("unknown_horizon") else task.horizon
     arms = None if task.parameters.get("fresh") else task.parameters.get("n_arms")
     return ProblemInfo(
@@ -213,20 +213,20 @@ def task_info(task: Task) -> ProblemInfo:
         n_candidates=task.parameters.get("n_candidates", arms),
         n_arms=arms,
         partial_feedback=partial,
-        delay=told,
+        delay=delay_text,
     )
 
 
 def make_jobs(
     suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, *, stored: bool = True
 ) -> list[Job]:
-    """Cuts the plan into jobs.
+    """Split the plan into jobs.
 
     Args:
         suite: The suite.
         plans: Its plan.
-        replicates: Instead of the suite's and of the tasks' own.
-        stored: Whether cells are to be stored, and must say what they are: protocol, data, code.
+        replicates: Overrides the number of the suite and of its tasks.
+        stored: Whether cells will be stored, and need the digests of protocol, data and code.
 
     Raises:
         ParameterError: If a parameter is invalid or cannot be stored.
@@ -253,13 +253,13 @@ def make_jobs(
             shared |= {"start": block.start, "stop": block.stop}
             cells = tuple(Cell(**shared, agent=run) for run in runs)
             jobs.append((-task.horizon, number, Job(cells, plan.problem, plan.study)))
-    # The longest first, so that no worker has one for itself when the others are done. Then block
-    # by block, so that workers start on different tasks and do not all compile the same.
+    # Longest first, so that workers finish together; then block by block, so that workers start
+    # with different tasks and compile different kernels.
     return [job for *_, job in sorted(jobs, key=lambda item: item[:2])]
 
 
 def blocks(suite: Suite, task: Task, replicates: int | None = None) -> list[range]:
-    """The replicates of a task, in the blocks that run together."""
+    """Return the replicates of a task in blocks that run together."""
     count = replicates or task.replicates or suite.replicates
     size = task.block or suite.block
     return [range(start, min(start + size, count)) for start in range(0, count, size)]

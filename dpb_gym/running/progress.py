@@ -1,7 +1,7 @@
-"""Progress over jobs, in this process and in others, on a terminal, in a notebook or in a log.
+"""Progress of jobs in this and other processes, on a terminal, in a notebook or in a log.
 
-Jobs report through small files, because that works for every backend that shares a file
-system; where it does not, progress is by finished jobs.
+Jobs report through small files, which works for every backend with a shared file system. Without
+one, progress is counted in finished jobs.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 Report: TypeAlias = Callable[[int], None]
 Show: TypeAlias = bool | Callable[[int, int], Any] | None
-"""What is shown of a run: see `board`."""
+"""How progress is shown; see `board`."""
 
 POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
-"""Shorter runs stay silent."""
+"""Seconds before progress is shown."""
 
 
 class Watch:
-    """Adds up what the jobs report.
+    """Sum of the rounds that jobs report.
 
     Args:
         sizes: Agent rounds of each job.
-        folder: Where they report, one file each.
+        folder: Folder of the reports, one file per job.
     """
 
     def __init__(self, sizes: Sequence[int], folder: Path) -> None:
@@ -47,16 +47,16 @@ class Watch:
         self.started = time.monotonic()
 
     def heartbeat(self, job: int) -> Report:
-        """What a job calls with its rounds so far, in whatever process."""
+        """Return the function that a job calls with its rounds so far, in any process."""
         return partial(_write, self.folder / str(job))
 
     def finish(self, job: int) -> None:
-        """Marks a job as done."""
+        """Mark a job as done."""
         self.done[job] = self.sizes[job]
         self.finished[job] = True
 
     def poll(self) -> int:
-        """Reads the heartbeats and returns the rounds done by all jobs."""
+        """Read the heartbeats and returns the rounds done by all jobs."""
         for path in self.folder.iterdir():
             job = int(path.name)
             if not self.finished[job]:
@@ -66,12 +66,12 @@ class Watch:
         return sum(self.done)
 
     def summary(self) -> str:
-        """One line: share, rounds per second, and from one per cent on the time left."""
+        """Return one line: share done, rounds per second and, from 1% on, the remaining time."""
         done, total = self.poll(), sum(self.sizes)
         speed = done / max(time.monotonic() - self.started, 1e-9)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
-        # the first rounds wait for kernels to compile
+        # the first rounds include compilation
         known = 0.01 * total <= done < total
         rest = f", {duration((total - done) / speed)} left" if known else ""
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
@@ -83,7 +83,7 @@ def _write(path: Path, rounds: int) -> None:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words, e.g. ``"1 min 20 s"``."""
+    """Return a duration as text, e.g. ``"1 min 20 s"``."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -95,7 +95,7 @@ def duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
-    """Shows progress while its block runs; gives None if nobody looks.
+    """Show progress while the context is active; yield None if nothing is shown.
 
     Args:
         jobs: The jobs.
@@ -131,7 +131,7 @@ def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
 
 
 def _polls(stop: threading.Event, delay: float) -> Iterator[bool]:
-    """Says when to look, and once more when all is done; never in runs shorter than the delay."""
+    """Yield at every poll, and once at the end; never in runs shorter than the delay."""
     if not delay or not stop.wait(delay):
         while not stop.wait(POLL_SECONDS):
             yield True
@@ -146,8 +146,7 @@ def _told(
 
 
 def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
-    """One bar for all rounds and one per running job in the output of a notebook's cell; the last
-    summary stays."""
+    """Show bars for all rounds and for each running job in a notebook; keep the last summary."""
     from IPython.display import display
 
     show, shown = cast(Any, display), None
@@ -165,7 +164,7 @@ def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
 
 
 def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
-    """Lines for logs: now and then, and whenever a job is finished."""
+    """Write log lines at intervals and whenever a job is finished."""
     shown: set[int] = set()
     last = time.monotonic()
     for _ in polls:
@@ -178,8 +177,8 @@ def _log(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
 
 
 def _bars(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
-    """One bar for all rounds and one per running job."""
-    if not next(polls, False):  # most runs are over before anything heavy is loaded
+    """Show bars for all rounds and for each running job on a terminal."""
+    if not next(polls, False):  # most runs end before rich is imported
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

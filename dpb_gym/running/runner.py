@@ -1,11 +1,11 @@
-"""The lockstep runner: many agents, one stream of customers.
+"""The lockstep runner: many agents on one stream of customers.
 
-The contexts of a replicate are drawn once and every agent acts on them; one shared
-uniform decides each response. Comparisons are therefore paired, and what an agent does
-does not depend, in a single bit, on which others run beside it.
+The contexts of a replicate are drawn once for all agents, and one shared uniform number decides
+each response. Comparisons are therefore paired, and an agent's numbers do not depend, in any bit,
+on which other agents run.
 
-An agent plays a stretch of rounds before the next agent plays the same ones, so that its numbers
-and its code stay in the processor's cache.
+Each agent plays a stretch of rounds before the next agent plays the same rounds, so that its data
+and code stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.problems.base import Array, Context, Instance, Problem
-from dpb_gym.problems.delay import Post
-from dpb_gym.problems.season import Season
+from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -33,11 +33,11 @@ PROGRESS_SECONDS = 0.2
 
 
 class _Runner:
-    """One cell in the middle of a run; `failure` says why it is not in it any more."""
+    """State of one cell during a run; `failure` is set if it has failed."""
 
     def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
         self.cell, self.number, self.agent = cell, number, agent
-        self.instance = instance.fork() if isinstance(instance, Season) else instance
+        self.instance = instance.fork() if isinstance(instance, StockInstance) else instance
         self.failure: Failure | None = None
         shape = len(cell.checkpoints), len(cell.seeds)
         self.regret, self.reward = np.zeros((2, shape[1]))
@@ -53,14 +53,16 @@ class _Runner:
         except Exception as error:
             self.failure = _failure(self, error)
 
-    def play(self, contexts: Sequence[Context], shared: Instance, post: Post | None) -> None:
-        """Plays the `coming` rounds of the shared instance; see `judge`."""
+    def play(
+        self, contexts: Sequence[Context], shared: Instance, delivery: Delivery | None
+    ) -> None:
+        """Play the `coming` rounds of the shared instance; `judge` adds up their regret."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
         observed = None
         for at, context in enumerate(contexts):
             self.t, self.stage = context.t, "act"
-            if instance is not shared:  # what is left is the agent's own doing
+            if instance is not shared:  # a season's state depends on the agent's actions
                 (context,) = instance.coming(1)
             elif len(contexts) > 1:
                 instance.show(at)
@@ -75,24 +77,24 @@ class _Runner:
                 observed[at] = feedback.observed
             self.stage = "observe"
             t2 = clock()
-            told = context, action, feedback
-            if post is not None:
-                told = post.deliver(action, feedback, self.number)
-            agent.observe(*told)
+            delivered = context, action, feedback
+            if delivery is not None:
+                delivered = delivery.deliver(action, feedback, self.number)
+            agent.observe(*delivered)
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
         self.played = expected, observed, rewards
 
     def judge(self, best: Array | None) -> None:
-        """Adds up what the rounds that were played last earned, beside what the best would."""
+        """Add the regret and reward of the rounds played last."""
         expected, observed, rewards = self.played
         regrets = self.instance.regret(expected, observed, best).reshape(rewards.shape)
-        # one after the other, as rounds come
+        # in the order of the rounds
         self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
         self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
 
     def note(self, at: int, t: int, tell: Callback | None) -> None:
-        """Keeps regret and reward of round t as checkpoint number `at`, and tells of it."""
+        """Record regret and reward of round t as checkpoint number `at`, and call the callback."""
         self.regrets[at], self.rewards[at] = self.regret, self.reward
         if tell is not None:
             guarantee = self.agent.curator.guarantee
@@ -101,8 +103,10 @@ class _Runner:
     def result(
         self, shared: float, companions: int, busy: float, study: Study | None
     ) -> CellResult:
-        """The numbers of the whole run, and what the agent's curator promises; `busy` is the share
-        of the time in which the processor was at work."""
+        """Return the numbers of the whole run and its guarantee.
+
+        `busy` is the share of wall time during which the processor worked.
+        """
         self.stage, problem = "end", self.instance.problem
         guarantee, info = self.agent.curator.guarantee, problem.info
         if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
@@ -131,18 +135,17 @@ def run_block(
     tell: Callback | None = None,
     study: Study | None = None,
 ) -> list[CellResult | Failure]:
-    """Runs cells of one task and one block of replicates in lockstep, to the horizon.
+    """Run cells of one task and one block of replicates in lockstep, to the horizon.
 
-    Context arrays are read-only while agents see them: an agent that writes into one
-    fails, instead of changing what its companions see.
+    Context arrays are read-only for agents: an agent that writes into one fails.
 
     Args:
         problem: The problem of their task.
-        cells: Who takes part; they share task, seeds and checkpoints.
-        progress: Called now and then with the agent rounds done so far; what it raises ends
-            the block.
+        cells: The cells; they share task, seeds and checkpoints.
+        progress: Called at intervals with the agent rounds done so far; an exception ends the
+            block.
         tell: Called with the `Checkpoint` of every cell; it must not raise.
-        study: Measures every agent when it has played.
+        study: Measures every agent after its run.
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -165,7 +168,7 @@ def run_block(
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
     began = time.thread_time(), time.perf_counter()
     shared = _rounds(instance, runners, rounds, progress, tell)
-    # To ask for processor time in every round would cost 1 to 3% of a round.
+    # Reading the processor time in every round would cost 1 to 3% of a round.
     used, passed = time.thread_time() - began[0], time.perf_counter() - began[1]
     busy = min(1.0, used / passed) if used else 1.0
     found: list[CellResult | Failure] = []
@@ -186,29 +189,29 @@ def _rounds(
     progress: Callable[[int], None] | None,
     tell: Callback | None,
 ) -> float:
-    """Plays all rounds with those that do not fail. Returns the shared seconds."""
+    """Play all rounds with all cells that do not fail. Return the shared seconds."""
     clock, shared, t, at = time.perf_counter, 0.0, 0, 0
     last_report = clock()
     late = instance.problem.info.delay is not None
-    post = Post(instance.problem, instance.seeds) if late else None
+    delivery = Delivery(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
         start = clock()
         if t:
             instance.advance()
-        # the first round is not timed, and a post holds the letters of one round
-        contexts = instance.coming(checkpoints[at] - t if t and post is None else 1)
-        if post is not None:
-            post.open(contexts[0])
+        # the first round is not timed, and delayed responses are delivered round by round
+        contexts = instance.coming(checkpoints[at] - t if t and delivery is None else 1)
+        if delivery is not None:
+            delivery.open(contexts[0])
         shared += clock() - start
         for runner in live:
             try:
-                runner.play(contexts, instance, post)
+                runner.play(contexts, instance, delivery)
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
         start = clock()
-        best = instance.best if live else None  # looked for once all have played
+        best = instance.best if live else None  # computed once for all agents
         shared += clock() - start
         for runner in live:
             runner.judge(best)
@@ -248,7 +251,7 @@ def _failure(runner: _Runner, error: Exception) -> Failure:
 
 
 def _line(error: BaseException, cell: Cell) -> str:
-    """The line of the agent's own code that broke down, empty for errors raised on purpose."""
+    """Return the line of the agent's code that failed, empty for errors of this package."""
     while error.__cause__ is not None:
         error = error.__cause__
     module = getattr(cell.agent.spec.maker, "__module__", None)

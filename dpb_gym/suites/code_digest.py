@@ -1,4 +1,4 @@
-"""Where an agent's code comes from, and the hash that keeps results of other code apart."""
+"""Digest of an agent's code, part of its cells' keys, and the origin of that code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from dpb_gym.errors import AgentError
 from dpb_gym.lazy import AGENTS
 from dpb_gym.registry import AgentSpec, agent_spec
-from dpb_gym.report.model import Origin
+from dpb_gym.report.leaderboard_data import Origin
 from dpb_gym.suites.provenance import git_revision
 
 PAPERS = re.compile(
@@ -30,11 +30,13 @@ PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": "
 
 @lru_cache(maxsize=256)
 def code_hash(maker: Any) -> str:
-    """Hashes the code of an agent: its module's source, that of what the module imports of its own
-    top-level package, at any remove, its package's version, its own version.
+    """Return the hash of an agent's code.
+
+    It covers the source of its module, of all modules of the same top-level package that this one
+    imports directly or indirectly, the package's version, and the agent's own version.
 
     The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version. Files
-    are read once: it is the code that this process began with that counts.
+    are read once per process.
 
     Args:
         maker: The agent's class, or a function that makes it.
@@ -53,7 +55,7 @@ def code_hash(maker: Any) -> str:
 
 
 def _file(module: str) -> Path | None:
-    """The file of a module, None if it has none, as in a notebook."""
+    """Return the file of a module, None if it has none, as in a notebook."""
     file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
     return file if file.is_file() else None
 
@@ -71,8 +73,7 @@ def _source(code: Any, module: str) -> bytes:
 
 
 def _helpers(module: str) -> dict[str, bytes]:
-    """Sources of the other modules of its top-level package that a module needs, by their names
-    below it."""
+    """Return the sources of the modules of the same top-level package that a module imports."""
     found: dict[str, bytes] = {}
     todo = {module} - {OWN} if not module.startswith(f"{OWN}.") else set()
     while todo:
@@ -87,7 +88,7 @@ def _helpers(module: str) -> dict[str, bytes]:
 
 @cache
 def _place(module: str) -> Path | None:
-    """The file of a module of a package that is imported, be the module imported or not."""
+    """Return the file of a module whose package is imported, without importing the module."""
     top, _, below = module.partition(".")
     for folder in getattr(sys.modules.get(top), "__path__", ()):
         base = Path(folder, *below.split("."))
@@ -99,15 +100,18 @@ def _place(module: str) -> Path | None:
 
 @cache
 def _read(module: str) -> tuple[bytes, frozenset[str]]:
-    """Source of a module, and the modules of its package that it imports anywhere, or reaches as
-    attributes of a package that loads its parts when they are used."""
+    """Return a module's source and the modules of its package that it uses.
+
+    A module is used if it is imported anywhere in the file, or accessed as an attribute of a
+    package that imports its submodules lazily.
+    """
     file = _place(module)
     if file is None:
         return b"", frozenset()
     content = file.read_bytes()
     try:
         nodes = list(ast.walk(ast.parse(content)))
-    except (SyntaxError, ValueError):  # nobody runs it
+    except (SyntaxError, ValueError):  # not Python, so it cannot be imported
         return content, frozenset()
     top = module.partition(".")[0]
     home = module if file.name == "__init__.py" else module.rpartition(".")[0]
@@ -137,9 +141,9 @@ def _read(module: str) -> tuple[bytes, frozenset[str]]:
 
 
 def papers(cls: type) -> tuple[str, ...]:
-    """Addresses of the papers that the docstring of a class names, else that of its module.
+    """Return addresses of the papers cited in the docstring of a class, else of its module.
 
-    A paper is named as ``arXiv:2009.12920``, ``doi:10.1145/...`` or by its https address.
+    A paper is cited as ``arXiv:2009.12920``, ``doi:10.1145/...`` or by its https address.
     """
     for text in (cls.__doc__, getattr(sys.modules.get(cls.__module__), "__doc__", None)):
         named = [m.groupdict() for m in PAPERS.finditer(text or "")]
@@ -150,7 +154,7 @@ def papers(cls: type) -> tuple[str, ...]:
 
 
 def origin(spec: AgentSpec) -> Origin:
-    """Where a registered agent comes from: papers, code, page."""
+    """Return papers, source file and documentation page of a registered agent."""
     cls = spec.maker
     file = _file(cls.__module__) or Path()
     # In a checkout, the path within the repository; else that within the installed packages.
@@ -168,7 +172,7 @@ def origin(spec: AgentSpec) -> Origin:
 
 @lru_cache(maxsize=256)
 def distribution(module: str) -> str | None:
-    """The installed distribution that holds a module, None if there is none."""
+    """Return the installed distribution that contains a module, None if there is none."""
     top = module.split(".")[0]
     # First by entry point: an editable install lists no files.
     for point in metadata.entry_points(group=AGENTS):
@@ -179,13 +183,13 @@ def distribution(module: str) -> str | None:
 
 
 def source_reference(name: str) -> dict[str, Any]:
-    """Says where a registered agent's code is from, as plain JSON values.
+    """Return the origin of a registered agent's code as plain JSON values.
 
     Keys: ``name``, ``entry_point``, ``source`` (the hash in the keys of its cells),
-    ``package`` and ``package_version`` (the distribution that holds the module, None if there
-    is none), ``module``, ``file`` (name without folders), ``sha256`` (of that file) and
+    ``package`` and ``package_version`` (the distribution that contains the module, None if
+    there is none), ``module``, ``file`` (name without folders), ``sha256`` (of that file) and
     ``revision`` (git, with ``-dirty`` if the file was changed; None if unknown). No path of
-    this machine is among them.
+    this machine is included.
 
     Raises:
         UnknownNameError: If the agent is not registered here.

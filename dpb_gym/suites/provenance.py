@@ -1,4 +1,4 @@
-"""Where results came from: command, versions, source revision, guarantees, wall times."""
+"""Provenance of results: command, package versions, source revision, machine, time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PACKAGES = ("dpb-gym", "numpy", "scipy", "numba", "gymnasium", "pyarrow")
 
 
 def now() -> str:
-    """The time in ISO 8601, UTC, to the second."""
+    """Return the current time in UTC, ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
+    """Return versions of Python and of the packages that can change a number."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -35,26 +35,26 @@ def versions() -> dict[str, str]:
 
 @cache
 def revision() -> str | None:
-    """Git revision of the source tree, with ``-dirty`` if it was changed; None if unknown.
+    """Return the source tree's Git revision, ``-dirty`` if it was changed, None if unknown.
 
-    Only a tree that holds this package counts: an installed copy inside somebody else's
-    repository has no revision. Asked once: it is the code that this process has read that counts.
+    A copy of the package that is installed inside another repository has no revision. The result
+    is cached for the life of the process.
     """
     package = Path(__file__).resolve().parents[1]
     return git_revision(package / "errors.py", package)
 
 
 def origin() -> dict[str, Any]:
-    """Code and machine of a computation."""
+    """Return package versions, source revision and machine."""
     return {"versions": versions(), "revision": revision(), "machine": describe_machine()}
 
 
 def git_revision(file: Path, changes: Path | None = None) -> str | None:
-    """Git revision of a tracked file, with ``-dirty`` if it was changed; None if unknown.
+    """Return a tracked file's Git revision, ``-dirty`` if it was changed, None if unknown.
 
     Args:
         file: The file.
-        changes: What must be unchanged; the file by default.
+        changes: File or folder that must be unchanged; `file` by default.
     """
     folder = file.parent
     tracked = _git(folder, "ls-files", "--error-unmatch", file.name)
@@ -66,8 +66,8 @@ def git_revision(file: Path, changes: Path | None = None) -> str | None:
 
 
 def command_line() -> str:
-    """The command that started this process, ready for a shell, without the machine's paths
-    to Python and to `dpb`."""
+    """Return the command line of this process, quoted for a shell, without paths to Python or
+    `dpb`."""
     words = list(sys.orig_argv) or ["python"]
     if len(words) > 1 and Path(words[1]).name in ("dpb", "dpb.exe", "dpb-script.py"):
         return shlex.join(["dpb", *words[2:]])
@@ -75,8 +75,7 @@ def command_line() -> str:
 
 
 def describe_machine() -> dict[str, str]:
-    """System, processor, BLAS and C library, which may decide a last bit; no names of machines
-    or people."""
+    """Return system, processor, BLAS and C library, without names of machines or users."""
     import numpy as np
 
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]

@@ -1,4 +1,4 @@
-"""Recipes: parameters of an agent and what they were tuned on, as YAML files."""
+"""Recipes: tuned parameters of an agent and their tuning environment, as YAML files."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dpb_gym.suites.schema import parse_yaml
 
 
 def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
-    """Writes a recipe, replacing an older one whole.
+    """Write a recipe, replacing an existing one atomically.
 
     Raises:
         ResultError: If it cannot be written.
     """
     import yaml
 
-    whole = json.loads(json.dumps(data))  # what occurs twice is written twice
+    whole = json.loads(json.dumps(data))  # no YAML anchors for shared objects
     text = yaml.safe_dump(whole, sort_keys=False, width=96, default_flow_style=None)
     write_file(path, f"# {comment}\n{text}".encode())
 
 
 def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
-    """Reads a recipe: the agent's registered name and its parameters.
+    """Read a recipe and return the agent's registered name and its parameters.
 
     Raises:
         ParameterError: If it cannot be read, is not a recipe, or names a parameter that the
@@ -56,10 +56,10 @@ def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
-    """Says how the parameters of an agent were chosen and at what cost, empty if that is not known.
+    """Describe how an agent's parameters were tuned and at what cost; empty if unknown.
 
-    The recipe of an agent lies in the folder ``recipes`` in or beside the package that brings the
-    agent, under the agent's registered name; in a folder of the track's name for that track alone.
+    Recipes are files ``recipes/AGENT.yaml`` inside or beside the agent's package, or
+    ``recipes/TRACK/AGENT.yaml`` for one track.
 
     Args:
         name: Registered name.
@@ -68,7 +68,7 @@ def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
     """
     try:
         spec = agent_spec(name)
-        # As the recipe's file has them: lists where the agent has tuples.
+        # YAML has lists where the agent has tuples.
         chosen = json.loads(json.dumps({**spec.defaults, **params}, default=str))
     except DPBError:
         return ""
@@ -91,7 +91,7 @@ def _said(tuned: Mapping[str, Any], cost: Any) -> str:
 
 @functools.cache
 def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
-    found = []  # a script has no place, and no recipes
+    found = []  # an agent of a script has no package
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):

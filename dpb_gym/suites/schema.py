@@ -1,4 +1,4 @@
-"""How specifications are read: YAML or Python, validated once, told in one line when wrong."""
+"""Specifications read from YAML or Python: validation and one-line error messages."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Many = Annotated[tuple[T, ...], Strict(False)]
 
 
 def printable(text: str) -> str:
-    """Returns a label, which is visible text: no control or zero-width characters.
+    """Return a label if it is printable text without control or zero-width characters.
 
     Raises:
-        ParameterError: If it is not, or too long.
+        ParameterError: If it is not printable or too long.
     """
     if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > 500:
         raise ParameterError(f"a label must be printable text, got {text!r:.100}")
@@ -33,24 +33,23 @@ def printable(text: str) -> str:
 
 
 class Spec(BaseModel):
-    """Validated once, immutable afterwards; unknown keys and wrong types are refused."""
+    """Immutable model; unknown keys and wrong types are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def in_memory(value: Any) -> bool:
-    """Whether a parameter is a table of data, of which results store name and digest only."""
+    """Return whether a parameter is a data table, stored in results by name and digest only."""
     return callable(getattr(value, "digest", None)) and isinstance(
         getattr(value, "name", None), str
     )
 
 
 def plain(value: Any, what: str) -> Any:
-    """Reduces parameters to JSON values.
+    """Convert parameters to plain JSON values.
 
     Raises:
-        ParameterError: If a value has no JSON form, so that a result could not say how
-            it was computed.
+        ParameterError: If a value has no JSON form and could not be stored with a result.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -77,12 +76,12 @@ def plain(value: Any, what: str) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
+    """Return JSON text with sorted keys and no spaces, equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def problems(error: ValidationError) -> str:
-    """What is wrong with a specification, in one line that names the keys."""
+    """Return the validation errors in one line that names the keys."""
     return "; ".join(_problem(detail) for detail in error.errors()[:5])
 
 
@@ -99,7 +98,7 @@ def _problem(detail: Any) -> str:
 
 
 def raised(error: ValidationError) -> DPBError:
-    """The error to raise for values that came from Python: our own if one was the cause."""
+    """Return the `DPBError` that caused a validation error, else a `ParameterError`."""
     for detail in error.errors():
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, DPBError):
@@ -111,15 +110,15 @@ S = TypeVar("S", bound=Spec)
 
 
 def read_spec(model: type[S], text: str, source: str) -> S:
-    """Reads a specification from YAML.
+    """Read a specification from YAML.
 
     Args:
-        model: What it is of.
+        model: Class of the specification.
         text: The YAML, a mapping.
-        source: Where it came from, for messages.
+        source: Name of the source, for messages.
 
     Raises:
-        SuiteError: If it is not valid; names the key and what is allowed.
+        SuiteError: If it is invalid; the message names the key and what is allowed.
     """
     try:
         data = parse_yaml(text)
@@ -162,13 +161,13 @@ _Loader.add_implicit_resolver(
 
 
 MOST_TEXT, MOST_VALUES = 1 << 20, 20_000
-"""Characters of a file, and values that it may unfold to."""
+"""Limits: characters of a file, and values after aliases are expanded."""
 
 
 def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values below a node, those behind aliases counted each time."""
+    """Return the number of values below a node, with every alias expanded."""
     if id(node) not in known:
-        known[id(node)] = MOST_VALUES + 1  # while it is counted: a node within itself
+        known[id(node)] = MOST_VALUES + 1  # while it is counted: a node that contains itself
         children = node.value if isinstance(node, yaml.CollectionNode) else ()
         parts = [n for child in children for n in (child if isinstance(child, tuple) else [child])]
         known[id(node)] = 1 + sum(_unfolded(part, known) for part in parts)
@@ -176,11 +175,11 @@ def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def parse_yaml(text: str) -> Any:
-    """Parses YAML.
+    """Parse YAML.
 
     Raises:
-        ValueError: If the text is not YAML, a key appears twice, or it is too large, aliases
-            unfolded; one line.
+        ValueError: If the text is not YAML, a key appears twice, or it is too large with
+            aliases expanded. The message is one line.
     """
     if len(text) > MOST_TEXT:
         raise ValueError(f"{len(text):,} characters are over {MOST_TEXT:,}")

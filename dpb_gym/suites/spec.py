@@ -1,8 +1,8 @@
-"""What is run: tasks, agents with their budgets, and the cells in which results are kept.
+"""Specifications of what is run: tasks, agents with budgets, and cells.
 
 A cell is one agent at one budget on one block of replicates of one task. Its canonical JSON
-says all that decides its numbers, and the hash of that is its key: the same key means the same
-numbers, bit for bit.
+contains everything that determines its numbers, and its key is the hash of that text. Cells with
+equal keys have equal numbers, bit for bit.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pydantic import (
     model_validator,
 )
 
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 from dpb_gym.suites.code_digest import code_hash
 from dpb_gym.suites.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 
 ALGORITHM_VERSION = 3
-"""Raised whenever a change of the package changes any stored number."""
+"""Increased whenever a change of the package changes a stored number."""
 
 AnyBudget = Annotated[
     Budget | None,
@@ -79,7 +79,7 @@ class Task(Spec):
 
     @property
     def kind(self) -> str:
-        """Problem kind."""
+        """Kind of the problem."""
         return environment(self.env).kind
 
     @property
@@ -88,11 +88,11 @@ class Task(Spec):
         return {**environment(self.env).parameters, **self.env_kwargs}
 
     def problem(self) -> Problem:
-        """Makes the problem; see `Environment.make_problem`."""
+        """Make the problem; see `Environment.make_problem`."""
         return environment(self.env).make_problem(**self.env_kwargs, horizon=self.horizon)
 
     def missing_data(self) -> str:
-        """How to get the data that the task requires, empty if they are here."""
+        """Return how to get the data that the task requires, empty if they are available."""
         if self.requires is None:
             return ""
         import dpb_data
@@ -104,7 +104,7 @@ class Task(Spec):
         return ""
 
     def data_digest(self) -> str | None:
-        """Identifies the data that a task stands on; None for synthetic tasks."""
+        """Return a digest of the task's data; None for synthetic tasks."""
         parameters = self.parameters
         source = parameters.get("data")
         if source is not None and in_memory(source):
@@ -125,7 +125,7 @@ class Task(Spec):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What determines the numbers, as plain JSON values."""
+        """Return everything that determines the numbers, as plain JSON values."""
         env_kwargs = plain(self.env_kwargs, f"env_kwargs of {self.name!r}")
         return {
             "name": self.name, "env": self.env, "env_kwargs": env_kwargs, "horizon": self.horizon
@@ -135,17 +135,17 @@ class Task(Spec):
 class AgentRun(Spec):
     """An agent with its parameters at one budget, under a label.
 
-    What it is made of travels with it, so that agents of scripts and notebooks run in other
+    The spec is pickled with it, so that agents of scripts and notebooks run in other
     processes. ``AgentRun(spec=...)`` takes name, entry point and parameters from there.
 
     Attributes:
         label: Display label, unique within a task; the name by default.
-        name: Registered name, or one made up for a class or function.
+        name: Registered name, or a generated one for a class or function.
         entry_point: See `AgentSpec`.
         params: Keyword arguments of the class.
         budget: Privacy budget, None for a non-private run.
-        source: Hash of the code that it was made from, empty for code that is here: see `code`.
-        spec: The agent as it is here; None if it was read from a file.
+        source: Hash of the code that computed it, empty for the installed code; see `code`.
+        spec: The installed agent; None if the run was read from a file.
     """
 
     label: Label = Field(default="", validate_default=True)
@@ -162,8 +162,8 @@ class AgentRun(Spec):
         spec = given.get("spec") if isinstance(given, dict) else None
         if not isinstance(spec, AgentSpec):
             return given
-        told = {k: getattr(spec, k) for k in ("name", "entry_point", "params")}
-        return {"label": spec.name, **told, **given}
+        fields = {k: getattr(spec, k) for k in ("name", "entry_point", "params")}
+        return {"label": spec.name, **fields, **given}
 
     @property
     def title(self) -> str:
@@ -172,27 +172,27 @@ class AgentRun(Spec):
 
     @property
     def code(self) -> str:
-        """Hash of the code that it is made from, see `code_hash`."""
+        """Hash of the agent's code; see `code_hash`."""
         return self.source or ("" if self.spec is None else code_hash(self.spec.maker))
 
     def sealed(self) -> AgentRun:
-        """The same run with the hash of its code, as it is stored and sent to other processes."""
+        """Return the run with the hash of its code filled in, as it is stored."""
         return self.model_copy(update={"source": self.code})
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What determines the numbers, and the label, as plain JSON values."""
+        """Return label and everything that determines the numbers, as plain JSON values."""
         fields = {k: getattr(self, k) for k in ("label", "name", "entry_point")}
         params = plain(self.params, f"parameters of agent {self.label!r}")
         budget = Budget.text(self.budget)
         return {**fields, "source": self.code, "params": params, "budget": budget}
 
     def here(self) -> AgentRun:
-        """The same run with the code that is installed here, for one read from a file.
+        """Return the run with the installed agent, for a run that was read from a file.
 
         Raises:
-            UnknownNameError: If the agent is not registered here.
-            AgentError: If it was made by a function, or the name is another class here.
+            UnknownNameError: If the agent is not registered.
+            AgentError: If a function made the agent, or the name belongs to another class.
         """
         if self.spec is not None:
             return self
@@ -207,7 +207,7 @@ class AgentRun(Spec):
 
 
 class Cell(Spec):
-    """One agent on one block of replicates of one task: all that decides its numbers.
+    """One agent at one budget on one block of replicates of one task.
 
     Attributes:
         algorithm: `ALGORITHM_VERSION` of the code.
@@ -220,7 +220,7 @@ class Cell(Spec):
         seed: Replicate i has seed ``seed + i``.
         start: First replicate.
         stop: Last replicate plus one.
-        study: What is measured of the agent when it has played, see `Job.study`; None for nothing.
+        study: Identity of the study that measures the agent after its run; see `Job.study`.
     """
 
     algorithm: int = Field(default_factory=lambda: ALGORITHM_VERSION)
@@ -237,10 +237,10 @@ class Cell(Spec):
 
     @classmethod
     def read(cls, text: str | bytes) -> Cell:
-        """Reads a cell from its `text`.
+        """Read a cell from its `text`.
 
         Raises:
-            ValueError: If it is none.
+            ValueError: If the text is not a cell.
         """
         cell = cls.model_validate_json(text)
         if not cell.replicates:
@@ -249,7 +249,7 @@ class Cell(Spec):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What all blocks of one row share, as plain JSON values."""
+        """Return what all blocks of one row have in common, as plain JSON values."""
         shared = {k: getattr(self, k) for k in ("algorithm", "suite", "protocol", "data", "seed")}
         own = {"task": self.task.identity, "agent": self.agent.identity}
         own |= {} if self.study is None else {"study": self.study}
@@ -266,7 +266,7 @@ class Cell(Spec):
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Cell:
-        """A copy with other fields, and a key of its own."""
+        """Return a copy with updated fields and its own key."""
         copied = super().model_copy(update=update, deep=deep)
         for name in ("text", "key"):
             copied.__dict__.pop(name, None)

@@ -32,7 +32,7 @@ SEED_SPAN = 1_000_000
 
 DEFAULT_GRID = "default"
 TRACK_GRID = "track"
-"""As an agent's budgets: the grid of the task's track, else the default one."""
+"""Name that stands for the grid of the task's track, else the default grid."""
 
 Checkpoints: TypeAlias = "str | int | Iterable[int]"
 
@@ -44,7 +44,7 @@ Grid = Many[AnyBudget]
 
 
 def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ...]:
-    """Returns the increasing rounds to record; the last one is always the horizon.
+    """Return the increasing rounds to record; the last one is always the horizon.
 
     Args:
         checkpoints: ``"log"``: at most 64 log-spaced rounds from 1 on, ``"log:N"``: at most
@@ -89,7 +89,7 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
 
 
 class Track(Spec):
-    """Tasks that are read together; the leaderboard adds up their scores.
+    """Group of tasks whose scores the leaderboard averages.
 
     Attributes:
         title: Heading.
@@ -114,8 +114,8 @@ class Participant(Spec):
             none take ``track``; the others run without.
         tasks: Names of tasks or tracks; all by default.
         exclude: Why the agent is left out of a task or track, by its name.
-        needs: Top-level module that must be installed, e.g. ``"stable_baselines3"``; the agent
-            is left out where it is not. Nothing is imported to find out.
+        needs: Top-level module that must be installed, e.g. ``"stable_baselines3"``; without it
+            the agent is left out. The check imports nothing.
     """
 
     name: str = Field(min_length=1)
@@ -136,7 +136,7 @@ class Participant(Spec):
         return data
 
     def left_out(self, task: Task) -> str | None:
-        """Why the agent does not run on a task, None if it does."""
+        """Return why the agent is excluded from a task, None if it is not."""
         places = [place for place in (task.name, task.track) if place is not None]
         if self.tasks is not None and not set(places) & set(self.tasks):
             return "not listed for this task"
@@ -234,19 +234,19 @@ class Suite(Spec):
 
     @property
     def all_tracks_have_grids(self) -> bool:
-        """Whether every task is in a track with budgets of its own."""
+        """Return whether every task is in a track with its own budgets."""
         tracks = [self.tracks[task.track] if task.track else None for task in self.tasks]
         return all(track is not None and track.budgets is not None for track in tracks)
 
     def grid(self, budgets: str | Grid) -> Grid:
-        """The budgets of a grid, by name or written out."""
+        """Return the budgets of a grid, given by name or explicitly."""
         return self.budgets[budgets] if isinstance(budgets, str) else budgets
 
     def task(self, name: str) -> Task:
-        """The task of this name.
+        """Return the task of this name.
 
         Raises:
-            UnknownNameError: If there is none.
+            UnknownNameError: If there is no such task.
         """
         for task in self.tasks:
             if task.name == name:
@@ -257,8 +257,8 @@ class Suite(Spec):
     def protocol(self) -> str:
         """Hash of what makes results comparable: name, tasks, seed and checkpoints.
 
-        Agents and the number of replicates are no part of it: more of them may be added
-        to a result directory later.
+        Agents and the number of replicates are excluded, because both may be added to a result
+        directory later.
         """
         parts = [
             self.name,
@@ -269,7 +269,7 @@ class Suite(Spec):
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def to_yaml(self) -> str:
-        """Writes the suite as YAML that `parse_suite` reads."""
+        """Return the suite as YAML text; inverse of `parse_suite`."""
         import yaml
 
         data = self.model_dump(mode="json", exclude_defaults=True)
@@ -277,19 +277,19 @@ class Suite(Spec):
 
 
 def parse_suite(text: str, source: str) -> Suite:
-    """Reads a suite from YAML; see `read_spec`."""
+    """Read a suite from YAML; see `read_spec`."""
     return read_spec(Suite, text, source)
 
 
 def suite_names() -> list[str]:
-    """Names of the suites that come with the package."""
+    """Return the names of the package's suites."""
     folder = resources.files("dpb_gym.suites")
     names = [file.name for file in folder.iterdir()]
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def load_suite(name_or_path: str) -> Suite:
-    """Loads a suite of the package by name, or any suite from a ``.yaml`` file.
+    """Load a suite of the package by name, or any suite from a ``.yaml`` file.
 
     Raises:
         UnknownNameError: If no suite has this name; the message offers close matches.

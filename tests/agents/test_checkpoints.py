@@ -212,7 +212,7 @@ def test_a_strangers_file_runs_nothing(tmp_path, what):
         "dpb_gym.agent\nkind_of",
         "dpb_gym.agent\nAny",
         "dpb_gym.files\nPath",
-        "dpb_gym.local\nfill_normals",
+        "dpb_gym.local_privacy\nfill_normals",
         "builtins\n__import__",
         "pickle\nUnpickler",
         "no_such_module\nClass",

@@ -11,7 +11,7 @@ from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
-from dpb_gym.problems.delay import Post
+from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_specs, register_agent
 from dpb_gym.streams import AgentStreams
@@ -51,7 +51,7 @@ def play(arena, name, seeds, rounds, delay):
     agent.attach(instance)
     budget = None if spec.budget == "never" else BUDGET
     agent.set_up(problem.info, AgentStreams(seeds), budget)
-    post, actions = Post(problem, seeds), []
+    post, actions = Delivery(problem, seeds), []
     for t in range(1, rounds + 1):
         context = instance.context()
         post.open(context)
@@ -169,7 +169,7 @@ def test_what_is_observed_is_the_undelayed_sequence_shifted():
     for problem in problems:
         agent, instance = Fixed(), problem.instance([1, 2])
         agent.set_up(problem.info, AgentStreams([1, 2]))
-        post = Post(problem, [1, 2])
+        post = Delivery(problem, [1, 2])
         for t in range(1, 31):
             context = instance.context()
             post.open(context)

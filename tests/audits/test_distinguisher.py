@@ -195,7 +195,7 @@ def test_infinite_bounds_survive_json():
 
 
 def test_a_row_of_the_leaderboard_takes_it():
-    from dpb_gym.report.model import Interval, Row
+    from dpb_gym.report.leaderboard_data import Interval, Row
 
     rng = np.random.default_rng(0)
     report = audit_scores(*worlds(rng, 0.5, 1.0), gaussian_claim(0.5))

@@ -35,7 +35,7 @@ from dpb_gym.privacy import (
     amplified_sigma_ru,
     objective_plan,
 )
-from dpb_gym.privacy.releasers.running_sum import BinaryTree
+from dpb_gym.privacy.releasers.correlated_noise import BinaryTree
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RHOS = (0.5, 2.0)
@@ -102,7 +102,7 @@ def test_densities_of_the_minimiser_are_densities(worlds):
     """E_0[p_1 / p_0] = 1 for the released minimisers: an oracle for the likelihood ratio."""
     plan = objective_plan(0.5, dim=2, gradient_bound=4.0, curvature=4.0, records=101)
     report, ratios = None, []
-    from dpb_gym.audits import objective as room
+    from dpb_gym.audits import objective_audits as room
 
     original = room.audit_scores
 

@@ -105,12 +105,17 @@ ELSEWHERE = (
 
 
 def test_result_paths_call_no_blas_and_no_libm():
-    rooms = ("agents/dpb_agents", *(f"dpb_gym/{r}" for r in ("problems", "envs", "feedback")))
-    rooms += ("dpb_gym/privacy", "dpb_gym/kernels", "dpb_gym/streams.py", "dpb_gym/local.py")
+    packages = ("agents/dpb_agents", *(f"dpb_gym/{r}" for r in ("problems", "envs", "feedback")))
+    packages += (
+        "dpb_gym/privacy",
+        "dpb_gym/kernels",
+        "dpb_gym/streams.py",
+        "dpb_gym/local_privacy.py",
+    )
     files = [
         p
-        for room in rooms
-        for p in ([ROOT / room] if room.endswith("py") else (ROOT / room).rglob("*.py"))
+        for package in packages
+        for p in ([ROOT / package] if package.endswith("py") else (ROOT / package).rglob("*.py"))
     ]
     found = []
     for path in files:

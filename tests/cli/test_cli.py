@@ -379,24 +379,24 @@ def test_damage_is_a_warning_of_one_line(suite: str, out: str, dpb: Any) -> None
 
 
 def test_unexpected_errors_have_no_traceback(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpb_gym.cli import catalogue
+    from dpb_gym.cli import list_commands
 
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("bug")
 
-    monkeypatch.setitem(catalogue.KINDS, "envs", broken)
+    monkeypatch.setitem(list_commands.KINDS, "envs", broken)
     done = dpb("list", "envs")
     assert done.status == 1
     assert done.err == "dpb: error: unexpected ZeroDivisionError: bug (--debug shows where)\n"
 
 
 def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpb_gym.cli import catalogue
+    from dpb_gym.cli import list_commands
 
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(catalogue.KINDS, "envs", interrupted)
+    monkeypatch.setitem(list_commands.KINDS, "envs", interrupted)
     done = dpb("list", "envs")
     assert (done.status, done.err) == (130, "dpb: interrupted\n")
 

@@ -9,7 +9,7 @@ import pytest
 
 import dpb_data
 from dpb_gym import make_problem, offline
-from dpb_gym.problems.replay import ReplayProblem
+from dpb_gym.problems.rating_replay import ReplayProblem
 
 
 @pytest.mark.parametrize("protocol", ["matrix", "replay"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import dpb_gym
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.registry import agent_specs
 
 DOCS = Path(__file__).parents[2] / "docs"

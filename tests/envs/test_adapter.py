@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
-from dpb_gym.envs.shells import BanditEnv
+from dpb_gym.envs.gym_env import BanditEnv
+from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import AgentError, DPBError, ParameterError
 
 

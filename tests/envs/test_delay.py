@@ -19,7 +19,7 @@ from dpb_gym.feedback import (
     VectorPrivateResponse,
     VectorPrivateStatistics,
 )
-from dpb_gym.problems.delay import Delay, Mailbox
+from dpb_gym.problems.delay import Arrivals, Delay
 
 DELAY = "geometric=4,lost=0.1"
 ENVS = {
@@ -49,12 +49,12 @@ def test_what_arrives_belongs_to_its_origin(env_id):
     actions = actions_of(at_once, horizon)
     rollout(late, actions[:30])  # what was on its way then is gone
     now, then = rollout(at_once, actions), rollout(late, actions)
-    mailbox = Mailbox(Delay.parse(DELAY), horizon, [5])
-    arrivals = 0
+    arrivals = Arrivals(Delay.parse(DELAY), horizon, [5])
+    arrived = 0
     for one, other in zip(now, then):
-        mailbox.turn()
+        arrivals.turn()
         info = other[4]
-        assert info["origin"] == mailbox.origin[0] and info["arrived"] == (info["origin"] > 0)
+        assert info["origin"] == arrivals.origin[0] and info["arrived"] == (info["origin"] > 0)
         for key in CURRENT:
             assert info[key] == one[4][key]
         assert (one[0] == other[0]).all() and one[3] == other[3]
@@ -62,12 +62,12 @@ def test_what_arrives_belongs_to_its_origin(env_id):
             assert other[1] == 0.0 and info.get("choice", -1) == -1
             assert not info.get("demand") and not info.get("observed")
             continue
-        arrivals += 1
+        arrived += 1
         _, reward, _, _, was = now[info["origin"] - 1]
         assert other[1] == reward
         for key in ("choice", "demand", "observed"):
             assert info.get(key) == was.get(key)
-    assert arrivals > 50
+    assert arrived > 50
 
 
 @pytest.mark.parametrize("env_id", ENVS)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 import dpb_data
 import dpb_gym
 from dpb_data import synthetic
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import fit_mnl, log_chances, scale
 from dpb_gym.problems.logged import (

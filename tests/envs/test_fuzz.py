@@ -14,8 +14,8 @@ import pytest
 
 import dpb_gym
 from dpb_gym import feedback as f
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
-from dpb_gym.envs.shells import BanditEnv, BanditVectorEnv
+from dpb_gym.envs.gym_env import BanditEnv, BanditVectorEnv
+from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import DPBError
 from dpb_gym.privacy import Budget
 

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import wrappers as w
 
 import dpb_gym
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse
 

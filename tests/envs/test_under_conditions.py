@@ -9,7 +9,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.utils.env_checker import check_env
 
 import dpb_gym
-from dpb_gym.envs.catalogue import ENVIRONMENTS, environment
+from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import ParameterError
 
 CONDITIONS = [

@@ -53,7 +53,7 @@ def a_gallery_is_hung(out, folder):
 
 
 def a_log_becomes_a_picture(out, folder):
-    assert "you lose" in out and "nobody in it is protected" in out
+    assert "you lose" in out and "its customers are not protected" in out
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
 
 

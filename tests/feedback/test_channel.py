@@ -13,7 +13,7 @@ from dpb_gym import Budget, feedback
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
 from dpb_gym.feedback import RandomizedResponse, ResponseChannel, response_mechanism
-from dpb_gym.local import LocalPrivacy
+from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams

@@ -1,4 +1,4 @@
-"""The page "What we tried to break" says how much is tried."""
+"""The page "Robustness tests" states the right number of cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "robustness.md"
 
 
-def test_the_page_counts_what_is_tried() -> None:
+def test_the_page_states_the_numbers_of_cases() -> None:
     text = PAGE.read_text(encoding="utf-8")
     said = [int(n) for n in re.findall(r"^\| [^|]+ \| ([\d,]+) \|", text, re.M)]
     commands = re.search(r'"DPB_TRIES", (\d+)', (TESTS / "cli" / "test_fuzz.py").read_text())

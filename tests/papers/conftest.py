@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.figure_spec import Figure
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -8,10 +8,10 @@ from typing import Any
 import matplotlib.figure
 import numpy as np
 import pytest
-from test_figures import fabricated
+from test_figure_spec import fabricated
 
 from dpb_gym.papers import load_figures
-from dpb_gym.papers.rendering import draw
+from dpb_gym.papers.figure_output import draw
 
 TARGETS = ["private-pricing/fig2", "private-pricing/fig4", "adaprivate-ts/table1"]
 

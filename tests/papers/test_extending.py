@@ -14,7 +14,7 @@ import yaml
 from figure_helpers import curve
 from pydantic import Field
 from pydantic import ValidationError as Invalid
-from test_figures import fabricated
+from test_figure_spec import fabricated
 
 from dpb_gym.cli import main
 from dpb_gym.errors import ParameterError, SuiteError, UnknownNameError
@@ -135,7 +135,7 @@ def package(
         EntryPoint("other", "dpb_other_papers", "dpb_gym.papers"),
         EntryPoint("broken", "dpb_no_such_module", "dpb_gym.papers"),
     ]
-    monkeypatch.setattr("dpb_gym.papers.figure.entry_points", lambda group: points)
+    monkeypatch.setattr("dpb_gym.papers.figure_spec.entry_points", lambda group: points)
     yield figure_data
     sys.modules.pop("dpb_other_papers", None)
 

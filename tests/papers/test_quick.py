@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from dpb_gym.errors import SuiteError
 from dpb_gym.papers import load_figures
-from dpb_gym.papers.figure import Figure
+from dpb_gym.papers.figure_spec import Figure
 
 
 def two_tasks(figure_data: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpb_gym.privacy import BatchSum, Curator, NoiseSource, RunningSum, Sum
+from dpb_gym.privacy import BatchSum, Curator, NoiseSource, RecordShape, RunningSum, Sum
 
 
 def curator(
@@ -43,8 +43,9 @@ def made(kind: type[Sum], *args: Any, rho: float | None = None, **kwargs: Any) -
     if rho is None:
         kwargs.setdefault("sigma", 1.0)
         own.as_printed("a test")
-    if not {"width", "symmetric"} & set(kwargs):
-        kwargs["width"] = 3
+    if "symmetric" in kwargs:
+        kwargs["width"] = RecordShape(kwargs.get("width", 0), kwargs.pop("symmetric"))
+    kwargs.setdefault("width", 3)
     kwargs.setdefault("clip", 1.0)
     return kind(own, *args, **kwargs)
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular, toeplitz
 from scipy.special import expit
 
-from dpb_gym.privacy.releasers.running_sum import blt_parameters, square_root_coefficients
+from dpb_gym.privacy.releasers.correlated_noise import blt_parameters, square_root_coefficients
 
 
 def lower(first_column: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import pytest
 
 import dpb_gym.privacy
 from dpb_gym.cli import main
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 
 GUARANTEES = Path(__file__).parents[2] / "docs" / "guarantees.md"
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"

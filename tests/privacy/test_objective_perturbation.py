@@ -267,7 +267,7 @@ class TestCalibration:
     @pytest.mark.parametrize("method", ["verified", "zcdp"])
     def test_curators_spend_budgets_exactly(self, budget: str, calls: int, method: str) -> None:
         own = curator(budget, horizon=9)
-        releaser = LossMinimiser(own, calls=calls, method=method, **self.ARGS)
+        releaser = LossMinimiser(own, calls=calls, calibration=method, **self.ARGS)
         assert releaser.plan is not None
         limit = own.budget.limit
         assert own.ledger.spent <= limit

@@ -179,7 +179,7 @@ def test_sensitivity_follows_from_bound_and_relation(
 
 
 def test_the_exact_twin_is_the_limit() -> None:
-    exact = RunningSum(curator(None, 3, horizon=10), symmetric=2, clip=1.0)
+    exact = curator(None, 3, horizon=10).running_sum(symmetric=2, clip=1.0)
     private = running("blt", 10, symmetric=2, replicates=3, sigma=1e-12)
     records = np.random.default_rng(0).normal(size=(10, 3, 2, 2)) / 9
     records = records + records.transpose(0, 1, 3, 2)

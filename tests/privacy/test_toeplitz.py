@@ -15,7 +15,7 @@ from dpb_gym.audits import audit_sum
 from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.continual import blt_impulse
 from dpb_gym.privacy import Curator, NoiseSource
-from dpb_gym.privacy.releasers.running_sum import (
+from dpb_gym.privacy.releasers.correlated_noise import (
     MECHANISMS,
     Toeplitz,
     blt_parameters,

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import dpb_gym
 from dpb_gym import make_problem
-from dpb_gym.envs.catalogue import environment
+from dpb_gym.envs.registration import environment
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.conditions import applicable
 from dpb_gym.problems.kinds import kind_of

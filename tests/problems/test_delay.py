@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems.delay import Delay, Mailbox, Post
+from dpb_gym.problems.delay import Arrivals, Delay, Delivery
 from dpb_gym.problems.kinds import kind_of
 
 
 def origins(text, horizon, seeds=(0, 1, 2)):
     """Round whose response arrives, ``(horizon, B)``, and the responses on their way."""
-    mailbox = Mailbox(Delay.parse(text), horizon, list(seeds))
+    arrivals = Arrivals(Delay.parse(text), horizon, list(seeds))
     rows, waiting = [], []
     for _ in range(horizon):
-        mailbox.turn()
-        rows.append(mailbox.origin.copy())
-        waiting.append(mailbox.waiting)
+        arrivals.turn()
+        rows.append(arrivals.origin.copy())
+        waiting.append(arrivals.waiting)
     return np.array(rows), np.array(waiting)
 
 
@@ -86,9 +86,9 @@ def test_laws():
     assert len(tails) == 30 and abs(tails[9] - 0.25) < 1e-12
     for text, wanted in (("geometric=4", 4.0), ("pareto=2,cap=8,shape=1", None)):
         delay = Delay.parse(text)
-        mailbox = Mailbox(delay, 20_000, [3])
-        queue = mailbox._queues[0]
-        drawn = np.array([mailbox._late(queue) for _ in range(20_000)])
+        arrivals = Arrivals(delay, 20_000, [3])
+        queue = arrivals._queues[0]
+        drawn = np.array([arrivals._late(queue) for _ in range(20_000)])
         mean = delay.tails(20_000).sum() if wanted is None else wanted
         assert abs(drawn.mean() - mean) < 5 * drawn.std() / np.sqrt(len(drawn))
 
@@ -107,14 +107,14 @@ def test_lost_and_window():
 def test_backlog_is_the_largest_number_ever_on_its_way():
     """At most one a round: what waits is the running maximum of what would be under way."""
     horizon, delay = 3000, Delay.parse("geometric=20")
-    mailbox = Mailbox(delay, 10**6, [4])
-    draws = Mailbox(delay, 10**6, [4])
+    arrivals = Arrivals(delay, 10**6, [4])
+    draws = Arrivals(delay, 10**6, [4])
     ends, most = [], 0
     for t in range(1, horizon + 1):
-        mailbox.turn()
+        arrivals.turn()
         ends.append(t + draws._late(draws._queues[0]))
         most = max(most, sum(end > t for end in ends[-400:]))
-        assert mailbox.waiting[0] == most
+        assert arrivals.waiting[0] == most
     assert 20 < most < 50
 
 
@@ -122,25 +122,25 @@ def test_a_lane_depends_on_its_seed_and_episode_alone():
     together, _ = origins("geometric=9", 300, [5, 6, 7])
     alone, _ = origins("geometric=9", 300, [6])
     assert (together[:, 1] == alone[:, 0]).all()
-    mailbox = Mailbox(Delay.parse("geometric=9"), 300, [6])
+    arrivals = Arrivals(Delay.parse("geometric=9"), 300, [6])
     for _ in range(10):
-        mailbox.turn()
-    mailbox.restart(0, 6, 0)
+        arrivals.turn()
+    arrivals.restart(0, 6, 0)
     again = []
     for _ in range(300):
-        mailbox.turn()
-        again.append(mailbox.origin[0])
+        arrivals.turn()
+        again.append(arrivals.origin[0])
     assert (np.array(again) == alone[:, 0]).all()
-    other = Mailbox(Delay.parse("geometric=9"), 300, [6], [1])
+    other = Arrivals(Delay.parse("geometric=9"), 300, [6], [1])
     other.turn()
-    assert other._queues[0].waiting != mailbox._queues[0].waiting
+    assert other._queues[0].waiting != arrivals._queues[0].waiting
 
 
 @pytest.mark.parametrize("env", ["Assortment", "Pricing", "Recommendation"])
 def test_post_delivers_context_action_and_feedback_of_the_origin(env):
     problem = make_problem(f"DPB/{env}-v0", horizon=60, delay="geometric=6,lost=0.1")
     instance = problem.instance([1, 2])
-    post = Post(problem, [1, 2])
+    post = Delivery(problem, [1, 2])
     rng = np.random.default_rng(0)
     kind, info = kind_of(problem.kind), problem.info
     kept = []
@@ -154,7 +154,7 @@ def test_post_delivers_context_action_and_feedback_of_the_origin(env):
         post.open(context)
         seen, came, told = post.deliver(action, feedback)
         assert seen.t == t
-        for b, origin in enumerate(post.mailbox.origin):
+        for b, origin in enumerate(post.arrivals.origin):
             assert told.observed[b] == (origin > 0)
             if origin == 0:
                 nothing += 1

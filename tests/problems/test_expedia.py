@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 
 import dpb_data
 from dpb_gym import streams
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
 from dpb_gym.problems.expedia import HotelModel, largest_norm, pair_features
 from dpb_gym.registry import make_agent
@@ -456,7 +456,7 @@ def test_bad_data_and_actions(tmp_path):
 
 def test_theta_does_not_depend_on_the_number_of_threads():
     code = (
-        "from dpb_gym.envs.catalogue import make_problem; import sys;"
+        "from dpb_gym.envs.registration import make_problem; import sys;"
         f"p = make_problem({ENV!r}, feature_set='outer', context_norm='bound');"
         "sys.stdout.write(p.model.theta.tobytes().hex() + p.model.features.hotels.tobytes().hex())"
     )

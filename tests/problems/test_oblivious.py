@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 import dpb_gym
 from dpb_gym import feedback as f
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.suites.spec import Task
 

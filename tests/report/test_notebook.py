@@ -10,7 +10,7 @@ import numpy as np
 import dpb_gym
 from dpb_gym.audits.audit_report import AuditReport, Comparison
 from dpb_gym.report import html_table
-from dpb_gym.report.numerals import number
+from dpb_gym.report.number_format import number
 
 
 class Cells(HTMLParser):

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Audit, Interval, html
-from dpb_gym.report.model import REFERENCES
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import REFERENCES
+from dpb_gym.report.number_format import number
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
-from dpb_gym.report.views import board
+from dpb_gym.report.tables import board
 
 VOID = {"meta", "link", "input", "line", "path", "br"}
 
@@ -134,7 +134,7 @@ def test_no_label_changes_the_markup_and_each_reads_back(make, text):
     read = rows_of(page.payload(), 0)
     assert [row["agent"] for row in read] == [f"{text} 0", f"{text} 1"]
     for row in read:
-        assert row["guarantee"] == row["trust"] == row["tuning"] == row["verdict"] == text
+        assert row["guarantee"] == row["trust"] == row["tuning"] == row["audit_verdict"] == text
         assert row["params"] == [[text, text], [f"{text}2", f"[{text!r}]"]]
     (title,) = [e for e in page.elements if e["tag"] == "title"]
     assert title["text"] == text
@@ -146,9 +146,10 @@ def test_no_label_changes_the_markup_and_each_reads_back(make, text):
 
 
 def rows_of(payload, t):
-    """The rows of a table of the page's data, as its script unpacks them."""
-    columns = payload[t]["rows"]
-    return [dict(zip(columns, values)) for values in zip(*columns.values())]
+    """Return the rows of a table of the page's data, as its script unpacks them."""
+    columns = payload[t]["rows"] | payload[t]["values"]
+    rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
+    return [payload[t]["same"] | row for row in rows]
 
 
 def test_every_row_is_in_the_data_with_its_numbers(make):
@@ -160,20 +161,21 @@ def test_every_row_is_in_the_data_with_its_numbers(make):
         for row in task.rows:
             shown = read[row.key]
             assert shown["budget"] == str(row.budget or "none")
-            values = {"loss": row.regret, "iqm": row.iqm_regret}
+            values = {"regret": row.regret, "iqm_regret": row.iqm_regret}
             for name, value in (values | {"score": row.score, "reward": row.reward}).items():
                 assert shown[name] == pytest.approx((value.mean, value.low, value.high), rel=1e-5)
             assert (shown["guarantee"], shown["replicates"]) == (row.guarantee, row.replicates)
-            assert shown["accounting"] == ("computed" if row.private else "")
+            assert shown["accounting"] == ("computed" if row.private else None)
             assert shown["trust"] == "computed here"
             assert shown["params"] == [
                 [key, str(value)] for key, value in sorted(row.params.items())
             ]
             assert shown["finals"] == pytest.approx(list(row.finals.values()), rel=1e-6)
-            assert shown["speed"] == pytest.approx(row.rounds_per_second, rel=1e-2)
-            audit = row.audit
-            assert shown["audit"] == (audit and [audit.lower_bound, audit.claimed])
-            assert shown["verdict"] == (audit.verdict if audit else "")
+            assert shown["rounds_per_second"] == pytest.approx(row.rounds_per_second, rel=1e-5)
+            for name in ("verdict", "lower_bound", "claimed"):
+                value = getattr(row.audit, name, None)
+                close = value if name == "verdict" else value and pytest.approx(value, rel=1e-5)
+                assert shown[f"audit_{name}"] == close
 
 
 def test_the_first_screen_is_the_matrix_of_winners(make):

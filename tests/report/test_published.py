@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpb_gym import Result
-from dpb_gym.report.model import LeaderboardData
+from dpb_gym.report.leaderboard_data import LeaderboardData
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.suites.spec import ALGORITHM_VERSION
 from dpb_gym.suites.suite import load_suite

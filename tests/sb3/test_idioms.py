@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 
 pytestmark = pytest.mark.sb3
 pytest.importorskip("stable_baselines3", reason="needs the [sb3] extra")

@@ -1,11 +1,11 @@
-"""What CONTRIBUTING.md and the workflow files name exists, and what they show works."""
+"""Commands, files and examples of CONTRIBUTING.md and of the workflow files exist and work."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
 def check_command(line):
-    """Fails unless every make target, or the dpb command with its options, exists."""
+    """Fail unless the make target, or the dpb command with its options, exists."""
     words = shlex.split(re.sub(r"\$\{\{.*?\}\}", "x", line))
     if words[0] == "xargs":
         words = words[words.index("FILE") + 1 :]
@@ -52,7 +52,7 @@ def test_commands_of_the_text_exist():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_call_what_exists(path):
+def test_commands_of_workflows_exist(path):
     # YAML 1.1 reads the key `on` as true.
     workflow = yaml.safe_load(path.read_text())
     assert True in workflow and workflow["permissions"] and workflow["jobs"]
@@ -70,7 +70,7 @@ def test_ci_runs_every_python_that_the_project_names():
     assert jobs["test"]["strategy"]["matrix"]["python"] == named
 
 
-def test_other_files_of_the_kit_are_read():
+def test_hooks_and_issue_forms_are_valid():
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     for hook in hooks:
         check_command(hook["entry"])
@@ -80,19 +80,16 @@ def test_other_files_of_the_kit_are_read():
         assert all(part["type"] and part["attributes"] for part in form["body"])
 
 
-def test_the_table_of_the_house_names_its_rooms():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import house
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    table = TEXT.partition("<!-- house -->")[2].partition("<!-- /house -->")[0]
-    named = set(re.findall(r"^\| (\S+) \| [\d,]+ \| [\d,]+ \|$", table, re.M))
-    assert named == {*house.BUDGET, "all"} == {*house.rooms(), "all"}
+def test_the_table_of_sizes_lists_every_package(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    structure = importlib.import_module("structure")
+    table = TEXT.partition("<!-- structure -->")[2].partition("<!-- /structure -->")[0]
+    listed = set(re.findall(r"^\| (\S+) \| [\d,]+ \| [\d,]+ \|$", table, re.M))
+    assert listed == {*structure.sizes()[0], "all"}
 
 
-def test_what_an_addition_takes_is_counted():
-    said = dict(re.findall(r"^\| an? (\w+)[^|]*\|.*\| (\d+) \|$", PARTS["Adding to it"], re.M))
+def test_the_lengths_of_the_examples_are_right():
+    stated = dict(re.findall(r"^\| an? (\w+)[^|]*\|.*\| (\d+) \|$", PARTS["Adding to it"], re.M))
     counted = {
         "agent": "examples/new_agent.py",
         "environment": "examples/new_environment.py",
@@ -104,10 +101,10 @@ def test_what_an_addition_takes_is_counted():
         (node,) = (n for n in nodes if re.match(r"class|register", ast.unparse(n)))
         lines[what] = node.end_lineno - node.lineno + 1
     lines["figure"] = len(code("A figure", "yaml").splitlines())
-    assert {what: int(count) for what, count in said.items()} == lines
+    assert {what: int(count) for what, count in stated.items()} == lines
 
 
-def test_the_figure_is_one(tmp_path):
+def test_the_example_of_a_figure_is_valid(tmp_path):
     path = tmp_path / "fig.yaml"
     path.write_text(code("A figure", "yaml"))
     (figure,) = load_figures(str(path))

@@ -23,7 +23,7 @@ from dpb_gym.privacy import (
     gaussian_sigma,
     objective_cs,
 )
-from dpb_gym.privacy.releasers.running_sum import make_mechanism
+from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.registry import register_agent
 
@@ -127,15 +127,14 @@ class DPMNL(MNLPolicy):
             T,
             clip=self._clips,
             calls=D,
-            method="verified" if self._printed else self.calibration,
-            printed=paper,
+            calibration=paper or ("verified" if self._printed else self.calibration),
             share=self.share,
         )
 
     def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum | EntrywiseGram:
         made = self._continual(T)
         if not (self._printed and curator.budget is not None):
-            return RunningSum(curator, symmetric=d, clip=PSDBall(float(K)), **made)
+            return curator.running_sum(symmetric=d, clip=PSDBall(float(K)), **made)
         # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
         rho = (1 - self.share) * (curator.budget.rho or 0.0)
         gain = make_mechanism(self.mechanism, T // made["every"]).gain

@@ -122,12 +122,11 @@ class DPMNLApprox(DPMNL):
         if curator.budget is None:
             return super()._estimator(curator, T, K, d)
         mle = self._mle(T, K, d)
-        options = {"calls": self.max_updates, "printed": mle, "share": self.share}
+        options = {"calls": self.max_updates, "calibration": mle, "share": self.share}
         return ChoiceMLE(curator, K, d, T, clip=self._clips, **options)
 
     def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
-        return RunningSum(
-            curator,
+        return curator.running_sum(
             symmetric=d,
             clip=PSDBall(float(K)) if self._clips else None,
             sensitivity=None if self._clips else math.sqrt(2.0) * K,

@@ -118,7 +118,15 @@ class MNLPolicy(WarmStart):
         width = 0.0 if self.rule == "greedy" else self.scale * self._releasers.width(context.t)
         equal = self._equal and context.available is None
         exactly = bool(self._problem.exactly)
-        known = (context.features, context.worth, equal, exactly, self._theta, self._root, width)
+        known = (
+            context.features,
+            context.offered_revenues,
+            equal,
+            exactly,
+            self._theta,
+            self._root,
+            width,
+        )
         if self.rule == "ts":
             agent_kernels.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
         else:

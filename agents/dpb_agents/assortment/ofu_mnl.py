@@ -80,7 +80,7 @@ class OFUMNLPlus(WarmStart):
         slates = np.empty((len(self._w), self._K), np.int64)
         values = np.empty(len(self._w))
         kernels.mnl.best_slates(
-            self._utility, context.worth, self._K, self._exactly, slates, values
+            self._utility, context.offered_revenues, self._K, self._exactly, slates, values
         )
         return slates
 

@@ -112,7 +112,7 @@ class OnePassMNL(OnePassNewton):
 
     def act(self, context: Context) -> Array:
         slates = np.empty((len(self.theta), self._capacity), np.int64)
-        x, worth, known = context.features, context.worth, (self.theta, self.root)
+        x, worth, known = context.features, context.offered_revenues, (self.theta, self.root)
         if self.rounds < self._unsure:
             normals = self._normals.next()
             agent_kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)

@@ -8,7 +8,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import positive
 from dpb_agents.common.prior import WarmStart
 from dpb_gym.errors import AgentError
-from dpb_gym.local import Messages
+from dpb_gym.local_privacy import Messages
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.streams import AgentStreams

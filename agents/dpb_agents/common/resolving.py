@@ -17,8 +17,8 @@ from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo, Round
+from dpb_gym.problems.limited_stock import AGAIN, SHADE, bid_prices
 from dpb_gym.problems.pricing import PricingProblem
-from dpb_gym.problems.season import AGAIN, SHADE, bid_prices
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 

@@ -10,8 +10,8 @@ from dpb_agents.common.parameters import real
 from dpb_agents.multi_armed.arms import SUPPORTS, MultiArmed
 from dpb_gym import portable, validation
 from dpb_gym.errors import AgentError
-from dpb_gym.feedback.mechanisms import RandomizedResponse
-from dpb_gym.local import LocalPrivacy
+from dpb_gym.feedback.local_mechanisms import RandomizedResponse
+from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import Budget, Curator
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent

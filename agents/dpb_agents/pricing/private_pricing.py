@@ -164,7 +164,7 @@ class PrivatePricing(GLMPolicy):
         )
         self._play(choice.explore, choice.gamma)
         sums = self._gram(curator, d, sigma=found.gram_sigma)
-        estimator = PrivateMLE(curator, d, T, demand, calls=updates, printed=perturbation)
+        estimator = PrivateMLE(curator, d, T, demand, calls=updates, calibration=perturbation)
         return DemandReleasers(estimator, sums, choice.ridge, updates)
 
     def _sound(self, T: int, d: int, demand: Demand, curator: Curator) -> DemandReleasers:
@@ -185,8 +185,7 @@ class PrivatePricing(GLMPolicy):
         return DemandReleasers(private, gram, shift, updates)
 
     def _gram(self, curator: Curator, d: int, **noise: Any) -> RunningSum:
-        return RunningSum(
-            curator,
+        return curator.running_sum(
             symmetric=d,
             clip=PSDBall(1.0),
             mechanism=self.mechanism,

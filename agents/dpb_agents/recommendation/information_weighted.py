@@ -75,8 +75,8 @@ class InformationWeighted(LinearRival):
         self._low, self._high = bound.low, bound.high
         largest = max(abs(bound.low), abs(bound.high))
         what = "information-weighted sums of x x'"
-        self.releaser = BatchSum(curator, symmetric=d, clip=PSDBall(1.0), what=what)
-        self.response = BatchSum(curator, d, clip=largest, what="information-weighted sums of r x")
+        self.releaser = curator.batch_sum(symmetric=d, clip=PSDBall(1.0), what=what)
+        self.response = curator.batch_sum(d, clip=largest, what="information-weighted sums of r x")
         self._root = np.tile(math.sqrt(math.sqrt(d)) * np.eye(d), (B, 1, 1))
         self._size = np.full(B, math.sqrt(d))
         self._record = np.empty(B), np.empty((B, d)), np.empty((B, d))

@@ -119,8 +119,7 @@ class JDPGLM(LinearRival):
             )
         (B, d), T = self._theta.shape, self._horizon
         self._interval = min(self.every * self._stretch, T)
-        self.releaser = RunningSum(
-            curator,
+        self.releaser = curator.running_sum(
             symmetric=d,
             clip=PSDBall(STEEPEST),
             every=self._interval,

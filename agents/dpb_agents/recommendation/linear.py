@@ -15,8 +15,8 @@ from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
+from dpb_gym.problems.availability import among_available, meant_shares, stand_ins
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available, meant_shares, stand_ins
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 

@@ -16,10 +16,10 @@ from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse, take_rec
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
-from dpb_gym.local import LocalPrivacy, Messages
+from dpb_gym.local_privacy import LocalPrivacy, Messages
 from dpb_gym.privacy import Curator
+from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 

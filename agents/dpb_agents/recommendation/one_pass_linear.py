@@ -14,8 +14,8 @@ from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_gym import kernels, portable
 from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available
 from dpb_gym.problems.rounds import LONGEST
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams

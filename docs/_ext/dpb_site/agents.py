@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym import Budget, docstrings
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import DPBError
 from dpb_gym.registry import AgentSpec, agent_specs
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree

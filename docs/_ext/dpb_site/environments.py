@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from dpb_gym import docstrings
-from dpb_gym.envs.catalogue import ENVIRONMENTS, Environment
+from dpb_gym.envs.registration import ENVIRONMENTS, Environment
 from dpb_gym.registry import agent_specs
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 

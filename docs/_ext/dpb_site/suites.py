@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from dpb_gym import docstrings
-from dpb_gym.report.model import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 from dpb_gym.suites.spec import Task
 from dpb_gym.suites.suite import Participant, Suite, Track
 from dpb_site.markdown import Pages, fence, table

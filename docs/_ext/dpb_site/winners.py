@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from dpb_gym import Result
-from dpb_gym.report.groups import scale_of, short
-from dpb_gym.report.model import TrackResult
+from dpb_gym.report.comparison_groups import scale_of, short
+from dpb_gym.report.leaderboard_data import TrackResult
 from dpb_gym.report.page import placed
-from dpb_gym.report.views import MARKS, Line, Matrix, Table, board
+from dpb_gym.report.tables import MARKS, Line, Matrix, Table, board
 from dpb_site.markdown import table
 
 RESULT = "dpb-bench-v1"

@@ -1,1 +1,1 @@
-"""Mechanisms: raw records in, releases out."""
+"""Releasers: mechanisms that take raw records and return private releases."""

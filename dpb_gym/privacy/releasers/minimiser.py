@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,11 +15,8 @@ from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
-from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy.curator import Curator
 
 Loss = Callable[[int, FloatArray], tuple[float, FloatArray, FloatArray]]
 EXACT_TOLERANCE = 1e-8
@@ -28,61 +25,60 @@ EXACT_TOLERANCE = 1e-8
 class Minimiser(Releaser):
     """Releases minimisers of perturbed objectives (see `dpb_gym.privacy.objective_perturbation`).
 
-    The records and their loss stay with the subclass or the caller, who answers for the bounds
-    of gradient and curvature that the calibration assumes, that is, for clipping contexts to the
-    unit ball. All `calls` releases of every replicate are charged together, since replicates may
-    ask at times of their own. Without a budget: the minimiser of the loss plus a ridge.
+    The subclass or the caller holds the records and their loss, and ensures the bounds of gradient
+    and curvature that the calibration assumes, by clipping contexts to the unit ball, say. All
+    `calls` releases of every replicate are charged together, because replicates may release in
+    different rounds. Without a budget: the minimiser of the loss plus a ridge.
 
     Args:
         curator: See `Releaser`.
         dim: Number of parameters d.
-        gradient_bound: See `dpb_gym.privacy.objective_plan`; needed with a budget, unless there is
-            a `printed` calibration.
-        curvature: The same.
+        gradient_bound: See `dpb_gym.privacy.objective_plan`. Needed with a budget, unless
+            `calibration` is a plan.
+        curvature: See `gradient_bound`.
         calls: Largest number of releases per replicate; no limit without a budget.
         records: Largest number of records, for the solver's tolerance.
-        method: See there.
-        printed: A calibration of the caller's own, instead; charged at its true cost.
+        calibration: Method of `dpb_gym.privacy.objective_plan`, or a plan, for example a paper's,
+            which is charged at its true cost.
         ridge: Coefficient of ``|theta|^2 / 2`` without a budget.
         share: See `Releaser`.
         what: See `Releaser`.
 
     Attributes:
-        centre: A public point ``(dim,)`` that the ridge pulls to, 0 unless it is set: the penalty
-            is ``ridge / 2 |theta - centre|^2``, which adds a public linear term.
+        centre: Public centre ``(dim,)`` of the ridge penalty ``ridge / 2 |theta - centre|^2``; 0
+            unless set.
     """
 
     def __init__(
         self,
-        curator: Curator,
+        curator: CuratorProtocol,
         dim: int,
         *,
         gradient_bound: float | None = None,
         curvature: float | None = None,
         calls: int = 1,
         records: int = 0,
-        method: str = "verified",
-        printed: ObjectivePerturbation | None = None,
+        calibration: str | ObjectivePerturbation = "verified",
         ridge: float = 1.0,
         share: float | None = None,
         what: str = "private MLEs",
     ) -> None:
         self.dim = validation.integer("dim", dim, 1)
         self.max_calls = validation.integer("calls", calls, 1)
-        if curator.private and printed is None and None in (gradient_bound, curvature):
+        given = isinstance(calibration, ObjectivePerturbation)
+        if curator.private and not given and None in (gradient_bound, curvature):
             raise ParameterError(
                 "give gradient_bound and curvature, the largest that one record's loss can have"
             )
-        self._told: dict[str, Any] = {
+        self._calibration = calibration
+        self._bounds: dict[str, Any] = {
             "dim": dim,
             "gradient_bound": gradient_bound,
             "curvature": curvature,
             "calls": calls,
             "records": records,
-            "method": method,
             "every_order": curator.budget is None or curator.budget.rho is not None,
         }
-        self._printed = printed
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
@@ -90,7 +86,9 @@ class Minimiser(Releaser):
         super().__init__(curator, share=share, what=what)
 
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
-        return self._printed or objective_plan(rho, **self._told)
+        if isinstance(self._calibration, ObjectivePerturbation):
+            return self._calibration
+        return objective_plan(rho, method=self._calibration, **self._bounds)
 
     def cost(self, rho: float) -> Event:
         return replace(self._calibrated(rho).event, count=self.max_calls)
@@ -107,18 +105,18 @@ class Minimiser(Releaser):
         return self._plan
 
     def release(self, due: ArrayLike | None = None) -> FloatArray:
-        """Releases for the replicates that are due.
+        """Release minimisers for the replicates that are due.
 
         Args:
-            due: ``(B,)`` bool, decided by releases and public facts only; all by default.
+            due: ``(B,)`` bool, a function of releases and public facts only; all by default.
 
         Returns:
-            Private parameters (B, d), renewed where `due`.
+            Private parameters (B, d), updated where `due`.
 
         Raises:
             BudgetExceeded: If a replicate has used all its calls; nothing is released.
-            ParameterError: If the minimiser misses the tolerance (the loss is then not convex,
-                or its derivatives do not fit together); nothing is released.
+            ParameterError: If the minimiser misses the tolerance, because the loss is not convex
+                or its derivatives are inconsistent; nothing is released.
         """
         plan = self.plan
         asked = np.ones(self.replicates, bool) if due is None else np.asarray(due, dtype=bool)
@@ -144,36 +142,36 @@ class Minimiser(Releaser):
 
     @property
     def value(self) -> FloatArray:
-        """The newest releases (B, d); zeros before the first."""
+        """Newest releases (B, d); zeros before the first."""
         return self._released.copy()
 
     @abstractmethod
     def minimise(
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Minimisers of the records' loss + ``ridge/2 |theta|^2 + linear.theta``.
+        """Return minimisers of the records' loss + ``ridge/2 |theta|^2 + linear.theta``.
 
         Args:
-            due: Which replicates are asked for, (B,).
+            due: Replicates to solve, (B,) bool.
             linear: Linear terms (B, d).
             ridge: Coefficient of ``|theta|^2 / 2``, positive.
             tolerance: Gradient norm to reach.
 
         Returns:
-            Minimisers (B, d) and the gradient norms that are left (B,), where due.
+            Minimisers (B, d) and remaining gradient norms (B,), where due.
         """
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradients (B, d) and Hessians (B, d, d) of the records' loss at (B, d), for audits."""
-        raise ParameterError(f"{type(self).__name__} does not tell its derivatives")
+        """Return gradients (B, d) and Hessians (B, d, d) of the records' loss, for audits."""
+        raise ParameterError(f"{type(self).__name__} has no derivatives")
 
 
 class LossMinimiser(Minimiser):
-    """A `Minimiser` of any convex loss, given as a function; see `Curator.minimiser`.
+    """Minimiser of any convex loss that is given as a function; see `Curator.minimiser`.
 
     Attributes:
         loss: ``loss(b, theta) -> (value, gradient (d,), Hessian (d, d))`` of replicate b,
-            summed over its records, without ridge; to be set before `release`.
+            summed over its records, without ridge. Set it before `release`.
     """
 
     loss: Loss

@@ -1,60 +1,58 @@
-"""Sums in the shuffle model: users' bits are randomised, then shuffled, then counted."""
+"""Sums in the shuffle model: customers' bits are randomised, then shuffled, then counted."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
+from dpb_gym.privacy.releasers.base import CuratorProtocol
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.validation import FloatArray
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy.curator import Curator
 
 FLIP = 0.2
 
 
 class ShuffledSum(BatchSum):
-    """Sums of batches in the shuffle model: only the shuffler is trusted, to forget who sent what.
+    """Sums of batches in the shuffle model; the shuffler is trusted to hide who sent what.
 
     After the vector sums of Cheu, Joseph, Mao & Peng (2022), which Chowdhury & Zhou (2022) use.
-    A customer clips her record to radius r and rounds it to multiples of r / `levels`. Of each
-    coordinate, k steps above -r, she sends 2 `levels` bits, k of them ones, each bit flipped with
-    probability 1/5, and beside them public many fair coins. The shuffler mixes the bits of
-    `batch` customers, coordinate by coordinate, so that only the number of ones is left; what is
-    released is that number without its bias.
+    A customer clips the record to radius r and rounds it to multiples of r / `levels`. For each
+    coordinate, k steps above -r, the customer sends 2 `levels` bits, k of them ones, each flipped
+    with probability 1/5, and a public number of fair coins. The shuffler mixes the bits of
+    `batch` customers per coordinate, so that only the number of ones remains. The release is that
+    number without its bias.
 
-    Relation: replace-one, one customer's record exchanged; a batch always has `batch` customers,
-    who all do as told. Sensitivity: the bits in which two records differ, per coordinate the
-    steps between them, so in 2-norm at most ``levels * distance / r + sqrt(width)``, distance
-    that of two clipped records, and the last term the rounding. With m coins per coordinate one
-    batch is zCDP with rho = (log(4) * bits)^2 / (2 m), at every order; the proof is in
-    docs/privacy.md. Flips without coins would be pure, and cost noise that grows with the batch;
-    coins without flips would have no zCDP, as their counts are bounded. The noise has standard
-    deviation ``(r / levels) sqrt(m / 4 + 0.32 batch levels) / 0.6`` per coordinate.
+    Relation: replace-one, one customer's record exchanged. Every batch has `batch` customers, who
+    all follow the protocol. Sensitivity: the number of bits in which two records differ, in 2-norm
+    over coordinates at most ``levels * distance / r + sqrt(width)``, where distance is that of two
+    clipped records and the last term the rounding. With m coins per coordinate one batch is zCDP
+    with rho = (log(4) * bits)^2 / (2 m), at every order; docs/privacy.md has the proof. Flips
+    without coins would be pure, but need noise that grows with the batch. Coins without flips
+    would have no zCDP bound, because their counts are bounded. The noise has standard deviation
+    ``(r / levels) sqrt(m / 4 + 0.32 batch levels) / 0.6`` per coordinate.
 
     Without a budget the sums are exact.
 
     Args:
-        batch: Customers of a batch.
-        levels: Steps from 0 to the largest coordinate. By default twice the batch, or 16 times
-            the root of a record's width if that is more: then neither flips nor rounding matter.
-        **options: The others of `BatchSum`. Records need `clip` or `reward`.
+        batch: Customers per batch.
+        levels: Steps from 0 to the largest coordinate. The default, the larger of twice the batch
+            and 16 times the root of a record's width, makes flips and rounding negligible.
+        **options: Further parameters of `BatchSum`. Records need `clip` or `reward`.
 
     Raises:
-        ParameterError: If a parameter is out of range, or with system noise: the customers are
-            simulated.
+        ParameterError: If a parameter is out of range, or the noise is system noise (customers
+            are simulated).
     """
 
     def __init__(
         self,
-        curator: Curator,
-        width: int | None = None,
+        curator: CuratorProtocol,
+        width: int | RecordShape,
         *,
         batch: int,
         levels: int | None = None,
@@ -84,7 +82,7 @@ class ShuffledSum(BatchSum):
         return sigma, grid, ShuffledBitsEvent(epsilon, self._coins, bits)
 
     def _noisy(self) -> FloatArray:
-        """What the shuffled bits say of the batch's sum."""
+        """Return the unbiased estimate of the batch's sum from the shuffled bits."""
         grid, sent = self.grid, 2.0 * self.batch * self.levels
         ones = np.floor(self._total / grid + 0.5) + 0.5 * sent
         seen = ones - self._noise.heads(ones, FLIP) + self._noise.heads(sent - ones, FLIP)
@@ -93,11 +91,11 @@ class ShuffledSum(BatchSum):
         return np.asarray(grid * (unbiased - 0.5 * sent))
 
     def release(self) -> FloatArray:
-        """Shuffles the batch and returns its noisy sum, ``(B, *shape)``.
+        """Shuffle the batch and return its noisy sum, ``(B, *shape)``.
 
         Raises:
-            ParameterError: If it has not exactly `batch` customers: fewer would not hide each
-                other as promised.
+            ParameterError: If the batch has not exactly `batch` customers, for which the
+                guarantee holds.
         """
         if self.rounds - self._at != self.batch:
             raise ParameterError(

@@ -1,9 +1,8 @@
-"""Private sums of clipped records: what all of them share, and sums of batches."""
+"""Private sums of clipped records: their base class, and sums of disjoint batches."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,36 +13,33 @@ from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
-from dpb_gym.privacy.releasers.base import Ball, Bound, PSDBall, RecordShape, Releaser, Segment
+from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
+from dpb_gym.privacy.releasers.record_bounds import Ball, Bound, PSDBall, RecordShape, Segment
 from dpb_gym.validation import FloatArray
 
-if TYPE_CHECKING:
-    from dpb_gym.privacy.curator import Curator
-
-# What a number times a direction is clipped to where no segment bounds it.
+# Limits of a number times a direction, and of the direction's norm, without a segment.
 NO_ENDS = (-math.inf, math.inf, math.inf)
 
 
 class Sum(Releaser):
     """Base of the private sums: N(0, sigma^2 I) noise on rows of clipped records.
 
-    A subclass says by `gain` how far one record moves everything that is released, at unit
-    distance of two records and in units of sigma, and by `least_weight` the smallest factor that
-    a record has in a sum before it is rounded (system noise only).
+    A subclass sets `gain`, the sensitivity of all its releases together at unit distance of two
+    records. For system noise it sets `least_weight`, the smallest factor of a record in a sum
+    before rounding.
 
     Args:
         curator: See `Releaser`.
-        width: Length of a vector record.
-        symmetric: Instead: side of symmetric matrix records.
+        width: Length of a vector record, or the shape of a symmetric matrix record.
         clip: Bound of the records; a number is the radius of a ball.
-        reward: Instead: records are numbers in this range times vectors, which count as public
-            where the curator protects responses alone (see `Segment`).
-        sensitivity: Overrides the bound's sensitivity; the caller vouches for it.
-        participations: Most records that one unit of protection has; needed if users are
+        reward: Instead of `clip`: records are numbers in this range times vectors. The vectors
+            are public if the curator protects responses only (see `Segment`).
+        sensitivity: Overrides the bound's sensitivity, without a check.
+        participations: Largest number of records of one unit of protection; needed if users are
             protected (erratum R10). Multiplies the sensitivity.
-        horizon: Largest number of records per replicate; the curator's by default.
-        sigma: Noise of the caller's own, instead of a share of the budget; charged at its true
-            cost.
+        horizon: Largest number of records per replicate; by default the curator's.
+        sigma: Standard deviation of the noise, instead of a share of the budget; charged at its
+            true cost.
         share: See `Releaser`.
         what: See `Releaser`.
 
@@ -51,9 +47,9 @@ class Sum(Releaser):
         sensitivity: Largest 2-norm distance between the records of two neighbours.
         sigma: Standard deviation of the noise per coordinate of the row; 0 if exact.
         rounds: Records per replicate so far.
-        clipped_count: Clipped records per replicate: a raw statistic, for debugging only.
+        clipped_count: Clipped records per replicate. Not private; for debugging only.
         grid: Records are rounded to multiples of it (system noise only), or 0.
-        law: ``"gaussian"``; ``"laplace"`` of a subclass that adds such noise instead.
+        law: ``"gaussian"``, or ``"laplace"`` in a subclass that adds Laplace noise.
 
     Raises:
         ParameterError: If a parameter is out of range, or the records have no bound.
@@ -65,10 +61,9 @@ class Sum(Releaser):
 
     def __init__(
         self,
-        curator: Curator,
-        width: int | None = None,
+        curator: CuratorProtocol,
+        width: int | RecordShape,
         *,
-        symmetric: int | None = None,
         clip: Bound | float | None = None,
         reward: tuple[float, float] | None = None,
         sensitivity: float | None = None,
@@ -78,17 +73,17 @@ class Sum(Releaser):
         share: float | None = None,
         what: str = "sum",
     ) -> None:
-        self.shape = RecordShape(width or 0, symmetric or 0)
+        self.shape = width if isinstance(width, RecordShape) else RecordShape(width)
         if reward is not None:
             clip = Segment(*reward)
         elif clip is not None and not isinstance(clip, (Ball, Segment)):
             clip = Ball(validation.real("clip", clip, 0.0, open_low=True))
-        if isinstance(clip, Segment if symmetric else PSDBall):
+        if isinstance(clip, Segment if self.shape.symmetric else PSDBall):
             raise ParameterError("Segment bounds vectors, PSDBall symmetric matrices, Ball either")
         horizon = curator.horizon if horizon is None else horizon
         self.horizon = None if horizon is None else validation.integer("horizon", horizon, 1)
         self.clip = clip
-        self._side = symmetric or self.shape.width
+        self._side = self.shape.symmetric or self.shape.width
         self._radius = clip.radius if isinstance(clip, Ball) else math.inf
         self.rounds, self.grid = 0, 0.0
         self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
@@ -102,8 +97,8 @@ class Sum(Releaser):
         self._released, self._rows = np.zeros_like(self._total), np.empty_like(self._total)
         super().__init__(curator, share=share, what=what)
 
-    def _distance(self, curator: Curator, given: float | None) -> float:
-        """Replace-one distance of two units: `participations` records, each at most this far."""
+    def _distance(self, curator: CuratorProtocol, given: float | None) -> float:
+        """Return the largest distance of two units: `participations` times that of two records."""
         most = self._participations
         times = 1 if most is None else validation.integer("participations", most, 1)
         if given is not None:
@@ -120,10 +115,10 @@ class Sum(Releaser):
         return self.clip.sensitivity(curator.relation, curator.unit in RESPONSES) * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
-        """sigma, grid (0: none) and cost when `rho` is spent.
+        """Return sigma, the grid (0: none) and the cost of spending `rho`.
 
-        System noise lives on a grid: rounding moves each of a unit's records by up to half a
-        cell per coordinate, relative to its weight.
+        System noise lies on a grid. Rounding moves each of a unit's records by up to half a cell
+        per coordinate, relative to its weight.
         """
         sigma = self._printed or gaussian_sigma(rho, self.sensitivity * self.gain)
         if not self.curator.system_noise:
@@ -137,7 +132,7 @@ class Sum(Releaser):
 
     @property
     def value(self) -> FloatArray:
-        """The newest release, ``(B, *shape)``; zeros before the first."""
+        """Newest release, ``(B, *shape)``; zeros before the first."""
         if not self.shape.symmetric:
             return self._released.copy()
         return self.shape.emit(self._released, self._released, 0.0)
@@ -159,25 +154,24 @@ class Sum(Releaser):
         return self._sigma
 
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
-        """Ingests one record per replicate.
+        """Add one record per replicate.
 
         Args:
             records: ``(B, *shape)``; with `along`, one number per replicate ``(B,)``.
-            along: Public vectors ``(B, width)`` that the numbers multiply. Of symmetric sums:
-                vectors v ``(B, d)`` or ``(B, K, d)`` whose squares the numbers weigh, so the record
-                is ``number * sum v v'``, checked faster than a matrix; neither need be public.
+            along: Public vectors ``(B, width)`` that the numbers multiply. For symmetric
+                records: vectors v ``(B, d)`` or ``(B, K, d)``, public or not; the record is
+                ``number * sum v v'``.
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.
-            ParameterError: On a wrong shape (of replicates included), NaN or infinity, or a
-                matrix that is not symmetric or positive semidefinite although promised;
-                nothing changes.
+            ParameterError: On a wrong shape, NaN or infinity, or a matrix that is not symmetric
+                or, for a `PSDBall`, not positive semidefinite; nothing changes.
         """
         self.ready()
         self._take(records, along, self._total)
 
     def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
-        """Adds one round's clipped records to the rows `into` (B, width); see `add`."""
+        """Add one round's clipped records to the rows `into` (B, width); see `add`."""
         if self.horizon is not None and self.rounds >= self.horizon:
             raise HorizonExceeded(
                 f"this releaser was declared for {self.horizon} records per replicate; "
@@ -211,7 +205,7 @@ class Sum(Releaser):
         self.rounds += 1
 
     def _rounded(self, rows: FloatArray) -> FloatArray:
-        """Rows on the grid, if there is one."""
+        """Return the rows rounded to the grid, if there is one."""
         return np.floor(rows / self.grid + 0.5) * self.grid if self.grid else rows
 
 
@@ -238,26 +232,26 @@ def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
 
 
 class BatchSum(Sum):
-    """The sum of a batch of records plus N(0, sigma^2 I), batch after batch (RU, Algorithm 1).
+    """Sums of disjoint batches of records plus N(0, sigma^2 I) (RU, Algorithm 1).
 
-    Each `release` closes a batch: the records since the last one. A record is in one batch, so
-    the releases are over disjoint records: together they cost what one of them does, whenever
-    they come, as long as that does not depend on the records of the open batch.
+    Each `release` closes a batch: the records since the last release. Every record is in one
+    batch, so all releases together cost as much as one. When a batch closes must not depend on the
+    records of the open batch.
 
     Args:
         cumulative: True: a release is the sum of all noisy batches so far (the noise
             accumulates, erratum R5); False: the batch just closed.
         sampling: q: each record enters with probability q, by a secret bit, and the sums are
             divided by q (RU, section 3.2). An (epsilon, delta) budget is accounted with the exact
-            profile of the sampled mechanism, in which a unit has one record; zCDP holds at every
-            order, where sampling does not help, so its noise is that without.
-        **options: The others of `Sum`.
+            profile of the sampled mechanism, for one record per unit. zCDP must hold at every
+            order, where sampling does not help, so its noise is that without sampling.
+        **options: Further parameters of `Sum`.
     """
 
     def __init__(
         self,
-        curator: Curator,
-        width: int | None = None,
+        curator: CuratorProtocol,
+        width: int | RecordShape,
         *,
         cumulative: bool = False,
         sampling: float = 1.0,
@@ -268,7 +262,7 @@ class BatchSum(Sum):
         self.cumulative = cumulative
         self.sampling = validation.real("sampling", sampling, 0.0, 1.0, open_low=True)
         self.batches = 0
-        self._held = self._aged = 0  # batches in a cumulative release, and those of old blocks
+        self._held = self._aged = 0  # batches in a cumulative release; those of earlier blocks
         self._at = 0
         self._block = np.zeros_like(self._released)
         single = self._participations in (None, 1) and curator.unit in RESPONSES
@@ -311,14 +305,14 @@ class BatchSum(Sum):
         self._take(records, along, self._total)
 
     def _noisy(self) -> FloatArray:
-        """The open batch's rows with noise."""
+        """Return the open batch's rows with noise."""
         return self._total + self._noise.gaussian(self._sigma, self.shape.width)
 
     def release(self) -> FloatArray:
-        """Closes the batch and returns its noisy sum, ``(B, *shape)``.
+        """Close the batch and return its noisy sum, ``(B, *shape)``.
 
         Raises:
-            ParameterError: If no record came since the last release.
+            ParameterError: If no record was added since the last release.
         """
         if self.rounds == self._at:
             raise ParameterError("no record since the last release: the batch is empty")
@@ -333,10 +327,13 @@ class BatchSum(Sum):
         return self.value
 
     def forget(self) -> FloatArray:
-        """Ends a block of batches: the one before it leaves this and all later cumulative releases.
+        """End a block of batches and remove the block before it from cumulative releases.
 
-        What was released already is subtracted, noise and all, so this costs nothing, and the
-        noise that is left is that of the batches that are left. Returns the newest release.
+        The earlier block's releases are subtracted with their noise. So this is post-processing,
+        and the noise of the remaining batches remains.
+
+        Returns:
+            The newest release, without the removed block.
 
         Raises:
             ParameterError: If releases are not cumulative.

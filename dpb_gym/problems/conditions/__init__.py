@@ -9,20 +9,26 @@ from typing import Any
 from numpy.random import Generator
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.problems import search
+from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
 from dpb_gym.problems.conditions.base import Condition
-from dpb_gym.problems.conditions.play import (
+from dpb_gym.problems.conditions.protocol import (
     Availability,
     Stock,
     delayed,
     known,
     unknown_horizon,
 )
-from dpb_gym.problems.conditions.truth import Contamination, Drift, Features, Intercept, Types
+from dpb_gym.problems.conditions.response_model import (
+    Contamination,
+    Drift,
+    Features,
+    Intercept,
+    Types,
+)
+from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.rounds import Array, Feedback, Hidden, ProblemInfo, Round
-from dpb_gym.problems.season import Season
 from dpb_gym.streams import Stream, generator
 
 _ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock)
@@ -92,7 +98,7 @@ class Conditioned(Problem):
                 self.conditions.append(condition(inner, given[name]))
                 self.info = self.conditions[-1].info(self.info)
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
-        self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.worth`
+        self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.offered_revenues`
         self._checking, self._moving, self._answering = (
             [c for c in self.conditions if getattr(type(c), of) is not getattr(Condition, of)]
             for of in ("check", "truth", "customer")
@@ -101,7 +107,7 @@ class Conditioned(Problem):
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
         customers = super().instance(seeds, episodes)
-        return customers if self.info.stock is None else Season(customers)
+        return customers if self.info.stock is None else StockInstance(customers)
 
     def draw_hidden(self, rng: Generator) -> Hidden:
         hidden = self.inner.draw_hidden(rng)
@@ -139,14 +145,14 @@ class Conditioned(Problem):
             customer = condition.customer(customer, round_)
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
-            expected = search.expected(self.inner, self._worlds(truth), round_, action)
+            expected = exhaustive_search.expected(self.inner, self._worlds(truth), round_, action)
         return feedback, expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         round_ = _real(round_)
         worlds = self._worlds(self._truth(hidden, round_))
         if len(worlds) > 1 or not (self._knows_masks or round_.context.available is None):
-            return search.best_action(self.inner, worlds, round_)
+            return exhaustive_search.best_action(self.inner, worlds, round_)
         return self.inner.best_action(worlds[0], round_)
 
     def summary(self) -> dict[str, Any]:

@@ -1,23 +1,30 @@
-/* The data of the page as objects, each table with what shows of it, and what the reader asked of them. */
+/* The data of the page as objects, the state of the view, filters, sorting, and formats. */
 const $ = (selector, root) => (root || document).querySelector(selector);
 const $$ = (selector, root) => [...(root || document).querySelectorAll(selector)];
-const INTERVALS = ['loss', 'lead', 'score', 'iqm', 'reward', 'excess'];
 if (!window.DecompressionStream || !Map.groupBy) {
   $('#old').hidden = false;
   return;
 }
-const { tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS } = await new Response(new Blob([
+const { columns, tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS } = await new Response(new Blob([
   Uint8Array.from(atob($('#data').textContent), letter => letter.charCodeAt(0))
 ]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
-const placed = name => $('meta[name=' + name + ']').content;
+const linked = name => $('meta[name=' + name + ']').content;
+const COLUMNS = new Map(columns.map(column => [column.name, column]));
+const isInterval = column => ['interval', 'mean', 'score'].includes(column.kind);
+const isNumeric = column => column.kind === 'number' || isInterval(column);
+const interval = ([mean, low, high]) => ({ mean, low, high });
 const TABLES = tables.map((table, t) => {
-  const columns = Object.entries(table.rows), section = $('#task-' + t), whole = table.kind === 'track';
+  const drawing = Object.entries(table.rows), varying = Object.entries(table.values), section = $('#task-' + t), whole = table.kind === 'track';
   const made = { ...table, t, section, whole, visible: [], shown: new Map(), open: new Set(), limit: 40 };
   made.rows = Array.from({ length: table.count }, (_, i) => {
-    const told = Object.fromEntries(columns.map(([key, column]) => [key, column[i]]));
-    const row = { i, table: made, ...BUDGETS[told.budget], ...GROUPS[told.group], ...told };
-    for (const key of INTERVALS) if (row[key]) row[key] = { mean: row[key][0], low: row[key][1], high: row[key][2] };
-    return row;
+    const values = { ...table.same };
+    for (const [name, each] of varying) values[name] = each[i];
+    for (const column of columns) {
+      if (isInterval(column) && values[column.name]) values[column.name] = interval(values[column.name]);
+    }
+    const own = Object.fromEntries(drawing.map(([name, each]) => [name, each[i]])), { regret, score } = values;
+    const loss = whole ? { mean: 1 - score.mean, low: 1 - score.high, high: 1 - score.low } : regret;
+    return { ...values, values, loss, i, table: made, ...BUDGETS[values.budget], ...GROUPS[own.group], ...own };
   });
   made.rival = made.rows[table.rival] || null;
   return made;
@@ -35,10 +42,10 @@ const blank = () => ({
   apart: true, logx: true, logy: true, pins: [], task: null
 });
 let state = blank();
-const natural = column => COLUMNS[column].falls ? 'desc' : 'asc';
+const natural = name => COLUMNS.get(name).better === 'more' ? 'desc' : 'asc';
 const pinName = row => row.table.name + '/' + row.key;
 
-/* The address keeps what was asked for, so that a view can be sent to somebody. */
+/* The address holds the state, so that a view can be shared. */
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1)), next = blank();
   next.q = asked.get('q') || '';
@@ -46,8 +53,11 @@ function readAddress() {
     const known = $$('input[name="' + name + '"]').map(box => box.value);
     next[name] = asked.getAll(name).filter(value => known.includes(value));
   }
-  if (COLUMNS[asked.get('sort')]?.sort) {
-    next.sort = asked.get('sort');
+  const sort = asked.get('sort');
+  const sorted = columns.find(({ name, alias, shown }) =>
+    sort && [name, alias].includes(sort) && (shown.includes('task') || shown.includes('track')));
+  if (sorted) {
+    next.sort = sorted.name;
     next.dir = natural(next.sort);
   }
   if (['asc', 'desc'].includes(asked.get('dir'))) next.dir = asked.get('dir');
@@ -60,43 +70,43 @@ function readAddress() {
 }
 
 function writeAddress() {
-  const say = new URLSearchParams();
-  if (state.q) say.set('q', state.q);
-  for (const name of FILTERS) for (const value of state[name]) say.append(name, value);
+  const query = new URLSearchParams();
+  if (state.q) query.set('q', state.q);
+  for (const name of FILTERS) for (const value of state[name]) query.append(name, value);
   if (state.sort !== 'regret' || state.dir !== 'asc') {
-    say.set('sort', state.sort);
-    say.set('dir', state.dir);
+    query.set('sort', state.sort);
+    query.set('dir', state.dir);
   }
-  for (const name of SWITCHES) if (!state[name]) say.set(name, '0');
-  for (const row of state.pins) say.append('pin', pinName(row));
-  if (state.task !== null) say.set('task', TABLES[state.task].name);
-  const hash = say.toString(), bare = location.href.split('#')[0];
+  for (const name of SWITCHES) if (!state[name]) query.set(name, '0');
+  for (const row of state.pins) query.append('pin', pinName(row));
+  if (state.task !== null) query.set('task', TABLES[state.task].name);
+  const hash = query.toString(), bare = location.href.split('#')[0];
   history.replaceState(null, '', hash ? bare + '#' + hash : bare);
 }
 
 const filtered = () => state.q.trim() !== '' || FILTERS.some(name => state[name].length > 0);
 
-/* Words are found as printed: eps, epsilon and the Greek letter are one word. */
-const spoken = words => words.toLowerCase().replace(/epsilon|\u03b5/g, 'eps').replace(/\u03c1/g, 'rho')
+/* Spellings of one symbol match each other: eps, epsilon and the Greek letter. */
+const normalised = words => words.toLowerCase().replace(/epsilon|\u03b5/g, 'eps').replace(/\u03c1/g, 'rho')
   .replace(/\u03b4/g, 'delta').replace(/\s*=\s*/g, '=');
 
-function haystack(row) {
+function searchText(row) {
   if (!row.search) {
     const words = [row.agent, row.name, row.budget, row.guarantee || '', row.kind, row.trust, row.table.title, row.table.track];
     for (const task of row.table.members) words.push(task.name, task.env, task.problem);
-    row.search = spoken(words.join(' '));
+    row.search = normalised(words.join(' '));
   }
   return row.search;
 }
 
-/* Words must all occur; a word after a minus sign must not. Read once per search, not per row. */
-let read = { q: '', words: [] };
+/* Every word must occur, a word after a minus sign must not. The query is split once, not per row. */
+let search = { q: '', words: [] };
 function found(row) {
-  if (read.q !== state.q) {
-    read = { q: state.q, words: spoken(state.q).split(/\s+/).filter(word => word !== '' && word !== '-') };
+  if (search.q !== state.q) {
+    search = { q: state.q, words: normalised(state.q).split(/\s+/).filter(word => word !== '' && word !== '-') };
   }
-  const text = read.words.length ? haystack(row) : '';
-  return read.words.every(word => word[0] === '-' ? !text.includes(word.slice(1)) : text.includes(word));
+  const text = search.words.length ? searchText(row) : '';
+  return search.words.every(word => word[0] === '-' ? !text.includes(word.slice(1)) : text.includes(word));
 }
 
 const chosen = (name, values) => !state[name].length || values.some(value => state[name].includes(value));
@@ -108,31 +118,39 @@ function passes(row, anyBudget) {
 
 const compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
 
-/* Tables of tasks and of tracks have different columns; each falls back to its own first one. */
+/* Value of a column that rows are sorted by; rows without one are last. */
+function sortValue(column, row) {
+  const value = row.values[column.name] ?? null;
+  if (column.kind === 'budget') return row.order;
+  if (value === null || (column.kind === 'score' && row.gaps)) return null;
+  return isInterval(column) ? value.mean : column.kind === 'number' ? value : value.toLowerCase();
+}
+
+/* Tables of tasks and of tracks have different columns; the default is regret or score. */
 function sorting(table) {
-  const known = table.rows.some(row => COLUMNS[state.sort].sort(row) != null);
+  const known = table.rows.some(row => sortValue(COLUMNS.get(state.sort), row) !== null);
   const column = known ? state.sort : table.whole ? 'score' : 'regret';
   return { column, dir: known && column === state.sort ? state.dir : natural(column) };
 }
 
 function ordered(table, rows) {
-  const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, key = COLUMNS[by.column].sort;
-  const sorted = rows.map(row => [key(row), row]).sort((a, b) => {
+  const by = sorting(table), sign = by.dir === 'asc' ? 1 : -1, column = COLUMNS.get(by.column);
+  const sorted = rows.map(row => [sortValue(column, row), row]).sort((a, b) => {
     if (a[0] == null || b[0] == null) return (a[0] == null) - (b[0] == null) || compare(a[1].key, b[1].key);
     return sign * compare(a[0], b[0]) || a[1].order - b[1].order || compare(a[1].key, b[1].key);
   }).map(pair => pair[1]);
-  // Rows of one agent at one budget stand together: its defaults and what was tuned.
+  // Rows of one agent at one budget, defaults and tuned, are adjacent.
   return [...Map.groupBy(sorted, row => [row.gaps, row.name, row.budget].join('|')).values()].flat();
 }
 
-/* A formatter takes far longer to make than to use. */
+/* Creating a formatter is slow, so each is created once. */
 const FORMATS = {};
 function grouped(size, least, most) {
   const asked = { minimumFractionDigits: least, maximumFractionDigits: most };
   return (FORMATS[least + '/' + most] ||= new Intl.NumberFormat('en-US', asked)).format(size);
 }
 
-/* The same rule as in the tables of the package: three digits, separators, exponents at the extremes. */
+/* As `number` in dpb_gym/report/number_format.py: three digits, separators, exponents at the extremes. */
 function text(value, places) {
   if (value === null || value === undefined) return '\u2013';
   const size = Math.abs(value);
@@ -156,7 +174,7 @@ function tick(value) {
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
-/* How often one row has less regret than another on the customers that both met. */
+/* Share of common replicates in which one row has less regret than another; ties count half. */
 function chance(a, b) {
   let wins = 0, pairs = 0;
   a.finals.forEach((x, k) => {
@@ -168,7 +186,7 @@ function chance(a, b) {
   return pairs ? wins / pairs : null;
 }
 
-/* Labels only ever arrive here as text, never as markup. */
+/* Labels are inserted as text, never as markup. */
 function make(tag, parent, words, name, attributes) {
   const node = document.createElement(tag);
   if (words !== undefined && words !== null) node.textContent = words;

@@ -1,4 +1,4 @@
-/* What is open and seen is drawn; controls; start. */
+/* Rendering of visible sections, controls, and start. */
 const NEAR = 300;
 const watcher = new IntersectionObserver(entries => {
   for (const entry of entries) {
@@ -7,12 +7,12 @@ const watcher = new IntersectionObserver(entries => {
   }
 }, { rootMargin: NEAR + 'px 0px' });
 
-/* Where a part stands now: the watcher hears of what opens or moves only after the next picture. */
-function seen(view) {
+/* Whether a section is near the viewport now; the observer reports changes one frame later. */
+function isNear(view) {
   if (!view.section.open || view.section.hidden) return false;
   const body = $('.body', view.section), place = body.getBoundingClientRect();
   const below = place.top >= innerHeight + NEAR;
-  if (below && view.dirty) body.textContent = ''; // or every letter of a search would lay it out
+  if (below && view.dirty) body.textContent = ''; // keeps typing in the search fast
   return !below && place.bottom > -NEAR;
 }
 
@@ -30,9 +30,9 @@ function show(view) {
   light(view, null);
 }
 
-/* A part shows if some row passes; while something is searched for, parts are open. */
-function sift() {
-  const asked = filtered();
+/* A section is visible if a row passes the filters; while filters are active, sections are open. */
+function applyFilters() {
+  const active = filtered();
   for (const view of TABLES) {
     const rows = view.rows;
     view.visible = rows.filter(row => passes(row, false));
@@ -41,17 +41,17 @@ function sift() {
     view.section.hidden = !view.visible.length && !bare;
     $('.count', view.section).textContent = (view.visible.length === rows.length ? rows.length :
       view.visible.length + ' of ' + rows.length) + (rows.length === 1 ? ' row' : ' rows');
-    if (asked && !view.folded) view.section.open = true;
-    else if (!asked && !view.kept) view.section.open = view.first;
+    if (active && !view.folded) view.section.open = true;
+    else if (!active && !view.kept) view.section.open = view.first;
     view.dirty = true;
   }
 }
 
 function render() {
-  sift();
+  applyFilters();
   for (const section of $$('details.part')) {
     const view = TABLES[+section.dataset.task];
-    if (seen(view)) show(view);
+    if (isNear(view)) show(view);
   }
   syncControls();
 }
@@ -72,8 +72,8 @@ function syncControls() {
     ['sort', 'dir', ...SWITCHES].every(name => state[name] === start[name]);
   const total = of => TASKS.reduce((sum, view) => sum + of(view).length, 0);
   const count = total(view => view.visible), all = total(view => view.rows);
-  const say = n => n.toLocaleString('en-US');
-  $('#status').textContent = (count === all ? say(all) : say(count) + ' of ' + say(all)) + (all === 1 ? ' row' : ' rows');
+  const format = n => n.toLocaleString('en-US');
+  $('#status').textContent = (count === all ? format(all) : format(count) + ' of ' + format(all)) + (all === 1 ? ' row' : ' rows');
   $('#mixed').hidden = state.apart;
   $('#nothing').hidden = count > 0 || !filtered();
 }
@@ -83,7 +83,7 @@ function jump(t) {
   if (t === null || !view || view.section.hidden) return;
   view.section.open = view.kept = true;
   for (const other of TABLES) {
-    // What stands above is made first, or it would push the part away when it is.
+    // Sections above are rendered first, or they would move this one when they are.
     const above = other.section.compareDocumentPosition(view.section) & Node.DOCUMENT_POSITION_FOLLOWING;
     if (other.dirty && other.section.open && !other.section.hidden && (above || other === view)) show(other);
   }
@@ -101,25 +101,22 @@ function fold(open) {
   $('#fold').setAttribute('aria-expanded', String(open));
 }
 
-/* The rows that pass the filters; text that a spreadsheet would run is quoted. */
+/* CSV of the rows that pass the filters; text that a spreadsheet would evaluate is quoted. */
 function csv() {
   const quote = value => {
     let words = String(value ?? '');
     if (typeof value === 'string' && /^[=+\-@]/.test(words)) words = "'" + words;
     return /[",\n]/.test(words) ? '"' + words.replace(/"/g, '""') + '"' : words;
   };
-  const own = ['agent', 'name', 'budget', 'guarantee', 'accounting', 'kind', 'trust', 'tuning', 'source', 'replicates',
-    'loss', 'excess', 'score', 'reward', 'speed', 'verdict'];
-  const said = { kind: 'group', loss: 'regret', speed: 'rounds_per_second', verdict: 'audit' };
-  const spread = (key, name) => INTERVALS.includes(key) ? [name, name + '_low', name + '_high'] : [name];
-  const lines = [['task', 'env_id', 'problem', 'horizon', ...own.flatMap(key => spread(key, said[key] || key))]];
+  const shown = columns.filter(column => column.shown.includes('records'));
+  const lines = [shown.flatMap(column =>
+    isInterval(column) ? [column.name, column.name + '_low', column.name + '_high'] : [column.name])];
   for (const table of TASKS) {
-    for (const row of table.visible) {
-      const cells = own.flatMap(key => {
-        const { mean, low, high } = row[key] || {};
-        return INTERVALS.includes(key) ? [mean, low, high] : [row[key]];
-      });
-      lines.push([table.name, table.env, table.problem, table.horizon, ...cells]);
+    for (const { values } of table.visible) {
+      lines.push(shown.flatMap(column => {
+        const value = values[column.name];
+        return isInterval(column) ? [value?.mean, value?.low, value?.high] : [value];
+      }));
     }
   }
   return lines.map(line => line.map(quote).join(',')).join('\n') + '\n';
@@ -139,7 +136,7 @@ function listen() {
       view.folded = view.section.open;
     });
     view.section.addEventListener('toggle', () => {
-      if (view.dirty && seen(view)) show(view);
+      if (view.dirty && isNear(view)) show(view);
     });
   }
   $('#controls').addEventListener('submit', event => event.preventDefault());
@@ -152,7 +149,7 @@ function listen() {
   $('#reset').addEventListener('click', () => { state = blank(); change(); });
   $('#clear').addEventListener('click', clearFilters);
   $('#csv').addEventListener('click', download);
-  const files = placed('files');
+  const files = linked('files');
   if (files) {
     $('#parquet').hidden = false;
     for (const link of [$('#parquet'), ...$$('[data-file]')]) link.href = files + (link.dataset.file || 'result.parquet');
@@ -190,4 +187,4 @@ listen();
 jump(state.task);
 document.documentElement.dataset.ready = '';
 performance.mark('ready');
-setTimeout(() => { for (const table of TABLES) table.rows.forEach(haystack); });
+setTimeout(() => { for (const table of TABLES) table.rows.forEach(searchText); });

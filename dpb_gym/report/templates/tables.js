@@ -1,27 +1,27 @@
-/* Tables: made when their part is open and seen, which rows show, which are singled out. */
+/* Tables: rendered when their section is open and visible; filtered, sorted and highlighted rows. */
 const NEXT = 200;
-/* The columns: of which kind of table, and what of a row there must be; what they sort by, and whether
-   from the largest down; how a cell is filled. */
-const dashed = words => words === 'none' ? '\u2013' : words;
-const COLUMNS = {
-  agent: { title: 'Agent', sort: row => row.agent.toLowerCase(), fill: who },
-  budget: { title: 'Budget', sort: row => row.order, fill: (cell, row) => make('bdi', cell, dashed(row.budget)) },
-  guarantee: { title: 'Guarantee', of: 'task', sort: row => row.guarantee, fill: promise },
-  regret: { title: 'Regret', of: 'task', number: true, sort: row => row.ahead === undefined ? row.loss.mean : null,
-    fill: (cell, row) => measured(cell, row, row.loss, 'regret') },
-  excess: { title: 'Privacy costs', of: 'task', needs: 'excess', number: true, sort: row => row.excess && row.excess.mean,
-    fill: (cell, row) => measured(cell, row, row.excess, 'excess') },
-  score: { title: 'Score', needs: 'score', number: true, falls: true,
-    sort: row => row.score && !row.gaps ? row.score.mean : null, fill: gauge },
-  part: { of: 'track' },
-  reward: { title: 'Reward', of: 'task', number: true, falls: true, sort: row => row.reward && row.reward.mean,
-    fill: (cell, row) => make('span', cell, text(row.reward.mean, row.table.places.reward), 'mean') },
-  speed: { title: 'Rounds/s', of: 'task', number: true, falls: true, sort: row => row.speed,
-    fill: (cell, row) => cell.append(text(row.speed)) },
-  ahead: { title: 'Beats best other', of: 'track', number: true, falls: true, sort: row => row.ahead,
-    fill: (cell, row) => cell.append(row.ahead === null ? '\u2013' : row.ahead.toFixed(2)) },
-  audit: { title: 'Audit', needs: 'verdict', sort: row => row.verdict ? row.verdict.toLowerCase() : null, fill: verdict }
+const DASH = '\u2013';
+/* How a cell is filled, by the kind of its column. */
+const CELLS = {
+  agent: fillAgent,
+  budget: (cell, row) => make('bdi', cell, row.budget === 'none' ? DASH : row.budget),
+  guarantee: fillGuarantee,
+  verdict: fillVerdict,
+  score: fillScore,
+  text: (cell, row, column) => make('bdi', cell, row.values[column.name] ?? DASH),
+  number: (cell, row, column) => cell.append(text(row.values[column.name], decimals(row.table, column))),
+  mean: (cell, row, column) => make('span', cell, text(row.values[column.name]?.mean, decimals(row.table, column)), 'mean'),
+  interval: (cell, row, column) => {
+    const value = row.values[column.name], places = decimals(row.table, column);
+    make('span', cell, text(value?.mean, places), 'mean');
+    if (value) ends(cell, value, places);
+  }
 };
+
+/* Decimals of a column in a table; null formats each number by its magnitude. */
+function decimals(table, column) {
+  return table.places ? table.places[column.name] : typeof column.decimals === 'number' ? column.decimals : null;
+}
 
 function shortNames(names) {
   const heads = new Set(names.map(name => name.split('-')[0]));
@@ -29,7 +29,7 @@ function shortNames(names) {
     ? names.map(name => name.slice(name.indexOf('-') + 1)) : names;
 }
 
-/* The skeleton of a part: what it is, its charts, the head of its table. */
+/* Create the frame of a section: its facts, its charts, the head of its table. */
 function build(view) {
   const body = $('.body', view.section);
   body.textContent = '';
@@ -46,8 +46,8 @@ function build(view) {
     make('p', body, view.whole ? 'No scores: its tasks have no normalisation constants.' : 'No results yet.', 'empty');
     return;
   }
-  view.columns = Object.entries(COLUMNS).filter(([, { of, needs }]) =>
-    (!of || of === view.kind) && (!needs || view.rows.some(row => row[needs])));
+  view.columns = columns.filter(column =>
+    column.shown.includes(view.kind) && view.rows.some(row => (row.values[column.name] ?? null) !== null));
   const charts = make('div', body, null, 'charts');
   if (!view.whole) {
     const figure = make('figure', charts, null, 'curves');
@@ -61,13 +61,12 @@ function build(view) {
   const grid = make('table', make('div', body, null, 'scroll'));
   make('caption', grid, (view.whole ? 'Scores in track ' : 'Results on ') + view.title + '; the column headers sort', 'unseen');
   const head = make('tr', make('thead', grid));
-  for (const [key, { title, number }] of view.columns) {
-    if (key === 'part') {
+  for (const column of view.columns) {
+    const th = make('th', head, null, cellClass(column), { scope: 'col', 'data-sort': column.name });
+    make('button', th, column.title, '', { type: 'button', ...(column.unit && { title: column.unit }) });
+    if (view.whole && column.kind === 'score') {
       for (const name of shortNames(view.tasks)) make('th', head, name, 'num part').scope = 'col';
-      continue;
     }
-    const th = make('th', head, null, key + (number ? ' num' : ''), { scope: 'col', 'data-sort': key });
-    make('button', th, title, '', { type: 'button' });
   }
   make('span', make('th', head, null, 'more'), 'Details', 'unseen');
   const scores = view.rows.filter(row => row.score).map(row => row.score);
@@ -81,7 +80,11 @@ function ends(parent, interval, places) {
   make('span', parent, text(interval.low, places) + ' to ' + text(interval.high, places), 'ends');
 }
 
-function gauge(cell, row) {
+function cellClass(column) {
+  return column.name + (column.kind === 'interval' ? ' interval' : '') + (isNumeric(column) ? ' num' : '');
+}
+
+function fillScore(cell, row) {
   if (row.score) {
     const [low, high] = row.table.axis, place = v => 100 * clamp((v - low) / (high - low), 0, 1);
     const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
@@ -97,23 +100,18 @@ function gauge(cell, row) {
     part('zero', zero);
     part('whisker', start, place(row.score.high) - start);
     make('span', box, text(row.score.mean, 3), 'mean');
-  } else make('span', cell, '\u2013', 'mean');
+  } else make('span', cell, DASH, 'mean');
   if (row.table.whole) ends(cell, row.score, 3);
 }
 
-function verdict(cell, row) {
-  const kind = /^(pass|ok|consistent)/i.test(row.verdict) ? 'pass' : /^(fail|violat|refut|reads)/i.test(row.verdict) ? 'fail' : 'open';
-  if (row.verdict) make('span', cell, row.verdict, 'verdict ' + kind);
-  else cell.append('\u2013');
+function fillVerdict(cell, row, column) {
+  const words = row.values[column.name];
+  const kind = /^(pass|ok|consistent)/i.test(words) ? 'pass' : /^(fail|violat|refut|reads)/i.test(words) ? 'fail' : 'open';
+  if (words) make('span', cell, words, 'verdict ' + kind);
+  else cell.append(DASH);
 }
 
-function measured(cell, row, value, column) {
-  const places = row.table.places[column];
-  make('span', cell, text(value && value.mean, places), 'mean');
-  if (value) ends(cell, value, places);
-}
-
-function who(cell, row) {
+function fillAgent(cell, row) {
   const box = make('div', cell, null, 'who'), pin = make('button', box, null, 'pin', {
     type: 'button', 'aria-pressed': state.pins.includes(row), 'aria-label': 'Keep the curve of ' + row.label + ' highlighted'
   });
@@ -127,7 +125,7 @@ function who(cell, row) {
   if (row.stated) make('span', name, row.trust, 'under');
 }
 
-function promise(cell, row) {
+function fillGuarantee(cell, row) {
   make('span', cell, row.guarantee);
   make('small', cell, [row.accounting, row.trust, row.tuning].filter(Boolean).join(' \u00b7 '), row.stated ? 'said stated' : 'said');
 }
@@ -135,16 +133,13 @@ function promise(cell, row) {
 function makeRow(view, row) {
   const tr = make('tr', null, null, ['row', row.best && 'best', row.reference && 'reference', row.gaps && 'gaps']
     .filter(Boolean).join(' '), { id: 'row-' + view.t + '-' + row.i, 'data-row': row.i });
-  for (const [key, { number, fill }] of view.columns) {
-    if (key === 'part') {
-      for (const part of view.parts) {
-        const score = part.has(row.key) && part.get(row.key).score, cell = make('td', tr, score ? text(score.mean, 3) : '\u2013', 'num part');
-        if (score) cell.title = text(score.low, 3) + ' to ' + text(score.high, 3);
-      }
-      continue;
+  for (const column of view.columns) {
+    const head = column.kind === 'agent';
+    CELLS[column.kind](make(head ? 'th' : 'td', tr, null, cellClass(column), head && { scope: 'row' }), row, column);
+    for (const part of view.whole && column.kind === 'score' ? view.parts : []) {
+      const score = part.get(row.key)?.score, cell = make('td', tr, score ? text(score.mean, 3) : DASH, 'num part');
+      if (score) cell.title = text(score.low, 3) + ' to ' + text(score.high, 3);
     }
-    const head = key === 'agent';
-    fill(make(head ? 'th' : 'td', tr, null, key + (number ? ' num' : ''), head && { scope: 'row' }), row);
   }
   const button = make('button', make('td', tr, null, 'more'), null, '', {
     type: 'button', 'aria-expanded': false, 'aria-label': 'Details of ' + row.label
@@ -156,7 +151,7 @@ function makeRow(view, row) {
 
 function makeDetail(view, row) {
   const tr = make('tr', null, null, 'detail', { id: 'detail-' + view.t + '-' + row.i });
-  const cell = make('td', tr, null, '', { colspan: view.columns.length + 1 });
+  const cell = make('td', tr, null, '', { colspan: $$('thead th', view.section).length });
   const panel = make('div', cell, null, 'panel'), list = make('dl', panel);
   const item = (title, words, interval, places) => {
     const line = make('div', list);
@@ -168,24 +163,15 @@ function makeDetail(view, row) {
     }
     return value;
   };
-  if (!view.whole) item('Guarantee', row.guarantee + (row.accounting ? ' (' + row.accounting + ')' : ''));
-  origin(item('Agent'), row, item);
-  item('Budget', row.budget);
-  item('Trust', row.trust);
-  if (!view.whole) item('Tuning', row.tuning || 'not known');
-  if (!view.whole) item('Regret', null, row.loss, view.places.regret);
-  if (row.iqm) item('Interquartile mean', null, row.iqm, view.places.regret);
-  if (row.excess) item('Privacy costs', null, row.excess);
-  if (row.lead) item('Lead over the best other agent', null, row.lead, view.whole ? 3 : undefined);
-  if (row.score) item('Score', null, row.score, 3);
-  if (row.reward) item('Reward', null, row.reward, view.places.reward);
-  if (row.speed) item('Rounds/s', text(row.speed));
-  if (row.replicates) item('Replicates', row.replicates);
-  if (row.verdict) {
-    const value = item('Audit');
-    verdict(value, row);
-    if (row.audit) value.append(' epsilon at least ' + text(row.audit[0]) + ', claimed ' + text(row.audit[1]));
-    if (placed('docs')) value.append(' ', make('a', null, 'how agents are audited', '', { href: placed('docs') + 'audit.html' }));
+  for (const column of columns) {
+    const value = row.values[column.name] ?? null;
+    if (value === null || !column.shown.includes('details')) continue;
+    if (isInterval(column)) item(column.title, null, value, decimals(view, column));
+    else if (column.kind === 'number') item(column.title, text(value, decimals(view, column)));
+    else if (column.kind === 'agent') origin(item(column.title), row, item);
+    else if (column.kind === 'guarantee') item(column.title, value + (row.accounting ? ' (' + row.accounting + ')' : ''));
+    else if (column.kind === 'verdict') auditDetail(item(column.title), row, column);
+    else item(column.title, value);
   }
   if (row.params && row.params.length) {
     const part = make('div', panel, null, 'part'), params = make('dl', (make('h3', part, 'Parameters'), part), null, 'params');
@@ -199,23 +185,30 @@ function makeDetail(view, row) {
   return tr;
 }
 
-/* Where the row's agent comes from: its page where the documentation is, papers, the code that computed it. */
-function origin(cell, row, item) {
-  const from = ORIGINS[row.name] || { papers: [], page: '', code: '' };
-  if (from.page && placed('docs')) make('code', make('a', cell, null, '', { href: placed('docs') + from.page }), row.name);
-  else make('code', cell, row.name);
-  if (from.papers.length) {
-    const named = item('Paper');
-    for (const paper of from.papers) {
-      const short = paper.replace(/^https:..(arxiv.org.abs.)?/, (_, known) => known ? 'arXiv:' : '');
-      make('a', named, short, '', { href: paper, rel: 'noopener noreferrer' });
-      named.append(' ');
-    }
-  }
-  if (from.code || row.source) make('code', item('Code'), [from.code, row.source].filter(Boolean).join(' @ '));
+function auditDetail(cell, row, column) {
+  fillVerdict(cell, row, column);
+  const { audit_lower_bound: bound, audit_claimed: claimed } = row.values;
+  if (claimed != null) cell.append(' epsilon at least ' + text(bound) + ', claimed ' + text(claimed));
+  if (linked('docs')) cell.append(' ', make('a', null, 'how agents are audited', '', { href: linked('docs') + 'audit.html' }));
 }
 
-/* Against every rival at equal privacy, computed from the replicates when somebody asks. */
+/* Origin of a row's agent: its page in the documentation, its papers, and its code. */
+function origin(cell, row, item) {
+  const from = ORIGINS[row.name] || { papers: [], page: '', code: '' };
+  if (from.page && linked('docs')) make('code', make('a', cell, null, '', { href: linked('docs') + from.page }), row.name);
+  else make('code', cell, row.name);
+  if (from.papers.length) {
+    const list = item('Paper');
+    for (const paper of from.papers) {
+      const short = paper.replace(/^https:..(arxiv.org.abs.)?/, (_, known) => known ? 'arXiv:' : '');
+      make('a', list, short, '', { href: paper, rel: 'noopener noreferrer' });
+      list.append(' ');
+    }
+  }
+  if (from.code || row.source) make('code', item('Code'), [from.code, row.source && row.source.slice(0, 12)].filter(Boolean).join(' @ '));
+}
+
+/* Probability of improvement over every rival at equal privacy, computed when the details are opened. */
 function chances(panel, view, row) {
   const rivals = view.rows
     .filter(other => other !== row && other.group === row.group && other.budget === row.budget)
@@ -233,7 +226,7 @@ function chances(panel, view, row) {
   }
 }
 
-/* Rows by guarantee (in a track also by budget), in the order that was asked for. */
+/* Rows by guarantee (in a track also by budget), in the chosen order. */
 function sections(view) {
   if (!state.apart) return [{ rows: ordered(view, view.visible) }];
   return [...Map.groupBy(view.visible, row => row.group + (view.whole ? '|' + row.budget : '')).values()]
@@ -288,14 +281,14 @@ function expand(view, row, open) {
   button.setAttribute('aria-expanded', String(open));
 }
 
-/* Singles out rows of a part: the one pointed at, else those kept. */
+/* Highlight rows of a section: the one under the pointer and the pinned ones. */
 function light(view, hot) {
-  const kept = state.pins.filter(row => row.table === view);
-  const lit = (hot ? [hot] : []).concat(kept).filter(row => view.visible.includes(row) || row === hot);
+  const pinned = state.pins.filter(row => row.table === view);
+  const lit = (hot ? [hot] : []).concat(pinned).filter(row => view.visible.includes(row) || row === hot);
   for (const [row, tr] of view.shown) {
     tr.classList.toggle('hot', hot === row);
-    tr.classList.toggle('pinned', kept.includes(row));
-    $('.pin', tr).setAttribute('aria-pressed', String(kept.includes(row)));
+    tr.classList.toggle('pinned', pinned.includes(row));
+    $('.pin', tr).setAttribute('aria-pressed', String(pinned.includes(row)));
   }
   const indices = lit.map(row => String(row.i));
   for (const svg of $$('.canvas svg', view.section)) {

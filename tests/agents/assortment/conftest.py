@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpb_gym.agent import Agent
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import make_agent

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from dpb_agents.assortment.choice_records import ChoiceMLE
 from dpb_agents.assortment.exact_mnl import UCBMNL
 from dpb_agents.assortment.mnl_policy import MNLPolicy
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.registry import agent_spec, make_agent

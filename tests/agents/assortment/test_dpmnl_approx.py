@@ -14,7 +14,7 @@ from scipy import stats
 from dpb_agents.assortment.dpmnl import DPMNL, _lemma_s6
 from dpb_agents.assortment.dpmnl_approx import DPMNLApprox, advanced_composition, converted
 from dpb_agents.assortment.mnl_policy import MNLPolicy
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec, make_agent

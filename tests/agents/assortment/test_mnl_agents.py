@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from dpb_agents.assortment.exact_mnl import ExactMNL
 from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
-from dpb_gym.envs.catalogue import make_problem
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec, make_agent

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpb_gym import make_agent, make_problem
-from dpb_gym.envs.catalogue import ENVIRONMENTS
+from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import AgentError
 from dpb_gym.streams import AgentStreams, Stream, generator
 

@@ -255,15 +255,15 @@ def test_bad_budgets_and_parameters():
 
 def releaser(ridge=None, updates=2, rho=5.0, demand="logistic"):
     model = Demand.of(demand, 4.0, 3.0)
-    printed = None
+    calibration = "verified"
     if ridge is not None:
         bounds = {"gradient_bound": model.gradient_bound, "curvature": model.curvature}
         plan = objective_plan(rho, dim=3, calls=updates, records=80, **bounds)
-        printed = replace(plan, ridge=ridge)
+        calibration = replace(plan, ridge=ridge)
     curator = Curator(
         Budget.zcdp(rho), ("anticipating", "user-round"), noise=NoiseSource.from_seed(4, 2)
     )
-    return PrivateMLE(curator, 3, 80, model, calls=updates, printed=printed)
+    return PrivateMLE(curator, 3, 80, model, calls=updates, calibration=calibration)
 
 
 def records(demand="logistic", scale=1.0):

@@ -96,7 +96,7 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
     said = "\n".join(found.notes)
     assert "one person comes in up to 8 rounds" in said, "4 rows, dealt twice in 300 rounds"
     assert "bounds of term, price were read off the log" in said
-    assert "nobody in it is protected" in said and "dpb_gym.serve" in said
+    assert "its customers are not protected" in said and "dpb_gym.serve" in said
     assert "of revenue in the first 30 customers" in found.sentence()
 
 

@@ -115,5 +115,5 @@ def test_every_import_of_the_zoo_counts() -> None:
 
 
 def test_the_library_counts_by_its_algorithm_version() -> None:
-    assert sources._helpers("dpb_gym.local") == {} == sources._helpers("dpb_gym")
+    assert sources._helpers("dpb_gym.local_privacy") == {} == sources._helpers("dpb_gym")
     assert sources._helpers("__main__") == {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpb_gym.report import Interval
-from dpb_gym.report.numerals import number
+from dpb_gym.report.number_format import number
 
 pytestmark = pytest.mark.browser
 

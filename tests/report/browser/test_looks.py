@@ -70,7 +70,7 @@ def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, mak
         ("regret", True),
         ("score", True),
         ("reward", False),
-        ("speed", False),
+        ("rounds_per_second", False),
         ("guarantee", False),
         ("budget", False),
     ):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpb_gym.report import Interval
-from dpb_gym.report.model import Origin
-from dpb_gym.report.numerals import number
+from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.report.number_format import number
 from dpb_gym.report.page import placed, render
 from dpb_gym.results.profiles import improvements, profiles
 

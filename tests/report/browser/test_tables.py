@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval
-from dpb_gym.report.numerals import decimals, number
-from dpb_gym.report.views import board
+from dpb_gym.report import Interval, records
+from dpb_gym.report.columns import COLUMNS, Column, register
+from dpb_gym.report.number_format import decimals, number
+from dpb_gym.report.tables import board
 
 pytestmark = pytest.mark.browser
 
@@ -63,13 +64,13 @@ def expected(task, key, reverse, apart=True):
 def test_a_click_sorts_a_column_within_each_guarantee(opened, make):
     data = make.data()
     page = opened(data)
-    page.press("#task-0 th[data-sort=speed] button")
-    header = page.find("#task-0 th[data-sort=speed]")
+    page.press("#task-0 th[data-sort=rounds_per_second] button")
+    header = page.find("#task-0 th[data-sort=rounds_per_second]")
     assert header.get_attribute("aria-sort") == "descending"
     assert page.find("#task-0 th[data-sort=regret]").get_attribute("aria-sort") is None
     for t, task in enumerate(data.tasks):
         assert page.visible(t) == expected(task, lambda row: row.rounds_per_second, True)
-    page.press("#task-0 th[data-sort=speed] button")
+    page.press("#task-0 th[data-sort=rounds_per_second] button")
     assert header.get_attribute("aria-sort") == "ascending"
     assert page.visible() == expected(data.tasks[0], lambda row: row.rounds_per_second, False)
 
@@ -106,9 +107,9 @@ def test_every_column_sorts_and_missing_values_stay_last(opened, make):
     assert agents() == ["A4", "A2", "A0", "A1", "A3"]
     page.press("th[data-sort=score] button")
     assert agents() == ["A0", "A2", "A4", "A1", "A3"]
-    page.press("th[data-sort=speed] button")
+    page.press("th[data-sort=rounds_per_second] button")
     assert agents() == ["A4", "A3", "A2", "A1", "A0"]
-    page.press("th[data-sort=speed] button")
+    page.press("th[data-sort=rounds_per_second] button")
     assert agents() == ["A1", "A2", "A3", "A4", "A0"]
     page.press("th[data-sort=budget] button")
     assert agents() == ["A0", "A1", "A2", "A3", "A4"]  # 0.01 ... 100, not by text
@@ -287,6 +288,7 @@ def test_the_download_holds_the_rows_that_pass(opened, make):
         """
     )
     found = list(csv.DictReader(text.splitlines()))
+    assert list(found[0]) == list(records(task)[0])
     rows = {r.agent: r for r in (*task.rows, liar) if str(r.budget) == "rho=0.1"}
     assert [row["task"] for row in found] == ["a,b"] * len(rows)
     assert {row["agent"].lstrip("'") for row in found} == set(rows) and "'=1+1" in {
@@ -296,6 +298,26 @@ def test_the_download_holds_the_rows_that_pass(opened, make):
         mine = rows[row["agent"].lstrip("'")]
         assert float(row["regret"]) == pytest.approx(mine.regret.mean, rel=1e-5)
         assert row["trust"] == mine.trust and row["budget"] == "rho=0.1"
+
+
+def test_a_registered_column_is_shown_and_sorts(opened, make):
+    register(Column("spread", "Spread", "number", value=lambda task, row: row.regret.high))
+    try:
+        data = make.data()
+        page = opened(data, hash="#sort=spread")
+    finally:
+        COLUMNS.pop()
+    task = data.tasks[0]
+    assert page.find("#row-0-0 td.spread").text == number(task.rows[0].regret.high)
+    assert page.visible() == expected(task, lambda row: row.regret.high, False)
+    page.press("#row-0-0 .more button")
+    assert "Spread" in page.find("#detail-0-0").text
+
+
+def test_an_old_name_of_a_column_still_sorts(opened, make):
+    page = opened(make.data(), hash="#sort=speed")
+    header = page.find("#task-0 th[data-sort=rounds_per_second]")
+    assert header.get_attribute("aria-sort") == "descending"
 
 
 def test_guarantees_are_explained_on_demand(opened, make):

@@ -64,7 +64,7 @@ def test_a_track_is_chosen_by_filter_link_and_search(opened, arena):
 def test_a_column_that_a_table_lacks_leaves_its_own_order(opened, arena):
     page = opened(arena, hash="#q=agent")
     before = page.visible(6)
-    page.keys("#task-0 th[data-sort=speed] button", " ")
+    page.keys("#task-0 th[data-sort=rounds_per_second] button", " ")
     assert page.visible(6) == before
     assert page.find("#task-6 th[data-sort=score]").get_attribute("aria-sort") == "descending"
     rows = page.visible(0)

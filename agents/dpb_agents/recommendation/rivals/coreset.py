@@ -13,8 +13,8 @@ from dpb_agents.recommendation.linear import central
 from dpb_agents.recommendation.rivals.linear_rival import COMPOSITIONS, LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
+from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, ProblemInfo
-from dpb_gym.problems.offers import among_available
 
 
 @central("coreset-elimination")

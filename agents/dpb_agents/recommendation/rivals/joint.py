@@ -152,8 +152,7 @@ class JDPLinUCB(JointLinUCB):
             self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
             # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
             sigma = math.sqrt(2.0) * self._entry_std
-        self.releaser = RunningSum(
-            curator,
+        self.releaser = curator.running_sum(
             symmetric=d + 1,
             clip=clip,
             mechanism=self.mechanism,
@@ -232,8 +231,7 @@ class NoisyGramUCB(JointLinUCB):
                 rho = textbook_rho(budget.epsilon, budget.delta)
             assert rho is not None
             sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
-        self.releaser = BatchSum(
-            curator,
+        self.releaser = curator.batch_sum(
             symmetric=self._theta.shape[1] + 1,
             clip=clip,
             sigma=sigma,
@@ -274,8 +272,7 @@ class ShuffleLinUCB(NoisyGramUCB):
     calibration: str = field(default="verified", init=False)
 
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        self.releaser = ShuffledSum(
-            curator,
+        self.releaser = curator.shuffled_sum(
             symmetric=self._theta.shape[1] + 1,
             clip=clip,
             batch=self._interval,

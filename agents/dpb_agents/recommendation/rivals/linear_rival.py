@@ -16,8 +16,8 @@ from dpb_agents.recommendation.linear import take_recommended
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
+from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.offers import among_available
 from dpb_gym.streams import AgentStreams
 
 COMPOSITIONS = ("sequential", "parallel")

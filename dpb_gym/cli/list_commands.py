@@ -1,0 +1,308 @@
+"""``dpb list``, ``dpb show`` and ``dpb data``: what there is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer import Argument, Option
+
+from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
+from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
+
+if TYPE_CHECKING:
+    from dpb_gym.registry import AgentSpec
+
+HEADINGS = {
+    "info": "What agents know before the first round",
+    "fitted": "How the problem was fitted to its data",
+    "reveals": "reveals of people's data",
+}
+NAME: Any = Argument(help="Name of a data set; see: dpb data list")
+
+
+def _envs() -> list[dict[str, Any]]:
+    from dpb_gym.envs.registration import ENVIRONMENTS
+
+    return [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
+
+
+def _agents() -> list[dict[str, Any]]:
+    from dpb_gym.registry import list_agents
+
+    return list_agents()
+
+
+def _suites() -> list[dict[str, Any]]:
+    from dpb_gym.suites.suite import load_suite, suite_names
+
+    return [
+        {
+            "name": name,
+            "tasks": [task.name for task in suite.tasks],
+            "agents": len(suite.agents),
+            "replicates": suite.replicates,
+            "title": suite.title,
+        }
+        for name, suite in ((name, load_suite(name)) for name in suite_names())
+    ]
+
+
+def _sets() -> list[dict[str, Any]]:
+    import dpb_data
+
+    def place(name: str) -> str | None:
+        try:
+            return str(dpb_data.path(name))
+        except DataError:
+            return None
+
+    known = dpb_data.datasets()
+    return [{**d.to_dict(), "path": "generated" if d.generated else place(d.name)} for d in known]
+
+
+KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "envs": _envs, "agents": _agents, "suites": _suites, "data": _sets
+}  # fmt: skip
+
+
+def complete(*kinds: str) -> Callable[[str], list[str]]:
+    """Completes names of what ``dpb list`` lists."""
+
+    def completed(incomplete: str) -> list[str]:
+        names = (next(iter(record.values())) for kind in kinds for record in KINDS[kind]())
+        return [name for name in names if name.startswith(incomplete)]
+
+    return completed
+
+
+def list_(
+    kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."),
+    json: bool = JSON,
+) -> None:
+    """List environments, agents, suites or data sets.
+
+    Example: dpb list agents
+    """
+    if kind not in KINDS:
+        raise unknown_name("listing", kind, KINDS)
+    records = KINDS[kind]()
+    if json:
+        print_json(records)
+        return
+    columns = ["name", "path", "description"] if kind == "data" else list(records[0])
+    print_table(columns, [[_cell(record[c]) for c in columns] for record in records])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "not here (dpb data fetch)"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={each}" for key, each in value.items()) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def list_data(json: bool = JSON) -> None:
+    """List the data sets and where they lie.
+
+    Example: dpb data list
+    """
+    list_("data", json)
+
+
+def fetch(name: str = NAME) -> None:
+    """Download a data set into the cache, and check it.
+
+    Example: dpb data fetch ml-latest-small
+    """
+    import dpb_data
+
+    print(dpb_data.fetch(name))
+
+
+def path(name: str = NAME) -> None:
+    """Print where a data set lies.
+
+    Example: dpb data path ml-latest-small
+    """
+    import dpb_data
+
+    print(dpb_data.path(name))
+
+
+def check(name: str = Argument(help="Name of a data set, or a path."), json: bool = JSON) -> None:
+    """Check a data set: check sums, format, every value, counts.
+
+    Example: dpb data check ml-latest-small
+    """
+    import dpb_data
+
+    report = dpb_data.check(name)
+    if json:
+        print_json(report.to_dict())
+    else:
+        print(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def show(
+    id: str = Argument(
+        metavar="ID",
+        help="An environment, agent, suite or data set.",
+        autocompletion=complete("envs", "agents", "suites", "data"),
+    ),
+    budget: str | None = Option(
+        None, help="What an agent promises at this budget: rho=0.5 or eps=1,delta=1e-5."
+    ),
+    json: bool = JSON,
+) -> None:
+    """Show everything about one environment, agent, suite or data set.
+
+    Example: dpb show one-pass-linear --budget rho=0.1
+    """
+    from dpb_gym.envs.registration import ENVIRONMENTS
+    from dpb_gym.registry import agent_specs
+    from dpb_gym.suites.suite import suite_names
+
+    bare = id.removeprefix("dpb_gym:")
+    about: Mapping[str, str] = {}
+    if budget is not None and id not in agent_specs():
+        raise BudgetError(f"--budget is for agents; {id!r} is none")
+    if bare in ENVIRONMENTS:
+        record, about = _environment(bare)
+    elif id in agent_specs():
+        record, about = _agent(id, budget)
+    elif id in suite_names() or id.endswith((".yaml", ".yml")):
+        record = _suite(id)
+    else:
+        import dpb_data
+
+        sets = {known.name: known for known in dpb_data.datasets()}
+        if id not in sets:
+            known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
+            raise unknown_name("environment, agent, suite or data set", id, known)
+        record = sets[id].to_dict()
+    if json:
+        print_json(record)
+    else:
+        _print_record(record, about)
+
+
+def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
+    """A record for people: its plain values, then its parts; `about` says what parameters mean, and
+    under ``""`` what is said of the whole."""
+    (_, title), *rest = record.items()
+    plain: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
+    for key, value in rest:
+        nested = isinstance(value, dict) or key == "tasks"
+        (parts if nested else plain)[HEADINGS.get(key, key.replace("_", " "))] = value
+    plain.pop("documentation", None)
+    print_fields(title, {k: _cell(v) for k, v in plain.items() if v not in (None, [], "")})
+    for name, part in parts.items():
+        if name == "parameters":
+            rows = [(key, value, about.get(key, "")) for key, value in part.items()]
+            print_table(("parameter", "default", "meaning"), rows)
+        elif part and isinstance(part, dict):
+            print_fields(name, part)
+        for task in part if name == "tasks" else ():
+            own = {agent: why for agent, why in task["skipped"].items() if "supports " not in why}
+            others = f"{len(task['skipped']) - len(own)} agents of other problems"
+            task["skipped"] = [*(f"{agent} ({why})" for agent, why in own.items()), others]
+            print_fields(
+                f"\n{task.pop('name')}",
+                {k.replace("_", " "): _cell(v) for k, v in task.items() if v},
+            )
+    if "" in about:
+        print_text("\n" + about[""])
+
+
+def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
+    from dpb_gym.envs.registration import environment
+
+    found = environment(name)
+    try:
+        problem = found.make_problem()
+        info: Any = problem.info.to_dict()
+        fitted = problem.summary()
+    except DPBError as error:
+        info, fitted = {"unavailable": str(error)}, {}
+    record = {
+        "id": found.id,
+        "problem": found.kind,
+        "summary": found.summary,
+        "reveals": found.reveals or "not said",
+        "parameters": found.parameters,
+        "interface": list(found.interface),
+        "info": info,
+        "fitted": fitted,
+    }
+    return record, found.meanings
+
+
+def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
+    """What its curator says on a small problem of each kind, and what its unit leaves public."""
+    from dpb_gym.audits.agent_audit import SMALL, small_setting
+    from dpb_gym.envs.registration import make_problem
+    from dpb_gym.privacy import Budget
+    from dpb_gym.privacy.guarantee import PUBLIC
+
+    asked = Budget.parse(budget)
+    found = {}
+    for kind in [k for k in spec.supports if k in SMALL] if asked is not None else ():
+        env_id, env_kwargs = small_setting(spec, kind)
+        said = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
+        assert said is not None
+        bare = said.notion in ("shuffle", "local")
+        found[f"guarantee for {kind}"] = f"{said}" + (
+            "" if bare else f"; public: {PUBLIC[said.unit]}"
+        )
+    return found
+
+
+def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, str]]:
+    from dpb_gym import docstrings
+    from dpb_gym.registry import agent_spec
+
+    spec = agent_spec(name)
+    cls = spec.maker
+    facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon", "fixed_arms")
+    record = {
+        "name": spec.name,
+        "summary": spec.summary,
+        "problems": list(spec.supports),
+        "budget": spec.budget,
+        **_promises(spec, budget),
+        **{fact: getattr(spec, fact) for fact in (*facts, "uses_oracle")},
+        "parameters": {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults},
+        "documentation": inspect.getdoc(cls) or "",
+    }
+    doc = docstrings.parse(cls)
+    text = "\n\n".join([doc.summary, doc.body, *docstrings.mentioned(cls)])
+    return record, {**docstrings.parameters(cls), "": text}
+
+
+def _suite(name: str) -> dict[str, Any]:
+    from dpb_gym.running.plan import plan_suite
+    from dpb_gym.suites.suite import load_suite
+
+    suite = load_suite(name)
+    tasks = [
+        {
+            **plan.task.model_dump(exclude={"block"}),
+            "problem": plan.task.kind,
+            "missing": plan.missing,
+            "replicates": plan.task.replicates or suite.replicates,
+            "runs": [run.title for run in plan.runs],
+            "skipped": dict(plan.skipped),
+        }
+        for plan in plan_suite(suite)
+    ]
+    keys = ("title", "description", "replicates", "seed", "tuning_seed", "checkpoints")
+    fields = {key: getattr(suite, key) for key in (*keys, "protocol", "block")}
+    return {"name": suite.name, **fields, "tasks": tasks}

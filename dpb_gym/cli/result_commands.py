@@ -1,0 +1,325 @@
+"""What is done with results: ``dpb leaderboard | verify | submit | import | remove | audit``, and
+what they cost: ``dpb cost | cost-of-privacy``."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.filesize import decimal
+from typer import Argument, Option
+
+from dpb_gym.cli import options
+from dpb_gym.cli.list_commands import complete
+
+if TYPE_CHECKING:
+    from dpb_gym.planning.costs import Forecast
+
+
+def leaderboard(
+    directory: str = options.DIRECTORY,
+    html: str | None = options.HTML,
+    plot: str | None = options.PLOT,
+    audit: bool = Option(
+        False, "--audit", help="Audit every private agent first; reports are kept."
+    ),
+    runs: int = Option(2000, help="Runs in each world of an audit."),
+    json: bool = options.JSON,
+) -> None:
+    """Print the table of a result directory; write the page and the regret curves.
+
+    Example: dpb leaderboard results/smoke --html leaderboard.html --plot regret.png
+    """
+    from dpb_gym import report
+    from dpb_gym.results.result import Result
+    from dpb_gym.results.row_audits import audit_rows
+
+    for path in (html, plot):
+        options.new_folder(path)
+    result = Result.load(directory)
+    if audit:
+        result.audits = audit_rows(directory, result.rows, runs, options.log)
+        for kept in result.audits.values():
+            if "error" in kept:
+                options.log(f"not audited: {kept['error']}")
+    data = result.to_leaderboard()
+    if json:
+        print(report.to_json(data))
+    else:
+        report.table(data, console=options.console())
+    messages = sys.stderr if json else sys.stdout
+    if html is not None:
+        print(f"page written to {report.html(data, html)}", file=messages)
+    if plot is not None:
+        report.plot(data, plot)
+        print(f"regret curves written to {plot}", file=messages)
+
+
+def verify(
+    directory: str = options.DIRECTORY,
+    sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
+    seed: int | None = Option(None, help="Chooses the sample; random by default."),
+    agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
+    json: bool = options.JSON,
+) -> None:
+    """Check all digests, and compute cells again, bit for bit.
+
+    Exit status 1 if something differs, or while a row is not confirmed.
+
+    Example: dpb verify results/smoke --sample 5
+    """
+    from dpb_gym.exchange import verification as checking
+
+    found = checking.verify(directory, sample, seed, options.log, agent)
+    if json:
+        options.print_json({**dataclasses.asdict(found), "ok": found.ok})
+    else:
+        said = {
+            "damaged": found.damaged,
+            "differs": found.differing,
+            "last digits": found.rounding,
+            "cannot be computed again": found.impossible,
+            "not computed again here": found.unavailable,
+        }
+        for what, lines in said.items():
+            for line in lines:
+                print(f"{what}: {line}")
+        same = len(found.again) - len(found.differing) - len(found.rounding)
+        print(
+            f"{found.cells - len(found.damaged)} of {found.cells} cells have the right digest; "
+            f"{same} of {len(found.again)} cells computed again are the same bit for bit; "
+            f"{found.confirmed} of {found.rows} rows confirmed"
+        )
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def submit(
+    directory: str = options.DIRECTORY,
+    agent: str = Option(help="Registered name, or label, of the agent."),
+    out: str | None = Option(None, help="Archive, .zip; AGENT.zip by default."),
+    by: str | None = Option(None, help="Who states the results; the agent's package by default."),
+    json: bool = options.JSON,
+) -> None:
+    """Pack an agent's results, guarantee and source reference into one archive.
+
+    Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
+    """
+    from dpb_gym.exchange import archive as submission
+
+    target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
+    info = submission.submit(directory, agent, target, by)
+    if json:
+        options.print_json({"path": str(target), **info})
+        return
+    source, rows = info["agent"], info["summary"]
+    package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
+    count = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
+    print(
+        f"{target}: {count} of {source['name']} ({package}, {source['file']} "
+        f"{source['sha256'][:12]}), {target.stat().st_size / 1024:,.0f} KiB"
+    )
+    if source["revision"] is None or source["revision"].endswith("-dirty"):
+        options.note("the agent's file is not committed to git; others see its hash alone")
+    partial = [row for row in rows if row["replicates"] < row["of"]]
+    for row in partial[:5]:
+        options.note(
+            f"{row['agent']} ({row['budget']}) on {row['task']} has {row['replicates']} of "
+            f"{row['of']} replicates; the leaderboard marks it incomplete"
+        )
+    if len(partial) > 5:
+        options.note(f"so have {len(partial) - 5} rows more")
+    print(f"Add it to a leaderboard: dpb import {shlex.quote(str(target))} --into DIR")
+
+
+def import_(
+    archive: str = Argument(metavar="FILE", help="What dpb submit wrote."),
+    into: str = Option(metavar="DIR", help="Result directory to add it to."),
+    json: bool = options.JSON,
+) -> None:
+    """Add a submission to a result directory: all of it or nothing.
+
+    Example: dpb import my-agent.zip --into results/dpb-bench-v1
+    """
+    from dpb_gym.exchange import importing as merging
+
+    merge = merging.import_submission(archive, into)
+    if json:
+        options.print_json(vars(merge))
+        return
+    before = f", {merge.present} were there already" if merge.present else ""
+    print(
+        f"{merge.path}: {merge.added} cells of {merge.agent} added{before}, "
+        f"stated by {merge.sender}"
+    )
+    for difference in merge.differences:
+        options.note(f"{difference}: numbers may differ in the last bits")
+    check = f"dpb verify {shlex.quote(str(merge.path))} --agent {merge.agent}"
+    print(f"They get no rank before they are computed again here: {check}")
+
+
+def remove(
+    directory: str = options.DIRECTORY,
+    agent: str = Option(help="Label, or name, of an imported agent."),
+    json: bool = options.JSON,
+) -> None:
+    """Take an imported agent out of a result directory; what was computed here stays.
+
+    Example: dpb remove results/dpb-bench-v1 --agent my-agent
+    """
+    from dpb_gym.exchange import importing as merging
+
+    count = merging.remove_submission(directory, agent)
+    if json:
+        options.print_json({"path": directory, "agent": agent, "removed": count})
+    else:
+        print(f"{directory}: {count} imported cells of {agent} removed")
+
+
+def audit(
+    agent: str = Argument(help="A registered agent.", autocompletion=complete("agents")),
+    budget: str | None = Option(None, metavar=options.BUDGET, help="Budget; rho=0.5 by default."),
+    runs: int = Option(2000, help="Runs in each of the two worlds."),
+    seed: int = Option(0, help="Seed of customers and agents."),
+    env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
+    set_: list[str] = options.settings("Parameter of the agent"),
+    json: bool = options.JSON,
+) -> None:
+    """Run an agent on two neighbouring worlds and bound its privacy loss from below.
+
+    Exit status 1 if the claim is refuted. Audit where there is something to see, rho 0.5 to 2.
+
+    Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
+    """
+    from dpb_gym import audits as audits
+    from dpb_gym.registry import agent_spec
+    from dpb_gym.results.row_audits import AUDIT_BUDGET
+
+    asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
+    if budget is not None:
+        (asked,) = options.read_budgets([budget])
+    options.log(f"auditing {agent}: 2 x {runs} runs ...")
+    report = audits.audit(
+        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed
+    )
+    if json:
+        options.print_json(report.to_dict())
+    else:
+        options.print_text(str(report))
+    if report.verdict == "FAIL":
+        raise typer.Exit(1)
+
+
+def cost(
+    directory: str = options.DIRECTORY,
+    rounds: float | None = Option(None, help="Agent rounds to extrapolate to, e.g. 1e9."),
+    cores: int = Option(1, help="Cores to spread them over."),
+    json: bool = options.JSON,
+) -> None:
+    """Print what a result directory cost per agent, and what a larger run would.
+
+    Example: dpb cost results/smoke --rounds 1e9 --cores 64
+    """
+    from dpb_gym.planning.costs import costs
+    from dpb_gym.running.progress import duration
+
+    found = costs(directory)
+    rounds = rounds or found.rounds
+    seconds, table = found.at(rounds, cores)
+    if json:
+        rates = ("rounds_per_second", "bytes_per_cell")
+        agents = [
+            dataclasses.asdict(row) | {name: getattr(row, name) for name in rates}
+            for row in found.agents
+        ]
+        total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": table}
+        options.print_json({"agents": agents, "total": total})
+        return
+    options.print_table(
+        ("task", "agent", "rounds", "rounds/s/core", "seconds", "cells", "bytes/cell"),
+        [
+            (
+                row.task, row.agent, f"{row.rounds:,}", f"{row.rounds_per_second:,.0f}",
+                f"{row.seconds:,.1f}", row.cells, f"{row.bytes_per_cell:,.0f}",
+            )
+            for row in found.agents
+        ],
+    )  # fmt: skip
+    many = "1 core" if cores == 1 else f"{cores} cores"
+    print(
+        f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
+        f"{decimal(int(table))} of tables"
+    )
+
+
+def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
+    """Prints what a plan will take."""
+    from dpb_gym.running.execution import check_backend
+    from dpb_gym.running.progress import duration
+
+    cores = check_backend(workers)
+    parts = ("jobs", "cells", "rounds", "seconds", "bytes")
+    total = {part: sum(getattr(row, part) for row in found) for part in parts}
+    seconds, most = total["seconds"], max(row.memory for row in found)
+    if json:
+        tasks = [dataclasses.asdict(row) for row in found]
+        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
+        return
+    options.print_table(
+        ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
+        [
+            (
+                row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
+                f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
+            )
+            for row in found
+        ],
+    )  # fmt: skip
+    print(
+        f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
+        f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
+        f"{decimal(total['bytes'])} of table; {decimal(most)} of memory a worker"
+    )
+
+
+def cost_of_privacy(
+    source: str = Argument(metavar="FILE|ENV", help="A log, .csv or .parquet; or an environment."),
+    problem: str | None = Option(
+        None, metavar="pricing|assortment|recommendation", help="What the log is of."
+    ),
+    budget: list[str] = options.budgets(),
+    set_: list[str] = options.settings(
+        "A column of the log (price=rate, features=[term,score]), or a parameter of the environment"
+    ),
+    horizon: int | None = Option(None, help="Customers T."),
+    replicates: int = Option(20, help="Replicates."),
+    workers: int | None = options.WORKERS,
+    html: str | None = options.HTML,
+    plot: str | None = options.PLOT,
+    json: bool = options.JSON,
+) -> None:
+    """Say what privacy would cost on a log or an environment, in percent of what is earned.
+
+    Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
+    """
+    from dpb_gym.planning import privacy_cost
+
+    found = privacy_cost.cost_of_privacy(
+        source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
+        **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
+    )  # fmt: skip
+    if html is not None:
+        found.to_html(html)
+    if plot is not None:
+        found.plot(plot)
+    if json:
+        options.print_json(
+            {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}
+        )
+    else:
+        options.print_text(str(found))

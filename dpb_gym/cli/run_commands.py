@@ -1,0 +1,310 @@
+"""What plays: ``dpb run``, ``dpb tune`` and ``dpb reproduce``."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from typer import Argument, Option
+
+from dpb_gym.cli import options
+from dpb_gym.cli.list_commands import complete
+from dpb_gym.errors import BudgetError, ParameterError
+
+if TYPE_CHECKING:
+    from dpb_gym.papers import Reproduction
+    from dpb_gym.planning.tuning import Point, Tuning
+    from dpb_gym.running.execution import RunReport
+    from dpb_gym.running.plan import TaskPlan
+    from dpb_gym.suites.suite import Suite
+
+DEFAULT_REPLICATES = 10
+SUITE: Any = Argument(
+    None,
+    help="Name of a suite, or a .yaml file. Not with --env.",
+    autocompletion=complete("suites"),
+)
+ENV: Any = Option(None, help="Environment id, instead of a suite.", autocompletion=complete("envs"))
+AGENT: Any = Option(
+    [], help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
+)
+LOG: Any = Option(
+    [],
+    metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
+    help="Log every checkpoint; may be repeated.",
+)
+
+
+def run(
+    suite: str | None = SUITE,
+    agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
+    tasks: str | None = Option(None, help="Only these tasks, comma-separated."),
+    replicates: int | None = Option(None, help="Replicates per task."),
+    workers: int | None = options.WORKERS,
+    backend: str = Option("loky", metavar="loky|dask", help="Where to run."),
+    scheduler: str | None = Option(None, help="Address of the dask scheduler."),
+    out: str | None = Option(
+        None, help="Result directory, or s3://BUCKET/PREFIX; results/SUITE by default."
+    ),
+    html: str | None = options.HTML,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
+    dry_run: bool = Option(
+        False, "--dry-run", help="Only say what it would take, after a few seconds a task."
+    ),
+    env: str | None = ENV,
+    agent: list[str] = AGENT,
+    budget: list[str] = options.budgets("With --env: budget of the agents that take one"),
+    horizon: int | None = Option(None, help="Rounds T, with --env."),
+    seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
+    log: list[str] = LOG,
+    set_: list[str] = options.settings(
+        "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
+    ),
+) -> None:
+    """Run a suite, or agents on one environment. Resumes what is in the result directory.
+
+    Example: dpb run smoke --workers 2
+
+    Example: dpb run dpb-bench-v1 --replicates 10000 --workers 64 --dry-run
+
+    Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
+    """
+    from dpb_gym.cli.result_commands import print_forecast
+    from dpb_gym.planning.costs import forecast
+    from dpb_gym.running.api import plan_task
+    from dpb_gym.running.callbacks import logger
+    from dpb_gym.running.execution import run_plan
+
+    if (suite is None) == (env is None):
+        raise ParameterError("give either a suite (dpb list suites) or --env ID with --agent NAME")
+    given = {"agent": agent, "budget": budget, "horizon": horizon, "seed": seed, "set": set_}
+    if suite is not None:
+        found, plans = _of_suite(suite, given, agents, tasks)
+        place = found.name
+    else:
+        chosen, env_kwargs = _of_env([*agent, *(options.names(agents) or ())], given, tasks)
+        replicates = DEFAULT_REPLICATES if replicates is None else replicates
+        found, *plans = plan_task(
+            str(env), chosen, horizon, replicates, seed or 0,
+            env_kwargs=env_kwargs, budgets=options.read_budgets(budget) or None,
+        )  # fmt: skip
+        place = f"{found.tasks[0].name}-{found.protocol[:8]}"
+    if dry_run:
+        print_forecast(forecast(found, plans, replicates), workers, json)
+        return
+    for path in (html, None if "://" in (out or "") else out):
+        options.new_folder(path)
+    done = run_plan(
+        found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
+        backend=backend, scheduler=scheduler, show=not quiet,
+        callbacks=[logger(word) for word in log],
+    )  # fmt: skip
+    _print_run(found, done, html, json)
+    options.end(done.failures)
+
+
+def _of_suite(
+    name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
+) -> tuple[Suite, list[TaskPlan]]:
+    """A suite, and who runs on its tasks."""
+    from dpb_gym.running.plan import plan_suite
+    from dpb_gym.suites.suite import load_suite
+
+    if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
+        raise ParameterError(
+            f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
+            "(restrict a suite with --agents, --tasks and --replicates)"
+        )
+    suite = load_suite(name)
+    plans = plan_suite(suite, options.names(agents), options.names(tasks))
+    for plan in plans:
+        if plan.missing:
+            print(f"dpb: left out: task {plan.task.name}: {plan.missing}", file=sys.stderr)
+    return suite, plans
+
+
+def _of_env(
+    agents: Sequence[str], given: Mapping[str, Any], tasks: str | None
+) -> tuple[list[tuple[str, None, Any]], dict[str, Any]]:
+    """Agents with their parameters, and those of the environment."""
+    from dpb_gym.registry import agent_spec
+
+    if tasks is not None:
+        raise ParameterError("--tasks restricts a suite; --env is one task")
+    if not agents:
+        raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
+    asked = [text for text in given["budget"] if text.strip() != "none"]
+    if asked and all(agent_spec(name).budget == "never" for name in agents):
+        raise BudgetError(
+            f"none of {', '.join(agents)} takes a budget, but {', '.join(asked)} was given"
+        )
+    env_kwargs, params = options.settings_of(given["set"], agents)
+    return [(name, None, params.get(name)) for name in agents], env_kwargs
+
+
+def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
+    from dpb_gym import report
+    from dpb_gym.results.result import Result
+    from dpb_gym.running.progress import duration
+
+    data = None
+    if run.failures:
+        options.log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
+    if len(run.failures) < run.cells:
+        data = Result.load(run.path).to_leaderboard()
+        if html is not None:
+            path = report.html(data, html)
+            print(f"page written to {path}", file=sys.stderr if as_json else None)
+    if as_json:
+        fields = {key: getattr(run, key) for key in ("cells", "computed", "rounds", "seconds")}
+        failures = [str(failure) for failure in run.failures]
+        rows = report.records(data) if data is not None else []
+        options.print_json({"path": str(run.path), **fields, "failures": failures, "rows": rows})
+        return
+    if data is not None:
+        report.table(data, console=options.console())
+    done = f"{run.computed} cells computed"
+    if run.computed:
+        speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
+        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
+    if run.skipped:
+        done += f", {run.skipped} were there already"
+    print(f"{suite.name}: {done}; results in {run.path}")
+    if data is not None:
+        page = "" if html is not None else " --html leaderboard.html"
+        print(f"Next: dpb leaderboard {shlex.quote(str(run.path))}{page} --plot regret.png")
+
+
+def tune(
+    agents: list[str] = Argument(metavar="AGENT...", help="Registered agents."),
+    env: str = Option(help="Environment id."),
+    budget: list[str] = options.budgets("Budget to tune at"),
+    horizon: int | None = options.HORIZON,
+    set_: list[str] = options.settings(
+        "A parameter of the environment, or a fixed one of an agent as AGENT.KEY=VALUE"
+    ),
+    grid: list[str] = Option(
+        [],
+        metavar="[AGENT.]KEY=[V,V]",
+        help="Values to try, instead of the agent's own grid; may be repeated.",
+    ),
+    points: int = Option(32, min=0, help="Most points per agent and budget; 0 for all."),
+    replicates: int = Option(20, help="Tuning replicates, the same for all."),
+    seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
+    out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
+    recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
+    workers: int | None = options.WORKERS,
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
+) -> None:
+    """Tune agents with the same effort each, on tuning seeds only, and write recipes.
+
+    Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
+    """
+    from dpb_gym.planning import tuning
+
+    env_kwargs, fixed = options.settings_of(set_, agents)
+    alone, owned = options.settings_of(grid, agents, "--grid")
+    if alone:
+        if len(agents) != 1:
+            raise ParameterError(
+                f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
+            )
+        owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
+    done = tuning.tune(
+        env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
+        horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
+        recipes=recipes, workers=workers, progress=False if quiet else None,
+    )  # fmt: skip
+    if json:
+        options.print_json(done.to_dict())
+    else:
+        _print_tuning(done)
+    options.end(done.failures)
+
+
+def _print_tuning(done: Tuning) -> None:
+    """The best of every agent at every budget."""
+    from dpb_gym.running.progress import duration
+
+    def said(params: Any) -> str:
+        return ", ".join(f"{key}={value}" for key, value in params.items()) or "defaults"
+
+    def regret(point: Point | None) -> str:
+        if point is None:
+            return "failed"
+        error = "" if math.isnan(point.error) else f" +- {point.error:.2g}"
+        return f"{point.regret:.4g}{error}"
+
+    rows = [
+        (recipe.agent, choice.budget, said(choice.best.params), regret(choice.best),
+         regret(choice.default), f"{len(choice.points)} of {recipe.points}")
+        for recipe in done.recipes for choice in recipe.choices
+    ]  # fmt: skip
+    options.print_table(("agent", "budget", "best", "regret", "with defaults", "points"), rows)
+    print(
+        f"{done.env_id}, T={done.options['horizon']}, tuning seeds {done.seeds[0]} to "
+        f"{done.seeds[1]}; the best of many points looks better here than it is: evaluate it on "
+        "other seeds."
+    )
+    if done.rounds:
+        speed = done.rounds / done.seconds if done.seconds > 0 else 0.0
+        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)} ({speed:,.0f}/s)")
+    for recipe in done.recipes:
+        print(f"{recipe.path}: {said(recipe.parameters)}")
+
+
+def reproduce(
+    target: str = Argument(
+        metavar="PAPER[/FIGURE]|FILE.yaml",
+        help="private-assortment, private-pricing, adaprivate-ts, a package's, or a file.",
+    ),
+    out: str | None = Option(None, help="Folder; reproductions/PAPER by default. Resumes."),
+    replicates: int | None = Option(None, help="Instead of the figures' own."),
+    quick: bool = Option(False, "--quick", help="A small version: checks that everything runs."),
+    workers: int | None = options.WORKERS,
+    set_: list[str] = options.settings(
+        "Parameter of the environments, or of one task's (data=FILE)", "[TASK.]KEY=VALUE"
+    ),
+    quiet: bool = options.QUIET,
+    json: bool = options.JSON,
+) -> None:
+    """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
+
+    Example: dpb reproduce private-assortment/fig4 --replicates 10
+    """
+    from dpb_gym import papers
+
+    options.new_folder(out)
+    done = papers.reproduce(
+        target, out, replicates=replicates, quick=quick, workers=workers,
+        progress=False if quiet else None, env_kwargs=options.read_settings(set_),
+    )  # fmt: skip
+    if json:
+        figures = [
+            {**one.to_dict(), "skipped": one.skipped, "folder": str(one.folder)}
+            for one in done.figures
+        ]
+        options.print_json(
+            {"figures": figures, "failures": list(done.failures), "page": str(done.page)}
+        )
+    else:
+        _print_reproduction(done)
+    options.end(done.failures)
+
+
+def _print_reproduction(done: Reproduction) -> None:
+    from dpb_gym.running.progress import duration
+
+    done.table(options.console())
+    for one in done.figures:
+        if one.skipped:
+            options.log(f"{one.figure.target}: skipped: {one.skipped}")
+            continue
+        speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
+        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")
+    print(f"Look at it: {done.page}")

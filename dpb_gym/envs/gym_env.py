@@ -1,0 +1,354 @@
+"""The Gymnasium shells: one `Env` and one `VectorEnv` over the same batch core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from dpb_gym import validation
+from dpb_gym.envs.core import Core, lane, only
+from dpb_gym.envs.rendering import MODES
+from dpb_gym.errors import HorizonExceeded, ParameterError, shown
+from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
+from dpb_gym.streams import check_seed
+
+
+class BanditEnv(gymnasium.Env[Any, Any]):
+    """A bandit problem as a Gymnasium environment; make it with ``gymnasium.make``.
+
+    One episode is one replicate of `horizon` rounds, then truncated; the last
+    observation repeats the last customer's. ``reset(seed=s)`` starts replicate s, the one
+    that the harness calls seed s; ``reset()`` starts a new one (new hidden parameters) from
+    the same seed. The reward is the realised revenue or reward. ``info`` holds ``t``,
+    ``available`` (bits of what the next customer can be offered, where not everything can),
+    ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
+    action modes are in ascending item order) or ``demand`` (pricing) or ``observed``
+    (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``. With a `delay`
+    reward, choice, demand and observed are those of the response that arrives, which belongs to
+    round ``origin`` (0 and no reward where ``arrived`` is False); the other three are
+    those of the action just taken. With a `stock` there is ``left``, what can still be sold, and
+    ``regret`` is what the action loses of the season; ``oracle_reward`` is ``expected_reward`` +
+    ``regret``.
+
+    Args:
+        env_id: Id in the catalogue.
+        render_mode: ``"ansi"`` (a table of the last round) or ``"rgb_array"`` (a picture of it
+            and of the regret so far); pictures for people, no part of the observation.
+        **kwargs: Parameters of the problem, ``obs_mode`` (``"flat"`` or ``"dict"``), and
+            ``action_mode`` or ``n_prices`` where they apply.
+
+    Raises:
+        ParameterError: If a parameter is unknown or out of range.
+    """
+
+    metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, env_id: str, render_mode: str | None = None, **kwargs: Any) -> None:
+        self.core = Core(env_id, 1, render_mode, kwargs)
+        self.render_mode = render_mode
+        self.observation_space = self.core.observations.space
+        self.action_space = self.core.actions.space
+        self._episode = -1
+        self._done = True
+        self._t = 0
+        self._ahead: Ahead | None = None
+        self._observations: Any = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem's public mathematics; holds no hidden state."""
+        return self.core.problem
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode.
+
+        Args:
+            seed: Non-negative replicate seed; by default the next episode of the last one.
+            options: None are defined.
+        """
+        if seed is not None:
+            check_seed(seed)
+        super().reset(seed=seed)
+        self._episode = 0 if seed is not None else self._episode + 1
+        self.core.start([0], [int(self.np_random_seed)], [self._episode])
+        self._done, self._t, self._ahead = False, 1, None
+        observation = self._observe(self.core.instance)  # type: ignore[arg-type]
+        return observation, self._with_mask({"t": 0})
+
+    def _observe(self, instance: Instance) -> Any:
+        """The current customer, encoded together with those prepared ahead."""
+        ahead = self._ahead
+        if ahead is None or self._t >= ahead.end:
+            if instance.left is not None:
+                return lane(self.core.observe(), 0)
+            ahead = self._ahead = instance.ahead(self._t)
+            self._observations = self.core.observations.encode(ahead.context)
+        return lane(self._observations, self._t - ahead.first)
+
+    def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
+        """Adds what the customer of the last observation can be offered."""
+        if not self.core.limited:
+            return info
+        if self._ahead is None:
+            return info | {name: value[0] for name, value in self.core.coming().items()}
+        if self._ahead.context.available is not None:
+            info["available"] = self._ahead.context.available[self._t - self._ahead.first].copy()
+        return info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Plays one round.
+
+        Raises:
+            ActionError: If the action has a wrong shape, dtype or range; the round is not
+                played and may be tried again.
+            HorizonExceeded: If the episode is over.
+        """
+        core = self.core
+        instance = core.instance
+        if self._done or instance is None:
+            raise HorizonExceeded("the episode is over: call reset() before step()")
+        decoded = core.actions.decode(action)
+        ahead, t = self._ahead, self._t
+        if ahead is None:
+            round_ = instance.round()
+            feedback, expected, lost = instance.respond(decoded)
+            mean, regret = expected.item(), lost.item()
+            best = mean + regret
+        else:
+            round_ = ahead.round(t)
+            feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
+            mean, best = expected.item(), ahead.values[t - ahead.first]
+            regret = best - mean if best > mean else 0.0
+        info: dict[str, Any] = {"t": t}
+        if feedback.observed is not None and not feedback.observed[0]:
+            regret = 0.0
+        for screen in core.screens:
+            screen.show(round_.context, decoded, feedback, regret)
+        if core.arrivals is not None:
+            feedback = core.deliver(feedback)
+            info["arrived"] = bool(core.arrivals.arrived[0])
+            info["origin"] = int(core.arrivals.origin[0])
+        if core.layers:
+            outcome = Outcome(feedback, expected, np.array([regret]))
+            rewards, told = core.tell(decoded, outcome, np.ones(1, bool))
+            info, reward = {name: only(value) for name, value in told.items()}, rewards.item()
+        else:
+            reward = feedback.reward.item()
+            if core.response is not None:
+                answer = getattr(feedback, core.response)
+                info[core.response] = answer.item() if answer.ndim == 1 else answer[0]
+            if core.partial:
+                assert feedback.observed is not None
+                info["observed"] = feedback.observed.item()
+            info["expected_reward"], info["oracle_reward"], info["regret"] = mean, best, regret
+        if t < core.problem.horizon:
+            instance.advance()
+            self._t = t + 1
+        else:
+            self._done = True
+        seen = self._observe(instance)
+        return seen, reward, False, self._done, self._with_mask(info)
+
+    def render(self) -> Any:
+        """The last round, or the customer who waits, as `render_mode` says."""
+        shown = self.core.render()
+        return None if shown is None else shown[0]
+
+
+class BanditVectorEnv(VectorEnv[Any, Any, Array]):
+    """B replicates at once; make it with ``gymnasium.make_vec``.
+
+    Lane i equals a single `BanditEnv` seeded with ``seed + i``, autoreset included, bit for
+    bit. ``reset(options={"reset_mask": mask})`` restarts some lanes.
+
+    Args:
+        env_id: Id in the catalogue.
+        num_envs: B.
+        autoreset_mode: One of Gymnasium's `AutoresetMode`, next-step by default.
+        render_mode: As for `BanditEnv`; `render` returns one picture or table per lane.
+        **kwargs: As for `BanditEnv`.
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        num_envs: int = 1,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.num_envs = validation.integer("num_envs", num_envs, 1)
+        mode = getattr(autoreset_mode, "value", autoreset_mode)
+        modes = [known.value for known in AutoresetMode]
+        self.autoreset_mode = AutoresetMode(validation.choice("autoreset_mode", mode, modes))
+        self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.core = Core(env_id, self.num_envs, render_mode, kwargs)
+        self.render_mode = render_mode
+        self.single_observation_space = self.core.observations.space
+        self.single_action_space = self.core.actions.space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._seeds: list[int] = []
+        self._episodes: list[int] = []
+        self._done = np.ones(self.num_envs, bool)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem's public mathematics; holds no hidden state."""
+        return self.core.problem
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Replicate seeds of the lanes."""
+        return tuple(self._seeds)
+
+    def _choose_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
+            return [check_seed(seed) + i for i in range(self.num_envs)]
+        listed = isinstance(seed, (list, tuple, range)) or getattr(seed, "ndim", 0) == 1
+        seeds = list(seed) if listed else []  # type: ignore[arg-type]
+        if len(seeds) != self.num_envs:
+            raise ParameterError(
+                f"seed must be an integer or {self.num_envs} integers or None, got {shown(seed)}"
+            )
+        return [None if s is None else check_seed(s) for s in seeds]
+
+    def _restart(self, lanes: Sequence[int], seeds: list[int | None]) -> None:
+        if not self._seeds:
+            self._seeds, self._episodes = [0] * self.num_envs, [-1] * self.num_envs
+        for i in lanes:
+            given = seeds[i]
+            if given is not None:
+                self._seeds[i], self._episodes[i] = given, 0
+            else:
+                if self._episodes[i] < 0:
+                    self._seeds[i] = int(seeding.np_random(None)[1])
+                self._episodes[i] += 1
+            self._done[i] = False
+        self.core.start(lanes, self._seeds, self._episodes)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Starts episodes.
+
+        Args:
+            seed: An integer s gives lane i the seed s + i; or one seed (or None) per lane.
+            options: ``reset_mask``: boolean array ``(num_envs,)`` of the lanes to start;
+                all by default.
+        """
+        seeds = self._choose_seeds(seed)
+        lanes: Sequence[int] = range(self.num_envs)
+        if options is not None and not isinstance(options, dict):
+            raise ParameterError(f"options must be a dictionary or None, got {shown(options)}")
+        if options is not None and "reset_mask" in options:
+            mask = options["reset_mask"]
+            valid = isinstance(mask, np.ndarray) and mask.dtype == np.bool_
+            if not valid or mask.shape != (self.num_envs,) or not mask.any():
+                raise ParameterError(
+                    f"reset_mask must be a boolean array of shape ({self.num_envs},) with at "
+                    f"least one True, got {shown(mask)}"
+                )
+            if self.core.instance is None and not mask.all():
+                raise ParameterError("the first reset must start every lane")
+            lanes = np.flatnonzero(mask).tolist()
+        self._restart(lanes, seeds)
+        infos: dict[str, Any] = {}
+        for i in lanes:
+            infos = self._add_info(infos, {"t": 0}, i)
+        return self.core.observe(), self._with_mask(infos)
+
+    def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
+        """Adds what the customers of the last observations can be offered."""
+        for name, value in self.core.coming().items():
+            infos[name] = value
+            infos[f"_{name}"] = np.ones(self.num_envs, bool)
+        return infos
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Plays one round in every lane.
+
+        Lanes whose episode ended are handled as `autoreset_mode` says.
+
+        Raises:
+            ActionError: If an action has a wrong shape, dtype or range; nothing is played.
+            HorizonExceeded: Before the first reset, or if autoreset is disabled and a
+                lane's episode is over.
+        """
+        core = self.core
+        if core.instance is None:
+            raise HorizonExceeded("call reset() before step()")
+        resetting = self._done
+        waiting = bool(resetting.any())
+        if waiting and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            raise HorizonExceeded(
+                f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
+            )
+        decoded = self._decode(actions, resetting)
+        outcome, playing = core.respond(decoded, resetting), ~resetting
+        if core.arrivals is not None:
+            outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
+        reward, values = core.tell(decoded, outcome, playing)
+        ended = playing & (core.instance.t >= core.problem.horizon)
+        self._done = ended.copy()
+        infos: dict[str, Any] = {}
+        if not (waiting or ended.any()):
+            core.instance.advance()
+            for key, array in values.items():
+                infos[key], infos[f"_{key}"] = array, playing.copy()
+            seen = core.observe()
+            return seen, reward, ~playing, ended, self._with_mask(infos)
+        moving = playing & ~ended
+        if moving.any():
+            core.instance.advance(moving)
+        reward = np.where(resetting, 0.0, reward)
+        last_offer = self.core.coming()
+        final: Any = core.observe() if ended.any() else None
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        if resetting.any():
+            self._restart(np.flatnonzero(resetting).tolist(), [None] * self.num_envs)
+        for i in range(self.num_envs):
+            info = {"t": 0} if resetting[i] else {k: only(v, i) for k, v in values.items()}
+            if same_step and ended[i]:
+                info |= {name: value[i] for name, value in last_offer.items()}
+                last = {"final_obs": lane(final, i), "final_info": info}
+                infos = self._add_info(infos, last, i)
+                self._restart([i], [None] * self.num_envs)
+                info = {"t": 0}
+            infos = self._add_info(infos, info, i)
+        seen = core.observe()
+        return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
+
+    def _decode(self, actions: Any, ignored: Array) -> Array:
+        """The problem's actions ``(num_envs, ...)``; the best where `ignored` (being reset)."""
+        if not ignored.any():
+            return self.core.actions.decode(actions, self.num_envs)
+        assert self.core.instance is not None
+        decoded = self.core.instance.best_action().copy()
+        if not ignored.all():
+            rows = len(actions) if isinstance(actions, (list, tuple, np.ndarray)) else -1
+            if rows != self.num_envs:
+                self.core.actions.decode(actions, self.num_envs)
+            playing = np.flatnonzero(~ignored)
+            kept = self.core.actions.decode([actions[i] for i in playing], len(playing))
+            decoded = decoded.astype(kept.dtype)
+            decoded[~ignored] = kept
+        return decoded
+
+    def render(self) -> tuple[Any, ...] | None:
+        """The last round of every lane, as `render_mode` says."""
+        shown = self.core.render()
+        return None if shown is None else tuple(shown)

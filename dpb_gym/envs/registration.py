@@ -1,0 +1,254 @@
+"""Which environments exist: id, problem, defaults; registering them. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pkgutil import resolve_name
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
+
+from dpb_gym import docstrings, validation
+from dpb_gym.errors import DataError, ParameterError, shown, unknown_name
+from dpb_gym.problems.base import Problem
+from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
+from dpb_gym.problems.kinds import KINDS, kind_of
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A registered environment.
+
+    Attributes:
+        id: Gymnasium id.
+        kind: Problem kind.
+        problem: What makes the problem: ``"module:callable"``, or the callable itself.
+        defaults: Keyword arguments of the problem under this id.
+        summary: One line.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
+            whatever the agent guarantees; empty if nobody has said.
+    """
+
+    id: str
+    kind: str
+    problem: str | Callable[..., Problem]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""
+    reveals: str = ""
+
+    @property
+    def interface(self) -> tuple[str, ...]:
+        """Keyword arguments of the Gymnasium shell alone."""
+        return ("obs_mode", *kind_of(self.kind).interface)
+
+    @cached_property
+    def short(self) -> str:
+        """The id without ``DPB/`` and version, as tasks and files are named."""
+        return validation.slug(self.id.removeprefix("DPB/").removesuffix("-v0"))
+
+    @cached_property
+    def factory(self) -> Any:
+        """The callable that makes the problem.
+
+        Raises:
+            ParameterError: If there is no such module or name.
+        """
+        if callable(self.problem):
+            return self.problem
+        try:
+            return resolve_name(self.problem)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ParameterError(f"{self.id}: cannot load {self.problem}: {error}") from error
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the problem and its conditions, with their defaults."""
+        return {**applicable(self.kind), **docstrings.defaults(self.factory), **self.defaults}
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What the docstrings of the problem and of the conditions say of each parameter."""
+        laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
+        return laid | docstrings.parameters(self.factory)
+
+    def make_problem(self, **kwargs: Any) -> Problem:
+        """Makes the problem.
+
+        Raises:
+            ParameterError: If a keyword argument is unknown or invalid.
+        """
+        known, own = self.parameters, inspect.signature(self.factory).parameters
+        passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
+        for key in kwargs:
+            if key not in known and key not in CONDITIONS and not passes_on:
+                raise ParameterError(
+                    f"{self.id} has no parameter {key!r}; the problem takes "
+                    f"{', '.join(known)}; the environment {', '.join(self.interface)}"
+                )
+        given = {**self.defaults, **kwargs}
+        conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
+        problem: Problem = self.factory(**given)
+        return with_conditions(problem, conditions) if conditions else problem
+
+
+_SIMULATED = "nothing: customers are simulated, and contexts do not depend on responses"
+RATINGS = (
+    "item features are an SVD of the training users' ratings (private with feature_epsilon); "
+    "candidates are items that the person has rated; n_arms, rating_uses and person_uses count "
+    "ratings; expected_reward and oracle_reward in info are ratings of the person"
+)
+_SEARCHES = (
+    "contexts are searches of the log; items, their features, scaling and prices are the log's; "
+    "expected_reward, oracle_reward and regret in info follow from parameters that were fitted to "
+    "its choices without noise"
+)
+
+# By kind, problem and what is revealed: names and summaries.
+_OURS: dict[tuple[str, str, str], dict[str, str]] = {
+    ("assortment", "problems.assortment:AssortmentProblem", _SIMULATED): {
+        "Assortment": "MNL assortment of at most K of N items (Cho & Sun)",
+    },
+    ("assortment", "problems.expedia:ExpediaProblem", _SEARCHES): {
+        "ExpediaAssortment": "Assortment of hotels for searches from Expedia's log (data=NAME or "
+        "path)",
+    },
+    ("pricing", "problems.pricing:PricingProblem", _SIMULATED): {
+        "Pricing": "Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
+        "PricingTwoType": "Two customer types: plain DP forces linear regret (Proposition 1)",
+    },
+    ("recommendation", "problems.recommendation:RecommendationProblem", _SIMULATED): {
+        "Recommendation": "Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
+        "RecommendationRankDeficient": "Candidates confined to one rank-5 subspace for 500 rounds "
+        "at a time",
+        "RecommendationHighDim": "Linear contextual recommendation with d = 50",
+    },
+    ("recommendation", "problems.recommendation:MultiArmedProblem", _SIMULATED): {
+        "MultiArmed": "Multi-armed bandit: the same 10 arms every round, one-hot features",
+    },
+    ("recommendation", "envs.log_environments:replay_problem", RATINGS): {
+        "MovieLensReplay": "Recommendation replayed from MovieLens ratings (data=NAME or path)",
+        "JesterReplay": "Recommendation replayed from Jester ratings (data=NAME or path)",
+    },
+}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "PricingTwoType": {"dim": 2, "customers": "two-type"},
+    "RecommendationRankDeficient": {"design": "blocks", "rank": 5},
+    "RecommendationHighDim": {"dim": 50},
+    "MovieLensReplay": {"data": "synthetic-movielens", "dim": 50},
+    "JesterReplay": {"data": "synthetic-jester", "dim": 50},
+}
+ENVIRONMENTS: dict[str, Environment] = {
+    (env_id := f"DPB/{name}-v0"): Environment(
+        env_id, kind, f"dpb_gym.{problem}", _DEFAULTS.get(name, {}), summary, reveals
+    )
+    for (kind, problem, reveals), named in _OURS.items()
+    for name, summary in named.items()
+}
+ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
+OF_LOG = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
+
+
+def environment(env_id: str) -> Environment:
+    """Returns a registered environment; one of a log that is not here can only be shown.
+
+    Raises:
+        UnknownNameError: If the id is not ours; the message offers close matches.
+    """
+    key = env_id.removeprefix("dpb_gym:") if isinstance(env_id, str) else None
+    if key in ENVIRONMENTS:
+        return ENVIRONMENTS[key]
+    made = OF_LOG.fullmatch(key or "")
+    if made is None:
+        raise unknown_name("environment", env_id, ENVIRONMENTS)
+    return Environment(made[0], made[1].lower(), lost_log, {"log": key}, "made of a log elsewhere")
+
+
+def lost_log(log: str, horizon: int = 10_000) -> Problem:
+    """Stands for the problem of a log that another process has read, so that results are shown.
+
+    Raises:
+        DataError: Always.
+    """
+    raise DataError(
+        f"{log} was made of a log in another process: call dpb_gym.from_log with that log and the "
+        "same settings first, which gives the same id"
+    )
+
+
+def make_problem(env_id: str, **kwargs: Any) -> Problem:
+    """Makes the problem behind an environment id; see `Environment.make_problem`."""
+    return environment(env_id).make_problem(**kwargs)
+
+
+def register_environments() -> None:
+    """Registers every id of the catalogue; calling it again changes nothing."""
+    for env_id in ENVIRONMENTS:
+        if env_id not in gymnasium.registry:
+            _register(env_id)
+
+
+def _register(env_id: str) -> None:
+    gymnasium.register(
+        id=env_id,
+        entry_point="dpb_gym.envs.gym_env:BanditEnv",
+        vector_entry_point="dpb_gym.envs.gym_env:BanditVectorEnv",
+        kwargs={"env_id": env_id},
+    )
+
+
+def register_environment(
+    env_id: str,
+    problem: str | Callable[..., Problem] | None = None,
+    *,
+    kind: str,
+    summary: str = "",
+    reveals: str = "",
+    **defaults: Any,
+) -> None:
+    """Registers an environment of your own, for Gymnasium and for the harness.
+
+    Args:
+        env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
+        problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
+            if worker processes are to find it. None for an id that is registered with
+            Gymnasium already: the harness then steps that environment, see
+            `dpb_gym.envs.adapter.AdaptedProblem` for what it must do.
+        kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
+            one of `register_kind`): what actions and feedback look like, and hence which agents
+            can play.
+        summary: One line for listings.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
+            whatever an agent guarantees; ``dpb show`` prints it.
+        **defaults: Keyword arguments of the problem under this id.
+
+    Raises:
+        ParameterError: If the id is taken by another problem, the kind is unknown, or an
+            environment of Gymnasium's does not follow the info contract.
+    """
+    validation.choice("kind", kind, KINDS)
+    if not (isinstance(env_id, str) and ENV_ID_RE.fullmatch(env_id)):
+        raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
+    adapted = problem is None
+    if problem is None:
+        problem, defaults = ADAPTED, {"env": env_id, "kind": kind, **defaults}
+    if not callable(problem) and not (isinstance(problem, str) and ":" in problem):
+        raise ParameterError(
+            "problem must be a Problem class, a function, 'module:callable' or None, "
+            f"got {shown(problem)}"
+        )
+    entry = Environment(env_id, kind, problem, defaults, summary, reveals)
+    taken = ENVIRONMENTS.get(env_id)
+    theirs = taken is None and env_id in gymnasium.registry and not adapted
+    if taken not in (None, entry) or theirs:
+        raise ParameterError(f"environment id {env_id!r} is already registered")
+    if adapted:  # two rounds, so that a broken contract is told at once
+        entry.make_problem().instance([0]).advance()
+    if taken is None:
+        ENVIRONMENTS[env_id] = entry
+        if not adapted:
+            _register(env_id)

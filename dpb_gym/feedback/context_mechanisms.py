@@ -1,0 +1,166 @@
+"""Local mechanisms for what a user knows of herself: contexts and sufficient statistics."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpb_gym import kernels, validation
+from dpb_gym.errors import ParameterError
+from dpb_gym.feedback.local_mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
+from dpb_gym.privacy import (
+    Budget,
+    GaussianEvent,
+    equivalent_rho,
+    gaussian_sigma,
+)
+
+
+class GaussianContexts(LocalMechanism):
+    """Feature vectors, clipped to the unit ball, plus N(0, sigma^2 I).
+
+    Another user may differ in all of her `vectors` features, each by up to 2, so one message
+    costs as much as `vectors` Gaussian releases of sensitivity 2.
+
+    The guarantee is about the contexts: whoever also sees the response needs a private response
+    too (see `dpb_gym.feedback.PrivateContexts`).
+
+    Args:
+        sigma: Standard deviation per coordinate, positive.
+        vectors: Feature vectors of one user-round (pricing 1, assortment N, recommendation m).
+        dim: Length of each.
+    """
+
+    numbers = NORMAL
+    unit: ClassVar[str] = "user-round"
+
+    def __init__(self, sigma: float, vectors: int, dim: int) -> None:
+        self.sigma = validation.real("sigma", sigma, 0.0, open_low=True)
+        self.vectors = validation.integer("vectors", vectors, 1)
+        self.dim = validation.integer("dim", dim, 1)
+        self.width = self.vectors * self.dim
+        self.event = GaussianEvent(self.sigma, 2.0, self.vectors)
+
+    @classmethod
+    def for_budget(cls, budget: Budget, vectors: int, dim: int) -> GaussianContexts:
+        """The mechanism of least noise within a budget."""
+        sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
+        return cls(sigma, vectors, dim)
+
+    @property
+    def bound(self) -> float:
+        """No coordinate of a message is larger (12 standard deviations, by clamping)."""
+        return float(np.float32(1.0 + NORMAL_BOUND * self.sigma))
+
+    def privatise(self, features: ArrayLike, numbers: ArrayLike) -> NDArray[np.float32]:
+        """Messages, float32, of the shape of `features`.
+
+        Args:
+            features: ``(B, vectors, dim)`` or, for a single vector, ``(B, dim)``.
+            numbers: Standard normals ``(B, vectors * dim)``.
+
+        Raises:
+            ParameterError: On a wrong shape, NaN or infinity.
+        """
+        with np.errstate(over="ignore"):
+            given = validation.numbers("features", features).astype(np.float32, order="C")
+        B = len(given) if given.ndim else 0
+        if given.size != B * self.width or given.shape[-1:] != (self.dim,):
+            raise ParameterError(
+                f"features must have shape (replicates, {self.vectors}, {self.dim}), "
+                f"got {given.shape}"
+            )
+        if not np.isfinite(given).all():
+            raise ParameterError("features must be finite, got NaN or infinity")
+        clipped = given.reshape(-1, self.dim)
+        kernels.contexts.normalise(clipped, kernels.contexts.CLIP)
+        noise = self._noise(numbers, B).reshape(clipped.shape)
+        kernels.contexts.perturb(clipped, self.sigma, noise, np.float32(self.bound))
+        return given
+
+
+def statistics_sensitivity(low: float, high: float) -> float:
+    """Largest distance of the stacked statistics (x x', r x) of two records.
+
+    For ||x||, ||x'|| <= 1 with inner product c and rewards r, s in [low, high] the squared
+    distance is at most ``2 (1 - c^2) + r^2 + s^2 - 2 r s c``, largest at c = -r s / 2: 4.5 for
+    rewards in [0, 1] (not at orthogonal features, where it is 4, nor the 6 that adding the two
+    worst cases gives), 2.53 for rewards centred at 1/2.
+    """
+    best = 0.0
+    for r in (low, high):
+        for s in (low, high):
+            c = max(-1.0, min(1.0, -0.5 * r * s))
+            best = max(best, 2.0 * (1.0 - c * c) + r * r + s * s - 2.0 * r * s * c)
+    return math.sqrt(best)
+
+
+class GaussianStatistics(LocalMechanism):
+    """The statistics x x' and r x of one round as one stacked Gaussian message.
+
+    x is the feature vector of what was recommended, clipped to the unit ball, r the reward,
+    clipped to [low, high]. A server that adds up messages can run any linear bandit on them
+    (as in Zheng, Cai, Huang, Li & Wang 2020; theirs adds up two worst cases where the stacked
+    sensitivity here is exact). The symmetric matrix gets GOE noise: off-diagonal variance half
+    of the diagonal's.
+
+    Args:
+        sigma: Standard deviation, positive.
+        dim: Dimension d.
+        low: Lowest reward.
+        high: Highest reward.
+    """
+
+    numbers = NORMAL
+    unit: ClassVar[str] = "user-round"
+
+    def __init__(self, sigma: float, dim: int, low: float = 0.0, high: float = 1.0) -> None:
+        self.sigma = validation.real("sigma", sigma, 0.0, open_low=True)
+        self.dim = validation.integer("dim", dim, 1)
+        self.low, self.high = validation.span("(low, high)", (low, high))
+        self.sensitivity = statistics_sensitivity(self.low, self.high)
+        self.event = GaussianEvent(self.sigma, self.sensitivity)
+        self.width = self.dim * (self.dim + 1) // 2 + self.dim
+
+    @classmethod
+    def for_budget(
+        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
+    ) -> GaussianStatistics:
+        """The mechanism of least noise within a budget."""
+        sigma = gaussian_sigma(equivalent_rho(budget), statistics_sensitivity(low, high))
+        return cls(sigma, dim, low, high)
+
+    def privatise(
+        self, features: ArrayLike, rewards: ArrayLike, numbers: ArrayLike
+    ) -> tuple[FloatArray, FloatArray]:
+        """Messages: noisy x x' ``(B, d, d)`` and noisy r x ``(B, d)``.
+
+        Args:
+            features: x, ``(B, d)``.
+            rewards: r, ``(B,)``.
+            numbers: Standard normals ``(B, width)``.
+
+        Raises:
+            ParameterError: On a wrong shape, NaN or infinity.
+        """
+        given = validation.array("features", features, (None, self.dim))
+        gram, response = np.empty((len(given), self.dim, self.dim)), np.empty(given.shape)
+        rows = self.rows(given, rewards, self._noise(numbers, len(given)))
+        kernels.recommendation.unfold(rows, gram, response)
+        return gram, response
+
+    def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
+        """The same messages as rows that can be added up, ``(B, width)``.
+
+        Of x x' they have the upper triangle, row by row; `dpb_gym.kernels.recommendation.unfold`
+        makes matrices of it. Features and numbers are taken to be finite.
+        """
+        given = validation.array("rewards", rewards, (len(features),))
+        r = np.minimum(np.maximum(given, self.low), self.high)
+        out = np.empty((len(features), self.width))
+        vectors = features[:, None, :]
+        kernels.recommendation.statistics(vectors, r, self.sigma, numbers, out)
+        return out

@@ -1,0 +1,168 @@
+"""Local privacy in the harness: an agent behind a mechanism on the users' side.
+
+The wrappers of `dpb_gym.feedback` do this for Gymnasium environments; here the same messages,
+bit for bit, reach an agent in the lockstep runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym import validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.portable import fill_normals
+from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.kinds import kind_of
+from dpb_gym.registry import agent_spec, check_supported
+from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
+
+if TYPE_CHECKING:
+    from dpb_gym.feedback import LocalMechanism, ResponseChannel
+    from dpb_gym.feedback.channel import Sent
+    from dpb_gym.feedback.local_mechanisms import ResponseMechanism
+    from dpb_gym.privacy import Curator, Event, NoiseSource
+
+
+class Messages(Releaser):
+    """The users' side: one message per round and replicate, made before anybody has the truth.
+
+    Every user-round sends one message, and they are about disjoint data: together they cost
+    what one of them does. Their random numbers come from the streams of local privacy, keyed by
+    the mechanism and by whose agent it is, so that two budgets never share noise.
+
+    Args:
+        curator: Charged with one message.
+        mechanism: What a message is.
+        streams: Random streams of the replicates.
+    """
+
+    def __init__(self, curator: Curator, mechanism: LocalMechanism, streams: AgentStreams) -> None:
+        from dpb_gym.feedback.layers import noise_generator
+
+        fill = fill_normals if mechanism.numbers == "normal" else fill_uniforms
+        key = streams.configuration
+        generators = [noise_generator(seed, mechanism, key=key) for seed in streams.seeds]
+        self.mechanism = mechanism
+        self.numbers = BlockDraws(generators, (mechanism.width,), fill)
+        super().__init__(curator, share=1.0, what="message of a user")
+        if curator.system_noise:
+            raise ParameterError("messages of users are simulated: noise='seeded'")
+
+    def cost(self, rho: float) -> Event:
+        return self.mechanism.event
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        pass
+
+
+class Responses(Messages):
+    """The users' side for responses: takes the truth, sends private messages.
+
+    Args:
+        curator: See `Messages`.
+        channel: What a message is in this problem.
+        streams: See `Messages`.
+    """
+
+    def __init__(self, curator: Curator, channel: ResponseChannel, streams: AgentStreams) -> None:
+        self.channel = channel
+        super().__init__(curator, channel.mechanism, streams)
+
+    def send(self, context: Context, action: Array, feedback: Feedback) -> Sent:
+        """The messages of one round; see `ResponseChannel.send`."""
+        self.ready()
+        return self.channel.send(context.revenues, action, feedback, self.numbers.next())
+
+
+class LocalPrivacy(Agent):
+    """A non-private agent that learns from locally private responses.
+
+    Every response passes through a mechanism before the agent behind sees it, so the agent has
+    the mechanism's guarantee, whatever it does: local, for the response of one round, contexts
+    and actions public. Contexts are **not** protected.
+
+    Args:
+        agent: Registered name of a non-private agent, or a function that makes one.
+        mechanism: Name, see `dpb_gym.feedback.response_mechanism`; calibrated to the budget. Or
+            a mechanism, whose cost must then fit in the budget if there is one.
+        params: Parameters of the agent.
+        debias: Hand on unbiased estimates of numeric responses (recommendation, pricing)
+            instead of the messages themselves. Choices stay messages.
+
+    Attributes:
+        inner: The agent behind, after `begin`.
+
+    Raises:
+        AgentError: If the agent behind is private itself or does not fit the problem.
+        ParameterError: If the mechanism does not fit the problem.
+    """
+
+    protects = ("local", "reward")
+
+    def __init__(
+        self,
+        agent: str | Callable[[], Agent] = "lin-ucb",
+        mechanism: str | ResponseMechanism = "randomized-response",
+        params: Mapping[str, Any] | None = None,
+        debias: bool = True,
+    ) -> None:
+        self.agent, self.mechanism = agent, mechanism
+        self.params = dict(params or {})
+        self.debias = validation.flag("debias", debias)
+        if not isinstance(agent, str) and (self.params or not callable(agent)):
+            raise ParameterError(
+                "agent must be a registered name, or a function without parameters that makes "
+                f"an agent; got {agent!r}"
+            )
+        if isinstance(agent, str):
+            agent_spec(agent, **self.params).make()
+        self.inner: Agent
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        from dpb_gym.feedback import ResponseChannel, response_mechanism
+
+        if curator.budget is None:
+            raise AgentError("local privacy needs a budget; without one, take the agent itself")
+        mechanism = self.mechanism
+        if isinstance(mechanism, str):
+            mechanism = response_mechanism(mechanism, curator.budget, problem)
+        self.inner = self._make(problem)
+        self.responses = Responses(curator, ResponseChannel(mechanism, problem), streams)
+        shown = problem
+        if kind_of(problem.kind).response is None:
+            # messages leave the range of the rewards; agents clip to what they are told
+            shown = replace(problem, reward_range=mechanism.bounds)
+        self.inner.set_up(shown, streams)
+
+    def _make(self, problem: ProblemInfo) -> Agent:
+        if not isinstance(self.agent, str):
+            return self.agent()
+        spec = agent_spec(self.agent, **self.params)
+        if spec.budget != "never":
+            raise AgentError(f"{self.agent!r} is private itself; give a non-private agent")
+        if spec.uses_oracle:
+            raise AgentError(f"{self.agent!r} sees the truth; local privacy cannot hide it")
+        check_supported(spec, problem, budget=False)
+        return spec.make()
+
+    def act(self, context: Context) -> Array:
+        return self.inner.act(context)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        sent, estimate = self.responses.send(context, action, feedback)
+        if self.debias and context.revenues is None:
+            sent = self._debiased(sent, estimate)
+        self.inner.observe(context, action, sent)
+
+    def probabilities(self, context: Context) -> Array | None:
+        return self.inner.probabilities(context)
+
+    def _debiased(self, sent: Feedback, estimate: Array) -> Feedback:
+        if sent.demand is None:
+            return sent._replace(reward=estimate)
+        demand = self.responses.channel.mechanism.scalar(sent.demand)
+        return sent._replace(reward=estimate, demand=demand)

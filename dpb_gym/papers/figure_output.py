@@ -1,0 +1,187 @@
+"""The views of figures: their picture, HTML, Markdown, and on the terminal."""
+
+from __future__ import annotations
+
+import base64
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpb_gym.files import make_folder, write_file, write_json
+from dpb_gym.papers.curves import Curve, distinct, words
+from dpb_gym.papers.figure_result import PICTURE, FigureResult
+from dpb_gym.papers.figure_spec import Drawing, Figure
+from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
+from dpb_gym.report.figure_layout import MUTED, style
+from dpb_gym.report.page import TEMPLATES, template
+from dpb_gym.report.palette import shade
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.console import Console
+
+STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
+PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
+WIDTH, HEIGHT = 3.3, 2.25
+TITLE = 46  # characters that fit over a panel
+
+
+def write(result: FigureResult) -> None:
+    """Writes picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
+
+    Raises:
+        ResultError: If one cannot be written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = result.folder
+    make_folder(folder)
+    draw(result.figure, result.curves, result.picture)
+    buffer = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(result.rows()), buffer)
+    write_file(folder / DATA, buffer.getvalue(), durable=False)
+    write_json(folder / VERDICT_FILE, result.to_dict())
+    write_file(folder / NOTES, markdown(result).encode())
+    page = html([result], f"Reproduction of {result.figure.target}")
+    write_file(folder / PAGE, page.encode())
+
+
+def html(results: Sequence[FigureResult], title: str) -> str:
+    """One self-contained page for one figure or several, the pictures inside."""
+    pictures = [base64.b64encode(r.picture.read_bytes()).decode("ascii") for r in results]
+    return template(Path(__file__).parent).render(
+        title=title,
+        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
+        meaning=MEANING,
+        classes=(*VERDICTS, *OUTCOMES),
+        shown=list(zip(results, pictures)),
+    )
+
+
+def markdown(result: FigureResult) -> str:
+    """A whole figure as a Markdown page beside its picture."""
+    figure = result.figure
+    parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.remarks]
+    parts += [f"![{figure.title}]({PICTURE})", MEANING]
+    for grid in result.grids():
+        lines = [grid.head, ["---"] * len(grid.head), *grid.rows]
+        table = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+        parts += [f"## {grid.title}", grid.note, table]
+    run = [f"{key}: {value}" for key, value in result.facts.items()]
+    for heading, items in (("Constants", figure.constants), ("Run", run)):
+        parts += [f"## {heading}", "\n".join(f"- {item}" for item in items)] if items else []
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def print_figure(result: FigureResult, console: Console | None = None) -> None:
+    """Prints the verdicts, the tables and the true guarantees."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console or Console(highlight=False)
+    out.print(Text(f"{result.figure.target}: {result.figure.title}", style="bold"))
+    for note in result.figure.remarks:
+        out.print(Text(note, style="yellow"))
+    for grid in (one for one in result.grids() if not one.folded):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+        for column in grid.head:
+            table.add_column(column, overflow="fold", no_wrap=column == "verdict")
+        for row in grid.rows:
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        out.print(Text(f"{grid.title} ({grid.note})" if grid.note else grid.title, style="bold"))
+        out.print(table)
+
+
+def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
+    """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    drawing = figure.drawing
+    shown = [c for c in curves if c.matches(drawing.where)]
+    rows, columns = _panels(figure, shown)
+    lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
+    width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
+    with matplotlib.rc_context(style()):
+        canvas = Canvas(figsize=(width, height))
+        FigureCanvasAgg(canvas)
+        canvas.suptitle(figure.title, x=0.01, ha="left")
+        grid = canvas.subplots(len(rows), len(columns), squeeze=False, sharex="col", sharey="row")
+        handles: dict[str, Any] = {}
+        for axes, (row, column) in zip(grid.flat, product(rows, columns)):
+            title = textwrap.fill(words({**row, **column}), TITLE) or " "
+            axes.set_title(title, loc="left")
+            for line, colour in zip(lines, _colours(lines)):
+                for curve in shown:
+                    if _lies(curve, {**row, **column, **line}):
+                        _line(axes, curve, colour, _caption(drawing, line))
+            if not axes.lines:
+                axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=MUTED)
+            axes.set(xlabel="round", ylabel="cumulative regret")
+            axes.label_outer()
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
+        for axes in grid.flat:  # fixing one end of an axis stops it from growing with its curves
+            axes.set(xlim=(0, None), ylim=(0, None))
+        if handles:
+            fit = int(width / (0.5 + 0.068 * max(map(len, handles))))
+            looks: Any = {"ncols": max(1, min(len(handles), fit)), "borderaxespad": 0.6}
+            canvas.legend([*handles.values()], [*handles], loc="outside lower left", **looks)
+        buffer = io.BytesIO()
+        canvas.savefig(buffer, format="png", dpi=120)
+    write_file(path, buffer.getvalue(), durable=False)
+
+
+def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
+    """Axes of the rows and of the columns of panels."""
+    across = figure.drawing.columns
+    variants = [
+        a for a in figure.variants if a != across and any(c.axes[a] is not None for c in shown)
+    ]
+    # references without a value on a variant axis are drawn in every row instead
+    placed = [c for c in shown if len({c.axes[a] is None for a in variants}) < 2]
+    rows = distinct([{a: c.axes[a] for a in variants} for c in placed])
+    ranks = {a: distinct([c.axes[a] for c in shown]) for a in variants}
+    rows.sort(key=lambda row: [ranks[a].index(value) for a, value in row.items()])
+    found = [{across: v} for c in shown if (v := c.axes[across]) is not None]
+    return rows or [{}], distinct(found, ordered=True) or [{}]
+
+
+def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
+    own = [(curve.axes[a], v) for a, v in coordinates.items()]
+    return all(a in (None, v) for a, v in own) and any(a is not None for a, _ in own)
+
+
+def _caption(drawing: Drawing, line: Mapping[str, Any]) -> str:
+    if not drawing.caption:
+        return words(line)
+    return drawing.caption.format_map({a: "–" if v is None else v for a, v in line.items()})
+
+
+def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
+    numeric = all(isinstance(v, (int, float)) for line in lines for v in line.values())
+    if not numeric or len(lines) == 1:
+        return [shade(i)[0] for i in range(len(lines))]
+    from matplotlib import colormaps
+
+    shades = np.linspace(0.05, 0.78, len(lines))
+    return [colormaps["viridis"](float(shade)) for shade in shades]
+
+
+def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
+    rounds, _ = curve.with_origin
+    mean, low, high = np.insert(curve.bands, 0, 0.0, axis=1)
+    axes.plot(rounds, mean, color=colour, label=label)
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)

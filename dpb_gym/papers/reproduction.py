@@ -1,0 +1,183 @@
+"""`reproduce`: run the figures of a paper and judge what the paper claims."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpb_gym.errors import DataError
+from dpb_gym.files import write_file
+from dpb_gym.papers.claims import Claim
+from dpb_gym.papers.curves import Curve
+from dpb_gym.papers.figure_output import PAGE, html, print_figure, write
+from dpb_gym.papers.figure_result import FigureResult
+from dpb_gym.papers.figure_spec import Figure, load_figures
+from dpb_gym.papers.verdicts import Judgement, judge
+from dpb_gym.results.row_result import collect
+from dpb_gym.running.execution import run_plan
+from dpb_gym.running.plan import plan_suite
+from dpb_gym.running.progress import Show
+from dpb_gym.suites import provenance as origin
+from dpb_gym.suites.schema import plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+RESULTS, MEASURED = "results", "measured"
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A reproduced paper, or one figure of it.
+
+    Attributes:
+        target: What was asked for.
+        folder: Where everything lies.
+        figures: The figures.
+        page: One page with all of them.
+    """
+
+    target: str
+    folder: Path
+    figures: tuple[FigureResult, ...]
+    page: Path
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict of every claim, by ``figure/claim``."""
+        return {
+            f"{one.figure.figure}/{judgement.claim.id}": judgement.verdict
+            for one in self.figures
+            for judgement in one.judgements
+        }
+
+    @property
+    def failures(self) -> list[str]:
+        """Messages of all cells that failed."""
+        return [message for one in self.figures for message in one.failures]
+
+    def table(self, console: Console | None = None) -> None:
+        """Prints verdicts, tables and true guarantees of every figure."""
+        for one in self.figures:
+            if not one.skipped:
+                print_figure(one, console)
+
+
+def reproduce(
+    target: str,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    replicates: int | None = None,
+    quick: bool = False,
+    workers: int | None = None,
+    progress: bool | Callable[[int, int], Any] | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> Reproduction:
+    """Runs the figures of a paper, judges its claims, and writes pictures, data and verdicts.
+
+    What is in the folder already is not computed again, so that an interrupted run resumes.
+
+    Args:
+        target: A paper (``"private-assortment"``), a figure (``"private-assortment/fig4"``) or
+            the path of a figure's ``.yaml`` file.
+        out: Folder; ``reproductions/PAPER`` by default. Each figure has a folder in it.
+        replicates: Instead of those of the figures.
+        quick: The figures' quick versions: a check that everything runs.
+        workers: Processes; the number of usable cores by default.
+        progress: True for progress bars, False for silence, or a function of (rounds done,
+            rounds in all); by default bars on a terminal.
+        env_kwargs: Parameters of the environments that replace those of the figures, e.g. the
+            path of a data file; ``"TASK.parameter"`` changes one task only.
+
+    Returns:
+        The reproduction; cells that failed are listed in `failures`, and claims that need
+        them are not decided.
+
+    Raises:
+        UnknownNameError: If there is no such target or task.
+        ParameterError: If an argument or a parameter is out of range.
+        ResultError: If the folder holds other results, or cannot be written.
+        DataError: If data are missing.
+    """
+    figures = load_figures(target)
+    paper = figures[0].paper
+    folder = Path(f"reproductions/{paper}" if out is None else out)
+    changes = plain(dict(env_kwargs or {}), "env_kwargs")
+    results = []
+    for figure in figures:
+        figure = figure.quickened() if quick else figure
+        figure = figure.with_environment(changes) if changes else figure
+        small = "-quick" if quick else ""
+        shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
+        home = folder / (figure.figure + small)
+        results.append(run_figure(figure, home, replicates, workers, progress, shared))
+    if len(results) == 1:
+        if results[0].skipped:
+            raise DataError(f"{figures[0].target}: {results[0].skipped}")
+        page = results[0].folder / PAGE
+    else:
+        page = folder / INDEX
+        shown = [result for result in results if not result.skipped]
+        write_file(page, html(shown, f"Reproduction of {paper}").encode())
+    return Reproduction(target, folder, tuple(results), page)
+
+
+def run_figure(
+    figure: Figure,
+    folder: Path,
+    replicates: int | None = None,
+    workers: int | None = None,
+    show: Show = False,
+    results: Path | None = None,
+) -> FigureResult:
+    """Runs one figure into its folder, or its results into another one, and judges it; see
+    `reproduce`."""
+    suite = figure.suite
+    results = results or folder / (RESULTS if figure.study is None else MEASURED)
+    plans = plan_suite(suite)
+    missing = {plan.task.name: plan.missing for plan in plans if plan.missing}
+    if len(missing) == len(plans):
+        return FigureResult(figure, folder, skipped="; ".join(dict.fromkeys(missing.values())))
+    plans = [replace(plan, study=figure.study) for plan in plans]
+    report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
+    curves = figure.place(collect(report.results()))
+    failures = tuple(map(str, report.failures))
+    count = suite.replicates if replicates is None else replicates
+    facts = {
+        "command": origin.command_line(),
+        "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
+        "intervals": "95%, Student's t, paired over replicates (jackknife)",
+        "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
+        "revision": origin.revision() or "unknown",
+    }
+    if missing:
+        facts["left out"] = "; ".join(f"{task}: {why}" for task, why in missing.items())
+    if failures:
+        facts["failed"] = "; ".join(failures)
+    judgements = judge_all(figure, curves, count)
+    result = FigureResult(
+        figure, folder, judgements, tuple(curves), failures, facts, report.seconds, report.rounds
+    )
+    write(result)
+    return result
+
+
+def judge_all(figure: Figure, curves: Sequence[Curve], replicates: int) -> tuple[Judgement, ...]:
+    """Judges every claim with all replicates, and with the figure's smaller samples."""
+
+    def judged(claim: Claim, some: Sequence[Curve]) -> Judgement:
+        return judge(claim, some, figure.variants, figure.tables)
+
+    sizes = [size for size in figure.samples if size < replicates]
+    smaller = {size: [curve.first(size) for curve in curves] for size in sizes}
+    return tuple(
+        replace(
+            judged(claim, curves),
+            samples={size: judged(claim, some) for size, some in smaller.items()},
+        )
+        for claim in figure.judged
+    )

@@ -1,0 +1,222 @@
+"""The columns of results, each declared once.
+
+Data frames, CSV, JSON and LaTeX files, tables in the terminal and in notebooks, and the page with
+its download iterate over `COLUMNS` and use a column's one name. To add a column, add an entry here
+or call `register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.leaderboard_data import Interval, Row, TaskResult, TrackResult, TrackRow
+
+Kind: TypeAlias = Literal[
+    "text", "number", "interval", "mean", "score", "agent", "budget", "guarantee", "verdict"
+]
+Place: TypeAlias = Literal["records", "terminal", "notebook", "latex", "task", "track", "details"]
+Value: TypeAlias = str | float | Interval | None
+EVERYWHERE: tuple[Place, ...] = ("records", "terminal", "task", "details")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of results.
+
+    Attributes:
+        name: Key in records, files and the page's data, and class of its cells on the page.
+        title: Heading for readers.
+        kind: How a cell is shown. An ``"interval"`` is a mean with its ends, a ``"mean"`` an
+            interval whose ends stand in records and details only, a ``"score"`` an interval drawn
+            as a bar on the page. The other names describe text that the page formats.
+        shown: Where it appears: ``"records"`` (data frame, CSV, JSON), ``"terminal"``,
+            ``"notebook"``, ``"latex"``, and on the page in the tables of a ``"task"``, in those of
+            a ``"track"``, and among the ``"details"`` of a row.
+        value: Its value from a task or track and one of its rows; None reads the row's attribute
+            `name`.
+        unit: Unit of a number, empty without one.
+        help: Explanation on the page, empty without one.
+        better: ``"less"`` or ``"more"``: the direction that sorts first; empty for text.
+        decimals: Decimals of its numbers. The name of a column stands for as many as that column
+            needs for three significant digits; None formats each number by its own magnitude.
+        alias: Older spelling that the page's address still accepts.
+    """
+
+    name: str
+    title: str
+    kind: Kind = "text"
+    shown: tuple[Place, ...] = EVERYWHERE
+    value: Callable[[Any, Any], Value] | None = None
+    unit: str = ""
+    help: str = ""
+    better: Literal["", "less", "more"] = ""
+    decimals: int | str | None = None
+    alias: str = ""
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether values are intervals."""
+        return self.kind in ("interval", "mean", "score")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether values are numbers or intervals."""
+        return self.is_interval or self.kind == "number"
+
+    def of(self, source: TaskResult | TrackResult, row: Row | TrackRow) -> Value:
+        """Return the value of a row of a task or track, None if it has none.
+
+        A `value` function gets rows of tracks only if the column is shown there.
+        """
+        found: Value = None
+        if self.value is None:
+            found = getattr(row, self.name, None)
+        elif isinstance(row, Row) or "track" in self.shown:
+            found = self.value(source, row)
+        return None if found == "" else found
+
+    def entries(self, source: TaskResult | TrackResult, row: Row | TrackRow) -> dict[str, Any]:
+        """Return the value by name; an interval also by ``NAME_low`` and ``NAME_high``."""
+        value = self.of(source, row)
+        if not self.is_interval:
+            return {self.name: value}
+        parts = (("", "mean"), ("_low", "low"), ("_high", "high"))
+        return {self.name + suffix: getattr(value, part, None) for suffix, part in parts}
+
+
+def _of_task(name: str) -> Callable[[TaskResult, Row], Any]:
+    return lambda task, row: getattr(task, name)
+
+
+def _of_budget(name: str) -> Callable[[TaskResult, Row], Any]:
+    return lambda task, row: getattr(row.budget, name, None)
+
+
+def _of_audit(name: str) -> Callable[[TaskResult, Row], Any]:
+    return lambda task, row: getattr(row.audit, name, None)
+
+
+def _verdict(source: Any, row: Any) -> str | None:
+    return row.verdict if isinstance(row, TrackRow) else getattr(row.audit, "verdict", None)
+
+
+RECORDS: tuple[Place, ...] = ("records",)
+DETAILS: tuple[Place, ...] = ("records", "details")
+COLUMNS: list[Column] = [
+    Column("task", "Task", shown=RECORDS, value=_of_task("task")),
+    Column("env_id", "Environment", shown=RECORDS, value=_of_task("env_id")),
+    Column("problem", "Problem", shown=RECORDS, value=_of_task("problem")),
+    Column("horizon", "T", "number", RECORDS, _of_task("horizon"), "rounds"),
+    Column(
+        "agent", "Agent", "agent",
+        ("records", "terminal", "notebook", "latex", "task", "track", "details"),
+    ),
+    Column("name", "Registered name", shown=RECORDS),
+    Column(
+        "budget", "Budget", "budget",
+        ("records", "notebook", "latex", "task", "track", "details"),
+        lambda source, row: Budget.text(row.budget),
+    ),
+    Column("rho", "rho", "number", RECORDS, _of_budget("rho")),
+    Column("epsilon", "epsilon", "number", RECORDS, _of_budget("epsilon")),
+    Column("delta", "delta", "number", RECORDS, _of_budget("delta")),
+    Column(
+        "guarantee", "Guarantee", "guarantee",
+        ("records", "terminal", "notebook", "task", "details"),
+        help="Computed by the ledger that every release is charged to, or declared by an agent "
+        "that accounts for itself. Bold marks the lowest mean regret at each notion, unit and "
+        "budget; grey rows are references.",
+    ),
+    Column(
+        "accounting", "Accounting", shown=RECORDS,
+        value=lambda task, row: row.accounting if row.private else None,
+    ),
+    Column("notion", "Notion", shown=RECORDS),
+    Column("unit", "Unit", shown=RECORDS),
+    Column(
+        "tuning", "Tuning", shown=DETAILS,
+        help="A row marked tuned has the best of the same number of points that every agent gets, "
+        "chosen on other customers; its details say at what cost. It stands beside the row of the "
+        "defaults. Either may be the best.",
+    ),
+    Column(
+        "trust", "Trust", shown=DETAILS,
+        help="Rows are computed here, recomputed here from a submission, or stated by a sender. "
+        "What is only stated has no rank and is never the best.",
+    ),
+    Column("replicates", "Replicates", "number", DETAILS),
+    Column(
+        "regret", "Regret", "interval",
+        ("records", "terminal", "notebook", "latex", "task", "details"),
+        unit="reward", better="less", decimals="regret",
+        help="Cumulative pseudo-regret at the horizon T: expected reward of the best action minus "
+        "that of the action taken, summed over rounds. Mean over replicates, with its 95% interval "
+        "(Student's t). Smaller is better.",
+    ),
+    Column(
+        "iqm_regret", "Interquartile mean", "interval", DETAILS,
+        unit="reward", better="less", decimals="regret",
+    ),
+    Column(
+        "excess", "Privacy costs", "interval", ("records", "task", "details"),
+        unit="reward", better="less", decimals="excess",
+        help="The row's regret minus that of the same agent with the same parameters and without a "
+        "budget, on the same customers, where both ran; the interval is that of the paired "
+        "difference.",
+    ),
+    Column(
+        "score", "Score", "score",
+        ("records", "terminal", "notebook", "latex", "task", "track", "details"),
+        better="more", decimals=3,
+        help="Random choice is 0, the oracle is 1: one minus the regret in units of what the "
+        "oracle earns more than random choice. That unit belongs to the suite and does not move "
+        "with the results. A track's score is the mean over its tasks; rows in italics miss a "
+        "task, stand last and are no match for the others.",
+    ),
+    Column(
+        "lead", "Lead over the best other agent", "interval", DETAILS,
+        unit="reward", better="more",
+    ),
+    Column(
+        "reward", "Reward", "mean", ("records", "terminal", "task", "details"),
+        unit="reward", better="more", decimals="reward",
+    ),
+    Column(
+        "rounds_per_second", "Rounds/s", "number",
+        ("records", "terminal", "notebook", "task", "details"),
+        unit="rounds/s", better="more", alias="speed",
+    ),
+    Column(
+        "ahead", "Beats best other", "number", ("track",), better="more", decimals=2,
+    ),
+    Column(
+        "audit_verdict", "Audit", "verdict", ("records", "task", "track", "details"), _verdict,
+        help="A statistical attack on the agent gives a lower bound on its true epsilon. A bound "
+        "above the claim refutes the claim; one below it proves nothing, and an audit that could "
+        "not have refuted it says so (no power).",
+        alias="audit",
+    ),
+    Column("audit_lower_bound", "Epsilon at least", "number", RECORDS, _of_audit("lower_bound")),
+    Column("audit_claimed", "Epsilon claimed", "number", RECORDS, _of_audit("claimed")),
+    Column("source", "Code", shown=RECORDS),
+]  # fmt: skip
+
+
+def register(column: Column) -> None:
+    """Add a column to every table, file and page.
+
+    Raises:
+        ParameterError: If there is a column of this name.
+    """
+    if any(column.name in (known.name, known.alias) for known in COLUMNS):
+        raise ParameterError(f"there is a column {column.name!r} already; choose another name")
+    COLUMNS.append(column)
+
+
+def columns(place: Place) -> Iterator[Column]:
+    """Yield the columns that are shown in a place, in order."""
+    return (column for column in COLUMNS if place in column.shown)

@@ -1,0 +1,134 @@
+"""Which rows are compared, in which words, and how budgets stand on scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.leaderboard_data import Entry, Row, TrackRow
+from dpb_gym.report.number_format import tick
+
+COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
+
+NOTIONS: dict[str, str] = {
+    "joint": (
+        "Joint: everything the system shows to the other customers together reveals little about "
+        "one customer; that customer's own offer may depend on it."
+    ),
+    "anticipating": (
+        "Anticipating: everything the system shows after a customer has left reveals little about "
+        "that customer. Joint implies anticipating, never the other way."
+    ),
+    "central": (
+        "Central: the whole transcript, every action included, reveals little about the protected "
+        "record; a trusted curator sees the raw data."
+    ),
+    "shuffle": (
+        "Shuffle: what a shuffler hands on of a batch of randomised messages reveals little about "
+        "one customer; it is trusted to forget who sent what, and nobody sees the raw data."
+    ),
+    "local": (
+        "Local: each report is randomised before it leaves the customer; nobody, the operator "
+        "included, sees the raw data."
+    ),
+}
+UNITS: dict[str, str] = {
+    "user-round": "Per user-round: one customer's context and response of one round.",
+    "reward": "Per reward: the response of one round; contexts are public.",
+    "user": "Per user: all rounds of one customer, up to a declared number of them.",
+    "user-rewards": (
+        "Per user's rewards: the responses of all rounds of one customer, up to a declared number "
+        "of them; contexts are public."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Agents that protect the same thing in the same sense.
+
+    Attributes:
+        notion: Protected output, None for non-private agents.
+        unit: Protected unit, None for non-private agents.
+    """
+
+    notion: str | None
+    unit: str | None
+
+    @property
+    def slug(self) -> str:
+        """Names the group in links, e.g. ``"joint/user-round"``."""
+        return f"{self.notion}/{self.unit}" if self.notion else "non-private"
+
+    @property
+    def label(self) -> str:
+        """Names the group for readers, e.g. ``"joint, per user-round"``."""
+        return f"{self.notion}, per {self.unit}" if self.notion else "non-private"
+
+    @property
+    def explanation(self) -> str:
+        """Says what the guarantee promises."""
+        if self.notion is None or self.unit is None:
+            return "No promise: the agent learns from raw records."
+        return f"{NOTIONS.get(self.notion, '')} {UNITS.get(self.unit, '')}".strip()
+
+    @property
+    def rank(self) -> tuple[bool, int, str, int, str]:
+        """Sort key: known notions and units in order, non-private last."""
+        notion, unit = self.notion or "", self.unit or ""
+        known = [*NOTIONS, notion].index(notion), [*UNITS, unit].index(unit)
+        return (self.notion is None, known[0], notion, known[1], unit)
+
+
+def group_of(row: Entry) -> Group:
+    """Returns the group that `row` is compared in."""
+    return Group(row.notion, row.unit)
+
+
+def scale_of(budget: Budget) -> str:
+    """The scale that a budget is a number on; different ones never share an axis."""
+    return "rho" if budget.rho is not None else f"eps (delta={tick(budget.delta or 0.0)})"
+
+
+def budget_order(budget: Budget | None) -> tuple[bool, str, float]:
+    """Sort key of budgets: by scale and number, no budget last."""
+    return (True, "", 0.0) if budget is None else (False, scale_of(budget), budget.limit)
+
+
+def short(budget: Budget) -> str:
+    """A budget without what all of its scale share: ``"eps=1"``."""
+    return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
+
+
+_Rows = TypeVar("_Rows", bound=Row | TrackRow)
+
+
+def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_Rows]]:
+    """Rows that are ranked against each other: same notion, unit and budget; best first.
+
+    References mark the scale, and what only a sender states has no rank.
+    """
+    found: dict[tuple[Group, Budget | None], list[_Rows]] = {}
+    for row in sorted(rows, key=lambda row: (row.loss.mean, row.key)):
+        if not row.reference and not row.stated:
+            found.setdefault((group_of(row), row.budget), []).append(row)
+    return found
+
+
+def second(rivals: Sequence[_Rows]) -> _Rows | None:
+    """Whom the first of a contest is compared with: the best of another agent.
+
+    Only where a single agent takes part, with several sets of parameters, it is the next row.
+    """
+    others = [row for row in rivals[1:] if row.name != rivals[0].name]
+    return next(iter(others or rivals[1:]), None)
+
+
+def verdict_class(verdict: str) -> str:
+    """``"pass"``, ``"fail"`` or ``"open"`` for an audit's verdict, empty without one."""
+    word = verdict.lower()
+    if word.startswith(("pass", "ok", "consistent")):
+        return "pass"
+    return "fail" if word.startswith(("fail", "violat", "refut", "reads")) else word and "open"

@@ -1,0 +1,315 @@
+"""A leaderboard as tables: which rows are compared, in which order, and the text of each cell.
+
+The terminal, notebooks, pages, figures, records and files are all drawn from a `Board`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from dpb_gym.errors import ParameterError
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report.columns import COLUMNS
+from dpb_gym.report.comparison_groups import (
+    Group,
+    budget_order,
+    contests,
+    group_of,
+    scale_of,
+    short,
+)
+from dpb_gym.report.leaderboard_data import (
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
+from dpb_gym.report.number_format import decimals, number
+from dpb_gym.report.palette import shade
+
+MARKS = {
+    "clear": ("●", "clear lead"),
+    "close": ("○", "close"),
+    "alone": ("–", "alone"),
+    "unsaid": ("?", "too few replicates to say"),
+}
+"""How the best row of a contest compares with the second: a sign and its meaning."""
+
+EMPHASISED = ("agent", "regret")
+"""Columns set in bold where a row is the best of several."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table.
+
+    Attributes:
+        row: The row.
+        number: Number of its agent on the whole board, None for references.
+        strength: Opacity of its curve in (0, 1]; lower for smaller budgets of an agent.
+        rivals: Number of rows compared, if it is the best at its notion, unit and budget; else 0.
+        complete: Whether it has results on every task of the table.
+    """
+
+    row: Row | TrackRow
+    number: int | None
+    strength: float
+    rivals: int
+    complete: bool
+
+    @property
+    def best(self) -> bool:
+        """Whether it is the best of at least two rows."""
+        return self.rivals > 1
+
+    @property
+    def mark(self) -> str:
+        """Key of `MARKS` for the best row of a contest, by the interval of its lead."""
+        if not self.best:
+            return "alone"
+        lead = self.row.lead
+        return "unsaid" if lead is None else "clear" if lead.low > 0 else "close"
+
+    @property
+    def group(self) -> Group:
+        """Group that the row is compared in."""
+        return group_of(self.row)
+
+    @property
+    def colour(self) -> tuple[str, str]:
+        """Hex colours for the light and the dark theme."""
+        return shade(self.number)
+
+    @property
+    def label(self) -> str:
+        """The agent's label, with the budget unless the label contains it."""
+        row = self.row
+        named = row.budget is None or str(row.budget) in row.agent or short(row.budget) in row.agent
+        return row.agent if named else f"{row.agent} {row.budget}"
+
+    @property
+    def stroke(self) -> str:
+        """Line style: solid with a guarantee, dashed without, dotted for the oracle."""
+        if self.row.private:
+            return "solid"
+        return "dotted" if self.row.name == "oracle" else "dashed"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of a task or a track.
+
+    Attributes:
+        source: The task or track.
+        lines: One per row of the source, in its order.
+    """
+
+    source: TaskResult | TrackResult
+    lines: tuple[Line, ...]
+
+    @property
+    def task(self) -> TaskResult:
+        """The source, for the table of a task."""
+        assert isinstance(self.source, TaskResult)
+        return self.source
+
+    @property
+    def name(self) -> str:
+        """Name of the task or track."""
+        return self.source.track if isinstance(self.source, TrackResult) else self.source.task
+
+    @property
+    def title(self) -> str:
+        """Heading for readers."""
+        return self.source.title if isinstance(self.source, TrackResult) else self.source.task
+
+    @cached_property
+    def sections(self) -> list[tuple[Group, list[Line]]]:
+        """Lines by group, best first within each group; the non-private group is last.
+
+        Rows of one agent at one budget, defaults and tuned, are adjacent.
+        """
+
+        def order(line: Line) -> tuple[bool, float, str]:
+            return (not line.complete, line.row.loss.mean, line.row.key)
+
+        families: dict[Group, dict[Any, list[Line]]] = {}
+        for line in sorted(self.lines, key=order):
+            family = (line.complete, line.row.name, line.row.budget)
+            families.setdefault(line.group, {}).setdefault(family, []).append(line)
+        return [
+            (group, [line for family in families[group].values() for line in family])
+            for group in sorted(families, key=lambda group: group.rank)
+        ]
+
+    @cached_property
+    def ordered(self) -> list[Line]:
+        """All lines in the order of the sections."""
+        return [line for _, lines in self.sections for line in lines]
+
+    @cached_property
+    def places(self) -> dict[str, int | None]:
+        """Decimals by column that shows numbers; see `Column.decimals`."""
+        by_name = {column.name: column for column in COLUMNS}
+
+        def shared(name: str) -> int | None:
+            found = (by_name[name].of(self.source, row) for row in self.source.rows)
+            return decimals(v.mean if isinstance(v, Interval) else float(v) for v in found if v)
+
+        return {
+            column.name: shared(column.decimals)
+            if isinstance(column.decimals, str)
+            else column.decimals
+            for column in COLUMNS
+            if column.is_numeric
+        }
+
+    @cached_property
+    def winners(self) -> dict[tuple[Group, Budget | None], Line]:
+        """The best complete line at each notion, unit and budget."""
+        return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
+
+    @property
+    def scales(self) -> set[str]:
+        """Scales of the winners' budgets; see `scale_of`."""
+        return {scale_of(budget) for _, budget in self.winners if budget is not None}
+
+    @property
+    def rival(self) -> Line | None:
+        """The best non-private line: the baseline of private ones."""
+        return self.winners.get((Group(None, None), None))
+
+    def cells(self, line: Line) -> dict[str, str]:
+        """Return the text of each column; ``NAME_ends`` is an interval's, if it has one."""
+        result = {}
+        for column in COLUMNS:
+            value = column.of(self.source, line.row)
+            if not column.is_numeric:
+                result[column.name] = "–" if value is None else str(value)
+                continue
+            places = self.places[column.name]
+            if isinstance(value, Interval):
+                result[f"{column.name}_ends"] = (
+                    f"[{number(value.low, places)}, {number(value.high, places)}]"
+                )
+                value = value.mean
+            result[column.name] = number(value, places)  # type: ignore[arg-type]
+        return result
+
+    def ratio(self, line: Line) -> float | None:
+        """Return its regret over that of the best non-private agent, None without one."""
+        base = 0.0 if self.rival is None else self.rival.row.loss.mean
+        return line.row.loss.mean / base if base > 0 else None
+
+
+class MatrixRow(NamedTuple):
+    """The winners of one task or track in one group, one per budget."""
+
+    table: Table
+    group: Group
+    wins: tuple[Line | None, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Winners by task and budget, on one scale of budgets.
+
+    Attributes:
+        scale: See `scale_of`; empty if no row has a budget.
+        budgets: The columns, increasing.
+        rows: Each track before its tasks.
+    """
+
+    scale: str
+    budgets: tuple[Budget, ...]
+    rows: tuple[MatrixRow, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """The tables of a whole leaderboard.
+
+    Attributes:
+        title: Heading, empty for a single task.
+        tasks: One table per task.
+        tracks: One table per track.
+        notes: Distinct remarks, printed below the tables.
+    """
+
+    title: str
+    tasks: tuple[Table, ...]
+    tracks: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def parts(self) -> list[Table]:
+        """Tables of each track followed by those of its tasks; tasks without a track last."""
+        members: dict[str, list[Table]] = {track.name: [track] for track in self.tracks}
+        for task in self.tasks:
+            members.setdefault(task.source.track, []).append(task)
+        return [table for tables in members.values() for table in tables]
+
+    @cached_property
+    def matrices(self) -> list[Matrix]:
+        """Winners by task and budget, one matrix per scale of budgets."""
+        scales = list(dict.fromkeys(s for table in self.parts for s in sorted(table.scales)))
+        return [_matrix(scale, self.parts) for scale in scales or [""]]
+
+
+def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
+    held = [table for table in tables if scale in table.scales or not scale]
+    budgets = {b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale}
+    columns = tuple(sorted(budgets, key=budget_order))
+    rows = (
+        MatrixRow(table, group, tuple(table.winners.get((group, budget)) for budget in columns))
+        for table in held
+        for group in dict.fromkeys(group for group, _ in table.winners)
+        if group.notion is not None or not scale
+    )
+    return Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
+
+
+def board(data: LeaderboardData | TaskResult) -> Board:
+    """Return the tables of a leaderboard or of one task.
+
+    Raises:
+        ParameterError: `data` is of another type.
+    """
+    if isinstance(data, LeaderboardData):
+        title, notes, tasks, tracks = data.title, data.notes, data.tasks, data.tracks
+    elif isinstance(data, TaskResult):
+        title, notes, tasks, tracks = "", (), (data,), ()
+    else:
+        raise ParameterError(
+            f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
+        )
+    agents = dict.fromkeys(row.agent for t in tasks for row in t.rows if not row.reference)
+    numbers = {agent: place for place, agent in enumerate(agents)}
+    shown = tuple(_table(task, numbers) for task in tasks)
+    grouped = tuple(_table(track, numbers) for track in tracks)
+    return Board(title, shown, grouped, tuple(dict.fromkeys(notes)))
+
+
+def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Table:
+    rows: Sequence[Row | TrackRow] = source.rows
+    needed = set(source.tasks) if isinstance(source, TrackResult) else set()
+    families: dict[str, list[Budget | None]] = {}
+    for row in sorted(rows, key=lambda row: budget_order(row.budget)):
+        families.setdefault(row.agent, []).append(row.budget)
+    complete = {row.key for row in rows if needed <= set(getattr(row, "tasks", ()))}
+    ranked = contests([row for row in rows if row.key in complete])
+    rivals = {found[0].key: len(found) for found in ranked.values()}
+
+    def line(row: Row | TrackRow) -> Line:
+        family = families[row.agent]
+        below = len(family) - 1 - family.index(row.budget)
+        strength = 1.0 - 0.6 * below / max(2, len(family) - 1)
+        behind = rivals.get(row.key, 0)
+        return Line(row, numbers.get(row.agent), strength, behind, row.key in complete)
+
+    return Table(source, tuple(map(line, rows)))

@@ -1,0 +1,251 @@
+"""Who is compared with whom, and how budgets and numbers read."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpb_gym.privacy.budget import Budget
+from dpb_gym.report import Interval, number_format
+from dpb_gym.report.comparison_groups import Group, budget_order, scale_of, short
+from dpb_gym.report.number_format import MINUS, decimals, number, tick
+from dpb_gym.report.palette import shade
+from dpb_gym.report.tables import board
+
+
+def only(task):
+    """The table of a lone task."""
+    return board(task).tasks[0]
+
+
+def test_groups_split_by_notion_and_unit_and_sort_by_regret(make):
+    for problem in ("assortment", "pricing", "recommendation"):
+        task = make.task(problem)
+        found = only(task).sections
+        assert sum(len(members) for _, members in found) == len(task.rows)
+        assert len({group for group, _ in found}) == len(found)
+        for group, members in found:
+            assert {(x.row.notion, x.row.unit) for x in members} == {(group.notion, group.unit)}
+            regrets = [line.row.regret.mean for line in members]
+            assert regrets == sorted(regrets)
+        assert found[-1][0] == Group(None, None)
+
+
+def test_best_is_the_lowest_regret_of_each_contest_and_never_a_reference(make):
+    task = make.task("assortment")
+    best = {line.row.key for line in only(task).lines if line.best}
+    by_key = {row.key: row for row in task.rows}
+    assert "Oracle" not in best and "Random" not in best
+    contests = {}
+    for row in task.rows:
+        if row.name not in ("oracle", "random"):
+            contests.setdefault((row.notion, row.unit, row.budget), []).append(row)
+    assert len(best) == len(contests) == 4
+    for key in best:
+        row = by_key[key]
+        rivals = contests[row.notion, row.unit, row.budget]
+        assert all(row.regret.mean <= rival.regret.mean for rival in rivals)
+
+
+def test_a_row_alone_at_its_budget_is_not_best(make):
+    lines = only(make.task("recommendation")).lines
+    assert not any(line.best for line in lines if line.row.agent.startswith("JDP"))
+
+
+def test_what_a_sender_states_is_never_best_and_wins_nothing(make):
+    task = make.task("assortment")
+    liar = replace(task.rows[0], agent="Liar", regret=Interval(0, 0, 0), trust="stated by somebody")
+    shown = only(replace(task, rows=(liar, *task.rows)))
+    assert not shown.lines[0].best
+    assert [x.best for x in shown.lines[1:]] == [x.best for x in only(task).lines]
+    assert all(line.row.agent != "Liar" for line in shown.winners.values())
+    honest = only(replace(task, rows=(replace(liar, trust="recomputed here"), *task.rows)))
+    assert (
+        honest.lines[0].best
+        and honest.winners[honest.lines[0].group, liar.budget].row.agent == "Liar"
+    )
+
+
+def test_who_is_told_the_truth_is_no_contestant(make):
+    task = make.task("assortment")
+    told = replace(task.rows[0], agent="Told", regret=Interval(0, 0, 0), oracle=True)
+    shown = only(replace(task, rows=(told, *task.rows)))
+    assert shown.lines[0].number is None and not shown.lines[0].rivals
+    assert all(line.row.agent != "Told" for line in shown.winners.values())
+
+
+def test_budgets_sort_by_scale_and_number_and_none_comes_last():
+    texts = ["none", "rho=10", "eps=3,delta=1e-6", "rho=2", "eps=2,delta=1e-5", "rho=0.1"]
+    budgets = sorted(map(Budget.parse, texts), key=budget_order)
+    assert [Budget.text(budget) for budget in budgets] == [
+        "eps=2,delta=1e-5", "eps=3,delta=1e-6", "rho=0.1", "rho=2", "rho=10", "none",
+    ]  # fmt: skip
+    assert len({scale_of(budget) for budget in budgets[:-1]}) == 3
+    assert short(budgets[0]) == "eps=2"
+
+
+def test_strength_is_full_for_the_largest_budget_and_falls(make):
+    task = make.task("assortment", budgets=(0.1, 0.5, 1.0, 10.0))
+    alpha = {line.row.key: line.strength for line in only(task).lines}
+    family = [alpha[f"DPMNL (rho={rho})"] for rho in ("10", "1", "0.5", "0.1")]
+    assert family[0] == 1.0
+    assert family == sorted(family, reverse=True) and len(set(family)) == 4
+    assert min(family) >= 0.4
+    assert alpha["UCB-MNL"] == 1.0
+
+
+def test_a_label_names_the_budget_once(make):
+    rng = np.random.default_rng(0)
+    rows = (
+        make.row(rng, agent="A", budget="rho=1"),
+        make.row(rng, agent="A (rho=1)", budget="rho=1"),
+        make.row(rng, agent="A"),
+    )
+    lines = only(replace(make.task(), rows=rows)).lines
+    assert [line.label for line in lines] == ["A rho=1", "A (rho=1)", "A"]
+
+
+def test_one_colour_per_agent_and_distinct_ones(make):
+    data = make.crowd()
+    shades = {x.row.agent: x.colour for table in board(data).tasks for x in table.lines}
+    assert len(shades) == len({pair[0] for pair in shades.values()}) == 30
+    assert len({pair[1] for pair in shades.values()}) == 30
+    assert all(int(c[1:], 16) >= 0 and len(c) == 7 for pair in shades.values() for c in pair)
+    for table in board(data).tasks:
+        assert all(line.colour == shades[line.row.agent] for line in table.lines)
+    assert {x.colour for x in only(make.task()).lines if x.row.reference} == {shade(None)}
+
+
+def test_the_matrix_names_winners_their_cost_and_whether_they_lead(make):
+    task = make.task("assortment")
+    leads = {
+        "One-pass MNL (rho=1)": Interval(5, 1, 9),
+        "One-pass MNL (rho=0.5)": Interval(5, -1, 9),
+    }
+    rows = tuple(replace(row, lead=leads.get(row.key)) for row in task.rows)
+    (matrix,) = board(replace(task, rows=rows)).matrices
+    assert matrix.scale == "rho" and [str(b) for b in matrix.budgets] == [
+        "rho=0.1",
+        "rho=0.5",
+        "rho=1",
+    ]
+    (row,) = matrix.rows
+    assert row.table.rival.row.agent == "Greedy MNL"
+    assert [win.row.agent for win in row.wins] == ["One-pass MNL"] * 3
+    assert [win.mark for win in row.wins] == ["unsaid", "close", "clear"]
+    for win in row.wins:
+        assert row.table.ratio(win) == win.row.regret.mean / row.table.rival.row.regret.mean
+
+
+def test_the_matrix_holds_tracks_before_their_tasks_and_one_scale_each(make):
+    data = make.arena(agents=9, sizes=2, budgets=3)
+    (matrix,) = board(data).matrices
+    names = list(dict.fromkeys(row.table.name for row in matrix.rows))
+    assert names[:3] == ["assortment", "assortment-size0", "assortment-size1"]
+    mixed = replace(make.task(), task="eps", rows=tuple(
+        replace(row, budget=f"eps={row.budget.limit},delta=1e-5") if row.budget else row
+        for row in make.task().rows
+    ))  # fmt: skip
+    scales = [matrix.scale for matrix in board(make.data([make.task(), mixed])).matrices]
+    assert scales == ["rho", "eps (delta=1e-5)"]
+    alone = make.task("recommendation")
+    wins = [
+        w for row in board(alone).matrices[0].rows for w in row.wins if w.row.name == "jdp-lin-ucb"
+    ]
+    assert wins and all(win.mark == "alone" for win in wins)
+
+
+def test_a_board_without_budgets_still_has_its_best(make):
+    task = make.task()
+    bare = replace(task, rows=tuple(row for row in task.rows if not row.private))
+    (matrix,) = board(bare).matrices
+    assert matrix.budgets == () and [row.table.rival.row.agent for row in matrix.rows] == [
+        "Greedy MNL"
+    ]
+    assert [m.rows for m in board(make.data([])).matrices] == [()]
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_can_be_read_on_both_backgrounds():
+    """WCAG asks for a contrast of 4.5 for text: names at the ends of curves have these colours."""
+    for index in (None, *range(60)):
+        light, dark = shade(index)
+        assert 1.05 / (luminance(light) + 0.05) >= 4.5, index
+        assert (luminance(dark) + 0.05) / (luminance("#10151b") + 0.05) >= 4.5, index
+
+
+# Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
+SIGHT = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+               [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+               [-0.011820, 0.042940, 0.968881]],
+    "usual": np.eye(3),
+}  # fmt: skip
+
+
+def oklab(linear):
+    cones = np.array([[0.4122214708, 0.5363325363, 0.0514459929],
+                      [0.2119034982, 0.6806995451, 0.1073969566],
+                      [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
+    lab = np.array([[0.2104542553, 0.7936177850, -0.0040720468],
+                    [1.9779984951, -2.4285922050, 0.4505937099],
+                    [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
+    return lab @ np.cbrt(cones @ np.clip(linear, 0, 1))
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+@pytest.mark.parametrize("theme", [0, 1])
+def test_eight_agents_stay_apart_for_every_kind_of_sight(sight, theme):
+    points = []
+    for index in range(8):
+        colour = shade(index)[theme]
+        channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
+        points.append(oklab(np.asarray(SIGHT[sight]) @ linear))
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(points, 2)) > 0.09
+
+
+@given(st.floats(-1e300, 1e300))
+def test_a_written_number_reads_back_to_three_digits(value):
+    for text in (number(value), tick(value)):
+        read = float(text.replace(",", "").replace(MINUS, "-"))
+        assert math.isclose(read, value, rel_tol=5.01e-3, abs_tol=0)
+        assert len(text) <= 14
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=1))
+def test_a_column_keeps_three_digits_of_its_smallest_number(values):
+    places = decimals(values)
+    assert places is not None
+    for value in values:
+        read = float(number(value, places).replace(",", ""))
+        assert abs(read - value) <= 0.5 * 10.0**-places * 1.001
+        assert places == 3 or math.isclose(read, value, rel_tol=5.01e-3)
+
+
+def test_extremes_leave_the_choice_to_each_number():
+    assert decimals([1.0, 1e9]) is None
+    assert decimals([1e-9, 1e-10]) is None
+    assert decimals([0.0, 0.0]) == decimals([]) == 0
+    assert number(-0.0001, 2) == "0.00"
+    assert number(None) == "–"
+
+
+def test_docstrings_run():
+    result = doctest.testmod(number_format)
+    assert result.attempted > 0 and result.failed == 0
