@@ -36,7 +36,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-# The same object may be public in two modules: a short name may mean either.
+# Objects that are public in two modules make short names ambiguous.
 suppress_warnings = ["ref.python"]
 
 html_theme = "furo"

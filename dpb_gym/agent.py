@@ -10,19 +10,21 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from dpb_gym import checkpoint, validation
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
+    from dpb_gym.problems.stretch import Stretch
 
 MOVED = ("check_supported", "list_agents", "make_agent", "register_agent", "spec_of")
 
@@ -45,7 +47,11 @@ class Agent(Policy, ABC):
         protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
             registered with.
         curator: What stands between raw feedback and the policy, set by `set_up`.
+        replaced: Methods for which `play` stands; a subclass that overrides one of them below the
+            class that defines `play` is played round by round.
     """
+
+    replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
 
     def set_up(
         self,
@@ -81,7 +87,7 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
-        for refused in ("act", "observe"):  # by a run that was handed over, see `save`
+        for refused in ("act", "observe", "play"):  # by a run that was handed over, see `save`
             vars(self).pop(refused, None)
         self.curator = Curator(
             budget,
@@ -132,6 +138,20 @@ class Agent(Policy, ABC):
         agent belongs to them.
         """
 
+    @property
+    def stretches(self) -> bool:
+        """Whether `play` can take the coming rounds; asked after `begin`."""
+        return False
+
+    def play(self, rounds: Stretch) -> Array:
+        """Return the actions ``(n, B)`` of a stretch of rounds and learn from their outcomes.
+
+        Optional: in compiled code, what `act` and `observe` do round by round, bit for bit. It is
+        used where nothing intervenes, and not by a subclass that overrides `act`, `observe` or one
+        of the methods named in `replaced`.
+        """
+        raise AgentError(f"{type(self).__name__} plays round by round")
+
     def probabilities(self, context: Context) -> Array | None:
         """How likely each candidate is to be what `act` returns now, ``(B, n_candidates)``.
 
@@ -161,6 +181,11 @@ class Agent(Policy, ABC):
         if not isinstance(agent, Agent):
             raise CheckpointError(f"{path} holds no agent")
         return agent
+
+
+def plays_stretches(agent: Agent) -> bool:
+    """Return whether `Agent.play` may take the coming rounds instead of `act` and `observe`."""
+    return agent.stretches and not overridden(agent, "play", *agent.replaced)
 
 
 class SingleAgent(Policy):

@@ -119,7 +119,7 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
         def refuse(*_: Any) -> None:
             raise AgentError(f"{name} was handed over: {curator.handed_over}")
 
-        vars(agent).update(act=refuse, observe=refuse)
+        vars(agent).update(act=refuse, observe=refuse, play=refuse)
 
 
 def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:

@@ -115,6 +115,13 @@ class BlockDraws:
         drawn: NDArray[np.float64] = self._block[self._next - 1]
         return drawn
 
+    def take(self, rounds: int) -> NDArray[np.float64]:
+        """Returns the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
+        taken = np.empty((rounds, *self._block.shape[1:]))
+        for row in taken:
+            row[...] = self.next()
+        return taken
+
 
 def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:
     """Fills an array with uniforms on [0, 1)."""

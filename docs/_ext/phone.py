@@ -1,8 +1,8 @@
-"""Finds pages of a built site that are wider than a phone, in headless Chromium.
+"""Find pages of a built site that are wider than a phone, with headless Chromium.
 
     python docs/_ext/phone.py docs/_build/html [--width 390]
 
-Every page is opened in a frame of that width; exit status 1 names those that would be cut.
+Every page is opened in a frame of that width. The exit status is 1 if a page is wider.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from html import unescape
 from pathlib import Path
 
 PAGE = """<!doctype html><meta charset="utf-8"><body><script>
-const found = {}, frame = document.createElement("iframe");
+const measured = {}, frame = document.createElement("iframe");
 frame.style = "width: %dpx; height: 844px; border: 0";
 document.body.append(frame);
 (async () => {
   for (const page of %s) {
     await new Promise((done) => { frame.onload = done; frame.src = page; });
-    found[page] = frame.contentDocument.documentElement.scrollWidth;
+    measured[page] = frame.contentDocument.documentElement.scrollWidth;
   }
-  document.body.innerHTML = "<pre id=found></pre>";
-  document.getElementById("found").textContent = JSON.stringify(found);
+  document.body.innerHTML = "<pre id=widths></pre>";
+  document.getElementById("widths").textContent = JSON.stringify(measured);
 })();
 </script>"""
 
 
 def widths(site: Path, width: int = 390) -> dict[str, int]:
-    """The width that each page takes in a window of `width` pixels.
+    """Return the width of each page in a window of `width` pixels.
 
     Raises:
         RuntimeError: If there is no Chromium, or it measured nothing.
@@ -49,7 +49,7 @@ def widths(site: Path, width: int = 390) -> dict[str, int]:
         options += ["--allow-file-access-from-files", "--virtual-time-budget=10000000"]
         options += [f"--user-data-dir={folder}/profile", "--dump-dom", harness.as_uri()]
         done = subprocess.run([chromium, *options], capture_output=True, text=True, timeout=300)
-    read = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)
+    read = re.search(r'<pre id="widths">(.*?)</pre>', done.stdout, re.S)
     if read is None:
         raise RuntimeError(f"chromium measured nothing: {done.stderr[-500:]}")
     measured: dict[str, int] = json.loads(unescape(read[1]))
@@ -61,13 +61,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("site", type=Path)
     parser.add_argument("--width", type=int, default=390)
-    asked = parser.parse_args()
-    found = widths(asked.site, asked.width)
-    cut = {page: taken for page, taken in found.items() if taken > asked.width}
-    for page, taken in cut.items():
-        print(f"cut at {asked.width} px: {page} takes {taken}", file=sys.stderr)
-    print(f"{len(found)} pages at {asked.width} px, {len(cut)} cut")
-    return 1 if cut else 0
+    options = parser.parse_args()
+    measured = widths(options.site, options.width)
+    wide = {page: width for page, width in measured.items() if width > options.width}
+    for page, width in wide.items():
+        print(f"wider than {options.width} px: {page} has {width}", file=sys.stderr)
+    print(f"{len(measured)} pages at {options.width} px, {len(wide)} wider")
+    return 1 if wide else 0
 
 
 if __name__ == "__main__":

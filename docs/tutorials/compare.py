@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Compare agents with and without privacy
+# # Compare private and non-private agents
 #
-# Which slate of hotels, films or shirts should the next customer see, if nobody may learn from
-# the shop's behaviour what one customer did? Here a private agent, the paper's one and two that
-# are not private meet the same customers.
+# Which slate of hotels, films or shirts should the next customer see, if the slates may not reveal
+# a customer's choices? This tutorial compares our private agent, a paper's private agent and two
+# non-private ones on the same customers.
 
 # %%
 import dpb_gym
@@ -24,24 +24,23 @@ result = dpb_gym.evaluate(
 result
 
 # %% [markdown]
-# A budget applies to every agent that can take one. Each row says what it really guarantees: the
-# notion, the unit and the price in zCDP, computed by the ledger that the noise was charged to.
-# Intervals are at 95%, over replicates.
+# A budget applies to every agent that can take one. Each row shows its guarantee: the notion, the
+# unit and the cost in zCDP, computed from the ledger. Intervals are at 95%, over replicates.
 #
-# How fast do they learn?
+# Regret by round:
 
 # %%
 result.plot(agents=["One-pass", "DPMNL", "Greedy, not private"])
 
 # %% [markdown]
-# What does privacy cost? The dashed line is the best agent without it.
+# The cost of privacy at each budget. The dashed line is the best non-private agent.
 
 # %%
 result.plot_frontier()
 
 # %% [markdown]
-# Every agent met the same customers, decided by the same random numbers, so differences are taken
-# replicate by replicate, and are far narrower than the rows' own intervals.
+# All agents have the same customers and the same random numbers, so differences are paired over
+# replicates. Their intervals are much narrower than those of the rows.
 
 # %%
 result.plot_paired(against="Greedy, not private", agents=["One-pass", "DPMNL"])

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # From a log of your own to the price of privacy
+# # From your own log to the cost of privacy
 #
-# A lender quoted rates to applicants, and some signed. What would it have earned with privacy for
-# the applicants? The file below is generated and stands for yours: one row per quote.
+# A lender quoted rates to applicants, and some accepted. What would the lender earn with privacy
+# for the applicants? The file below is generated and has one row per quote.
 
 # %%
 import dpb_data
@@ -13,8 +13,7 @@ print(file.read_text()[:300])
 
 # %% [markdown]
 # `from_log` fits a model of demand and makes an environment of it. The bounds of the columns are
-# public knowledge, not read from the data. Its report says how well the model knows applicants
-# that it has not seen.
+# public constants, not taken from the data. The report shows the fit on held-out applicants.
 
 # %%
 bounds = {"term": (24, 84), "score": (300, 850), "price": (0, 12)}
@@ -25,8 +24,8 @@ loans
 loans.plot()
 
 # %% [markdown]
-# Now agents with and without privacy meet applicants drawn from that model, and the difference is
-# the price.
+# Agents with and without a budget play applicants drawn from that model. The difference is the
+# cost of privacy.
 
 # %%
 cost = dpb_gym.cost_of_privacy(loans, ["eps=1,delta=1e-6"], horizon=5000, replicates=4)

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Write a private agent, and attack it
+# # Write and audit a private agent
 #
-# An agent is private if it learns from releases alone. The **curator** makes releasers: it
-# divides the budget, calibrates the noise and keeps the ledger. You say what is summed, and in
-# which range.
+# An agent is private if it learns from releases only. The **curator** makes releasers, divides
+# the budget, calibrates the noise and maintains the ledger. You choose what is summed, and its
+# range.
 
 # %%
 import numpy as np
@@ -31,8 +31,8 @@ class Tutorial(dpb_gym.SingleAgent):
 
 
 # %% [markdown]
-# Without a budget the same calls are exact: the non-private twin is the same code, and the
-# difference between the two is what privacy costs this algorithm.
+# Without a budget the same calls are exact: the non-private version is the same code, and the
+# difference between the two is the cost of privacy for this algorithm.
 
 # %%
 result = dpb_gym.evaluate(
@@ -45,20 +45,20 @@ result = dpb_gym.evaluate(
 result
 
 # %% [markdown]
-# Is the promise kept? An **audit** plays the agent in two worlds that differ in one reward and
-# bounds its privacy loss from below, from everything that it released.
+# An **audit** tests the guarantee. It plays the agent in two worlds that differ in one reward and
+# computes a lower bound on its privacy loss from all releases.
 
 # %%
 dpb_gym.audit("tutorial", "rho=2", 200)
 
 # %% [markdown]
-# And if the agent looks past its releaser? This one remembers a raw reward.
+# The next agent has an error: it stores a raw reward.
 
 
 # %%
 @dpb_gym.register_agent("leaky", supports=["recommendation"], protects=("central", "reward"))
 class Leaky(Tutorial):
-    """Remembers the newest raw reward."""
+    """Store the newest raw reward."""
 
     def begin(self):
         super().begin()

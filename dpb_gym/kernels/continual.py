@@ -179,6 +179,40 @@ def add_scaled(values, directions, low, high, longest, radius, grid, pending, cl
     return add_clipped(rows, radius, grid, pending, clipped)
 
 
+@inline
+def add_scaled_one(value, direction, low, high, longest, row, pending):
+    """`add_scaled` of one record to `pending` ``(W,)``, with neither radius nor grid.
+
+    `row` of length W is overwritten. Returns the status and whether anything was clipped.
+    """
+    width = direction.shape[0]
+    finite = math.isfinite(value)
+    for w in range(width):
+        finite = finite and math.isfinite(direction[w])
+    clipped = min(max(value, low), high)
+    scale, beyond = _shrink(direction, longest)
+    for w in range(width):
+        row[w] = clipped * (direction[w] * scale)
+        finite = finite and math.isfinite(row[w])
+    if not finite:
+        return NOT_FINITE, False
+    for w in range(width):
+        pending[w] += row[w]
+    return OK, beyond or clipped != value
+
+
+@jit
+def add_scaled_rounds(values, directions, low, high, longest, radius, grid, pending, clipped):
+    """`add_scaled` of several rounds, one after another: values ``(n, B)``."""
+    for t in range(values.shape[0]):
+        status = add_scaled(
+            values[t], directions[t], low, high, longest, radius, grid, pending, clipped
+        )
+        if status != OK:
+            return status
+    return OK
+
+
 @jit
 def blt_step(normals, theta, omega, buffers, noise):
     """One step of the buffered linear Toeplitz noise.

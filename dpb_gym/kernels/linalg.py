@@ -253,27 +253,34 @@ def sherman_morrison(inverses, vectors, weights, growth):
 
 
 @vectorised
-def cholesky_update(upper, vectors, weights):
-    """Factors R of R'R + weight v v', in place by Givens rotations, for weights ``(B,)`` >= 0.
+def cholesky_update_one(upper, vector, weight, scratch):
+    """Factor R of R'R + weight v v', in place by Givens rotations, for a weight >= 0.
 
     R is the transpose of a lower factor, as a rotation then changes what lies side by side.
+    `scratch` of length d is overwritten.
     """
+    d = vector.shape[0]
+    scratch[:] = vector
+    scratch *= np.sqrt(weight)
+    for k in range(d):
+        diagonal = upper[k, k]
+        r = np.sqrt(diagonal * diagonal + scratch[k] * scratch[k])
+        c = r / diagonal
+        s = scratch[k] / diagonal
+        upper[k, k] = r
+        row, rest = upper[k, k + 1 :], scratch[k + 1 :]
+        for i in range(d - k - 1):
+            row[i] = (row[i] + s * rest[i]) / c
+            rest[i] = c * rest[i] - s * row[i]
+
+
+@jit
+def cholesky_update(upper, vectors, weights):
+    """`cholesky_update_one` of every replicate, for weights ``(B,)``."""
     B, d = vectors.shape
-    v = np.empty(d)
+    scratch = np.empty(d)
     for b in range(B):
-        factor, root = upper[b], np.sqrt(weights[b])
-        v[:] = vectors[b]
-        v *= root
-        for k in range(d):
-            diagonal = factor[k, k]
-            r = np.sqrt(diagonal * diagonal + v[k] * v[k])
-            c = r / diagonal
-            s = v[k] / diagonal
-            factor[k, k] = r
-            row, rest = factor[k, k + 1 :], v[k + 1 :]
-            for i in range(d - k - 1):
-                row[i] = (row[i] + s * rest[i]) / c
-                rest[i] = c * rest[i] - s * row[i]
+        cholesky_update_one(upper[b], vectors[b], weights[b], scratch)
 
 
 @jit

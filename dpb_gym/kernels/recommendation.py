@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels._jit import jit, vectorised
+from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 from dpb_gym.kernels.linalg import dot_one
@@ -107,6 +107,13 @@ def gather(table, index, out):
             row, copy = own[index[b, k]], out[b, k]
             for j in range(row.shape[0]):
                 copy[j] = row[j]
+
+
+@jit
+def gather_rounds(table, index, out):
+    """`gather` of several rounds, ``(n, B, m)``."""
+    for t in range(index.shape[0]):
+        gather(table, index[t], out[t])
 
 
 @jit
@@ -230,6 +237,14 @@ def best_arms(features, theta, model, sd, arm, value):
         value[b] = mean_reward(best, model, sd)
 
 
+@inline
+def _drawn_reward(score, expected, model, sd, uniform):
+    """Reward of an arm of score <x, theta> and that expectation."""
+    if model == GAUSSIAN:
+        return min(1.0, max(0.0, 0.5 + 0.25 * score + sd * normal_of(uniform)))
+    return 1.0 if uniform < expected else 0.0
+
+
 @jit
 def outcome(features, theta, arm, model, sd, uniform, reward, expected):
     """Reward and expected reward; returns 0, or 1 + the first replicate out of range."""
@@ -239,8 +254,51 @@ def outcome(features, theta, arm, model, sd, uniform, reward, expected):
             return b + 1
         score = dot_one(features[b, arm[b]], theta[b])
         expected[b] = mean_reward(score, model, sd)
-        if model == GAUSSIAN:
-            reward[b] = min(1.0, max(0.0, 0.5 + 0.25 * score + sd * normal_of(uniform[b])))
-        else:
-            reward[b] = 1.0 if uniform[b] < expected[b] else 0.0
+        reward[b] = _drawn_reward(score, expected[b], model, sd, uniform[b])
     return 0
+
+
+@jit
+def outcomes(features, theta, model, sd, uniform, reward, expected, best):
+    """`outcome` of every candidate, and `best_arms`' value, for several rounds.
+
+    Args:
+        features: ``(n, B, m, d)``.
+        theta: ``(B, d)``.
+        model: `LOGISTIC`, `LINEAR` or `GAUSSIAN`.
+        sd: Standard deviation of Gaussian rewards.
+        uniform: ``(n, B)``.
+        reward: Output ``(n, B, m)``.
+        expected: Output ``(n, B, m)``.
+        best: Output ``(n, B)``.
+    """
+    n, B, m, _ = features.shape
+    for t in range(n):
+        for b in range(B):
+            top, at = 0.0, 0
+            for k in range(m):
+                score = dot_one(features[t, b, k], theta[b])
+                mean = mean_reward(score, model, sd)
+                expected[t, b, k] = mean
+                reward[t, b, k] = _drawn_reward(score, mean, model, sd, uniform[t, b])
+                if k == 0 or score > top:
+                    top, at = score, k
+            best[t, b] = expected[t, b, at]
+
+
+@jit
+def pick(rewards, means, action, reward, expected):
+    """Entries of the chosen candidates: tables ``(n, B, m)``, actions and outputs ``(n, B)``.
+
+    Returns:
+        Whether an action is out of range.
+    """
+    n, B, m = rewards.shape
+    for t in range(n):
+        for b in range(B):
+            k = action[t, b]
+            if k < 0 or k >= m:
+                return True
+            reward[t, b] = rewards[t, b, k]
+            expected[t, b] = means[t, b, k]
+    return False

@@ -17,13 +17,13 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.report.comparison_groups import group_of
-from dpb_gym.report.leaderboard_data import Interval, Row
+from dpb_gym.report.comparison_groups import Group
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes
 from dpb_gym.results.result import Result
-from dpb_gym.results.row_result import RowResult
+from dpb_gym.results.row_result import REPORT_DELTA, RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
 from dpb_gym.suites.suite import resolve_checkpoints
 
@@ -38,6 +38,8 @@ RECOMMENDED = {
 """Per problem the recommended agent, whose non-private version is the baseline, and a paper's."""
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
+LARGEST_EPSILON = 10.0
+"""A larger epsilon per person is reported as no promise: outputs may be e^10 times as likely."""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
@@ -256,11 +258,11 @@ def cost_of_privacy(
     return PrivacyCost(result, ours, tuple(losses), tuple(_notes(result)))
 
 
-def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
+def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
     """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings."""
 
     def within(curve: Any) -> Any:
-        at = [0.0 if t == 0 else curve[:, series.rounds.tolist().index(t)] for t in (start, end)]
+        at = [0.0 if t == 0 else curve[:, row.rounds.tolist().index(t)] for t in (start, end)]
         return at[1] - at[0]
 
     earned = float(within(base.reward).mean())
@@ -269,25 +271,42 @@ def _lost(series: RowResult, base: RowResult, start: int, end: int) -> Interval:
             f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
             "more replicates, or another `first`, may tell"
         )
-    return metrics.interval(100.0 * (within(series.regret) - within(base.regret)) / earned)
+    return metrics.interval(100.0 * (within(row.regret) - within(base.regret)) / earned)
+
+
+def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
+    """Return the guarantee per person of each row whose unit is one round.
+
+    A person who comes in `uses` rounds is a group of that size; see `Composition.group`.
+    """
+    notes = []
+    for row in rows:
+        if row.guarantee is None or row.guarantee["unit"] in ("user", "user-rewards"):
+            continue
+        guarantee, budget = read_guarantee(row.guarantee), row.cell.agent.budget
+        delta = (budget.delta if budget is not None else None) or REPORT_DELTA
+        epsilon = replace(guarantee, uses=(1, uses)).data_level(delta)["person"]
+        promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
+        if epsilon > LARGEST_EPSILON:
+            promise += ", so nothing is promised per person"
+        notes.append(f"{row.agent} at {row.budget}: {promise}")
+    return notes
 
 
 def _notes(result: Result) -> list[str]:
-    (task,), (board,) = result.suite.tasks, result.to_leaderboard().tasks
+    (task,) = result.suite.tasks
     notes, groups = [], dict[str, list[str]]()
-    for row in board.rows:
-        assert isinstance(row, Row)
-        if row.private:
-            groups.setdefault(group_of(row).explanation, []).append(row.agent)
+    for row in result.rows:
+        if row.guarantee is not None:
+            group = Group(row.guarantee["notion"], row.guarantee["unit"])
+            groups.setdefault(group.explanation, []).append(row.agent)
     for explanation, labels in groups.items():
         notes.append(f"{', '.join(dict.fromkeys(labels))}: {explanation}")
     problem = task.problem()
     uses = problem.info.person_uses or problem.info.max_interactions or 1
     if uses > 1:
-        notes.append(
-            f"one person comes in up to {uses:,} rounds; where the guarantee is for one round, a "
-            f"person is protected as a group of {uses:,}, at about {uses:,} times the epsilon"
-        )
+        notes.append(f"one person comes in up to {uses:,} rounds")
+        notes += _per_person(result.rows, uses)
     notes += data_notes(task)
     if fitted := problem.summary():
         notes += fitted.get("notes", [])

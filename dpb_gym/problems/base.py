@@ -25,6 +25,7 @@ from dpb_gym.problems.rounds import (
     ProblemInfo,
     Round,
 )
+from dpb_gym.problems.stretch import Stretch, replicate_by_replicate
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
+STRETCH_BYTES = 1 << 20
+"""What the features of a `Stretch` may take."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
 
 
@@ -82,6 +85,16 @@ class Problem(ABC):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         """Returns an optimal action and its expected reward ``(B,)``."""
 
+    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> Stretch | None:
+        """Return several rounds as a `Stretch`; None if agents must play them one by one.
+
+        Args:
+            hidden: Hidden state of B replicates.
+            drawn: The fields of the rounds, ``(n, B, ...)``.
+            t: The first round.
+        """
+        return replicate_by_replicate(self, hidden, drawn, t)
+
     def check_action(self, action: Any, replicates: int) -> Array:
         """Returns the action as a well-typed array or raises `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)
@@ -129,6 +142,11 @@ class Ahead:
         self.first, self.end = first, first + n
         self.context, self._uniform, self._secret = made
         self._all = problem, rows, made
+
+    def respond(self, actions: Array) -> tuple[Feedback, Array]:
+        """Feedback and expected reward of one action in every round."""
+        problem, rows, made = self._all
+        return problem.respond(rows, made, actions)
 
     @cached_property
     def best(self) -> tuple[Array, Array]:
@@ -307,6 +325,45 @@ class Instance:
                 self._coming = found
                 return [shown.round.context for shown, _ in found]
             self.advance()
+
+    def stretch(self, rounds: int, behind: int = 0) -> Stretch | None:
+        """Return rounds as a `Stretch`; the instance does not move.
+
+        Args:
+            rounds: Rounds at most; fewer where the drawn numbers end or memory would not do.
+            behind: Begin so many rounds before the current one; all were drawn with it.
+
+        Returns:
+            The stretch; None where rounds have to be played one by one.
+        """
+        if type(self) is not Instance or not self._synced:
+            return None
+        first = int(self._cursor[0]) - behind
+        info = self.problem.info
+        width = 4 * self.replicates * math.prod(kind_of(info.kind).feature_shape(info))
+        last = min(first + max(1, min(rounds, STRETCH_BYTES // width)), self._rounds)
+        drawn = {name: block[first:last] for name, block in self._block.items()}
+        return self.problem.stretch(self.hidden, drawn, int(self.t[0]) - behind)
+
+    def upcoming(
+        self, most: int, together: bool, singly: bool
+    ) -> tuple[Sequence[Context], Stretch | None]:
+        """Move to the last of the coming rounds, and return them in either form or both.
+
+        Args:
+            most: Rounds at most.
+            together: Whether a `stretch` is wanted, as far as there can be one.
+            singly: Whether contexts are wanted, see `coming`; they are where no stretch can be.
+        """
+        rounds = self.stretch(most) if together and not singly else None
+        if rounds is not None:
+            ahead = rounds.shape[0] - 1
+            self._shown = None if ahead else self._shown
+            self.t += ahead
+            self._cursor += ahead
+            return [], rounds
+        contexts = self.coming(most)
+        return contexts, self.stretch(len(contexts), len(contexts) - 1) if together else None
 
     def show(self, at: int) -> None:
         """Goes back to one of the `coming` rounds."""

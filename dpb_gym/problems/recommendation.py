@@ -11,9 +11,11 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -183,6 +185,32 @@ class RecommendationProblem(Problem):
                 users = (t - 1) // self.interactions_per_user
         context = Context(int(t[0]), features, arms=arms, users=users)
         return Round(context, drawn["response"], {})
+
+    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> Stretch | None:
+        if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
+            return super().stretch(hidden, drawn, t)
+        n, B = drawn["response"].shape
+        if "arms" in drawn:
+            arms = drawn["arms"]
+            features = np.empty((*arms.shape, self.dim), np.float32)
+            kernels.recommendation.gather_rounds(hidden["arms"], arms, features)
+        elif self.schedule.drawn:
+            features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)
+        else:
+            return super().stretch(hidden, drawn, t)
+        users = None
+        if self.interactions_per_user is not None:
+            now = np.arange(t - 1, t - 1 + n)
+            if "users" in hidden:
+                users = np.ascontiguousarray(hidden["users"][:, now].T)
+            else:
+                users = np.repeat((now // self.interactions_per_user)[:, None], B, axis=1)
+        reward, expected = np.empty((2, n, B, self.n_candidates))
+        best, uniform = np.empty((n, B)), drawn["response"]
+        kernels.recommendation.outcomes(
+            features, hidden["theta"], *self._model, uniform, reward, expected, best
+        )
+        return Stretch(Context(t, features, arms=arms, users=users), reward, expected, best)
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         reward, expected = np.empty(len(action)), np.empty(len(action))

@@ -19,11 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpb_gym.agent import Agent
+from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -84,6 +85,14 @@ class _Runner:
             self.agent_seconds += clock() - t2 + t1 - t0
             self.response_seconds += t2 - t1
         self.played = expected, observed, rewards
+
+    def play_stretch(self, rounds: Stretch) -> None:
+        """Play rounds in compiled code, as `play` does one by one."""
+        self.t, self.stage = rounds.context.t, "play"
+        start = time.perf_counter()
+        actions = self.agent.play(rounds)
+        self.agent_seconds += time.perf_counter() - start
+        self.played = rounds.answer(actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
         """Add the regret and reward of the rounds played last."""
@@ -200,18 +209,26 @@ def _rounds(
         if t:
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
-        contexts = instance.coming(checkpoints[at] - t if t and delivery is None else 1)
+        most = checkpoints[at] - t if t and delivery is None else 1
+        quick = {r.number for r in live if delivery is None and plays_stretches(r.agent)}
+        contexts, rounds = instance.upcoming(most, bool(quick), len(quick) < len(live))
         if delivery is not None:
             delivery.open(contexts[0])
         shared += clock() - start
         for runner in live:
             try:
-                runner.play(contexts, instance, delivery)
+                if rounds is not None and runner.number in quick:
+                    runner.play_stretch(rounds)
+                else:
+                    runner.play(contexts, instance, delivery)
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
         start = clock()
-        best = instance.best if live else None  # computed once for all agents
+        if rounds is not None:
+            best = rounds.best
+        else:
+            best = instance.best if live else None  # computed once for all agents
         shared += clock() - start
         for runner in live:
             runner.judge(best)
@@ -219,7 +236,7 @@ def _rounds(
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
-        t += len(contexts)
+        t += rounds.shape[0] if rounds is not None else len(contexts)
         if t == checkpoints[at]:
             for runner in live:
                 runner.note(at, t, tell)

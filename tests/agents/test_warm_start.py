@@ -20,11 +20,12 @@ PROBLEMS = {
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
 }
-# Nothing of theirs estimates theta, or another agent does it for them.
+# Nothing of theirs estimates theta, or another agent does it for them; references take no prior.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
 ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+OTHERS |= {n for n in ZOO if n.startswith("reference-")}
 WARM = [n for n in ZOO if n not in OTHERS]
 # These begin with rounds that are random, or explore, whatever is known.
 EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}

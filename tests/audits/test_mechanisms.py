@@ -319,7 +319,7 @@ def test_erratum_r10(rho, batches):
 
 @pytest.mark.parametrize("rho", RHOS)
 def test_erratum_r10_batches_alone(rho):
-    """The composition over batches is a fault of its own, even at sensitivity 2C."""
+    """The composition over batches is wrong even at sensitivity 2C."""
     clip = math.sqrt(5)
     claimed = zcdp(rho, "central", "user")
     several = user_scores(clip, 2 * clip / math.sqrt(2 * rho), 3, seed=2)

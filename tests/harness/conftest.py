@@ -61,7 +61,7 @@ def out(finished: Path, tmp_path: Path) -> Path:
 
 
 class Fixed(Agent):
-    """Plays whatever it is told; breaks down where it is told to."""
+    """Agent that plays a fixed action and fails at a chosen stage."""
 
     def __init__(
         self, action: Any = None, fail_at: str = "", round: int = 3, error: Any = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -24,6 +27,20 @@ def test_imports_run_downwards():
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert "KEPT" in done.stdout
+
+
+def test_the_page_lists_the_layers_of_the_import_contract():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    contract = tools["importlinter"]["contracts"][0]["layers"]
+    table = PAGE.partition("| layer | content |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?) \|", table, re.M)
+    assert [row.replace("`", "").replace(", ", " | ") for row in rows] == contract
+
+
+def test_every_path_of_the_page_exists():
+    paths = set(re.findall(r"[\w/-]+/(?:[\w-]+\.(?:py|yaml))?", PAGE))
+    missing = {p for p in paths if not any((ROOT / top / p).exists() for top in ("", "dpb_gym"))}
+    assert len(paths) > 30 and not missing
 
 
 def test_the_library_does_not_mention_the_agents_package():

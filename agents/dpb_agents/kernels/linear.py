@@ -10,10 +10,12 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.contexts import clipped_row
+from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.elementary import exp, log
 from dpb_gym.kernels.linalg import (
     cholesky_one,
     cholesky_shifted_one,
+    cholesky_update_one,
     dot_one,
     inverse_cholesky_one,
     logdet_cholesky_one,
@@ -23,6 +25,9 @@ from dpb_gym.kernels.linalg import (
     solve_lower_one,
     solve_upper_one,
 )
+
+# Replicates that are played in turn, whose states fit in a core's cache.
+TILE = 8
 
 
 @jit
@@ -107,6 +112,19 @@ def choose_optimistic(features, inverse, response, width, action):
         action[b] = _best(features, b, theta, inverse[b], width, rows, images, scores)
 
 
+@inline
+def _sampled(features, b, upper, response, v, xi, theta, rows, scores):
+    """Candidate of the largest <x, theta> for a draw of theta; see `choose_sampled`."""
+    solve_lower_one(upper.T, response, theta)
+    for j in range(theta.shape[0]):
+        theta[j] += v * xi[j]
+    solve_upper_one(upper.T, theta, theta)
+    rows[:] = features[b]
+    for k in range(scores.shape[0]):
+        scores[k] = dot_one(rows[k], theta)
+    return np.argmax(scores)
+
+
 @jit
 def choose_sampled(features, upper, response, v, normals, action):
     """argmax_k <x_k, theta> with theta = R^-1 (R'^-1 b + v xi), where A = R'R.
@@ -124,14 +142,114 @@ def choose_sampled(features, upper, response, v, normals, action):
     B, m, d = features.shape
     theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
     for b in range(B):
-        solve_lower_one(upper[b].T, response[b], theta)
-        for j in range(d):
-            theta[j] += v * normals[b, j]
-        solve_upper_one(upper[b].T, theta, theta)
-        rows[:] = features[b]
-        for k in range(m):
-            scores[k] = dot_one(rows[k], theta)
-        action[b] = np.argmax(scores)
+        xi = normals[b]
+        action[b] = _sampled(features, b, upper[b], response[b], v, xi, theta, rows, scores)
+
+
+@inline
+def _record(features, b, k, observed, chosen):
+    """`take` of one candidate; the weight of its reward."""
+    if observed:
+        return clipped_row(features, b, k, chosen)
+    chosen[:] = 0.0
+    return 1.0
+
+
+@jit
+def play_optimistic(rounds, rules, response, sums, inverse, draws, chosen, reward, action):
+    """`act` and `observe` of LinUCB, round after round, one replicate after the other.
+
+    Args:
+        rounds: Of a stretch: features ``(n, B, m, d)``; rewards and whether they are observed, of
+            every candidate ``(n, B, m)``.
+        rules: The reward's shift, whether rewards are weighted like their features, and whether
+            `response` follows the sums every round.
+        response: ``(B, d)``, in place if it follows.
+        sums: Its start ``(d,)``; exact sums ``(B, d)``, in place, their lowest and highest reward,
+            and counts of clipped records ``(B,)``, in place.
+        inverse: ``(B, d, d)``, in place.
+        draws: Widths of the bonus ``(n,)``.
+        chosen: Output ``(n, B, d)``: features of the recommended candidates.
+        reward: Output ``(n, B)``: their rewards, as they are recorded.
+        action: Output ``(n, B)``.
+
+    Returns:
+        A status of `dpb_gym.kernels.continual`.
+    """
+    features, rewards, observed = rounds
+    shift, weigh, follow = rules
+    widths = draws[0]
+    n, B, m, d = features.shape
+    theta, rows, images, scores = np.empty(d), np.empty((m, d)), np.empty((m, d)), np.empty(m)
+    scratch = np.empty(d)
+    for first in range(0, B, TILE):
+        for t in range(n):
+            for b in range(first, min(B, first + TILE)):
+                multiply_one(inverse[b], response[b], theta)
+                width = widths[t]
+                k = _best(features[t], b, theta, inverse[b], width, rows, images, scores)
+                action[t, b] = k
+                weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+                reward[t, b] = rewards[t, b, k] - shift
+                if weigh:
+                    reward[t, b] *= weight
+                if follow:
+                    status = _follow(reward[t, b], chosen[t, b], b, sums, scratch, response)
+                    if status != OK:
+                        return status
+                sherman_morrison_one(inverse[b], chosen[t, b], 1.0, scratch)
+    return OK
+
+
+@jit
+def play_sampled(rounds, rules, response, sums, upper, draws, chosen, reward, action):
+    """`act` and `observe` of LinTS; see `play_optimistic`.
+
+    Args:
+        rounds: See there.
+        rules: See there.
+        response: See there.
+        sums: See there.
+        upper: R, ``(B, d, d)``, in place.
+        draws: Widths ``(n,)`` and normals ``(n, B, d)``.
+        chosen: See there.
+        reward: See there.
+        action: See there.
+    """
+    features, rewards, observed = rounds
+    shift, weigh, follow = rules
+    widths, normals = draws
+    n, B, m, d = features.shape
+    theta, rows, scores = np.empty(d), np.empty((m, d)), np.empty(m)
+    for first in range(0, B, TILE):
+        for t in range(n):
+            for b in range(first, min(B, first + TILE)):
+                xi = normals[t, b]
+                k = _sampled(
+                    features[t], b, upper[b], response[b], widths[t], xi, theta, rows, scores
+                )
+                action[t, b] = k
+                weight = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+                reward[t, b] = rewards[t, b, k] - shift
+                if weigh:
+                    reward[t, b] *= weight
+                if follow:
+                    status = _follow(reward[t, b], chosen[t, b], b, sums, theta, response)
+                    if status != OK:
+                        return status
+                cholesky_update_one(upper[b], chosen[t, b], 1.0, theta)
+    return OK
+
+
+@inline
+def _follow(reward, chosen, b, sums, row, response):
+    """Adds a record to the exact sums and renews the response."""
+    start, total, low, high, clipped = sums
+    status, beyond = add_scaled_one(reward, chosen, low, high, 1.0, row, total[b])
+    clipped[b] += beyond
+    for j in range(len(start)):
+        response[b, j] = start[j] + total[b, j]
+    return status
 
 
 @jit

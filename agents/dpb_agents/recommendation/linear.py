@@ -17,12 +17,15 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.availability import among_available, meant_shares, stand_ins
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 SUPPORTS = ["recommendation"]
 # Eight points for every agent of the zoo, its defaults among them.
 WIDTHS = [0.1, 0.3, 1.0, 3.0]
+# Stands for the sums where the policy learns of them by releases only.
+NO_SUMS = np.empty((0, 0)), 0.0, 0.0, np.empty(0, np.int64)
 CENTRED = {"centre": [False, True]}
 central = partial(
     register_agent, supports=SUPPORTS, protects=("central", "reward"), budget="required"
@@ -194,10 +197,12 @@ class LinearPolicy(WarmStart):
         features = context.features
         if self.intercept == 0.0:
             return features
-        shape = (*features.shape[:2], self._response.shape[1])
+        shape = (*features.shape[:-1], self._response.shape[1])
         if self._stretched is None or self._stretched.shape != shape:
             self._stretched = np.empty(shape)
-        agent_kernels.linear.append_constant(features, self.intercept, self._stretched)
+        rows = features.reshape(-1, *shape[-2:-1], features.shape[-1])
+        stretched = self._stretched.reshape(-1, *shape[-2:])
+        agent_kernels.linear.append_constant(rows, self.intercept, stretched)
         return self._stretched
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
@@ -224,6 +229,52 @@ class LinearPolicy(WarmStart):
                 self._response = self._pull + self.releaser.forget()
                 self._restart(self._least + self._block)
                 self._block[:] = 0.0
+
+    replaced = ("act", "observe", "_admitted", "_add", "_choose", "_grow", "_forced")
+
+    @property
+    def stretches(self) -> bool:
+        return not self._exploration and self.window is None
+
+    def _play(self, rounds: Stretch, kernel: Any, state: Array, *draws: Array) -> Array:
+        """Play a stretch with a kernel that does `act` and `observe`; release where batches end.
+
+        Args:
+            rounds: The stretch.
+            kernel: See `kernels.linear.play_optimistic`.
+            state: What the policy knows of A, updated in place.
+            draws: What its choices need, for every round.
+        """
+        n, B = rounds.shape
+        features, follow = self._features(rounds.context), self._interval == 1 and not self._noisy
+        chosen, reward = np.empty((n, B, self._response.shape[1])), np.empty((n, B))
+        action, start, sums = np.empty((n, B), np.int64), 0, NO_SUMS
+        while start < n:
+            left = self._interval - self._rounds % self._interval
+            part = slice(start, n if follow else min(n, start + left))
+            start = part.stop
+            if follow:
+                sums = self.releaser.exact_sums(n)
+            bad = kernel(
+                (features[part], rounds.reward[part], rounds.observed[part]),
+                (self._shift, not self._noisy, follow),
+                self._response,
+                (self._pull, *sums),
+                state,
+                tuple(numbers[part] for numbers in draws),
+                chosen[part],
+                reward[part],
+                action[part],
+            )
+            if bad:
+                raise ParameterError("records must be finite; got NaN or infinity")
+            self._rounds += part.stop - part.start
+            if follow:
+                continue
+            self.releaser.add_rounds(reward[part], chosen[part])
+            if self._rounds % self._interval == 0:
+                self._response = self._pull + self.releaser.release()
+        return action
 
 
 @register_agent(
@@ -278,6 +329,10 @@ class LinUCB(LinearPolicy):
     def _grow(self) -> None:
         kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)
 
+    def play(self, rounds: Stretch) -> Array:
+        widths = np.full(rounds.shape[0], self.alpha)
+        return self._play(rounds, agent_kernels.linear.play_optimistic, self._inverse, widths)
+
 
 @register_agent("lin-ts", supports=SUPPORTS)
 class LinTS(LinearPolicy):
@@ -305,11 +360,21 @@ class LinTS(LinearPolicy):
         return self.v
 
     def _choose(self, features: Array, action: Array) -> None:
-        width = self._width * portable.power(self.decay, self._rounds // self._interval)
+        width = self._width_of(self._rounds)
         xi = self._normals.next()
         agent_kernels.linear.choose_sampled(
             features, self._upper, self._response, width, xi, action
         )
+
+    def _width_of(self, rounds: int) -> float:
+        """Width of the draw after so many rounds."""
+        return self._width * portable.power(self.decay, rounds // self._interval)
+
+    def play(self, rounds: Stretch) -> Array:
+        n = rounds.shape[0]
+        widths = np.array([self._width_of(self._rounds + i) for i in range(n)])
+        kernel, normals = agent_kernels.linear.play_sampled, self._normals.take(n)
+        return self._play(rounds, kernel, self._upper, widths, normals)
 
     def _grow(self) -> None:
         kernels.linalg.cholesky_update(self._upper, self._chosen, self._ones)

@@ -1,1 +1,1 @@
-"""Algorithms in plain NumPy, each in one file and for one customer stream."""
+"""Reference agents: each paper's algorithm in one file of plain NumPy, for one customer stream."""

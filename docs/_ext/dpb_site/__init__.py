@@ -1,8 +1,8 @@
-"""Sphinx extension: writes the pages that the registries know better than any text.
+"""Sphinx extension that generates pages from the registries.
 
-Environments, agents and the API come from the catalogue, the agents' specs and the modules'
-``__all__``; pages land in ``_generated`` under the documentation's folder, and only changed ones
-are written again.
+The pages of environments, agents and the API come from the registered environments, the agents'
+specs and the modules' ``__all__``. They are written to ``_generated`` in the documentation's folder
+if they changed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FOLDER = "_generated"
 
 
 def generate(docs: Path, out: Path) -> Pages:
-    """Writes every generated page about what is registered.
+    """Write the pages of everything registered.
 
     Args:
-        docs: The hand-written pages.
-        out: Folder of the generated ones.
+        docs: Folder of the hand-written pages.
+        out: Folder of the generated pages.
     """
     pages = Pages(out)
     environments.write(pages)
@@ -55,7 +55,7 @@ def _read(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Registers the extension."""
+    """Register the extension."""
     app.connect("builder-inited", _generate)
     app.connect("source-read", _read)
     app.connect("build-finished", _copy)

@@ -1,9 +1,10 @@
-"""A page per registered agent, from its spec, docstring, guarantee and recipe."""
+"""Generate a page per registered agent from its spec, docstring, guarantee and recipe."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,23 +25,22 @@ BUDGETS = {
     "Budget.approx(1.0, 1e-5)": Budget.approx(1.0, 1e-5),
 }
 BUDGET_USES = {
-    "never": "takes none: non-private",
-    "optional": "optional: without one it is its own non-private baseline",
+    "never": "none: non-private",
+    "optional": "optional: without a budget the agent is the non-private baseline",
     "required": "required",
 }
 
 
 def write(pages: Pages, docs: Path) -> None:
-    """Writes the pages of all agents and their index."""
+    """Write the pages of all agents and their index."""
     specs = agent_specs()
     promises = {name: guarantees(spec) for name, spec in specs.items()}
     for name, spec in specs.items():
         pages.write(f"agents/{slug(name)}", agent_page(spec, promises[name], docs))
     parts = [
         "# Agents",
-        "What is protected, and against whom, is on the page of each agent and explained in "
-        "[what the guarantee means](/guarantees.md). One of your own: "
-        "[add an agent](/add-an-agent.md).",
+        "Each agent's page states its guarantee; [what the guarantee means](/guarantees.md) "
+        "explains it. See also how to [add an agent](/add-an-agent.md).",
     ]
     for kind, env_id in HOMES.items():
         here = [spec for spec in specs.values() if kind in spec.supports]
@@ -52,7 +52,7 @@ def write(pages: Pages, docs: Path) -> None:
 
 
 def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[str]:
-    """The page of one agent, as paragraphs."""
+    """Return the page of one agent as paragraphs."""
     cls = spec.maker
     doc = docstrings.parse(cls)
     facts = [
@@ -65,7 +65,9 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     if spec.fixed_arms:
         facts.append(["Arms", "the same in every round, as in `DPB/MultiArmed-v0`"])
     if spec.uses_oracle:
-        facts.append(["Hidden state", "reads it: a yardstick, not a contestant"])
+        facts.append(["Hidden state", "uses it: a baseline, not ranked"])
+    if f"reference-{spec.name}" in agent_specs():
+        facts.append(["Reference version, to read", _link(f"reference-{spec.name}")])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
@@ -80,12 +82,13 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         *_guarantee_part(spec, promises),
         *_parameter_part(spec, cls),
         *_recipe_part(spec.name),
+        *_code_part(spec),
         *_reading_part(spec.name, docs),
     ]
 
 
 def example(spec: AgentSpec, promises: dict[str, Any]) -> str:
-    """A program that compares the agent with random play."""
+    """Return a program that compares the agent with random choice."""
     budget = next(iter(promises), None)
     agent = f'("{spec.name}", dpb_gym.{budget})' if budget else f'"{spec.name}"'
     kwargs = "".join(f"    env_kwargs={k},\n" for k in [_needs(spec)] if k)
@@ -106,40 +109,40 @@ result.table()
 
 
 def _home(spec: AgentSpec) -> str:
-    """The environment of the agent's example."""
+    """Return the environment of the agent's example."""
     return "DPB/MultiArmed-v0" if spec.fixed_arms else HOMES[spec.supports[0]]
 
 
 def _needs(spec: AgentSpec) -> dict[str, Any]:
-    """What the agent asks of its environment: users that are identified, if it protects them."""
+    """Return the environment's parameters: identified users, if the agent protects users."""
     whole = spec.protects is not None and spec.protects[1] == "user-rewards"
     return {"interactions_per_user": 2} if whole else {}
 
 
 def guarantees(spec: AgentSpec) -> dict[str, Any]:
-    """The guarantees at the example budgets, by budget; empty for non-private agents."""
+    """Return the guarantees at the example budgets, by budget; empty for non-private agents."""
     if spec.budget == "never":
         return {}
     problem = make_problem(_home(spec), **_needs(spec)).info
-    found: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     for title, budget in BUDGETS.items():
         try:
-            found[title] = spec.guarantee(problem, budget)
+            stated[title] = spec.guarantee(problem, budget)
         except DPBError as error:
-            found[title] = f"refused: {error}"
-    # An agent may take one kind of budget only; the examples use one that it takes.
-    return dict(sorted(found.items(), key=lambda item: isinstance(item[1], str)))
+            stated[title] = f"not supported: {error}"
+    # An agent may support one kind of budget only; the example uses the first budget.
+    return dict(sorted(stated.items(), key=lambda item: isinstance(item[1], str)))
 
 
 def _guarantee_part(spec: AgentSpec, promises: dict[str, Any]) -> list[str]:
     title = "## Guarantee"
     if not promises:
-        return [title, "None: the policy learns from raw records."]
+        return [title, "None: the policy uses raw records."]
     rows = [[f"`{budget}`", str(promise)] for budget, promise in promises.items()]
     return [
         title,
-        f"On `{_home(spec)}` with its default parameters, as its ledger states it "
-        "([what this means](/guarantees.md)):",
+        f"On `{_home(spec)}` with default parameters, according to its ledger "
+        "([explanation](/guarantees.md)):",
         table(["budget", "guarantee"], rows),
     ]
 
@@ -179,13 +182,21 @@ def _recipe_part(name: str) -> list[str]:
         return []
     return [
         "## Recipe",
-        "The tuned parameters, and what they were tuned on.",
+        "The tuned parameters, and the tasks on which they were tuned.",
         fence("yaml", path.read_text(encoding="utf-8")),
     ]
 
 
+def _code_part(spec: AgentSpec) -> list[str]:
+    """The whole file of a reference agent."""
+    module = sys.modules[spec.maker.__module__]
+    if not module.__name__.startswith("dpb_agents.reference."):
+        return []
+    return ["## Code", fence("python", inspect.getsource(module))]
+
+
 def recipe_folder() -> Path:
-    """Where the recipes lie: beside the zoo in a checkout, inside it when installed."""
+    """Return the folder of recipes: next to the agents in a checkout, inside the package else."""
     spec = find_spec("dpb_agents")
     assert spec is not None and spec.origin is not None
     package = Path(spec.origin).parent
@@ -194,7 +205,7 @@ def recipe_folder() -> Path:
 
 
 def _reading_part(name: str, docs: Path) -> list[str]:
-    """Hand-written pages that speak of the agent, most about it first."""
+    """Return links to hand-written pages that mention the agent, the most relevant first."""
     word = re.compile(rf"`{re.escape(name)}`")
     found = []
     for page in [*docs.glob("*.md"), *docs.glob("agents/*.md"), *docs.glob("papers/*.md")]:
@@ -207,7 +218,7 @@ def _reading_part(name: str, docs: Path) -> list[str]:
     if not found:
         return []
     lines = [f"- [{title}](/{path})" for _, _, title, path in sorted(found)]
-    return ["## More about it", "\n".join(lines)]
+    return ["## More", "\n".join(lines)]
 
 
 def _link(name: str) -> str:

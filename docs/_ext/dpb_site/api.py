@@ -1,4 +1,4 @@
-"""API reference: one page per public module, members as its ``__all__`` says."""
+"""Generate the API reference: one page per public module with the members of its ``__all__``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MODULES = (
 
 
 def write(pages: Pages) -> None:
-    """Writes the pages of the modules and their index."""
+    """Write the pages of the modules and their index."""
     lines = []
     homes: dict[int, str] = {}
     for name in MODULES:
@@ -59,8 +59,8 @@ def write(pages: Pages) -> None:
         "api/index",
         [
             "# API",
-            "What these modules export is public. Importing `dpb_gym` loads nothing heavy: names "
-            "are found on first use.",
+            "Names exported by these modules are public. `import dpb_gym` does not import heavy "
+            "packages: names are loaded on first use.",
             "\n".join(lines),
             toctree(MODULES, "hidden"),
         ],
@@ -68,7 +68,7 @@ def write(pages: Pages) -> None:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Names of the public classes, functions and constants of a module."""
+    """Return the names of the public classes, functions and constants of a module."""
     exported = getattr(module, "__all__", None)
     if exported is not None:
         return [name for name in exported if not name.startswith("__")]
@@ -80,7 +80,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 def _page(module: ModuleType, homes: dict[int, str]) -> list[str]:
-    """A module's page; what an earlier module documents already is linked, not repeated."""
+    """Return a module's page; names documented in an earlier module are links."""
     name = module.__name__
     repeated = {}
     for member in public_names(module):
@@ -90,7 +90,7 @@ def _page(module: ModuleType, homes: dict[int, str]) -> list[str]:
     parts = [f"# {name}", _automodule(name, repeated)]
     if repeated:
         links = ", ".join(f"{{py:obj}}`~{home}.{member}`" for member, home in repeated.items())
-        parts.append(f"Exported here too: {links}.")
+        parts.append(f"Also exported here: {links}.")
     return parts
 
 

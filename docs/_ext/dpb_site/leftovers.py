@@ -1,4 +1,4 @@
-"""Tables of contents that follow the files: no page is lost, no pattern has to match."""
+"""Complete tables of contents: list pages without an entry, drop patterns without a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATTERN = re.compile(r"^[\w/*-]*\*[\w/*-]*$", re.M)
 
 
 def write(pages: Pages, docs: Path) -> None:
-    """Writes the page that lists the hand-written pages that the index does not name."""
+    """Write the page that lists the hand-written pages without an entry in the index."""
     index = (docs / "index.md").read_text(encoding="utf-8")
     named = {line.strip() for line in index.splitlines()} | {"index"}
     for pattern in _PATTERN.findall(index):
@@ -23,18 +23,18 @@ def write(pages: Pages, docs: Path) -> None:
         named |= {_name(p, docs) for p in _listed(page, docs)}
     written = [p for p in docs.rglob("*.md") if not p.relative_to(docs).as_posix().startswith("_")]
     found = sorted(name for name in (_name(p, docs) for p in written) if name not in named)
-    text = "Further pages." if found else "Every page has its place in the table of contents."
+    text = "Further pages." if found else "The table of contents lists all pages."
     pages.write("more/index", ["# More", text, toctree(f"/{name}" for name in found)])
 
 
 def existing_patterns(source: str, names: Iterable[str]) -> str:
-    """Leaves out the patterns of toctrees that match no document: Sphinx warns about them."""
+    """Remove patterns of toctrees that match no document, as Sphinx warns about them."""
     known = list(names)
     return _PATTERN.sub(lambda m: m[0] if patfilter(known, m[0]) else "", source)
 
 
 def _listed(page: Path, docs: Path) -> list[Path]:
-    """Pages that the toctrees of a page of the index name by pattern."""
+    """Return the pages matched by the patterns of a page's toctrees."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.M | re.S)
     return [p for block in blocks for m in _PATTERN.findall(block) for p in docs.glob(f"{m}.md")]

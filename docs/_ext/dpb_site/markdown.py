@@ -1,4 +1,4 @@
-"""Small pieces of MyST Markdown, and the folder of generated pages."""
+"""Elements of MyST Markdown, and the folder of generated pages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 class Pages:
-    """The generated pages; writes only what changed, so that rebuilding is quick.
+    """Generated pages. Unchanged pages are not written, so that rebuilding is fast.
 
     Args:
-        root: Their folder.
+        root: Folder of the pages.
     """
 
     def __init__(self, root: Path) -> None:
@@ -18,7 +18,7 @@ class Pages:
         self.written: set[Path] = set()
 
     def write(self, name: str, parts: Iterable[str]) -> None:
-        """Writes the page `name` (without suffix) from paragraphs."""
+        """Write the page `name` (without suffix) from paragraphs."""
         path = self.root / f"{name}.md"
         text = "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
         self.written.add(path)
@@ -28,14 +28,14 @@ class Pages:
         path.write_text(text, encoding="utf-8")
 
     def remove_stale(self) -> None:
-        """Removes pages of things that are registered no more."""
+        """Remove pages that were not written in this build."""
         for path in self.root.rglob("*.md"):
             if path not in self.written:
                 path.unlink()
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A pipe table; bars inside cells are escaped."""
+    """Return a pipe table, with escaped bars in cells."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(_cell(c) for c in line) + " |" for line in lines)
 
@@ -45,7 +45,7 @@ def _cell(text: str) -> str:
 
 
 def definitions(entries: Iterable[tuple[str, str]]) -> str:
-    """A definition list: (term, text) pairs."""
+    """Return a definition list of (term, text) pairs."""
     found = []
     for term, text in entries:
         first, *rest = text.split("\n")
@@ -56,15 +56,15 @@ def definitions(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def fence(language: str, code: str) -> str:
-    """A code block."""
+    """Return a code block."""
     return f"```{language}\n{code.strip(chr(10))}\n```"
 
 
 def toctree(entries: Iterable[str], *options: str) -> str:
-    """A toctree of documents, addressed from the root of the documentation."""
+    """Return a toctree of documents, addressed from the root of the documentation."""
     return "\n".join(["```{toctree}", *(f":{o}:" for o in options), "", *entries, "```"])
 
 
 def slug(name: str) -> str:
-    """File name of a page: ``DPB/Pricing-v0`` becomes ``DPB-Pricing-v0``."""
+    """Return the file name of a page: ``DPB/Pricing-v0`` becomes ``DPB-Pricing-v0``."""
     return name.replace("/", "-").replace(":", "-")

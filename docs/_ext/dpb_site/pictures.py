@@ -1,4 +1,4 @@
-"""The pictures of the site, drawn by the examples that they illustrate."""
+"""Draw the pictures of the site with the examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What an example writes, and how large it runs.
+# Output and arguments of each example.
 PICTURES = {
     "private_vs_nonprivate": (
         "private_vs_nonprivate.png",
@@ -18,7 +18,7 @@ PICTURES = {
 
 
 def draw(docs: Path, folder: Path) -> None:
-    """Draws the pictures that are not newer than their examples.
+    """Draw the pictures that are older than their examples.
 
     Raises:
         subprocess.CalledProcessError: If an example fails.

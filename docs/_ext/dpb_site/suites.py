@@ -1,4 +1,4 @@
-"""The reference of a suite's YAML, from the model that validates it."""
+"""Generate the reference of suite files from the models that validate them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ LIMITS = {
 
 
 class _Schema(GenerateJsonSchema):
-    """A budget reads its own text; JSON schema has no word for that."""
+    """JSON schema generator with the type `BUDGET` for budgets, which JSON schema lacks."""
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
         return {"type": BUDGET}
 
 
 def write(pages: Pages) -> None:
-    """Writes the page."""
+    """Write the page."""
     parts = [
         "# Suite files",
-        "What `dpb run FILE.yaml` reads. Unknown keys and wrong types are refused with the key's "
-        "place. A budget is text: `rho=0.5`, `eps=1,delta=1e-5` or `none`. `dpb show FILE.yaml` "
-        "says what would run.",
+        "Keys of the file for `dpb run FILE.yaml`. Unknown keys and wrong types raise an error "
+        "that names the key. A budget is text: `rho=0.5`, `eps=1,delta=1e-5` or `none`. `dpb show "
+        "FILE.yaml` prints what would run.",
     ]
     for model, title in MODELS.items():
         about = docstrings.entries(docstrings.parse(model).sections["Attributes"])
@@ -62,7 +62,7 @@ def write(pages: Pages) -> None:
 
 
 def kind(field: dict[str, Any]) -> str:
-    """The type of a key in words, with its limits."""
+    """Return the type of a key in words, with its limits."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         title = {m.__name__: t for m, t in MODELS.items()}[name]

@@ -1,4 +1,4 @@
-"""Tutorials: scripts in cells, executed as notebooks, shown with what they print and draw."""
+"""Generate tutorials: scripts with cells, executed as notebooks, with their outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "tutorials"
 
 
 def write(pages: Pages, docs: Path) -> None:
-    """Writes a page and a notebook for each script that is newer than its page.
+    """Write a page and a notebook for each script that is newer than its page.
 
     Raises:
         nbclient.exceptions.CellExecutionError: If a cell fails.
@@ -32,12 +32,12 @@ def write(pages: Pages, docs: Path) -> None:
         notebook = run(read(script.read_text(encoding="utf-8")), page.parent)
         nbformat.write(notebook, page.with_suffix(".ipynb"))
         pages.write(f"{FOLDER}/{script.stem}", shown(notebook, page))
-    lead = "Notebooks, executed when this site is built; each page has its notebook to download."
+    lead = "Notebooks, executed when this site is built. Each page has a notebook to download."
     pages.write(f"{FOLDER}/index", ["# Tutorials", lead, toctree(names)])
 
 
 def read(text: str) -> Any:
-    """A notebook from a script whose cells begin with ``# %%`` or ``# %% [markdown]``."""
+    """Return a notebook from a script whose cells begin with ``# %%`` or ``# %% [markdown]``."""
     cells = []
     for head, body in re.findall(r"^# %%(.*)\n((?:(?!# %%).*\n?)*)", text, re.M):
         if "[markdown]" in head:
@@ -51,16 +51,16 @@ def read(text: str) -> Any:
 
 
 def run(notebook: Any, folder: Path) -> Any:
-    """Executes a notebook in a folder and returns it with its outputs."""
+    """Execute a notebook in a folder and return it with its outputs."""
     resources = {"metadata": {"path": str(folder)}}
-    quiet = ["--IPKernelApp.log_level=ERROR"]  # it would warn of its ports on this machine
+    quiet = ["--IPKernelApp.log_level=ERROR"]  # the kernel warns about its ports
     client = NotebookClient(notebook, timeout=300, resources=resources, extra_arguments=quiet)
     client.log.setLevel("WARNING")
     return client.execute()
 
 
 def shown(notebook: Any, page: Path) -> list[str]:
-    """The paragraphs of a page; pictures are written beside it."""
+    """Return the paragraphs of a page, and write its pictures next to it."""
     parts: list[str] = []
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown":
@@ -72,7 +72,7 @@ def shown(notebook: Any, page: Path) -> list[str]:
             if "image/png" in data:
                 picture = page.with_name(f"{page.stem}-{number}.png")
                 picture.write_bytes(base64.b64decode(data["image/png"]))
-                parts.append(f"```{{image}} {picture.name}\n:alt: What the cell above draws\n```")
+                parts.append(f"```{{image}} {picture.name}\n:alt: Figure of the cell above\n```")
             elif "text/html" in data:
                 parts.append(f'```{{raw}} html\n<div class="output">{data["text/html"]}</div>\n```')
             elif text := output.get("text") or data.get("text/plain"):

@@ -1,4 +1,4 @@
-"""Who wins each track, from the published result, for the home page; its page travels beside."""
+"""Generate the home page's table of best agents, and copy the leaderboard pages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RESULT = "dpb-bench-v1"
 
 
 def write(root: Path, docs: Path) -> None:
-    """Writes ``winners.inc``, to be included; empty without a published result.
+    """Write ``winners.inc``, which the home page includes; empty without a published result.
 
     Args:
         root: Folder of the generated pages.
-        docs: The hand-written ones.
+        docs: Folder of the hand-written pages.
     """
     folder, text = docs / "leaderboard" / RESULT, ""
     if folder.is_dir():
@@ -31,9 +31,9 @@ def write(root: Path, docs: Path) -> None:
 
 
 def copy_pages(docs: Path, out: Path) -> None:
-    """Puts the leaderboards' pages where a browser opens them instead of downloading.
+    """Copy the leaderboard pages, so that a browser opens instead of downloads them.
 
-    Each links to the documentation, and to its result, which lies beside it.
+    Each page links to the documentation and to its result, which is copied next to it.
     """
     for page in (docs / "leaderboard").glob("*.html"):
         home, result = out / "leaderboard", page.with_suffix("")

@@ -119,3 +119,10 @@ class WithoutAxis:
         if name == "releaser":
             raise AttributeError(name)
         return getattr(self.releaser, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of the releaser, for example `LossMinimiser.loss`."""
+        if name == "releaser":
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.releaser, name, value)

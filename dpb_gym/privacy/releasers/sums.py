@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PoissonGaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
@@ -170,13 +171,36 @@ class Sum(Releaser):
         self.ready()
         self._take(records, along, self._total)
 
-    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
-        """Add one round's clipped records to the rows `into` (B, width); see `add`."""
-        if self.horizon is not None and self.rounds >= self.horizon:
+    def add_rounds(self, records: FloatArray, along: FloatArray) -> None:
+        """Ingest the records of several rounds, as `add` does one round after another.
+
+        Args:
+            records: Numbers ``(n, B)``.
+            along: Their directions ``(n, B, width)``.
+        """
+        for record, direction in zip(records, along):
+            self.add(record, direction)
+
+    def _take_rounds(self, values: FloatArray, along: FloatArray, into: FloatArray) -> None:
+        """Add n rounds' clipped records, values ``(n, B)`` times vectors; see `_take`."""
+        self._check_room(len(values))
+        clip = self.clip
+        ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
+        ball = (self._radius, self.grid, into, self.clipped_count)
+        _raise_for(kernels.continual.add_scaled_rounds(values, along, *ends, *ball))
+        self.rounds += len(values)
+
+    def _check_room(self, rounds: int) -> None:
+        """Raise HorizonExceeded if so many more rounds were not declared."""
+        if self.horizon is not None and self.rounds + rounds > self.horizon:
             raise HorizonExceeded(
                 f"this releaser was declared for {self.horizon} records per replicate; "
                 "nothing was released"
             )
+
+    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
+        """Add one round's clipped records to the rows `into` (B, width); see `add`."""
+        self._check_room(1)
         B, codes, clip = self.replicates, kernels.continual, self.clip
         psd, segment = isinstance(clip, PSDBall), isinstance(clip, Segment)
         ball = (self._radius, self.grid, into, self.clipped_count)
@@ -303,6 +327,35 @@ class BatchSum(Sum):
             included = self._bits.uniform() < self.sampling
             along = np.where(included[:, None], np.asarray(along, np.float64), 0.0)
         self._take(records, along, self._total)
+
+    def add_rounds(self, records: FloatArray, along: FloatArray) -> None:
+        self.ready()
+        sampled = self._bits is not None or overridden(self, "add_rounds", "add")
+        if sampled or self.shape.symmetric:
+            super().add_rounds(records, along)
+        else:
+            self._take_rounds(records, along, self._total)
+
+    def exact_sums(self, rounds: int) -> tuple[FloatArray, float, float, NDArray[np.int64]]:
+        """Leave the next rounds to compiled code, which adds a record and releases every round.
+
+        Returns:
+            The cumulative sums ``(B, width)``, to which `dpb_gym.kernels.continual.add_scaled`
+            adds, the lowest and highest value of a record, and the counts of clipped records.
+
+        Raises:
+            ParameterError: If releases carry noise, are not cumulative, or a batch is open.
+        """
+        self.ready()
+        exact = self._sigma == 0.0 and self.cumulative and self.rounds == self._at
+        if not exact or not isinstance(self.clip, Segment):
+            raise ParameterError("only exact cumulative sums of values can be left to others")
+        self._check_room(rounds)
+        self.rounds += rounds
+        self._at = self.rounds
+        self.batches += rounds
+        self._held += rounds
+        return self._released, self.clip.low, self.clip.high, self.clipped_count
 
     def _noisy(self) -> FloatArray:
         """Return the open batch's rows with noise."""

@@ -273,7 +273,7 @@ def test_cells_that_contradict_their_suite_are_refused(
 
 
 @pytest.mark.parametrize("block", [(600, 602), (1, 3), (0, 3), (2, 4)])
-def test_nobody_chooses_the_seeds(
+def test_seeds_cannot_be_chosen(
     archive: Path, board: Path, tmp_path: Path, block: tuple[int, int]
 ) -> None:
     """The suite prescribes replicates 0, 1 and 2 in its own blocks."""
@@ -507,7 +507,7 @@ def test_agents_that_are_not_installed_are_named_and_others_checked(
         module, "agent_specs", lambda: {k: v for k, v in known.items() if k != "adaprivate-ts"}
     )
     found = verify(board, sample=100)
-    # Nobody could compute them: that is no confirmation.
+    # Cells that cannot be recomputed are not confirmed.
     assert not found.ok and (found.rows, found.confirmed) == (4, 2) and len(found.again) == 4
     assert len(found.unavailable) == 2
     assert all("agent 'adaprivate-ts'" in line for line in found.unavailable)

@@ -25,7 +25,7 @@ CELLS = 18
 
 
 def forge(path: Path, change: Any) -> CellResult:
-    """Replaces a cell's numbers and gives it a valid digest; returns what stood there."""
+    """Replace a cell's numbers and gives it a valid digest; returns what stood there."""
     store = ResultDirectory.open(path)
     result = next(r for r in store.results() if r.cell.agent.label == "Private")
     fields = {"regret": result.regret.copy(), "reward": result.reward.copy(),
@@ -73,7 +73,7 @@ def test_a_forged_number_is_named_to_the_last_bit(out: Path) -> None:
         (1 + 1e-10, "Another", 0, 1),
     ],
 )
-def test_rounding_on_another_processor_is_told_apart(
+def test_rounding_on_another_processor_is_distinguished(
     out: Path, factor: float, cpu: str | None, rounding: int, differing: int
 ) -> None:
     def scale(fields: dict[str, Any]) -> None:

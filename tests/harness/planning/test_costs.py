@@ -47,7 +47,7 @@ def test_rounds_seconds_and_bytes_are_those_of_the_files(out: Path) -> None:
 
 
 def test_bytes_extrapolate(suite: Suite, out: Path, tmp_path: Path) -> None:
-    """Ten times the replicates: the table's size is foretold."""
+    """The forecast predicts the table's size at ten times the replicates."""
     larger = tmp_path / "larger"
     run_plan(suite, plan_suite(suite), larger, replicates=50, workers=1)
     small, large = costs(out), costs(larger)

@@ -15,6 +15,7 @@ from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, DPBError, ParameterError
 from dpb_gym.planning.privacy_cost import PrivacyCost
+from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 from dpb_gym.results import metrics
 
 SMALL = {"horizon": 300, "first": 50, "replicates": 4}
@@ -25,7 +26,7 @@ def found() -> PrivacyCost:
     return dpb_gym.cost_of_privacy("DPB/Recommendation-v0", ["rho=0.1", "rho=5"], dim=4, **SMALL)
 
 
-def test_losses_are_paired_differences_to_ones_own_twin(found: PrivacyCost) -> None:
+def test_losses_are_paired_differences_to_the_baseline(found: PrivacyCost) -> None:
     assert found.agent == "one-pass-linear"
     assert {x.agent for x in found.losses} == {"one-pass-linear", "adaprivate-ucb", "random"}
     curves: dict[tuple[str, str], dict[int, Any]] = {}
@@ -94,7 +95,14 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
         frame, ["rho=1"], "pricing", features=["term"], person="who", horizon=300, replicates=2
     )
     said = "\n".join(found.notes)
-    assert "one person comes in up to 8 rounds" in said, "4 rows, dealt twice in 300 rounds"
+    assert "one person comes in up to 8 rounds" in said, "4 rows, drawn twice in 300 rounds"
+    # rho 1 for one round is rho 64 for a group of 8 (zCDP degrades with the square of the size)
+    group = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(1.0, 8 * 2**0.5)))
+    assert group.rho == pytest.approx(64.0)
+    promise = (
+        f"one-pass-pricing at rho=1: eps={group.epsilon(1e-5):.4g} at delta=1e-05 for one person"
+    )
+    assert f"{promise}, so nothing is promised per person" in said
     assert "bounds of term, price were read off the log" in said
     assert "its customers are not protected" in said and "dpb_gym.serve" in said
     assert "of revenue in the first 30 customers" in found.sentence()
@@ -110,12 +118,12 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
         (("DPB/Pricing-v0", ["rho=1"], "pricing"), DPBError, "DPB/Pricing-v0"),
     ],
 )
-def test_what_cannot_be_asked(arguments: Any, error: Any, message: str) -> None:
+def test_invalid_arguments(arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         dpb_gym.cost_of_privacy(*arguments, **SMALL)
 
 
-def test_the_yardstick_is_a_twin_without_a_budget() -> None:
+def test_the_baseline_is_the_agent_without_a_budget() -> None:
     with pytest.raises(AgentError, match="dpmnl does not run without a budget"):
         dpb_gym.cost_of_privacy("DPB/Assortment-v0", ["rho=1"], agents=["dpmnl"], **SMALL)
     with pytest.raises(ParameterError, match=r"first must be an integer in 1\.\.299"):

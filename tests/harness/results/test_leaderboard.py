@@ -102,7 +102,7 @@ def test_scores_use_the_frozen_constants(suite: Suite) -> None:
     assert vars(task.normalisation) == {"random": 10.0, "oracle": 30.0}
 
 
-def test_the_best_knows_its_lead(suite: Suite) -> None:
+def test_the_best_row_has_its_lead(suite: Suite) -> None:
     shifts = {"D": 30.0, "A": 0.0, "C": 9.0, "B": 2.0}
     results = [block(suite, k, 0, 8, shift, name="lin-ts") for k, shift in shifts.items()]
     results.append(block(suite, "Oracle", 0, 8, -9.0, name="oracle"))
@@ -117,14 +117,14 @@ def test_the_best_knows_its_lead(suite: Suite) -> None:
 
 
 def test_an_agent_s_other_parameters_are_no_rival_of_its_lead(suite: Suite) -> None:
-    """Else nobody who is shown with defaults and tuned would ever lead clearly."""
+    """Otherwise an agent shown with defaults and tuned could never lead clearly."""
     rows = [("A", 0.0, "lin-ts"), ("A (tuned)", 1.0, "lin-ts"), ("B", 5.0, "lin-ucb")]
     results = [block(suite, label, 0, 8, shift, name=name) for label, shift, name in rows]
     best = next(row for row in board(suite, results).tasks[0].rows if row.agent == "A")
     assert best.lead == metrics.Interval(5.0, 5.0, 5.0)
 
 
-def test_private_rows_know_what_they_cost_beside_their_own_twin(suite: Suite) -> None:
+def test_private_rows_have_their_cost_relative_to_the_non_private_version(suite: Suite) -> None:
     def rows(count: int) -> dict[str, Any]:
         private = {"name": "one-pass-linear", "guarantee": promise(0.5)}
         results = [
@@ -146,7 +146,7 @@ def test_incomplete_rows_are_noted(suite: Suite) -> None:
     assert data.tasks[0].replicates == 5
 
 
-def test_rows_say_who_vouches_for_them_and_how_they_were_tuned(suite: Suite) -> None:
+def test_rows_state_provenance_and_tuning(suite: Suite) -> None:
     declared = {**promise(0.5), "basis": "declared"}
     results = [
         block(suite, "A", 0, 2, name="one-pass-linear", guarantee=declared),
@@ -197,7 +197,7 @@ def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
     assert (a.tuning, a.source) == (said, "abc") and b.tuning != said
 
 
-def test_a_board_knows_where_its_agents_come_from(suite: Suite) -> None:
+def test_a_leaderboard_has_the_origins_of_its_agents(suite: Suite) -> None:
     found = {o.name: o for o in board(suite, [block(suite, "A", 0, 2, name="dpmnl")]).origins}
     assert found["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
     assert found["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)

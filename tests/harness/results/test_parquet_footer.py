@@ -33,7 +33,7 @@ def test_the_footer_is_read_as_arrow_reads_it(rows: int, points: int, per_group:
     assert claimed(content) == (read.num_rows, values)
 
 
-def test_a_bomb_is_counted_in_values() -> None:
+def test_alias_bombs_are_counted_in_values() -> None:
     assert claimed(file_of(1, 100_000, 1)) == (1, 100_000)
 
 

@@ -1,4 +1,4 @@
-"""Profiles and probabilities of improvement over the tasks of a track, against numbers by hand."""
+"""Profiles and probabilities of improvement over a track, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_chances_over_a_track_are_those_counted_by_hand() -> None:
     assert one["probability"] == 0.5 and 0 < one["low"] < 0.5 < one["high"] < 1
 
 
-def test_only_rows_of_one_guarantee_and_budget_that_anybody_vouches_for_are_compared() -> None:
+def test_only_verified_rows_of_one_guarantee_and_budget_are_compared() -> None:
     rows = [
         row("A", [1, 2]), row("B", [2, 3]), row("C", [1, 1], budget="rho=2"),
         row("D", [1, 1], trust="stated by Eve"), row("E", [0, 0], name="oracle", oracle=True),

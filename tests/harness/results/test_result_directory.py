@@ -78,7 +78,7 @@ def test_resuming_computes_nothing_twice(suite: Suite, finished: Path) -> None:
 
 
 def scattered(suite: Suite, out: Path, every: int = 1) -> list[Path]:
-    """Puts cells back into files of their own, as in the midst of a run."""
+    """Put cells back into files of their own, as in the midst of a run."""
     store = ResultDirectory.open(out)
     chosen = store.results()[::every]
     paths = [out / "cells" / cell_file(result.cell) for result in chosen]
@@ -266,7 +266,7 @@ def test_a_damaged_manifest_is_refused_by_readers_and_mended_by_runs(
         dpb_gym.Result.load(finished)
     with pytest.warns(RuntimeWarning, match=r"manifest\.json.*written afresh"):
         report = go(suite, finished)
-    # Without a manifest nobody knows who computed the numbers of the table.
+    # Without a manifest the provenance of the table is unknown.
     assert report.computed == CELLS
     assert len(dpb_gym.Result.load(finished).rows) == 6
 
@@ -420,7 +420,7 @@ def test_reading_is_silent(finished: Path) -> None:
         ResultDirectory.open(finished).results()
 
 
-def test_timings_may_be_missing_or_senseless(finished: Path) -> None:
+def test_timings_may_be_missing_or_invalid(finished: Path) -> None:
     manifest = json.loads((finished / "manifest.json").read_text())
     for row in manifest["rows"]:
         for block in row["blocks"]:

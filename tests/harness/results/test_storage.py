@@ -94,7 +94,7 @@ def content(place: places.Storage) -> dict[str, bytes]:
     return {n: place.read(n, 1 << 28) for n in names if n not in (places.CELLS, places.ASIDE)}
 
 
-def test_the_same_bytes_in_every_place(suite: Suite, address: str, tmp_path: Path) -> None:
+def test_every_storage_has_the_same_bytes(suite: Suite, address: str, tmp_path: Path) -> None:
     go(suite, tmp_path / "here")
     report = go(suite, address)
     there, here = storage_of(address), storage_of(tmp_path / "here")
@@ -111,7 +111,7 @@ def test_the_same_bytes_in_every_place(suite: Suite, address: str, tmp_path: Pat
 
 
 def scattered(suite: Suite, address: str) -> list[str]:
-    """Puts every cell back into an object of its own, as in the midst of a run."""
+    """Split the table into one object per cell, as during a run."""
     store = ResultDirectory.open(address)
     names = []
     for result in store.results():
@@ -208,7 +208,7 @@ def test_of_many_that_start_at_once_at_most_one_holds(objects: str, attempt: int
         pass
 
 
-def test_a_dead_run_is_succeeded_and_writes_no_more_if_it_wakes(
+def test_a_stale_run_is_replaced_and_cannot_write(
     suite: Suite, objects: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell = _cell(suite)
@@ -274,7 +274,7 @@ def test_bad_addresses_are_refused(bad: Any, suite: Suite) -> None:
         go(suite, bad)
 
 
-def test_no_bucket_no_credentials_no_server_no_package(
+def test_missing_bucket_credentials_server_or_package(
     suite: Suite, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import s3fs

@@ -77,7 +77,7 @@ def test_records_are_the_whole_curve(result: Any) -> None:
     json.dumps(records)
 
 
-def test_budgets_are_told_apart(result: Any) -> None:
+def test_budgets_are_distinguished(result: Any) -> None:
     with pytest.raises(ParameterError, match=r"several results.*eps=1"):
         result.final_regret("Private")
     first = result.final_regret("Private", GRID[0])
@@ -145,7 +145,7 @@ def test_drawing_and_saving(result: Any, tmp_path: Path, capsys: Any) -> None:
     assert set(dpb_gym.Result.load(path).labels) == {"Random", "Oracle", "LinTS", "Private", "UCB"}
 
 
-def test_a_failing_agent_costs_its_companions_nothing() -> None:
+def test_a_failing_agent_does_not_affect_others() -> None:
     run: dict[str, Any] = {"horizon": 20, "replicates": 6, "env_kwargs": SMALL, "workers": 2}
     with pytest.warns(RuntimeWarning, match=r"'bad' failed in round 7 \(act\).*oops") as caught:
         result = dpb_gym.evaluate(ENV, {"bad": _broken, "good": "lin-ts"}, **run)

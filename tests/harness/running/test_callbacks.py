@@ -1,4 +1,4 @@
-"""Callbacks are told every checkpoint and cost no result."""
+"""Callbacks are called at every checkpoint and never affect results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def evaluate(*told: Any, **options: Any) -> dpb_gym.Result:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_checkpoint_is_told_once_and_in_order(workers: int) -> None:
+def test_every_checkpoint_is_reported_once_in_order(workers: int) -> None:
     seen: list[Checkpoint] = []
     result = evaluate(seen.append, workers=workers)
     told = {}
@@ -40,7 +40,7 @@ def test_every_checkpoint_is_told_once_and_in_order(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_told_may_be_kept_and_changed(workers: int) -> None:
+def test_checkpoints_are_independent_copies(workers: int) -> None:
     def meddle(checkpoint: Checkpoint) -> None:
         checkpoint.regret[:] = -1.0
 
@@ -49,7 +49,7 @@ def test_what_is_told_may_be_kept_and_changed(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_one_that_raises_is_left_out_and_costs_no_result(workers: int) -> None:
+def test_a_callback_that_raises_is_removed(workers: int) -> None:
     calls: list[int] = []
     seen: list[Checkpoint] = []
 
@@ -63,7 +63,7 @@ def test_one_that_raises_is_left_out_and_costs_no_result(workers: int) -> None:
     assert result.records() == evaluate().records()
 
 
-def test_a_run_into_a_directory_tells_what_it_computes(tmp_path: Path) -> None:
+def test_a_run_into_a_directory_reports_computed_cells(tmp_path: Path) -> None:
     from dpb_gym.running.api import plan_task
     from dpb_gym.running.execution import run_plan
 

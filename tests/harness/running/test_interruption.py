@@ -68,7 +68,7 @@ def wait_for_shards(folder: Path, process: subprocess.Popen[str], count: int) ->
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The shards of a run that nobody disturbed."""
+    """The cell files of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     process = start(folder, 1)
     _, errors = process.communicate(timeout=120)

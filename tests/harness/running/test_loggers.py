@@ -1,4 +1,4 @@
-"""The loggers write what they were told; the real packages read it back, without a network."""
+"""Files of the loggers, read back by the real packages without a network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def curve(result: dpb_gym.Result, agent: str, what: str) -> Any:
     return pytest.approx(means, rel=1e-6)
 
 
-def test_tensorboard_reads_what_was_told(tmp_path: Path) -> None:
+def test_tensorboard_reads_checkpoints(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     result = evaluate(TensorBoard(str(tmp_path)))
@@ -75,7 +75,7 @@ def stored(path: Path) -> Iterator[bytes]:
             found = b""
 
 
-def test_wandb_keeps_what_was_told_offline(tmp_path: Path) -> None:
+def test_wandb_stores_checkpoints_offline(tmp_path: Path) -> None:
     import wandb
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -102,7 +102,7 @@ def test_wandb_keeps_what_was_told_offline(tmp_path: Path) -> None:
     assert any(r.WhichOneof("record_type") == "exit" for r in records)
 
 
-def test_mlflow_keeps_what_was_told(tmp_path: Path, monkeypatch: Any) -> None:
+def test_mlflow_stores_checkpoints(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     place = (tmp_path / "store").as_uri()
     result = evaluate(MLflow(place))
@@ -137,7 +137,7 @@ def test_loggers_of_the_command_line(name: str, tmp_path: Path, capsys: Any) -> 
     assert list(tmp_path.glob(kept))
 
 
-def test_what_a_logger_lacks_is_said(monkeypatch: Any) -> None:
+def test_missing_loggers_are_named(monkeypatch: Any) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'tensorboard'"):
         logger("tensorbord=x")
     with pytest.raises(ParameterError, match="wandb=PLACE"):

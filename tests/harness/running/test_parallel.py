@@ -46,7 +46,7 @@ def shards(out: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """The scheduler's address of a cluster that nobody harms."""
+    """Address of the scheduler of a healthy cluster."""
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
@@ -129,9 +129,7 @@ def test_a_killed_dask_worker_loses_nothing(longer: Longer, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
-def test_a_killed_client_leaves_a_cluster_and_a_directory_to_go_on_with(
-    longer: Longer, tmp_path: Path
-) -> None:
+def test_a_run_resumes_after_a_killed_client(longer: Longer, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")
     long, whole = longer
     plans, out = plan_suite(long), tmp_path / "dask"
@@ -156,7 +154,7 @@ def test_a_killed_client_leaves_a_cluster_and_a_directory_to_go_on_with(
     assert shards(out) == whole
 
 
-def test_a_cluster_without_workers_is_a_clear_error(
+def test_a_cluster_without_workers_raises(
     suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra [dask]")

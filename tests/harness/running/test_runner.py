@@ -59,7 +59,7 @@ def entries(env_id: str) -> list[AgentRun]:
 def play(
     env_id: str, runs: list[AgentRun], seeds: range, rounds: Any = (HORIZON,), report: Any = None
 ) -> list[CellResult | Failure]:
-    """Runs agents on a block of replicates, each as its own cell."""
+    """Run agents on a block of replicates, each as its own cell."""
     task = Task(name="t", env=env_id, env_kwargs=PROBLEMS[env_id], horizon=HORIZON)
     cells = [
         Cell(
@@ -73,7 +73,7 @@ def play(
 
 @lru_cache
 def alone(env_id: str, title: str, seed: int) -> tuple[bytes, bytes]:
-    """Regret and reward of one entry on one replicate, with nobody beside it."""
+    """Regret and reward of one entry on one replicate, run alone."""
     (entry,) = [e for e in entries(env_id) if e.title == title]
     (lane,) = play(env_id, [entry], range(seed, seed + 1), range(1, HORIZON + 1))
     assert isinstance(lane, CellResult)
@@ -83,7 +83,7 @@ def alone(env_id: str, title: str, seed: int) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("env_id", PROBLEMS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_any_batch_and_any_companions_give_the_same_bits(env_id: str, data: Any) -> None:
+def test_bits_do_not_depend_on_batch_or_other_agents(env_id: str, data: Any) -> None:
     everyone = entries(env_id)
     chosen = data.draw(
         st.lists(st.sampled_from(range(len(everyone))), min_size=1, unique=True), label="entries"
@@ -183,7 +183,7 @@ def test_time_and_progress_are_counted() -> None:
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
 
 
-def test_no_time_left_is_told_before_kernels_have_compiled(tmp_path: Path) -> None:
+def test_no_remaining_time_is_shown_before_kernels_have_compiled(tmp_path: Path) -> None:
     watch = Watch([1000, 1000], tmp_path)
     told = []
     for done in (0, 19, 20, 2000):
@@ -193,7 +193,7 @@ def test_no_time_left_is_told_before_kernels_have_compiled(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("busy", [1.0, 0.25])
-def test_time_in_which_the_processor_was_elsewhere_is_nobodys(
+def test_time_without_the_processor_is_not_counted(
     busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count()  # a second passes whenever somebody asks
@@ -305,7 +305,7 @@ def test_bad_checkpoints_are_refused(rounds: list[int]) -> None:
         play(env_id, entries(env_id)[:1], range(1), rounds)
 
 
-def test_nobody_and_nothing_are_refused() -> None:
+def test_no_agents_and_no_replicates_are_rejected() -> None:
     env_id = "DPB/Pricing-v0"
     with pytest.raises(ParameterError, match="cell"):
         run_block(problem(env_id), [])

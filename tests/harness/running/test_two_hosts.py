@@ -44,7 +44,7 @@ def hosts() -> Iterator[tuple[str, str, list[str]]]:
             done = subprocess.run(["ip", *step.split()], capture_output=True, text=True)
             if done.returncode:
                 pytest.skip(f"no network namespace here: {done.stderr.strip()}")
-        # A mount namespace of its own, in which what this host writes is covered.
+        # A separate mount namespace that hides what this host writes.
         yield here, there, ["ip", "netns", "exec", name, "unshare", "--mount"]
     finally:
         subprocess.run(["ip", "netns", "delete", name], capture_output=True)

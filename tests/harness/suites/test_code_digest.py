@@ -1,4 +1,4 @@
-"""What counts as an agent's code: its module, and what that needs of its own package."""
+"""The code of an agent: its module and the modules of its package that it imports."""
 
 from __future__ import annotations
 

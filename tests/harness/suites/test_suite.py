@@ -37,7 +37,7 @@ def test_shipped_suites_are_valid_complete_and_named_like_their_files(name: str)
     assert suite.name == name
     assert suite.title and suite.description
     plans = plan_suite(suite)
-    # A task on data that are not here runs nobody, and says where to get them.
+    # A task without its data runs no agent and names the source of the data.
     missing = [plan for plan in plans if plan.missing]
     assert all("DPB_DATA" in plan.missing and not plan.runs for plan in missing)
     plans = [plan for plan in plans if not plan.missing]
@@ -286,7 +286,7 @@ def test_a_track_brings_its_own_budgets() -> None:
                                      ).protocol  # fmt: skip
 
 
-def test_an_agent_of_somebody_else_takes_every_budget_of_the_track() -> None:
+def test_a_third_party_agent_takes_every_budget_of_the_track() -> None:
     found = titles(arena(), agents=["adaprivate-ucb", "one-pass-mnl", "lin-ucb"])
     assert found[0] == ["one-pass-mnl", "one-pass-mnl (rho=1)", "one-pass-mnl (rho=2)"]
     assert found[1] == found[2] == ["adaprivate-ucb (eps=1,delta=1e-5)", "lin-ucb"]

@@ -1,0 +1,123 @@
+"""Several coming rounds of all replicates as arrays, for agents that play them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpb_gym import kernels
+from dpb_gym.errors import ActionError
+from dpb_gym.problems.rounds import Array, Context, Hidden
+
+if TYPE_CHECKING:
+    from dpb_gym.problems.base import Problem
+
+MOST_LANES = 32
+"""Replicates at most for which rounds are made one replicate at a time."""
+
+
+class Stretch:
+    """Consecutive rounds of B replicates whose outcomes are known for every candidate.
+
+    Arrays lead with round and replicate, ``(n, B, ...)``.
+
+    Args:
+        context: What policies see; `t` is the first round.
+        reward: Reward of every candidate, ``(n, B, m)``.
+        expected: Expected reward of every candidate, ``(n, B, m)``.
+        best: Largest expected reward, ``(n, B)``.
+        observed: Whether feedback is returned for a candidate, ``(n, B, m)``; None: always.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        reward: Array,
+        expected: Array,
+        best: Array,
+        observed: Array | None = None,
+    ) -> None:
+        self.context, self.reward, self.expected, self.best = context, reward, expected, best
+        self._partly = observed
+        for part in (*context[1:], reward, expected, best):
+            if part is not None:
+                part.flags.writeable = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rounds n and replicates B."""
+        n, replicates = self.best.shape
+        return n, replicates
+
+    @cached_property
+    def observed(self) -> Array:
+        """Whether feedback is returned for a candidate, ``(n, B, m)``."""
+        return np.ones(self.reward.shape, bool) if self._partly is None else self._partly
+
+    def answer(self, actions: Array, agent: str) -> tuple[Array, Array | None, Array]:
+        """Return expected rewards, where feedback was returned, and rewards, each ``(n, B)``.
+
+        Args:
+            actions: Candidates ``(n, B)``.
+            agent: Name of the agent that chose them.
+
+        Raises:
+            ActionError: If there is no such candidate.
+        """
+        n, m = self.shape, self.reward.shape[2]
+        expected, reward = np.empty((2, *n))
+        if actions.shape != n or kernels.recommendation.pick(
+            self.reward, self.expected, actions, reward, expected
+        ):
+            raise ActionError(
+                f"{agent}.play must return candidates in 0..{m - 1} of shape {n}, got shape "
+                f"{actions.shape} and values in [{actions.min()}, {actions.max()}]"
+            )
+        if self._partly is None:
+            return expected, None, reward
+        return expected, np.take_along_axis(self._partly, actions[..., None], 2)[..., 0], reward
+
+
+def replicate_by_replicate(
+    problem: Problem, hidden: Hidden, drawn: Mapping[str, Array], t: int
+) -> Stretch | None:
+    """Make a stretch of any recommendation problem, asking what each candidate would earn.
+
+    Args:
+        problem: The problem.
+        hidden: Its hidden state.
+        drawn: Fields of the rounds, ``(n, B, ...)``.
+        t: First round.
+
+    Returns:
+        The stretch; None for other kinds, masked candidates and many replicates.
+    """
+    from dpb_gym.problems.base import Ahead
+
+    n, B = drawn["response"].shape
+    info = problem.info
+    if info.kind != "recommendation" or info.masked or B > MOST_LANES:
+        return None
+    m = info.n_candidates or 0
+    reward, expected, observed = np.empty((n, B, m)), np.empty((n, B, m)), np.ones((n, B, m), bool)
+    best, lanes, partly = np.empty((n, B)), [], False
+    for b in range(B):
+        own = {name: value[b : b + 1] for name, value in hidden.items()}
+        ahead = Ahead(problem, own, {name: block[:, b] for name, block in drawn.items()}, t)
+        lanes.append(ahead.context)
+        best[:, b] = ahead.best[1]
+        for k in range(m):
+            feedback, expected[:, b, k] = ahead.respond(np.full(n, k))
+            if feedback.reward.dtype != np.float64:
+                return None
+            reward[:, b, k] = feedback.reward
+            if feedback.observed is not None:
+                observed[:, b, k], partly = feedback.observed, True
+    stacked: list[Any] = [
+        None if parts[0] is None else np.stack(parts, axis=1)
+        for parts in zip(*(lane[1:] for lane in lanes))
+    ]
+    return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)

@@ -1,0 +1,82 @@
+"""private-pricing equals its reference in every round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_agents.reference.private_pricing import RADIUS
+from dpb_gym.errors import AgentError
+from dpb_gym.registry import make_agent
+from dpb_gym.streams import AgentStreams
+
+CASES = {
+    "defaults": ("rho=1", {}, {}),
+    "five dimensions": ("rho=30", {}, {"dim": 5}),
+    "often updated": (
+        "rho=100",
+        {"growth": 1.1, "explore": 0, "mechanism": "binary-tree", "every": 3},
+        {"dim": 2},
+    ),
+    "gaussian demand": ("rho=2", {"growth": 1.3, "demand_bound": 1.0}, {"demand": "gaussian"}),
+    "estimates on the sphere": (
+        "eps=1,delta=1e-6",
+        {"growth": 1.2, "max_updates": 3, "mechanism": "sqrt-toeplitz", "share": 0.3},
+        {"demand": "gaussian", "dim": 2},
+    ),
+    "long features": ("rho=50", {"growth": 1.4}, {"scale": 3.0}),
+    "indefinite Gram matrices": (
+        "rho=0.02",
+        {"growth": 1.001, "max_updates": 40, "share": 0.99},
+        {"dim": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seeds", [[3, 4], [1_002_000]])
+def test_prices_and_estimates_are_equal_in_every_round(lockstep, case, seeds):
+    budget, params, env = CASES[case]
+    run = lockstep("private-pricing", "DPB/Pricing-v0", budget, seeds, 400, params, **env)
+    updates, sizes = np.zeros(len(seeds), int), []
+    for _, fast, copies, (price, expected) in run:
+        # prices follow the estimates, whose two solvers stop at different points
+        np.testing.assert_allclose(price, expected, rtol=0, atol=1e-8)
+        updates = np.array([copy.calls for copy in copies])
+        np.testing.assert_array_equal(fast.updates, updates)
+        for theta, copy in zip(fast._theta, copies):
+            np.testing.assert_allclose(theta, copy.theta, rtol=1e-9, atol=1e-9)
+            sizes.append(np.linalg.norm(theta))
+    assert (updates > 1).all()
+    assert (max(sizes) > RADIUS - 1e-4) or case != "estimates on the sphere"
+
+
+def test_both_searches_find_the_largest_upper_bound(lockstep):
+    """Prices are equal in value: the objective may have several maximisers."""
+
+    def upper_bounds(copy, x, prices):
+        phi = np.column_stack([np.tile(x, (2, 1)), -prices]) / np.sqrt(3)
+        values, vectors = np.linalg.eigh(copy.Lambda)
+        width = (phi @ vectors) ** 2 @ (1 / np.maximum(values, copy.rho / 2))
+        return prices / (1 + np.exp(-4 * phi @ copy.theta)) + 0.5 * np.sqrt(width)
+
+    params = {"gamma": 0.5, "growth": 1.3}
+    run = lockstep("private-pricing", "DPB/Pricing-v0", "rho=5", [3, 4], 300, params)
+    for context, fast, copies, actions in run:
+        thetas = [copy.theta for copy in copies]
+        np.testing.assert_allclose(fast._theta, thetas, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(fast.updates, [copy.calls for copy in copies])
+        if context.t <= 10:
+            np.testing.assert_array_equal(*actions)
+        elif not fast._due.any():  # else the estimates are newer than the prices
+            for copy, x, prices in zip(copies, context.features, np.transpose(actions)):
+                found, expected = upper_bounds(copy, x, prices)
+                assert found == pytest.approx(expected, abs=2e-7)
+    assert (fast.updates > 2).all()
+
+
+def test_the_reference_needs_a_budget():
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=10).info
+    with pytest.raises(AgentError, match="needs a budget"):
+        make_agent("reference-private-pricing").set_up(problem, AgentStreams([0]))

@@ -1,0 +1,175 @@
+"""Stretches of rounds played in compiled code equal `act` and `observe`, bit for bit."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.agent import Agent, plays_stretches
+from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.planning.tuning import read_grid
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec, agent_specs, make_agent, shortcoming
+from dpb_gym.running import runner
+from dpb_gym.streams import AgentStreams
+
+HORIZON = 450  # past a release of AdaPrivate's, and the end of a block of drawn numbers
+ENVIRONMENTS = {
+    "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_candidates": 8}),
+    "users": (
+        "DPB/Recommendation-v0",
+        {"dim": 3, "reward": "gaussian", "interactions_per_user": 2},
+    ),
+    "fresh arms": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear", "fresh": True}),
+    "drift": ("DPB/Recommendation-v0", {"dim": 4, "drift": "abrupt"}),
+    "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4}),
+}
+LENGTHS = (1, 7, 64, 113)
+
+
+@functools.cache
+def problem(environment):
+    env_id, kwargs = ENVIRONMENTS[environment]
+    return dpb_gym.make_problem(env_id, horizon=HORIZON, **kwargs)
+
+
+def start(name, environment, replicates, **params):
+    """A running agent and its instance; None if the agent cannot play there."""
+    made, seeds = problem(environment), range(replicates)
+    budget = None if agent_specs()[name].budget == "never" else Budget.zcdp(20.0)
+    if shortcoming(agent_spec(name, **params), made.info):
+        return None
+    agent = make_agent(name, **params)
+    try:
+        agent.set_up(made.info, AgentStreams(seeds), budget)
+    except (AgentError, BudgetError, ParameterError):
+        return None
+    return agent, made.instance(seeds)
+
+
+def singly(agent, instance, rounds):
+    """Play rounds one by one; the actions."""
+    actions = []
+    for _ in range(rounds):
+        context = instance.context()
+        for part in context[1:]:
+            if part is not None:
+                part.flags.writeable = False
+        actions.append(agent.act(context).copy())
+        agent.observe(context, actions[-1], instance.respond(actions[-1]).feedback)
+        if instance.t[0] < HORIZON:
+            instance.advance()
+    return np.array(actions)
+
+
+def together(agent, instance, rounds):
+    """Play rounds in stretches, of which some end early; the actions."""
+    actions, left = [], rounds
+    while left:
+        most = min(left, LENGTHS[len(actions) % len(LENGTHS)])
+        _, stretch = instance.upcoming(most, True, False)
+        actions.append(agent.play(stretch).copy())
+        left -= len(actions[-1])
+        if instance.t[0] < HORIZON:
+            instance.advance()
+    return np.concatenate(actions)
+
+
+@functools.cache
+def found():
+    """Agents that play stretches, with the environments in which they do."""
+    pairs = []
+    for name in agent_specs():
+        for environment in ENVIRONMENTS:
+            made = start(name, environment, 1)
+            if made is not None and plays_stretches(made[0]):
+                pairs.append((name, environment))
+    return pairs
+
+
+def points():
+    """Every value of every tuning grid."""
+    return [
+        (name, {key: value})
+        for name in sorted({name for name, _ in found()})
+        for key, values in read_grid(agent_spec(name)).items()
+        for value in values
+    ]
+
+
+def test_the_linear_policies_play_stretches():
+    assert {("lin-ucb", e) for e in ENVIRONMENTS} < set(found())
+
+
+@pytest.mark.parametrize("replicates", [1, 3, 20])
+@pytest.mark.parametrize("name,environment", found())
+def test_stretches_equal_single_rounds(name, environment, replicates):
+    one, other = (start(name, environment, replicates) for _ in range(2))
+    expected = singly(*one, HORIZON)
+    np.testing.assert_array_equal(together(*other, HORIZON), expected)
+
+
+@pytest.mark.parametrize("name,params", points())
+def test_stretches_equal_single_rounds_at_other_parameters(name, params):
+    environment = next(e for n, e in found() if n == name)
+    one, other = (start(name, environment, 2, **params) for _ in range(2))
+    if plays_stretches(one[0]):
+        np.testing.assert_array_equal(together(*other, HORIZON), singly(*one, HORIZON))
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in found()}))
+def test_agents_go_on_after_stretches_and_checkpoints(name, tmp_path):
+    environment = next(e for n, e in found() if n == name)
+    one, (agent, instance) = (start(name, environment, 3) for _ in range(2))
+    expected = singly(*one, HORIZON)
+    actions = [together(agent, instance, 151), singly(agent, instance, 32)]
+    agent.save(tmp_path / "agent")
+    agent = Agent.load(tmp_path / "agent")
+    actions += [together(agent, instance, 150), singly(agent, instance, HORIZON - 333)]
+    np.testing.assert_array_equal(np.concatenate(actions), expected)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_runs_are_the_same_with_and_without_stretches(environment, monkeypatch):
+    names = [name for name, e in found() if e == environment]
+    env_id, kwargs = ENVIRONMENTS[environment]
+
+    def run(agents):
+        result = dpb_gym.evaluate(
+            env_id,
+            agents,
+            horizon=HORIZON,
+            replicates=3,
+            env_kwargs=kwargs,
+            checkpoints=[1, 33, 34, 151, 450],
+            budgets=["rho=2"],
+            workers=1,
+            progress=False,
+        )
+        return [(r["agent"], r["seed"], r["round"], r["regret"], r["reward"])
+                for r in result.records() if r["agent"] != "random"]  # fmt: skip
+
+    alone, mixed = run(names), run(["random", *names])
+    monkeypatch.setattr(runner, "plays_stretches", lambda agent: False)
+    expected = run(names)
+    assert sorted(alone) == sorted(expected) and sorted(mixed) == sorted(expected)
+
+
+def test_subclasses_that_change_a_step_play_round_by_round():
+    maker = agent_spec("lin-ucb").maker
+
+    class Other(maker):
+        def _choose(self, features, action):
+            action[:] = 0
+
+    agent = Other()
+    agent.set_up(problem("recommendation").info, AgentStreams([1]))
+    assert agent.stretches and not plays_stretches(agent)
+    agent = maker()
+    agent.set_up(problem("recommendation").info, AgentStreams([1]))
+    assert plays_stretches(agent)
+    agent.act = lambda context: 1 / 0  # somebody looks inside
+    assert not plays_stretches(agent)
