@@ -19,10 +19,10 @@ from dpb_gym.problems.rounds import LONGEST
 from dpb_gym.registry import register_agent
 
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)  # nodes of the prior of log |theta|
-LARGEST_WEIGHT = 4.0
 LEAST_EVENNESS = 0.3
-UNFORESEEN, FIRST_PART = 2.5, 0.1
-DRAWS, UNSURE, FEW = 64, 3.0, 5
+FIRST_PART = 0.1
+EXACT_RELEASES = 5
+DRAWS, UNSURE = 64, 3.0
 
 
 @register_agent(
@@ -71,16 +71,14 @@ class ReferenceOnePassMNL(SingleAgent):
         prior = info.prior if self.prior_mean is None else Prior(self.prior_mean)
         prior = (prior or Prior(np.zeros(d))).fitting(d)
         self.m = np.array(prior.mean)
-        # Mixture of N(m, S): (probability, S, mean square of theta - m).
-        beliefs = softmax(-0.5 * DEVIATIONS**2)
-        sizes = self.norm * np.exp(0.5 * DEVIATIONS)
-        self.mixture = [(p, r * r / d * np.eye(d), r * r) for p, r in zip(beliefs, sizes)]
-        self.informed = prior.precision is not None
-        if self.informed:
-            P = np.array(prior.precision) + d / self.norm**2 * np.eye(d)
-            self.mixture = [(1.0, np.linalg.inv(P), d * d / np.trace(P))]
-        self.theta, self.V = self.m.copy(), sum(p * S for p, S, _ in self.mixture)
-        self.root = np.linalg.cholesky(self.V)
+        # Prior of theta - m: N(0, r^2 / d I) for each size r, or N(0, P^-1).
+        self.beliefs = softmax(-0.5 * DEVIATIONS**2)
+        self.sizes = self.norm * np.exp(0.5 * DEVIATIONS)
+        self.V, self.P = self.beliefs @ self.sizes**2 / d * np.eye(d), None
+        if prior.precision is not None:
+            self.P = np.array(prior.precision) + d / self.norm**2 * np.eye(d)
+            self.V = np.linalg.inv(self.P)
+        self.theta, self.root = self.m.copy(), np.linalg.cholesky(self.V)
 
         # Factors a and b of H and u in a row, and the noise in a coordinate of u - H theta.
         self.a, self.b = 1.0, 1.0
@@ -90,16 +88,14 @@ class ReferenceOnePassMNL(SingleAgent):
         noise = math.sqrt(1 / self.b**2 + (1 + 1 / d) / 2 * (self.norm / self.a) ** 2)
         h = self.tau / d  # typical eigenvalue of H_t
         self.equal = bool(info.equal_revenues) and info.reward_range[1] > 0
-        sooner = math.sqrt(min(1.0, FEW / d)) if self.equal and private else 1.0
 
         def schedule(sigma: float) -> Schedule:
             horizon = LONGEST if self.anytime else info.longest
             if not private:
-                often = Schedule.geometric(horizon, 1, self.ratio**0.2, 0.0)
+                often = Schedule.geometric(horizon, 1, self.ratio ** (1 / EXACT_RELEASES), 0.0)
                 return Schedule.unweighted(often.ends)
             t_0 = sigma * noise / (h * self.norm)
-            start = max(math.ceil(d * sooner), self.first * t_0 * sooner)
-            return Schedule.geometric(horizon, start, self.ratio, self.decay)
+            return Schedule.geometric(horizon, self.first * t_0, self.ratio, self.decay)
 
         self.sums = self.curator.weighted_sum(
             d * (d + 1) // 2 + d,
@@ -111,16 +107,18 @@ class ReferenceOnePassMNL(SingleAgent):
         if private:
             self.plan = self.sums.schedule.best_weights(self.sums.sigma * noise, h)
         self.rounds, self.ends, self.releases = 0, list(self.sums.schedule.ends), []
-        self.unsure = UNSURE * max(d, self.ends[0] / sooner) if self.equal else 0.0
+        self.unsure = UNSURE * max(d, self.ends[0]) if self.equal else 0.0
 
     def act(self, context: Context) -> Array:
         x, K = context.features.astype(float), self.problem.capacity
         exactly = bool(self.problem.exactly)
         if self.rounds >= self.unsure:
-            return best_slate(x @ self.theta, context.worth, K, exactly)
+            return best_slate(x @ self.theta, context.offered_revenues, K, exactly)
         z = np.empty((DRAWS, len(self.theta)))
         portable.fill_normals(self.rng, z)
-        return expected_slate(x @ (self.theta + z @ self.root.T).T, context.worth, K, exactly)
+        return expected_slate(
+            x @ (self.theta + z @ self.root.T).T, context.offered_revenues, K, exactly
+        )
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         self.sums.add(self.row(context.features[action].astype(float), feedback.choice))
@@ -143,7 +141,7 @@ class ReferenceOnePassMNL(SingleAgent):
         if self.curator.private:
             load = (1 - self.share) * (H**2).sum() / self.B**2
             load += self.share * (u**2).sum(axis=1).max() / self.U**2
-            w = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if load > 0 else LARGEST_WEIGHT
+            w = 1 / math.sqrt(load) if load > 0 else 1.0
         else:
             w = 1 / self.link_scale(softmax(0 * p), x)
         return np.concatenate([self.a * w * isometric_half(H), self.b * w * u[chosen]])
@@ -155,15 +153,13 @@ class ReferenceOnePassMNL(SingleAgent):
 
     def learn(self) -> None:
         """Update theta, V and the root of V after a release."""
-        dense = self.curator.private or self.window is not None or not self.releases
-        if dense or self.rounds >= 1.2 * self.releases[-1][0]:
-            self.releases.append((self.rounds, self.sums.value))
         k = self.ends.index(self.rounds)
+        if self.curator.private or self.window is not None or k % EXACT_RELEASES == 0:
+            self.releases.append((self.rounds, self.sums.value))
         old = 0 if self.window is None else self.released_by(self.rounds - self.window)
         early = self.released_by(FIRST_PART * self.rounds)
         theta, V, root, size = self.posterior(*self.combined(k, old))
-        far = np.linalg.norm(theta - self.m) > UNFORESEEN * self.norm
-        if far and early > old and (size > self.norm**2 or not self.curator.private):
+        if early > old and size > self.norm:
             theta, V, root, _ = self.posterior(*self.combined(k, early))
         self.theta, self.V, self.root = theta, V, root
 
@@ -185,31 +181,31 @@ class ReferenceOnePassMNL(SingleAgent):
         return sums, float(std), self.plan.uneven[k]
 
     def posterior(self, row: Array, std: float, spread: float) -> tuple[Array, Array, Array, Any]:
-        """Return mean, covariance and exploring root of theta, and its likeliest mean square."""
-        d = len(self.theta)
+        """Return mean, covariance and exploring root of theta, and its likeliest size."""
+        d, noise = len(self.theta), (std / self.b) ** 2
         H, left = even_out(symmetric(row[:-d] / self.a, d), std / self.a)
         h, E = np.linalg.eigh(H)
-        E = E * np.sign(E[np.abs(E).argmax(axis=0), range(d)])
         h = np.maximum(h, 0.0)
         z = E.T @ (row[-d:] / self.b) - h * (E.T @ self.m)  # h t + error, t = E'(theta - m)
-        logs, means, own = [], [], []
-        for belief, S, square in self.mixture:
-            S = E.T @ S @ E
-            error = left * (1 + 1 / d) / 2 * (square + self.m @ self.m)
-            total = h[:, None] * S * h + np.diag(spread * h + (std / self.b) ** 2 + error)
-            total += np.diag(np.where(np.diag(total) > 0, 0.0, 1.0))  # nothing is known there
-            gain = np.linalg.solve(total, h[:, None] * S).T
-            likelihood = -0.5 * (np.linalg.slogdet(total)[1] + z @ np.linalg.solve(total, z))
-            logs.append(math.log(belief) + likelihood)
-            means.append(gain @ z)
-            own.append(S - gain @ (h[:, None] * S))
-        weights, apart = softmax(np.array(logs)), np.array(means)
-        mean = weights @ apart
-        apart = apart - mean
-        local = np.einsum("r,rij->ij", weights, own) + (apart.T * weights) @ apart
-        V = E @ local @ E.T
-        root = np.linalg.cholesky(V) if self.informed else E * np.sqrt(np.diag(local))
-        return self.m + E @ mean, V, root, self.mixture[int(weights.argmax())][2]
+        missed = left * (1 + 1 / d) / 2  # of the error in H theta, per unit of |theta|^2
+        if self.P is not None:
+            error = spread * h + noise + missed * (d * d / np.trace(self.P) + self.m @ self.m)
+            g = np.divide(h, error, out=np.zeros(d), where=h > 0)
+            V = np.linalg.inv(self.P + (E * g * h) @ E.T)
+            return self.m + V @ E @ (g * z), V, np.linalg.cholesky(V), self.norm
+        squares = self.sizes[:, None] ** 2
+        error = spread * h + noise + missed * (squares + self.m @ self.m)  # per size and direction
+        prior = squares / d * np.ones(d)
+        total = prior * h**2 + error
+        known = total > 0  # without noise nothing is known where h = 0
+        total[~known] = 1.0
+        logs = np.log(self.beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1)
+        weights, means = softmax(logs), prior * h * z / total
+        mean = weights @ means
+        local = np.diag(weights @ np.where(known, prior * error / total, prior))
+        local += ((means - mean).T * weights) @ (means - mean)
+        root = (E * np.sqrt(np.diag(local))) @ E.T
+        return self.m + E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()]
 
 
 def softmax(scores: Array) -> Array:

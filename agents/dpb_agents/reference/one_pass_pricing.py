@@ -13,18 +13,17 @@ import numpy as np
 from scipy.special import expit, ndtr, wrightomega
 
 from dpb_gym import SingleAgent, portable
-from dpb_gym.privacy import Schedule, gaussian_sigma
+from dpb_gym.privacy import Schedule
 from dpb_gym.problems.base import Array, Context, Feedback
 from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import LONGEST
 from dpb_gym.registry import register_agent
 
-LARGEST_WEIGHT = 4.0
 LEAST_EVENNESS = 0.3
-UNFORESEEN, FIRST_PART = 2.5, 0.1
-RARE, LEVER, WIDER = 0.15, 0.1, 6.0
-SIZES, OTHERS, RELUCTANCE = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0075, 20.0
-LEAST_NORM, LARGEST_NORM = 0.2, 0.85
+FIRST_PART = 0.1
+EXACT_RELEASES = 5
+RARE, WIDE = 0.15, 2.5
+SIZES, OTHERS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0075
 TWINS, BET, HOPELESS = 3, 2.0, 0.25
 
 
@@ -40,7 +39,7 @@ class ReferenceOnePassPricing(SingleAgent):
 
     Args:
         prior_mean: Prior mean m of theta; None: that of the problem, or 0.
-        norm: Prior size r of theta - m; None: by formula.
+        norm: Prior size r of theta - m.
         clip: U, norm of a response, in units of the largest possible one.
         bound: B, norm of a curvature, in units of the largest possible one.
         disperse: k, size of the draw around theta, in units of the posterior.
@@ -55,7 +54,7 @@ class ReferenceOnePassPricing(SingleAgent):
         self,
         *,
         prior_mean: Any = None,
-        norm: float | None = None,
+        norm: float = 0.85,
         clip: float = 0.3,
         bound: float = 0.2,
         disperse: float = 0.1,
@@ -70,7 +69,7 @@ class ReferenceOnePassPricing(SingleAgent):
         self.first, self.ratio, self.decay = first, ratio, decay
 
     def begin(self) -> None:
-        info, private, d = self.problem, self.curator.private, self.problem.dim
+        info, private, d, r = self.problem, self.curator.private, self.problem.dim, self.norm
         horizon = LONGEST if self.anytime else info.longest
         prior = info.prior if self.prior_mean is None else Prior(self.prior_mean)
         prior = (prior or Prior(np.zeros(d))).fitting(d)
@@ -82,28 +81,17 @@ class ReferenceOnePassPricing(SingleAgent):
         self.U, self.B = self.clip * (self.zeta if self.logistic else 3.0), self.bound * steepest
         h = steepest / (4 * d)  # typical eigenvalue of H_t
 
-        # The prior size r, and the part q of the budget that pays for u.
-        widening = self.B * math.sqrt(1 + 1 / d)
-        r = LARGEST_NORM if self.norm is None else self.norm
-        if self.norm is None and self.logistic and private:
-            t_0 = gaussian_sigma(self.curator.most_rho, 1.0) * (2 * self.U + widening) / h
-            r = min(r, max(LEAST_NORM, (horizon / (t_0 * math.sqrt(d))) ** 0.4 / 7))
-        self.q = 2 * self.U / (2 * self.U + r * widening)
+        # The part q of the budget that pays for u.
+        self.q = 2 * self.U / (2 * self.U + r * self.B * math.sqrt(1 + 1 / d))
         self.a, self.b = 1.0, 1.0  # factors of H and u in a row
         if private:
             self.a, self.b = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
         noise = math.sqrt(1 / self.b**2 + (1 + 1 / d) / 2 * (r / self.a) ** 2)
 
-        # Prior of theta - m: sizes r, and at least `lead` for the coefficient of the price.
-        others = OTHERS * min(1.0, r / LARGEST_NORM) ** RELUCTANCE
-        self.beliefs, self.sizes = np.array([1 - 4 * others] + [others] * 4), r * SIZES
+        # Prior of theta - m: N(0, r^2 / d I) for each size r, or N(0, P^-1).
+        self.beliefs, self.sizes = np.array([1 - 4 * OTHERS] + [OTHERS] * 4), r * SIZES
         self.rare = RARE if self.logistic and self.disperse else 0.0
-        self.wide = min(WIDER * r, 2.5 * LARGEST_NORM)
-        leads = self.logistic and self.norm is None and not self.m.any()
-        self.lead = LARGEST_NORM if leads else 0.0
-        self.V = self.beliefs @ self.sizes**2 / d * np.eye(d)
-        self.V[-1, -1] += self.beliefs @ np.maximum(0, self.lead**2 - self.sizes**2) / d
-        self.P = None
+        self.V, self.P = self.beliefs @ self.sizes**2 / d * np.eye(d), None
         if prior.precision is not None:
             self.P = np.array(prior.precision) + d / r**2 * np.eye(d)
             self.V = np.linalg.inv(self.P)
@@ -111,10 +99,10 @@ class ReferenceOnePassPricing(SingleAgent):
 
         def schedule(sigma: float) -> Schedule:
             if not private:
-                often = Schedule.geometric(horizon, 5, self.ratio**0.2, 0.0)
+                often = Schedule.geometric(horizon, d, self.ratio ** (1 / EXACT_RELEASES), 0.0)
                 return Schedule.unweighted(often.ends)
-            start = max(10, self.first * sigma * noise / h)
-            return Schedule.geometric(horizon, start, self.ratio, self.decay)
+            t_0 = sigma * noise / h
+            return Schedule.geometric(horizon, self.first * t_0, self.ratio, self.decay)
 
         self.sums = self.curator.weighted_sum(
             d * (d + 1) // 2 + d,
@@ -191,7 +179,7 @@ class ReferenceOnePassPricing(SingleAgent):
         if self.curator.private:
             load = (1 - self.q) * (H**2).sum() / self.B**2
             load += self.q * max(low @ low, high @ high) / self.U**2
-            weight = min(LARGEST_WEIGHT, 1 / math.sqrt(load)) if load > 0 else LARGEST_WEIGHT
+            weight = 1 / math.sqrt(load) if load > 0 else 1.0
         return np.concatenate([self.a * weight * isometric_half(H), self.b * weight * u])
 
     def link(self, phi: Array) -> tuple[float, float]:
@@ -205,15 +193,13 @@ class ReferenceOnePassPricing(SingleAgent):
 
     def learn(self) -> None:
         """Update theta, V, the root of V and the weak direction after a release."""
-        dense = self.curator.private or self.window is not None or not self.releases
-        if dense or self.rounds >= 1.2 * self.releases[-1][0]:
-            self.releases.append((self.rounds, self.sums.value))
         k = self.ends.index(self.rounds)
+        if self.curator.private or self.window is not None or k % EXACT_RELEASES == 0:
+            self.releases.append((self.rounds, self.sums.value))
         old = 0 if self.window is None else self.released_by(self.rounds - self.window)
         early = self.released_by(FIRST_PART * self.rounds)
         found = self.posterior(*self.combined(k, old))
-        far = np.linalg.norm(found[0] - self.m) > UNFORESEEN * self.sizes[0]
-        if far and early > old and (found[3] > self.sizes[0] or not self.curator.private):
+        if early > old and found[3] > self.norm:
             found = self.posterior(*self.combined(k, early))
         self.theta, self.V, self.root, _, self.weak = found
 
@@ -236,51 +222,48 @@ class ReferenceOnePassPricing(SingleAgent):
 
     def posterior(self, row: Array, std: float, spread: float) -> tuple[Array, ...]:
         """Return mean, covariance and root of theta, its likeliest size and the weak direction."""
-        d = len(self.theta)
+        d, noise = len(self.theta), (std / self.b) ** 2
         H, left = even_out(symmetric(row[:-d] / self.a, d), std / self.a)
         values, E = np.linalg.eigh(H)
-        E = E * np.sign(E[np.abs(E).argmax(axis=0), range(d)])
-        h = np.maximum(values, 0.0)
-        weak = np.zeros(d)
+        h, weak = np.maximum(values, 0.0), np.zeros(d)
         if self.curator.private and self.rare:
             weak = weak_direction(values, E, left)
-        few = (h < self.rare * min(h.mean(), H[-1, -1])) & (E[-1] ** 2 > LEVER)
-        mixture = []  # (belief, prior covariance in the eigenbasis, mean square of theta - m)
-        for belief, r in zip(self.beliefs, self.sizes):
-            more = max(0.0, self.lead**2 - r**2) / d
-            S = np.diag(np.where(few, max(self.wide, r), r) ** 2 / d) + more * np.outer(
-                E[-1], E[-1]
-            )
-            mixture.append((belief, S, r**2 + more))
-        if self.P is not None:
-            mixture = [(1.0, E.T @ np.linalg.inv(self.P) @ E, d * d / np.trace(self.P))]
         z = E.T @ (row[-d:] / self.b) - h * (E.T @ self.m)  # h t + error, t = E'(theta - m)
-        logs, means, own = [], [], []
-        for belief, S, square in mixture:
-            error = left * (1 + 1 / d) / 2 * (square + self.m @ self.m)
-            total = h[:, None] * S * h + np.diag(spread * h + (std / self.b) ** 2 + error)
-            total += np.diag(np.where(np.diag(total) > 0, 0.0, 1.0))  # nothing is known there
-            gain = np.linalg.solve(total, h[:, None] * S).T
-            likelihood = -0.5 * (np.linalg.slogdet(total)[1] + z @ np.linalg.solve(total, z))
-            logs.append(math.log(belief) + likelihood)
-            means.append(gain @ z)
-            own.append(S - gain @ (h[:, None] * S))
-        weights, apart = softmax(np.array(logs)), np.array(means)
-        mean = weights @ apart
-        apart = apart - mean
-        local = np.einsum("r,rij->ij", weights, own) + (apart.T * weights) @ apart
-        theta, V, deviation = self.m + E @ mean, E @ local @ E.T, np.sqrt(np.diag(local))
+        missed = left * (1 + 1 / d) / 2  # of the error in H theta, per unit of |theta|^2
         if self.P is not None:
-            return theta, V, self.disperse * np.linalg.cholesky(V), math.inf, weak
-        whole = np.clip(deviation * math.sqrt(d) / self.sizes[0], self.disperse, 1.0)
-        root = E * deviation * np.where(few, whole, self.disperse)
-        return theta, V, root, self.sizes[weights.argmax()], weak
+            error = spread * h + noise + missed * (d * d / np.trace(self.P) + self.m @ self.m)
+            g = np.divide(h, error, out=np.zeros(d), where=h > 0)
+            V = np.linalg.inv(self.P + (E * g * h) @ E.T)
+            return (
+                self.m + V @ E @ (g * z),
+                V,
+                self.disperse * np.linalg.cholesky(V),
+                self.norm,
+                weak,
+            )
+        few = (h < self.rare * min(h.mean(), H[-1, -1])) & (d * E[-1] ** 2 > 1)
+        squares = self.sizes[:, None] ** 2
+        error = spread * h + noise + missed * (squares + self.m @ self.m)  # per size and direction
+        prior = np.where(few, np.maximum(squares, (WIDE * self.norm) ** 2), squares) / d
+        total = prior * h**2 + error
+        known = total > 0  # without noise nothing is known where h = 0
+        total[~known] = 1.0
+        logs = np.log(self.beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1)
+        weights, means = softmax(logs), prior * h * z / total
+        mean = weights @ means
+        local = np.diag(weights @ np.where(known, prior * error / total, prior))
+        local += ((means - mean).T * weights) @ (means - mean)
+        deviation = np.sqrt(np.diag(local))
+        whole = np.clip(deviation * math.sqrt(d) / self.norm, self.disperse, 1.0)
+        root = (E * deviation * np.where(few, whole, self.disperse)) @ E.T
+        size = self.sizes[weights.argmax()]
+        return self.m + E @ mean, E @ local @ E.T, root, size, weak
 
 
 def weak_direction(values: Array, E: Array, left: float) -> Array:
     """Return sqrt(k) v: in the direction v of least information records count 1 + k times."""
     h, v, error = values[0], E[:, 0], left * (len(values) - 1) / 2
-    if h <= 0 or h**2 <= error or v[-1] ** 2 <= LEVER:
+    if h <= 0 or h**2 <= error or len(v) * v[-1] ** 2 <= 1:
         return np.zeros(len(values))
     mean = np.maximum(values, 0.0).mean()
     return math.sqrt((math.sqrt(mean / h) - 1) * (1 - error / h**2)) * v
