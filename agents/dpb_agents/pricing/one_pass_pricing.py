@@ -26,9 +26,9 @@ GAUSSIAN_RANGE = (-3.0, 3.0)
 HOPELESS = 0.25
 # Prices that are drawn again for each record; 1, 3 and 7 are within 10%.
 TWINS = 3
-# Candidate sizes of theta in units of `norm`, and the probability of each but the first: 3% in
+# Candidate sizes of theta in units of `norm`, and the probability of each but the first: 1% in
 # all that demand is steeper than foreseen.
-SIZES, OTHERS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0075
+SIZES, OTHERS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0025
 # A direction is rare below this part of the mean information; the prior size there, in units of
 # `norm`. Both trade an intercept against customers that drift (docs/one-pass.md, "Constants").
 RARE, WIDE = 0.15, 2.5
