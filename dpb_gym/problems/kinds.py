@@ -17,7 +17,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError, shown, unkno
 from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 
 
-class Row(NamedTuple):
+class RoundRow(NamedTuple):
     """One line of what a round showed, for people.
 
     Attributes:
@@ -113,7 +113,9 @@ class Kind(ABC):
         """One replicate's action, as a single agent would have given it."""
         return actions[replicate]
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(
+        self, context: Context, action: Array | None, feedback: Feedback | None
+    ) -> list[RoundRow]:
         """What one replicate's round looked like; `action` is None before it is chosen.
 
         Args:
@@ -122,7 +124,7 @@ class Kind(ABC):
             feedback: What came back.
         """
         vectors = np.reshape(context.features, (-1, np.shape(context.features)[-1]))
-        rows = [Row(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
+        rows = [RoundRow(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
         if action is not None and feedback is not None:
             mark = f"action {np.asarray(action).tolist()}, reward {feedback.reward:.3g}"
             rows[0] = rows[0]._replace(mark=mark, success=bool(feedback.reward > 0))
@@ -197,12 +199,14 @@ class Assortment(Kind):
         slate: Array = actions[replicate]
         return slate[: np.flatnonzero(slate >= 0).max(initial=-1) + 1]
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(
+        self, context: Context, action: Array | None, feedback: Feedback | None
+    ) -> list[RoundRow]:
         assert context.revenues is not None
         items = range(len(context.features)) if action is None else action.tolist()
         bought = None if feedback is None else feedback.choice
         return [
-            Row(
+            RoundRow(
                 f"item {i}",
                 float(context.revenues[i]),
                 context.features[i],
@@ -238,12 +242,14 @@ class Pricing(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return np.array([action], space.dtype)
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
+    def rows(
+        self, context: Context, action: Array | None, feedback: Feedback | None
+    ) -> list[RoundRow]:
         if action is None or feedback is None or feedback.demand is None:
-            return [Row("customer", None, context.features)]
+            return [RoundRow("customer", None, context.features)]
         price, demand = float(action), float(feedback.demand)
         mark = f"price {price:.3f}, demand {demand:.3g}"
-        return [Row("customer", price, context.features, mark, demand > 0)]
+        return [RoundRow("customer", price, context.features, mark, demand > 0)]
 
 
 class Recommendation(Kind):
@@ -276,8 +282,10 @@ class Recommendation(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return int(action)
 
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> list[Row]:
-        rows = [Row(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
+    def rows(
+        self, context: Context, action: Array | None, feedback: Feedback | None
+    ) -> list[RoundRow]:
+        rows = [RoundRow(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
         if context.arms is not None and context.arms.min() >= 0:
             rows = [r._replace(name=f"arm {arm}") for r, arm in zip(rows, context.arms.tolist())]
         if action is not None and feedback is not None:
