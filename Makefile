@@ -1,4 +1,4 @@
-# Two commands: `make leaderboard` and `make test`. Each does all its own set-up.
+# `make leaderboard` and `make test` include all set-up.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,23 +15,23 @@ help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
 	@echo "make bench         run the arena, dpb-bench-v1 (under half an hour on two cores); resumes"
 	@echo "make test          set up and run the tests"
-	@echo "make test-fast     those that start no process and no browser, below a minute"
+	@echo "make test-fast     the tests without processes and browsers, below a minute"
 	@echo "make lint types    style and type checks"
 	@echo "make docs          build the documentation site, warnings are errors"
-	@echo "make test-lowest   the tests with the oldest dependencies that are allowed"
+	@echo "make test-lowest   the tests with the oldest allowed dependencies"
 	@echo "make dist          build the wheel and the sdist"
 	@echo "make clean         remove the environment and everything generated"
 	@echo
-	@echo "PYTHON=python3.12 make test uses another interpreter; SUITE=core-v0 make leaderboard another suite."
+	@echo "PYTHON=python3.12 make test selects an interpreter; SUITE=core-v0 make leaderboard a suite."
 
 check-python:
 	@command -v $(PYTHON) >/dev/null || { \
-	  echo "$(PYTHON) was not found: install Python 3.11 or newer, or say PYTHON=/path/to/python3 make ..."; exit 1; }
+	  echo "$(PYTHON) was not found: install Python 3.11 or newer, or run PYTHON=/path/to/python3 make ..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "dpb-gym needs Python 3.11 or newer, but $(PYTHON) is $$($(PYTHON) -V 2>&1)."; \
-	  echo "Install a newer Python and say, for instance: PYTHON=python3.11 make ..."; exit 1; }
+	  echo "Install a newer Python and run, for example: PYTHON=python3.11 make ..."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  echo "$(PYTHON) cannot make virtual environments: install its venv package (python3-venv on Debian)."; exit 1; }
+	  echo "$(PYTHON) cannot create virtual environments: install its venv package (python3-venv on Debian)."; exit 1; }
 
 $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 	@echo "Setting up $(VENV) ..."
@@ -40,7 +40,7 @@ $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 	@touch $@
 
 $(VENV)/.test: $(BIN)/dpb
-	@echo "Installing what the tests need (PyTorch for CPU among it) ..."
+	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,loggers,docs]'
 	@touch $@
 
@@ -63,25 +63,25 @@ leaderboard: $(BIN)/dpb
 	@$(BIN)/dpb run $(SUITE) --out $(OUT)
 	@$(BIN)/dpb leaderboard $(OUT) --html leaderboard.html --plot regret.png
 
-# Real ratings and searches are found through DPB_DATA; without them their tracks are left out.
+# DPB_DATA is the folder of real ratings and searches; without them their tracks are skipped.
 BENCH := results/dpb-bench-v1
 bench: $(VENV)/.test
 	@$(BIN)/dpb run dpb-bench-v1 --out $(BENCH)
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html
 
-# Two processes; files as wholes, in the order that tests/conftest.py says.
+# Two processes; whole files, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
 	@$(PYTEST)
 
-# While one works on the library: what is neither slow nor starts a process or a browser. The tests of
-# the zoo and of the papers, of examples, pages and packages are left to `make test`.
+# For development: tests of the library that are not slow and start no process or browser.
+# `make test` also runs those of agents, papers, examples, pages and packages.
 FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
 	@$(PYTEST) -q -m "not slow and not process and not browser" $(FAST)
 
-# Without Stable-Baselines3 and the loggers: their oldest versions want other ones of everything.
+# Without Stable-Baselines3 and the loggers: their oldest versions need other dependencies.
 test-lowest: $(LOWEST)/.test
 	@NUMBA_CACHE_DIR=$(abspath $(LOWEST))/numba $(LOWEST)/bin/python -m pytest -n 2 --dist loadfile \
 	  -m "not sb3 and not loggers" --ignore tests/sb3 --ignore tests/docs --ignore tests/release

@@ -1,13 +1,12 @@
-"""Power of audits: how often too little noise is flagged, and how often the right noise passes.
+"""Power of audits: how often too little noise is detected, and how often correct noise passes.
 
     python benchmarks/audit_power.py [--audits N] [--runs N] [--agents N] [--json FILE]
     python benchmarks/audit_power.py --table [--runs N]
 
-Each row audits one mechanism again and again, every time with fresh noise, with its noise
-variance multiplied by 1, 1/2 and 1/10 and the claim left alone. The last rows do the same end
-to end with an agent, in whose releaser the noise is scaled and nothing else is touched. Times
-are of one audit of 2 x `runs` runs on one core. ``--table`` prints tables
-instead: one audit of every mechanism, and of every private agent of the registry.
+Each row audits one mechanism repeatedly with independent noise, whose variance is multiplied by 1,
+1/2 and 1/10 without changing the claim. The last rows audit an agent end to end, with scaled noise
+in its releaser. Times are for one audit of 2 x `runs` runs on one core. ``--table`` instead prints
+tables of one audit of every mechanism and of every private agent of the registry.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def outputs(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
 
 
 def objective(rho: float, variance: float, runs: int, seed: int) -> AuditReport:
-    """Objective perturbation on hostile choices; the claim is zCDP, which is less tight."""
+    """Objective perturbation on adversarial choices; the zCDP claim is less tight."""
     plan = objective_plan(rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001)
     claimed = Guarantee("joint", "user-round", curve=Composition.of(plan.event))
     scaled = replace(plan, sigma=plan.sigma * math.sqrt(variance))
@@ -132,7 +131,7 @@ def adaprivate(rho: float, variance: float, runs: int, seed: int) -> AuditReport
 
 
 def measure(name: str, one: Audit, audits: int, runs: int) -> dict[str, object]:
-    """Share of audits that say FAIL, by rho and variance."""
+    """Return the share of audits with verdict FAIL, by rho and variance."""
     row: dict[str, object] = {"mechanism": name, "audits": audits}
     start = time.perf_counter()
     for rho in RHOS:
@@ -151,7 +150,7 @@ AGENT_VARIANTS: dict[str, list[dict[str, object]]] = {
 
 
 def primary(report: AuditReport) -> str:
-    """Claim and bound in the currency in which the claim is tightest."""
+    """Return claim and bound in the quantity with the tightest claim."""
     mu, rho = report.comparisons[:2]
     if mu.claim is not None:
         return f"mu {mu.claim:.3g} | {mu.bound:.2f}"
@@ -168,14 +167,14 @@ def primary(report: AuditReport) -> str:
 
 
 def print_tables(runs: int) -> None:
-    """Markdown tables of one audit of everything, at both values of rho."""
+    """Print Markdown tables of one audit per mechanism and agent, at both values of rho."""
     for title, audits in (("mechanism", mechanism_audits), ("local mechanism", message_audits)):
         rows = [audits(rho) for rho in RHOS]
         print_header(title)
         for name in rows[0]:
             reports = [row[name](runs=runs) for row in rows]
             print_row(name, reports, "")
-    print_header("agent", "worlds, and how far apart they are |")
+    print_header("agent", "worlds, and their distance |")
     for name, spec in agent_specs().items():
         if spec.budget == "never" or spec.uses_oracle or name.startswith("reference-"):
             continue
@@ -225,7 +224,7 @@ def main() -> None:
     ]
     vectors(1.0, 1.0, 100, 0)  # compile
     columns = [f"{rho:g}/{variance:g}" for rho in RHOS for variance in VARIANCES]
-    print("Share of audits that say FAIL, by rho / factor on the noise variance")
+    print("Share of audits with verdict FAIL, by rho / factor on the noise variance")
     print(f"{'mechanism':28s}{'audits':>7s}" + "".join(f"{c:>9s}" for c in columns) + "   s/audit")
     rows = []
     for name, one, audits in cells:

@@ -1,11 +1,11 @@
-"""What a dask cluster of this machine's processes adds to a run, and that it changes no bit.
+"""Overhead of a local dask cluster; its results must have the same bytes as in one process.
 
     python benchmarks/cluster.py [--workers 1 2 4 8] [--suite smoke] [--replicates 8]
 
-Runs a suite in this process, then on clusters of so many workers, each into a folder of its own.
-Prints wall time, and processor time of workers and client together, without what the workers need
-to start; `overhead` is what a cell took more than in one process. A worker loads the library and
-its kernels with its first job, which is in it.
+Runs a suite in this process, then on clusters with the given numbers of workers, each into its own
+folder. Prints wall time and the total processor time of workers and client, without the start of
+workers. `overhead` is the additional time per cell, including the loading of the library and its
+kernels with a worker's first job.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dpb_gym.suites.suite import load_suite
 
 
 def used(processes: list[psutil.Process]) -> float:
-    """Processor seconds of some processes so far."""
+    """Return the processor seconds of processes so far."""
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 def main() -> None:
-    """Runs the suite everywhere and prints a line each."""
+    """Run the suite in each setting and print one line per setting."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--suite", default="smoke")
@@ -48,12 +48,12 @@ def main() -> None:
             out = Path(folder) / str(count)
             report = run_plan(suite, plans, out, replicates=options.replicates, workers=1, **where)
             seconds = used(processes) - before
-            told = {"workers": count, "cells": report.computed}
-            told |= {"wall": round(time.monotonic() - start, 1), "processor": round(seconds, 1)}
+            line = {"workers": count, "cells": report.computed}
+            line |= {"wall": round(time.monotonic() - start, 1), "processor": round(seconds, 1)}
             if count:
-                told["overhead_ms_a_cell"] = round(1000 * (seconds - alone) / report.computed, 1)
-                told["same_bytes"] = (out / "result.parquet").read_bytes() == table
-            print(json.dumps(told), flush=True)
+                line["overhead_ms_a_cell"] = round(1000 * (seconds - alone) / report.computed, 1)
+                line["same_bytes"] = (out / "result.parquet").read_bytes() == table
+            print(json.dumps(line), flush=True)
             return seconds, (out / "result.parquet").read_bytes()
 
         here = psutil.Process()

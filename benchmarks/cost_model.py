@@ -1,15 +1,15 @@
-"""Checks the cost model: a small run foretells a larger one, in time and in bytes.
+"""Check the cost model: forecasts of time and bytes of a larger run from a smaller one.
 
     python benchmarks/cost_model.py [--suite core-v0] [--replicates 4] [--factor 4] [--rounds 1e9]
 
 Runs the suite's tasks twice on one core, with few and with `factor` times as many replicates,
-and prints the ratio of what was measured to what `dpb cost` foretold, with the extrapolation to
+and prints the ratio of measurement to the forecast of `dpb cost`, with the extrapolation to
 `--rounds` agent rounds. A ratio of 1 is a perfect forecast.
 
     python benchmarks/cost_model.py --dry 10000 50000
 
 instead compares `dpb run --dry-run` with runs of pricing agents at these horizons, each in a
-process of its own: processor time (less that of a run of 100 rounds), size of the table, peak
+separate process: processor time (less that of a run of 100 rounds), size of the table, peak
 memory.
 """
 
@@ -34,11 +34,11 @@ REPLICATES = "20"
 
 
 def command(horizon: int, *words: str) -> tuple[float, int, Any]:
-    """Processor seconds, peak bytes and JSON of one command."""
+    """Return the processor seconds, peak bytes and JSON of one command."""
     start = [sys.executable, "-c", "from dpb_gym.cli import main; main()"]
-    told = ["--horizon", str(horizon), "--replicates", REPLICATES, "--workers", "1", "--json"]
+    options = ["--horizon", str(horizon), "--replicates", REPLICATES, "--workers", "1", "--json"]
     process = subprocess.Popen(
-        [*start, *AGENTS.split(), *told, *words], stdout=subprocess.PIPE, text=True
+        [*start, *AGENTS.split(), *options, *words], stdout=subprocess.PIPE, text=True
     )
     printed = process.stdout.read() if process.stdout is not None else ""
     _, _, usage = os.wait4(process.pid, 0)
@@ -46,23 +46,25 @@ def command(horizon: int, *words: str) -> tuple[float, int, Any]:
 
 
 def dry(horizons: list[int]) -> None:
-    """Prints forecast and measurement of every horizon."""
+    """Print forecast and measurement of every horizon."""
     with tempfile.TemporaryDirectory() as folder:
         command(100, "--out", f"{folder}/warm", "--quiet")  # compiles the kernels
         base, _, _ = command(100, "--out", f"{folder}/base", "--quiet")
         for horizon in horizons:
-            foretold = command(horizon, "--dry-run")[2]["total"]
+            forecast = command(horizon, "--dry-run")[2]["total"]
             out = Path(folder) / str(horizon)
             seconds, memory, _ = command(horizon, "--out", str(out), "--quiet")
             found = seconds - base, (out / "result.parquet").stat().st_size, memory
             for name, measured in zip(("seconds", "bytes", "memory"), found):
-                said = foretold[name]
-                ratio = round(measured / said, 2)
-                print(f"{horizon} {name}: foretold {said:.4g}, measured {measured:.4g}, {ratio}")
+                expected = forecast[name]
+                ratio = round(measured / expected, 2)
+                print(
+                    f"{horizon} {name}: {expected:.4g} forecast, {measured:.4g} measured, {ratio}"
+                )
 
 
 def main() -> None:
-    """Runs both sizes and prints the ratios."""
+    """Run both sizes and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--suite", default="smoke")
     parser.add_argument("--replicates", type=int, default=4)
@@ -93,8 +95,8 @@ def main() -> None:
                 "suite": options.suite,
                 "rounds": [small.rounds, large.rounds],
                 "rounds_per_second_and_core": [round(c.rounds / c.seconds) for c in (small, large)],
-                "time_measured_over_foretold": round(large.seconds / seconds, 3),
-                "bytes_measured_over_foretold": round(large.bytes / size, 3),
+                "time_measured_over_forecast": round(large.seconds / seconds, 3),
+                "bytes_measured_over_forecast": round(large.bytes / size, 3),
                 f"core_hours_at_{options.rounds:g}_rounds": round(far[0] / 3600, 2),
                 f"gigabytes_at_{options.rounds:g}_rounds": round(far[1] / 1e9, 3),
             },

@@ -1,4 +1,4 @@
-"""Prints the coefficients of `dpb_gym.kernels.elementary`: python benchmarks/fit_elementary.py.
+"""Print the coefficients of `dpb_gym.kernels.elementary`: python benchmarks/fit_elementary.py.
 
 Rational interpolation at Chebyshev nodes in 60 digits, which is within a small factor of the
 best approximation. Needs mpmath.
@@ -14,7 +14,7 @@ mp.dps = 60
 
 
 def ndtri(p: mpf) -> mpf:
-    """Standard normal quantile, by Newton's method on the logarithm of the tail."""
+    """Return the standard normal quantile, by Newton's method on the logarithm of the tail."""
     x = -mp.sqrt(-2 * mp.log(p)) if p < mpf("0.1") else (p - mpf("0.5")) * 2
     for _ in range(200):
         tail, density = mp.ncdf(x), mp.npdf(x)
@@ -28,7 +28,7 @@ def ndtri(p: mpf) -> mpf:
 def rational(
     f: Callable[[mpf], mpf], low: str, high: str, degree: int, anchor: str
 ) -> tuple[list[mpf], list[mpf]]:
-    """Coefficients of p / q with q(0) = 1 that interpolate f, in increasing powers.
+    """Return the coefficients of p / q with q(0) = 1 that interpolate f, in increasing powers.
 
     Nodes are Chebyshev's in log(x - anchor).
     """
@@ -43,19 +43,19 @@ def rational(
             system[i, k] = x**k
         for k in range(1, degree + 1):
             system[i, degree + k] = -right[i] * x**k
-    found = list(mp.lu_solve(system, right))
-    return found[: degree + 1], [mpf(1), *found[degree + 1 :]]
+    solution = list(mp.lu_solve(system, right))
+    return solution[: degree + 1], [mpf(1), *solution[degree + 1 :]]
 
 
 def polynomial(f: Callable[[mpf], mpf], degree: int) -> list[mpf]:
-    """Coefficients of the interpolant of f at Chebyshev's nodes in [-1, 1]."""
+    """Return the coefficients of the interpolant of f at Chebyshev's nodes in [-1, 1]."""
     nodes = [mp.cos(mp.pi * (2 * i + 1) / (2 * degree + 2)) for i in range(degree + 1)]
     system = mp.matrix([[x**k for k in range(degree + 1)] for x in nodes])
     return list(mp.lu_solve(system, mp.matrix([f(x) for x in nodes])))
 
 
 def show(name: str, coefficients: list[mpf]) -> None:
-    """Prints one tuple of doubles."""
+    """Print one tuple of doubles."""
     print(f"{name} = (")
     for value in coefficients:
         print(f"    {float(value)!r},")
@@ -63,7 +63,7 @@ def show(name: str, coefficients: list[mpf]) -> None:
 
 
 def tables() -> list[tuple[str, list[mpf]]]:
-    """Names and coefficients."""
+    """Return names and coefficients."""
 
     def central(r: mpf) -> mpf:
         q = mp.sqrt(mpf("0.180625") - r)
@@ -79,16 +79,16 @@ def tables() -> list[tuple[str, list[mpf]]]:
         series = 1 - 1 / (2 * x**2) + 3 / (4 * x**4) - 15 / (8 * x**6)
         return 2 / mp.sqrt(mp.pi) * (1 + 1 / (2 * x)) * series
 
-    found = [("ERFCX", polynomial(scaled, 26))]
+    named = [("ERFCX", polynomial(scaled, 26))]
     for name, f, low, high, anchor in (
         ("CENTRE", central, "0", "0.180625", "-0.0694"),
         ("TAIL", tail, "1.609", "6.2", "1"),
     ):
         top, bottom = rational(f, low, high, 7, anchor)
-        found += [(f"{name}_TOP", top), (f"{name}_BOTTOM", bottom)]
-    # Of the zoo's networks: tanh(x) / x by the square of x.
+        named += [(f"{name}_TOP", top), (f"{name}_BOTTOM", bottom)]
+    # For the networks of the deep agents: tanh(x) / x as a function of x^2.
     top, bottom = rational(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), "0", "62.41", 4, "-2")
-    return [*found, ("TANH_TOP", top), ("TANH_BOTTOM", bottom)]
+    return [*named, ("TANH_TOP", top), ("TANH_BOTTOM", bottom)]
 
 
 if __name__ == "__main__":

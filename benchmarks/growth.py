@@ -1,10 +1,10 @@
-"""How what privacy costs grows with the horizon, the budget and the dimension.
+"""Growth of the cost of privacy with the horizon, the budget and the dimension.
 
 ``python benchmarks/growth.py`` prints the tables of docs/growth.md in Markdown; ``--plot FILE``
-draws them; ``--replicates N`` and ``--only AGENT`` for less. The excess of an agent is the paired
-difference between its regret and that of its exact twin, on the same customers. An exponent is the
-slope of log mean excess on the log of what varies, by least squares, with a 95% t-interval from the
-jackknife over replicates.
+draws them; ``--replicates N`` and ``--only AGENT`` reduce the work. The excess of an agent is the
+paired difference between its regret and that of its non-private version on the same customers. An
+exponent is the least-squares slope of log mean excess on the logarithm of T, rho or d, with a 95%
+t-interval from the jackknife over replicates.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ FIRST_SEED = 5_000
 
 @dataclass(frozen=True)
 class Case:
-    """An agent, its exact twin, and what its paper's theorem has for the regret.
+    """An agent, its non-private version, and the exponents of its paper's regret bound.
 
     Attributes:
         agent: Registered name.
-        twin: Agent without a budget: itself, or the same policy on exact releases.
+        exact: Agent without a budget: itself, or the same policy with exact releases.
         env: Environment.
-        dims: Dimensions; the middle one is kept when something else varies.
+        dims: Dimensions; the middle one is used when T or rho varies.
         theorem: Exponents in T, rho and d, as printed; logarithms count as 0.
     """
 
     agent: str
-    twin: str
+    exact: str
     env: str
     dims: tuple[int, ...]
     theorem: tuple[float, float, float]
@@ -62,10 +62,10 @@ CASES = (
 
 
 def excess(case: Case, horizon: int, rho: float, dim: int, replicates: int) -> NDArray[np.float64]:
-    """Regret of the agent minus that of its twin, per replicate ``(R,)``."""
+    """Return the agent's regret minus that of its non-private version, per replicate ``(R,)``."""
     result = dpb_gym.evaluate(
         case.env,
-        {"private": (case.agent, f"rho={rho!r}"), "twin": (case.twin, None)},
+        {"private": (case.agent, f"rho={rho!r}"), "exact": (case.exact, None)},
         horizon=horizon,
         replicates=replicates,
         seed=FIRST_SEED,
@@ -73,12 +73,12 @@ def excess(case: Case, horizon: int, rho: float, dim: int, replicates: int) -> N
         env_kwargs={"dim": dim},
         progress=False,
     )
-    return np.asarray(result.final_regret("private") - result.final_regret("twin"))
+    return np.asarray(result.final_regret("private") - result.final_regret("exact"))
 
 
-def exponent(along: tuple[float, ...], found: list[NDArray[np.float64]]) -> Interval | None:
-    """Slope of log mean excess on log `along`, None where a mean is not positive."""
-    means = np.array([leave_one_out(sample) for sample in found])
+def exponent(along: tuple[float, ...], samples: list[NDArray[np.float64]]) -> Interval | None:
+    """Return the slope of log mean excess on log `along`, None if a mean is not positive."""
+    means = np.array([leave_one_out(sample) for sample in samples])
     if (means <= 0).any():
         return None
     x = np.log(along) - np.log(along).mean()
@@ -86,7 +86,7 @@ def exponent(along: tuple[float, ...], found: list[NDArray[np.float64]]) -> Inte
 
 
 def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], list[Any]]]:
-    """Excess along T, rho and d, the other two kept."""
+    """Return the excess along T, rho and d, with the other two fixed."""
     middle = case.dims[len(case.dims) // 2 - (len(case.dims) % 2 == 0)]
     points: dict[str, list[tuple[int, float, int]]] = {
         "T": [(T, MIDDLE_RHO, middle) for T in HORIZONS],
@@ -102,7 +102,7 @@ def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], 
 
 
 def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
-    """Excess with 95% intervals, a panel per variable and environment."""
+    """Draw excess with 95% intervals, one panel per variable and environment."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -115,7 +115,7 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
             ):
                 ends = [interval(leave_one_out(sample)) for sample in found]
                 shown = [(a, e) for a, e in zip(along, ends) if e.mean > 0]
-                # Down to a hundredth of the mean: a logarithmic axis has no zero.
+                # Clip at a hundredth of the mean, as a logarithmic axis has no zero.
                 below = [min(e.mean - e.low, 0.99 * e.mean) for _, e in shown]
                 axes.errorbar(
                     [a for a, _ in shown],
@@ -136,31 +136,31 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--replicates", type=int, default=20)
     parser.add_argument("--only", choices=[case.agent for case in CASES])
     parser.add_argument("--plot", metavar="FILE")
-    asked = parser.parse_args()
-    cases = [case for case in CASES if asked.only in (None, case.agent)]
-    found = {case.agent: measured(case, asked.replicates) for case in cases}
+    options = parser.parse_args()
+    cases = [case for case in CASES if options.only in (None, case.agent)]
+    found = {case.agent: measured(case, options.replicates) for case in cases}
     print("| agent | exponent in T | theorem | in rho | theorem | in d | theorem |")
     print("|---|---|---|---|---|---|---|")
     for case in cases:
         cells = []
         for (along, values), theorem in zip(found[case.agent].values(), case.theorem):
             slope = exponent(along, values)
-            said = "-" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
-            cells += [said, f"{theorem:g}"]
+            text = "-" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
+            cells += [text, f"{theorem:g}"]
         print(f"| `{case.agent}` | {' | '.join(cells)} |")
     for case in cases:
-        print(f"\n`{case.agent}` over `{case.twin}`, mean excess with its 95% interval:\n")
+        print(f"\n`{case.agent}` over `{case.exact}`, mean excess with its 95% interval:\n")
         for name, (along, values) in found[case.agent].items():
             ends = [interval(leave_one_out(sample)) for sample in values]
             each = [f"{e.mean:.3g} ± {e.high - e.mean:.2g} at {a:g}" for a, e in zip(along, ends)]
             print(f"- {name}: {'; '.join(each)}")
-    if asked.plot:
-        draw(asked.plot, found)
+    if options.plot:
+        draw(options.plot, found)
 
 
 if __name__ == "__main__":

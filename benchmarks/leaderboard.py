@@ -1,11 +1,11 @@
-"""What a leaderboard of 10,000 cells costs: time, memory, the page, and a reader's patience.
+"""Time, memory and page size of a leaderboard of 10,000 cells, and response times of the page.
 
     python benchmarks/leaderboard.py [--rows 2000] [--blocks 5] [--page FILE.html] [--json FILE]
 
-Synthetic results of many agents at several budgets on ten tasks become rows, a table in a
-terminal and a page. With ``--page`` an existing page is read in the browser instead. Its times are
-processor seconds of the page's main thread: until it answers, and per letter of a search with what
-the letter shows. The browser's part needs Chromium, chromedriver and selenium, and is left out
+Converts synthetic results of many agents at several budgets on ten tasks to rows, a table in a
+terminal and a page. With ``--page`` an existing page is opened in the browser instead. Times are
+processor seconds of the page's main thread: until it is interactive, and per keystroke of a search,
+including rendering. The browser's part needs Chromium, chromedriver and selenium, and is skipped
 without them.
 """
 
@@ -38,7 +38,7 @@ TASKS, REPLICATES, CHECKPOINTS, HORIZON = 10, 30, 40, 10_000
 BUDGETS = (None, 0.05, 0.1, 0.5, 1.0)
 WORDS = ("agent-1", "lin-ucb (tuned)", "rho=0.5", "pricing task-3", "eps -joint", "k", "p", "l")
 READY = "return performance.getEntriesByName('ready').length && performance.timing.domInteractive"
-# A letter arrives, and what it shows is drawn.
+# Type a key and wait until the result is rendered.
 TYPE = """
 const [text, done] = arguments, box = document.querySelector('#q');
 box.value = text;
@@ -48,7 +48,7 @@ requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done)));
 
 
 def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
-    """Cells of `rows` rows in `blocks` blocks each."""
+    """Return the cells of `rows` rows in `blocks` blocks each."""
     tasks = tuple(
         {
             "name": f"task-{k}",
@@ -70,8 +70,8 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
     for k in range(rows):
         task, budget = suite.tasks[k % TASKS], BUDGETS[k // TASKS % len(BUDGETS)]
         agent = k // TASKS // len(BUDGETS)
-        asked = None if budget is None else Budget.zcdp(budget)
-        run = AgentRun(spec=spec, label=f"agent-{agent}", budget=asked)
+        limit = None if budget is None else Budget.zcdp(budget)
+        run = AgentRun(spec=spec, label=f"agent-{agent}", budget=limit)
         guarantee = None
         if budget is not None:
             curve = Composition.of(GaussianEvent(sigma=(0.5 / budget) ** 0.5, sensitivity=1.0))
@@ -95,13 +95,13 @@ def results(rows: int, blocks: int) -> tuple[Suite, list[CellResult]]:
 
 
 def busy(driver: Any) -> float:
-    """Processor seconds of the page's main thread so far, whatever else the machine does."""
+    """Return the processor seconds of the page's main thread so far."""
     metrics = driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
 def read(page: Path) -> dict[str, Any] | None:
-    """Opens a page in headless Chromium and types into its search."""
+    """Open a page in headless Chromium, type into its search, and return the times."""
     binary, service = shutil.which("chromium"), shutil.which("chromedriver")
     try:
         from selenium import webdriver
@@ -123,8 +123,8 @@ def read(page: Path) -> dict[str, Any] | None:
             time.sleep(0.01)
         ready = busy(driver)
         nodes = driver.execute_script("return document.querySelectorAll('*').length")
-        time.sleep(0.5)  # what is made when the page is idle
-        # As a reader has it: what is found stands below the box.
+        time.sleep(0.5)  # wait for idle callbacks
+        # Results are visible below the search box.
         driver.execute_script("document.querySelector('#controls').scrollIntoView()")
         keys = [word[:i] for word in WORDS for i in (*range(1, len(word) + 1), 0)]
         took = []
@@ -149,22 +149,22 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     found: dict[str, object] = {}
-    if asked.page is None:
+    if arguments.page is None:
         from rich.console import Console
 
         from dpb_gym import report
 
-        suite, cells = results(asked.rows, asked.blocks)
+        suite, cells = results(arguments.rows, arguments.blocks)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start, used = time.perf_counter(), time.process_time()
         data = Result(suite, cells, created="2026-01-01").to_leaderboard()
         rows = time.perf_counter()
         report.table(data, console=Console(file=io.StringIO(), width=140))
         table = time.perf_counter()
-        asked.page = Path(tempfile.mkdtemp()) / "leaderboard.html"
-        report.html(data, asked.page)
+        arguments.page = Path(tempfile.mkdtemp()) / "leaderboard.html"
+        report.html(data, arguments.page)
         end = time.perf_counter()
         found = {
             "cells": len(cells),
@@ -177,12 +177,12 @@ def main() -> None:
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "cells_in_memory_mb": before / 1024,
         }
-    found["page_mb"] = asked.page.stat().st_size / 1e6
-    found["browser"] = read(asked.page)
+    found["page_mb"] = arguments.page.stat().st_size / 1e6
+    found["browser"] = read(arguments.page)
     text = json.dumps(found, indent=2)
     print(text)
-    if asked.json is not None:
-        asked.json.write_text(text + "\n", encoding="utf-8")
+    if arguments.json is not None:
+        arguments.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

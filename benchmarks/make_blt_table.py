@@ -1,6 +1,6 @@
-"""Writes `dpb_gym/privacy/data/blt.json`: ``python benchmarks/make_blt_table.py``.
+"""Write `dpb_gym/privacy/data/blt.json`: ``python benchmarks/make_blt_table.py``.
 
-Counts that the table has stay as they are: their parameters are part of every result.
+Existing entries do not change, as their parameters are part of every result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LARGEST = 2**30
 
 
 def step_counts() -> list[int]:
-    """Every count to 16, powers of 2^(1/4) to 2^30, and the powers of ten."""
+    """Return all counts up to 16, powers of 2^(1/4) up to 2^30, and powers of ten."""
     counts = set(range(1, 17)) | {10**k for k in range(2, 10)}
     counts |= {math.ceil(2 ** (j / 4)) for j in range(16, 4 * 30 + 1)}
     return sorted(n for n in counts if n <= LARGEST)
 
 
 def main() -> None:
-    """Runs the optimiser for every count that the table lacks and writes the table."""
+    """Optimise the missing entries and write the table."""
     path = Path(dpb_gym.privacy.__file__).parent / "data" / "blt.json"
     known = json.loads(path.read_text())["parameters"]
     rows = {}
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def optimise_blt(steps: int, buffers: int = BUFFERS) -> Parameters:
-    """Minimises the largest noise variance ``sens^2 * sum_k g_k^2`` over BLTs for `steps` steps.
+    """Minimise the largest noise variance ``sens^2 * sum_k g_k^2`` over BLTs for `steps` steps.
 
     The strategy's generating function is parametrised by its poles and zeros,
     ``c(x) = prod (1 - zero_i x) / prod (1 - theta_i x)`` with
@@ -90,7 +90,7 @@ def _gaps(parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _residues(theta_gaps: FloatArray, zero_gaps: FloatArray) -> FloatArray:
-    """omega_i = prod_j (theta_i - zero_j) / prod_{j != i} (theta_i - theta_j)."""
+    """Return omega_i = prod_j (theta_i - zero_j) / prod_{j != i} (theta_i - theta_j)."""
     out = np.empty_like(theta_gaps)
     for i, gap in enumerate(theta_gaps):
         others = np.delete(theta_gaps, i) - gap
@@ -120,7 +120,7 @@ def _log_variance(parameters: FloatArray, steps: int) -> float:
 
 
 def _energy(weights: FloatArray, gaps: FloatArray, terms: int) -> float:
-    """sum_{k < terms} (sum_i weights_i (1 - gaps_i)^k)^2."""
+    """Return sum_{k < terms} (sum_i weights_i (1 - gaps_i)^k)^2."""
     pair = gaps[:, None] + gaps[None, :] - gaps[:, None] * gaps[None, :]
     logs = np.log1p(-gaps)
     with np.errstate(divide="ignore", invalid="ignore"):

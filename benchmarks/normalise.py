@@ -1,8 +1,8 @@
-"""Measures the constants that a suite freezes: mean rewards of the random policy and the oracle.
+"""Measure a suite's normalisation constants: mean rewards of the random policy and the oracle.
 
 ``python benchmarks/normalise.py SUITE`` prints, for each task, a ``normalisation``
-entry to paste into the suite. The seeds are the suite's normalisation seeds, which are
-never evaluated.
+entry to paste into the suite. The seeds are the suite's normalisation seeds, which no
+evaluation uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REFERENCES = ("random", "oracle")
 
 
 def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> dict[str, float]:
-    """Mean cumulative reward of the random policy and the oracle at the horizon.
+    """Return the mean cumulative reward of the random policy and the oracle at the horizon.
 
     Args:
         task: The task.
@@ -57,7 +57,7 @@ def measure(task: Task, first_seed: int, replicates: int, block: int = 50) -> di
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the constants of every task of a suite."""
+    """Print the constants of every task of a suite."""
     program = "python benchmarks/normalise.py"
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("suite", help="name of a suite, or a .yaml file")

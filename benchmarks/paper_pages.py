@@ -1,9 +1,9 @@
-"""Writes the tables on the pages of docs/papers from reproductions.
+"""Write the tables on the pages of docs/papers from reproductions.
 
-``python benchmarks/paper_pages.py reproductions/private-assortment ...``: one folder per paper, as
-``dpb reproduce PAPER`` leaves it. Two kinds of blocks are written on the paper's page, each up to
-its ``<!-- end -->``: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID -->``,
-tables of a figure by their ids. Figures without results here keep what they have.
+``python benchmarks/paper_pages.py reproductions/private-assortment ...``: one output folder of
+``dpb reproduce PAPER`` per paper. The script replaces two kinds of blocks on the paper's page, each
+up to its ``<!-- end -->``: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
+-->``, tables of a figure by their ids. Blocks of figures without results do not change.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ HEAD = "| figure | claim | verdict | supports | contradicts | open |\n|---|---|-
 
 
 def rows(data: dict[str, Any]) -> list[str]:
-    """One row per claim of a figure's verdicts.json."""
+    """Return one row per claim of a figure's verdicts.json."""
     name = data["target"].split("/")[1]
-    found = []
+    lines = []
     for claim in data["claims"]:
         outcomes = [comparison["outcome"] for comparison in claim["comparisons"]]
         counts = [outcomes.count(o) for o in ("supported", "contradicted", "undecided")]
         own = "*control:* " if claim["by"] == "control" else ""
         text = claim["text"].removesuffix(".")
         cells = [name, own + text, claim["verdict"], *map(str, counts)]
-        found.append(f"| {' | '.join(cells)} |")
-    return found
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def rewritten(page: str, folder: Path) -> str:
-    """The page with the rows of every figure that the folder has."""
+    """Return the page with the rows of all figures in the folder."""
     match = VERDICTS.search(page)
     if match is None:
         raise SystemExit("the page has no <!-- verdicts --> block")
@@ -52,7 +52,7 @@ def rewritten(page: str, folder: Path) -> str:
 
 
 def with_tables(page: str, folder: Path) -> str:
-    """The page with every table whose figure the folder has."""
+    """Return the page with the tables of all figures in the folder."""
 
     def block(match: re.Match[str]) -> str:
         figure, ids = match[1], [name.strip() for name in match[2].split(",")]
@@ -70,17 +70,17 @@ def with_tables(page: str, folder: Path) -> str:
 
 
 def grid(text: str) -> str:
-    """The lines of a table in a part of a page."""
+    """Return the lines of a table in a part of a page."""
     return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
 def order(name: str) -> tuple[bool, str]:
-    """Figures and tables by number, then the rest."""
+    """Return the sort key: figures and tables by number, then the rest."""
     return not name[-1].isdigit(), name
 
 
 def main() -> None:
-    """Rewrites the page of every folder named."""
+    """Update the page of every given folder."""
     for folder in map(Path, sys.argv[1:] or ["reproductions/private-assortment"]):
         target = next(iter(sorted(folder.glob("*/verdicts.json"))), None)
         if target is None:

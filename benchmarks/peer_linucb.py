@@ -1,11 +1,11 @@
 """Rounds per second of other packages' LinUCB: d = 20, 5 arms, one stream.
 
-Runs inside an environment that has the peer; it needs nothing of dpb-gym:
+Runs in an environment with the other package, without dpb-gym:
 
     python benchmarks/peer_linucb.py obp|river|mabwiser [--rounds 2000]
 
-Open Bandit Pipeline 0.5.7 needs Python 3.9 and matplotlib < 3.9. All three keep one
-ridge regression per arm ("disjoint" LinUCB) and take one context a round.
+Open Bandit Pipeline 0.5.7 needs Python 3.9 and matplotlib < 3.9. All three have one
+ridge regression per arm ("disjoint" LinUCB) and take one context per round.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Cost of one step of the running sums, as a ratio to drawing its normals.
+"""Cost of one step of the running sums, relative to drawing its normals.
 
 Both sides run in one process and alternate, so the ratios are comparable across machines:
 
@@ -21,7 +21,7 @@ LIMITS = {"blt": 3.0, "binary-tree": 4.0}
 
 
 def seconds(function: Callable[[], None], steps: int) -> float:
-    """Mean time of a call."""
+    """Return the mean time of a call."""
     start = time.perf_counter()
     for _ in range(steps):
         function()
@@ -29,7 +29,7 @@ def seconds(function: Callable[[], None], steps: int) -> float:
 
 
 def drawing(replicates: int, width: int) -> Callable[[], None]:
-    """One step's normals, drawn in blocks of 100 steps per replicate; charges a hundredth."""
+    """Return the time of one step's normals, drawn in blocks of 100 steps per replicate."""
     generators = [np.random.default_rng(i) for i in range(replicates)]
     block = np.empty((replicates, 100, width))
     calls = 0
@@ -45,7 +45,7 @@ def drawing(replicates: int, width: int) -> Callable[[], None]:
 
 
 def stepping(name: str, replicates: int, dim: int, release: bool) -> dict[str, Callable[[], None]]:
-    """Steps of 20 numbers as one vector, and as a matrix of side 5 next to a vector of 5."""
+    """Return steps of 20 numbers: one vector, and a symmetric 5 x 5 matrix with a vector of 5."""
     width = dim * (dim + 3) // 2
 
     def make(width: int | None = None, **shape: Any) -> RunningSum:
@@ -76,7 +76,7 @@ def stepping(name: str, replicates: int, dim: int, release: bool) -> dict[str, C
 
 
 def main() -> None:
-    """Prints the median ratio over alternating rounds."""
+    """Print the median ratio over alternating rounds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=64)
     parser.add_argument("--dim", type=int, default=5)

@@ -1,17 +1,17 @@
-"""Our agents where nobody tuned them: designs, norms, sizes and horizons, at any budget.
+"""Our agents on problems without tuning: designs, norms, sizes and horizons, at several budgets.
 
 ``python benchmarks/robustness.py`` prints the tables of docs/agents/robustness.md, from tuning
-seeds. Every case is kept in ``--out`` (results/robustness), so that an interrupted run goes on;
-``--track``, ``--case`` and ``--replicates`` ask for less, ``--long`` for the cases of a million
-rounds, a thousand items or fifty dimensions as well.
+seeds. Cases are stored in ``--out`` (results/robustness), so that an interrupted run resumes.
+``--track``, ``--case`` and ``--replicates`` select parts; ``--long`` adds cases of a million
+rounds, a thousand items or fifty dimensions.
 
-A miss is one of: `random`: worse than random play by more than the paired 95% interval; `tail`: the
-last tenth of the rounds has more than a tenth of the first's regret, and costs more than a
-thousandth of random play's; `twice`: at rho = 1 more than twice the best non-private agent's
-regret, and whether that is within the paired interval.
+Failures: `random`: worse than random choice by more than the paired 95% interval. `tail`: the last
+tenth of the rounds has more than a tenth of the first's regret, and more than a thousandth of that
+of random choice. `twice`: at rho = 1 more than twice the regret of the best non-private agent, and
+whether that is within the paired interval.
 
-``--suite RESULT`` takes a result of the suite robustness-v0 instead, of all tasks or a few: it
-renews their cells in the table of docs/conditions.md and draws docs/_static/robustness.png from it.
+``--suite RESULT`` uses a result of the suite robustness-v0, of all tasks or a few. It updates their
+cells in the table of docs/conditions.md and draws docs/_static/robustness.png from it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OURS = {
     "pricing": ["one-pass-pricing"],
     "recommendation": ["one-pass-linear", "one-pass-linear-joint"],
 }
-# Non-private rivals, at a good point of their grids for the arena's tasks.
+# Non-private competitors, at a good point of their grids for the arena's tasks.
 FREE: dict[str, dict[str, dict[str, Any]]] = {
     "assortment": {"greedy-mnl": {}, "ucb-mnl": {"scale": 0.05}},
     "pricing": {
@@ -60,7 +60,7 @@ BASE: dict[str, dict[str, Any]] = {
 
 
 def rows(track: str, design: str, horizon: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Features ``(horizon, *shape)`` of a design that the environments do not have."""
+    """Return features ``(horizon, *shape)`` of a design that the environments do not have."""
     rng = np.random.default_rng(20)
     d = shape[-1]
     x = rng.standard_normal((horizon, *shape), np.float32)
@@ -72,13 +72,13 @@ def rows(track: str, design: str, horizon: int, shape: tuple[int, ...]) -> NDArr
         x *= np.logspace(0, -2, d, dtype=np.float32)
     elif design == "heavy":
         x = rng.standard_t(2.0, (horizon, *shape)).astype(np.float32)
-    if track == "pricing":  # customers lie in a box
+    if track == "pricing":  # customers are in a box
         return np.asarray(np.clip(0.5 * x, -1.0, 1.0), np.float32)
     return x
 
 
 def theta(track: str, norm: float, dim: int) -> list[float]:
-    """A parameter of a given norm; demand falls with the price."""
+    """Return a parameter of a given norm for which demand decreases with the price."""
     direction = np.where(np.arange(dim) % 2 == 0, 1.0, -0.6)
     if track == "pricing":
         direction[-1] = 2.0
@@ -86,7 +86,7 @@ def theta(track: str, norm: float, dim: int) -> list[float]:
 
 
 def cases(track: str, long: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and environment parameters of a track's cases."""
+    """Return names and environment parameters of a track's cases."""
     base = BASE[track]
     yield "as it is", base
     width = base["dim"] - (track == "pricing")
@@ -124,7 +124,7 @@ def cases(track: str, long: bool) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def play(track: str, parameters: dict[str, Any], replicates: int) -> dict[str, list[list[float]]]:
-    """Regret at a tenth, nine tenths and all of the rounds, per agent and budget."""
+    """Return the regret at a tenth, nine tenths and all of the rounds, per agent and budget."""
     kwargs = dict(parameters)
     for name in ("customers", "contexts"):
         if isinstance(kwargs.get(name), tuple):
@@ -153,20 +153,20 @@ def play(track: str, parameters: dict[str, Any], replicates: int) -> dict[str, l
 
 
 def beyond(difference: NDArray[np.float64]) -> bool:
-    """Whether a paired difference is above 0 by more than its 95% interval."""
+    """Return whether a paired difference is above 0 by more than its 95% interval."""
     n = len(difference)
     half = stdtrit(n - 1, 0.975) * difference.std(ddof=1) / np.sqrt(n)
     return bool(difference.mean() > half)
 
 
 def tail(curve: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean regret of the last tenth, over that of the first tenth and as it is."""
+    """Return the mean regret of the last tenth, relative to the first tenth and absolute."""
     last = float((curve[:, 2] - curve[:, 1]).mean())
     return last / max(float(curve[:, 0].mean()), 1e-12), last
 
 
 def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]]) -> str:
-    """One row of a table."""
+    """Return one row of a table."""
     curves = {key: np.array(value) for key, value in found.items()}
     random = curves["random none"][:, -1]
     free = {name: curves[f"{name} none"][:, -1] for name in FREE[track]}
@@ -191,7 +191,7 @@ def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]])
 
 
 def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
-    """Mean regret in percent of random play's, by condition and agent; * marks private ones."""
+    """Return mean regret in percent of random choice, by condition and agent; * is private."""
     final: dict[tuple[str, str], list[float]] = {}
     for row in result.records():
         if row["round"] == 2000:
@@ -206,7 +206,7 @@ def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
 
 
 def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
-    """The table of the page with these cells; rows and columns that it lacks come last."""
+    """Return the page's table with these cells; new rows and columns come last."""
     text = page.read_text(encoding="utf-8").partition("<!-- robustness -->\n")[2]
     lines = text.partition("<!-- /robustness -->")[0].replace("\\*", "*").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line]
@@ -221,7 +221,7 @@ def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
 
 
 def draw(table: list[list[str]], picture: Path) -> None:
-    """A heat map of the table."""
+    """Draw a heat map of the table."""
     from matplotlib.figure import Figure
 
     agents, conditions = table[0][1:], [row[0] for row in table[1:]]
@@ -241,7 +241,7 @@ def draw(table: list[list[str]], picture: Path) -> None:
 
 
 def show_suite(folder: Path, repository: Path) -> None:
-    """Writes who breaks under what, as a table and as a picture."""
+    """Write the regret under each condition, as a table and as a picture."""
     page = repository / "docs/conditions.md"
     table = renewed(page, shares(dpb_gym.Result.load(folder)))
     ruled = [table[0], ["---"] * len(table[0]), *table[1:]]
@@ -251,7 +251,7 @@ def show_suite(folder: Path, repository: Path) -> None:
 
 
 def main() -> None:
-    """Plays what is missing and prints the tables."""
+    """Play the missing cases and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", default="results/robustness", type=Path)
     parser.add_argument("--track", choices=list(OURS))
@@ -260,29 +260,29 @@ def main() -> None:
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--suite", type=Path)
     parser.add_argument("--repository", type=Path, default=Path())
-    asked = parser.parse_args()
-    if asked.suite is not None:
-        show_suite(asked.suite, asked.repository)
+    options = parser.parse_args()
+    if options.suite is not None:
+        show_suite(options.suite, options.repository)
         return
     for track, ours in OURS.items():
-        if asked.track not in (None, track):
+        if options.track not in (None, track):
             continue
         found: dict[str, Any] = {}
-        for case, parameters in cases(track, asked.long):
-            if asked.case not in (None, case):
+        for case, parameters in cases(track, options.long):
+            if options.case not in (None, case):
                 continue
-            folder = asked.out / f"{asked.replicates}"
+            folder = options.out / f"{options.replicates}"
             kept = folder / f"{track} {case}.json".replace(" ", "-").replace("/", "-").replace(
                 ",", ""
             )
             if not kept.exists():
                 print(f"{track}: {case}", file=sys.stderr, flush=True)
-                played = play(track, parameters, asked.replicates)
+                played = play(track, parameters, options.replicates)
                 folder.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(played), encoding="utf-8")
             found[case] = json.loads(kept.read_text(encoding="utf-8"))
         for agent in ours:
-            print(f"\n`{agent}`, {asked.replicates} replicates\n")
+            print(f"\n`{agent}`, {options.replicates} replicates\n")
             print(f"| case | {' | '.join(BUDGETS)} | best non-private | random | misses |")
             print("|---" * (len(BUDGETS) + 4) + "|")
             for case, curves in found.items():

@@ -3,10 +3,10 @@
     python benchmarks/speed.py [--quick] [--only PART ...] [--peer NAME=PYTHON ...] [--json FILE]
     python benchmarks/speed.py --only curves --plot docs/_static/speed.png
 
-Every figure is the median over repeats of interleaved measurements of processor time on one core,
-so that a busy machine slows both sides of a ratio alike. Peers are timed in environments of their
-own, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py); Stable-Baselines3 where it is
-installed. The curves take a process for each, whose peak of memory they show.
+Every number is the median over repeats of interleaved measurements of processor time on one core,
+so that a busy machine slows both sides of a ratio equally. Other packages are timed in their own
+environments, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py); Stable-Baselines3 if
+installed. Each curve runs in a separate process, whose peak memory is shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-# Before NumPy is imported: every side of a ratio runs on one core.
+# Use one core; must be set before NumPy is imported.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -40,7 +40,7 @@ CURVES = {
 }
 BUDGETS = ("none", "rho=1")
 PARTS = ("policies", "peers", "deep", "ageing", "starting", "curves")
-# Sizes (T, B) of a series, ascending, as a process's peak of memory never falls.
+# Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
 SERIES = {
     "T": [(1000, 4), (10_000, 4), (100_000, 4), (1_000_000, 4)],
     "B": [(2000, 1), (2000, 4), (2000, 16), (2000, 64), (2000, 256)],
@@ -61,7 +61,7 @@ class Lockstep:
         self.regret = np.zeros(replicates)
 
     def run(self, rounds):
-        """Plays `rounds` rounds and returns replicate-rounds per second."""
+        """Play `rounds` rounds and return replicate-rounds per second."""
         start = time.process_time()
         compiled, done = self.compiled and self.agent.stretches, 0
         while compiled and done < rounds:
@@ -84,7 +84,7 @@ class Lockstep:
 
 
 def drawing(replicates, numbers, rounds):
-    """Rounds/s of drawing the same float32 normals, in the same blocks, and nothing else."""
+    """Return a function for the rounds/s of drawing only the same normals in the same blocks."""
     rngs = [generator(i, Stream.FEATURES) for i in range(replicates)]
     out = np.empty((16, numbers), np.float32)
 
@@ -99,7 +99,7 @@ def drawing(replicates, numbers, rounds):
 
 
 def alternate(sides, repeats):
-    """Median of each side over interleaved repeats, and medians of the paired ratios."""
+    """Return the rates of each side over interleaved repeats."""
     rates = {name: [] for name in sides}
     for side in sides.values():
         side()
@@ -124,7 +124,7 @@ def import_seconds(code, repeats):
 
 
 def policies(report, scale, repeats):
-    """Agents beside the random policy, and that beside drawing its normals alone."""
+    """Compare agents with the random policy, and that with drawing its normals."""
     size = {"n_items": 100, "dim": 5, "capacity": 10}
     names = ("random", "ucb-mnl", "ts-mnl", "greedy-mnl")
     horizon = 160 * scale * (repeats + 2)
@@ -149,7 +149,7 @@ def policies(report, scale, repeats):
 
 
 def peers(report, scale, named):
-    """lin-ucb beside other packages' LinUCB."""
+    """Compare lin-ucb with other packages' LinUCB."""
     for peer in named:
         name, _, python = peer.partition("=")
         pairs = []
@@ -166,7 +166,7 @@ def peers(report, scale, named):
 
 
 def deep(report, scale, repeats):
-    """Our deep agents beside Stable-Baselines3's, learning on the same environments."""
+    """Compare our deep agents with Stable-Baselines3's on the same environments."""
     import stable_baselines3 as sb3
     import torch
 
@@ -198,7 +198,7 @@ def deep(report, scale, repeats):
 
 
 def ageing(report, quick, repeats):
-    """Cost per round late beside early."""
+    """Compare the cost of late and early rounds."""
     late = 20_000 if quick else 100_000
     for env_id, agent in (
         ("DPB/Recommendation-v0", "lin-ucb"),
@@ -218,7 +218,7 @@ def ageing(report, quick, repeats):
 
 
 def starting(report):
-    """What importing and the command line cost."""
+    """Measure the time of imports and of the command line."""
     ours = ("import gymnasium", "import gymnasium, dpb_gym")
     report("import dpb_gym beyond import gymnasium", import_seconds(ours, 9), "<= 0.15", "s")
     helped = ("pass", "import sys; sys.argv=['dpb','--help']; from dpb_gym.cli import main; main()")
@@ -226,7 +226,7 @@ def starting(report):
 
 
 def measure(agent, budget, along):
-    """Microseconds of a replicate's round and peak of memory in MiB, at every size of a series."""
+    """Return microseconds per replicate and round, and peak memory in MiB, for each size."""
     env_id, kwargs = CURVES[agent]
     Lockstep(env_id, agent, 2, 300, budget, **kwargs).run(300)  # compiles
     found = []
@@ -238,7 +238,7 @@ def measure(agent, budget, along):
 
 
 def curves(report, path):
-    """Cost per round along T and B, one agent per problem, private and not."""
+    """Measure the cost per round along T and B, for one agent per problem."""
     found = {}
     for agent in CURVES:
         for budget in BUDGETS:
@@ -257,7 +257,7 @@ def curves(report, path):
 
 
 def draw(path, found):
-    """Cost and memory along T and along B in the style of our figures."""
+    """Draw cost and memory along T and along B."""
     import matplotlib
     from matplotlib.figure import Figure
 

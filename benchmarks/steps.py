@@ -1,4 +1,4 @@
-"""Single steps through ``gymnasium.make``, against CartPole-v1 in the same run.
+"""Speed of single steps of ``gymnasium.make``, relative to CartPole-v1 in the same run.
 
     python benchmarks/steps.py [--quick]
     python benchmarks/steps.py --before PATH
@@ -6,10 +6,10 @@
 Prints the median over interleaved repeats of each id's steps/s relative to CartPole's, and exits
 with 1 if one is below its floor.
 
-With ``--before`` it compares processor time per step, single and 64 lanes at once, with that of an
-older revision checked out at PATH, and of a problem inside `Conditioned` without a condition with
-the same problem alone: processes that take turns of a few milliseconds, medians of the paired
-ratios. It exits with 1 if one is above 1.03.
+``--before`` compares processor time per step, for one and 64 lanes, with an older revision checked
+out at PATH, and of a problem wrapped in `Conditioned` without a condition with the same problem
+alone. Processes alternate every few milliseconds; the result is the median of the paired ratios.
+The exit status is 1 if one is above 1.03.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import time
 from functools import partial
 
-# Before NumPy is imported: every side of a ratio runs on one core.
+# Use one core; must be set before NumPy is imported.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -46,7 +46,7 @@ COMPARED = ("DPB/Assortment-v0", "DPB/Pricing-v0", "DPB/Recommendation-v0")
 
 
 def serve(inside):
-    """Plays as many steps as each line of standard input says; answers with seconds per step."""
+    """Play the number of steps of each line of standard input and print seconds per step."""
     if inside:
         put_inside()
     plays = {}
@@ -58,7 +58,7 @@ def serve(inside):
 
 
 def put_inside():
-    """From now on every problem is made inside `Conditioned` without a condition."""
+    """Wrap every new problem in `Conditioned` without a condition."""
     from dpb_gym.envs.registration import Environment
     from dpb_gym.problems.conditions import Conditioned
 
@@ -67,7 +67,7 @@ def put_inside():
 
 
 def player(env_id, lanes=1):
-    """A function that plays `count` random steps and returns processor seconds for each."""
+    """Return a function that plays `count` random steps and returns processor seconds per step."""
     kwargs = CASES[env_id][0]
     if env_id.startswith("DPB/"):
         kwargs = {"horizon": HORIZON, **kwargs}
@@ -90,7 +90,7 @@ def player(env_id, lanes=1):
 
 
 def started(path, *options):
-    """A process that serves with the code at a path."""
+    """Start a process that serves with the code at a path."""
     folders = [os.path.join(path, part) for part in ("", "agents", "envs_data")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, os.path.abspath(__file__), "--serve", *options]
@@ -104,7 +104,7 @@ def ask(process, *words):
 
 
 def compare(before):
-    """Prints the paired ratios; returns how many are above the ceiling."""
+    """Print the paired ratios and return how many are above the ceiling."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     now, older, inside = started(here), started(before), started(here, "--inside")
     missed = 0

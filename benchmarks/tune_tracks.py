@@ -1,14 +1,14 @@
-"""Tunes every agent of the arena on every track, with the same effort each.
+"""Tune every agent of the arena on every track with equal effort.
 
     python benchmarks/tune_tracks.py [--track NAME] [--agent NAME] [--replicates 4] [--out DIR]
 
-Every agent plays its grid of eight points, defaults among them, at all budgets of the track, on
+Every agent plays its grid of eight points, including its defaults, at all budgets of the track, on
 the tuning seeds and on the track's tasks (all, or each ``--task``) for at most ``--rounds``
 rounds. The best point has the least regret relative to the best at each budget, averaged over
-tasks and budgets. It is written to DIR/TRACK/recipes/AGENT.yaml with the best per budget and what
-the tuning cost, and printed as a table. Results are cells in DIR, so that an interrupted run goes
-on. ``--publish`` tunes nothing: it copies DIR's recipes to agents/recipes and writes the suite's
-tuned rows from them.
+tasks and budgets. It is written to DIR/TRACK/recipes/AGENT.yaml with the best per budget and the
+cost of tuning, and printed as a table. Results are cells in DIR, so that an interrupted run
+resumes. ``--publish`` only copies DIR's recipes to agents/recipes and writes the suite's tuned rows
+from them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RECIPES = HOME / "agents/recipes"
 
 
 def tunable(suite: Suite, track: str) -> list[AgentSpec]:
-    """The suite's agents that have a grid and can play the track."""
+    """Return the suite's agents that have a grid and support the track."""
     info = task_info(next(task for task in suite.tasks if task.track == track))
     specs = [agent_spec(name) for name in dict.fromkeys(agent.name for agent in suite.agents)]
     return [
@@ -49,22 +49,22 @@ def tunable(suite: Suite, track: str) -> list[AgentSpec]:
     ]
 
 
-def played(suite: Suite, track: str, name: str, asked: list[str] | None) -> list[Task]:
-    """The tasks of a track that an agent is tuned on: those that the suite does not leave out."""
+def played(suite: Suite, track: str, name: str, selected: list[str] | None) -> list[Task]:
+    """Return the tasks of a track on which an agent is tuned."""
     rows = [agent for agent in suite.agents if agent.name == name]
     return [
         task
         for task in suite.tasks
         if task.track == track
-        and task.name in (asked or [task.name])
+        and task.name in (selected or [task.name])
         and any(agent.left_out(task) is None for agent in rows)
     ]
 
 
 def best_of(tunings: list[Tuning]) -> tuple[dict[str, Any], dict[str, dict[str, Any]], float]:
-    """The best point, the best per budget, and the defaults' regret relative to the best point's.
+    """Return the best point, the best per budget, and the defaults' regret relative to the best.
 
-    Regrets count relative to the best at their task and budget.
+    Regrets are relative to the best at their task and budget.
     """
     shares: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     known: dict[str, Point] = {}
@@ -89,16 +89,16 @@ def best_of(tunings: list[Tuning]) -> tuple[dict[str, Any], dict[str, dict[str, 
 
 
 def tune_one(
-    spec: AgentSpec, suite: Suite, track: str, asked: argparse.Namespace
+    spec: AgentSpec, suite: Suite, track: str, options: argparse.Namespace
 ) -> tuple[dict[str, Any], float, int, float]:
-    """Tunes one agent on one track and writes its recipe.
+    """Tune one agent on one track and write its recipe.
 
     Returns:
-        The best point, what the defaults have relative to it, agent rounds and seconds.
+        The best point, the relative regret of the defaults, agent rounds and seconds.
     """
     grid = suite.tracks[track].budgets
     budgets = [] if grid is None or spec.budget == "never" else list(suite.grid(grid))
-    tasks = played(suite, track, spec.name, asked.task)
+    tasks = played(suite, track, spec.name, options.task)
     tunings = []
     for task in tasks:
         tunings.append(
@@ -106,12 +106,12 @@ def tune_one(
                 task.env,
                 [spec.name],
                 budgets,
-                horizon=min(task.horizon, asked.rounds),
+                horizon=min(task.horizon, options.rounds),
                 env_kwargs=task.env_kwargs,
-                replicates=asked.replicates,
+                replicates=options.replicates,
                 points=None,
-                out=asked.out / track / task.name,
-                workers=asked.workers,
+                out=options.out / track / task.name,
+                workers=options.workers,
                 progress=False,
             )
         )
@@ -124,7 +124,7 @@ def tune_one(
     ]
     rounds = sum(timing.rounds for timing in timings)
     seconds = sum(timing.seconds for timing in timings)
-    seeds = [TUNING_SEEDS.start, TUNING_SEEDS.start + asked.replicates - 1]
+    seeds = [TUNING_SEEDS.start, TUNING_SEEDS.start + options.replicates - 1]
     points = len(choose_points(spec, read_grid(spec), {}, None))
     data = {
         "agent": spec.name,
@@ -132,7 +132,7 @@ def tune_one(
         "tuned_on": {
             "suite": suite.name,
             "track": track,
-            "tasks": {task.name: min(task.horizon, asked.rounds) for task in tasks},
+            "tasks": {task.name: min(task.horizon, options.rounds) for task in tasks},
             "budgets": [Budget.text(budget) for budget in budgets] or ["none"],
             "seeds": seeds,
             "points": points,
@@ -142,14 +142,14 @@ def tune_one(
         "defaults_relative_to_best": round(default, 3),
         "cost": {"agent_rounds": rounds, "seconds": round(seconds, 1)},
     }
-    path = asked.out / track / "recipes" / f"{spec.name}.yaml"
+    path = options.out / track / "recipes" / f"{spec.name}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_recipe(path, data, f"{spec.name} on the track {track}: the best of {points} points.")
     return best, default, rounds, seconds
 
 
 def publish(out: Path, suite: Suite) -> None:
-    """Copies the recipes below `out` to the zoo and writes the tuned rows of the suite's file."""
+    """Copy the recipes in `out` to agents/recipes and write the tuned rows of the suite's file."""
     rows: dict[str, list[str]] = {}
     for track in suite.tracks:
         for path in sorted((out / track / "recipes").glob("*.yaml")):
@@ -158,12 +158,12 @@ def publish(out: Path, suite: Suite) -> None:
             shutil.copyfile(path, copy)
             name, params = load_recipe(path)
             spec = agent_spec(name)
-            usual = spec.defaults  # whose tuples are a recipe's lists
+            usual = spec.defaults  # recipes have lists instead of tuples
             chosen = {k: v for k, v in params.items() if canonical(v) != canonical(usual[k])}
             places = {track, *(task.name for task in suite.tasks if task.track == track)}
             for listed in suite.agents:
                 if listed.name != name or listed.label.endswith(TUNED) or not chosen:
-                    continue  # without a choice, the row of the defaults is the tuned one
+                    continue  # if the defaults are best, their row is the tuned one
                 row = listed.model_dump(mode="json", exclude_defaults=True, exclude={"exclude"})
                 row |= {"label": listed.label + TUNED, "params": chosen, "tasks": [track]}
                 if left := {k: v for k, v in listed.exclude.items() if k in places}:
@@ -177,7 +177,7 @@ def publish(out: Path, suite: Suite) -> None:
 
 
 def main() -> None:
-    """Tunes what is asked for and prints a table."""
+    """Tune the selected agents and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     suite = load_suite(SUITE)
     parser.add_argument("--track", choices=list(suite.tracks))
@@ -188,24 +188,24 @@ def main() -> None:
     parser.add_argument("--workers", type=int)
     parser.add_argument("--out", type=Path, default=Path("results/tuned"))
     parser.add_argument("--publish", action="store_true")
-    asked = parser.parse_args()
-    if asked.publish:
-        return publish(asked.out, suite)
+    options = parser.parse_args()
+    if options.publish:
+        return publish(options.out, suite)
     print(
         "| track | agent | best point | defaults / best | agent rounds | seconds |\n"
         + "|---" * 6
         + "|"
     )
-    for track in [asked.track] if asked.track else suite.tracks:
+    for track in [options.track] if options.track else suite.tracks:
         for spec in tunable(suite, track):
-            if asked.agent and spec.name not in asked.agent:
+            if options.agent and spec.name not in options.agent:
                 continue
-            if not played(suite, track, spec.name, asked.task):
+            if not played(suite, track, spec.name, options.task):
                 continue
-            best, default, rounds, seconds = tune_one(spec, suite, track, asked)
-            said = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
+            best, default, rounds, seconds = tune_one(spec, suite, track, options)
+            text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
             cost = f"{default:.2f} | {rounds:,} | {seconds:.0f}"
-            print(f"| {track} | {spec.name} | {said} | {cost} |", flush=True)
+            print(f"| {track} | {spec.name} | {text} | {cost} |", flush=True)
     print("a second run prints the same from what is kept, at no cost", file=sys.stderr)
 
 

@@ -1,15 +1,14 @@
-"""Why private pricing promises *anticipating* privacy: Proposition 1 of Chen, Simchi-Levi & Wang.
+"""Why pricing needs *anticipating* privacy: Proposition 1 of Chen, Simchi-Levi & Wang.
 
-Two customer types arrive at random. Plain differential privacy wants every price, the
-customer's own included, to be almost as likely for the other type. Then regret grows linearly,
-whatever is learned. Anticipating privacy protects a customer in all *later* prices, which is
-what others see, and lets the own price fit.
+Two customer types arrive at random. Plain differential privacy requires every price, including
+the customer's own, to be almost as likely for the other type. Then regret grows linearly for
+every policy. Anticipating privacy protects a customer in all *later* prices, which others see,
+and allows the customer's own price to depend on the type.
 
-The plainly private policy here is the best there is: it knows the demand model from the start,
-so that its only secret is the customer's type, and reports that type to itself by randomised
-response. For two types this is optimal among all epsilon-private mechanisms (Kairouz, Oh &
-Viswanath 2016, Theorem 5: some randomised response is best for every utility), hence no plainly
-epsilon-private policy, however clever, has less expected regret.
+The plainly private policy in this example is optimal: the demand model is given, so that the only
+private input is the customer's type, which is randomised by randomised response. For two types
+this is optimal among all epsilon-private mechanisms (Kairouz, Oh & Viswanath 2016, Theorem 5), so
+no plainly epsilon-private policy has less expected regret.
 
     python examples/anticipating_privacy.py --out anticipating_privacy.png
 """
@@ -34,22 +33,22 @@ PRICES = np.linspace(0.0, 1.0, 401)
 
 
 def revenue(price: Array, kind: float) -> Array:
-    """Expected revenue of a price from a customer of type +1 or -1 (proof of Proposition 1)."""
+    """Return the expected revenue of a price for type +1 or -1 (proof of Proposition 1)."""
     value: Array = price / (1.0 + np.exp(-2.0 * (kind - price)))
     return value
 
 
 def losses() -> tuple[Array, Array]:
-    """Regret of every price of the grid for type +1 and for type -1."""
+    """Return the regret of every price of the grid for type +1 and for type -1."""
     high, low = revenue(PRICES, 1.0), revenue(PRICES, -1.0)
     return high.max() - high, low.max() - low
 
 
 class PlainlyPrivate(Agent):
-    """The best price for the customer's type, told truly with odds e^epsilon only.
+    """Price by the customer's type, after randomised response with odds e^epsilon.
 
-    Customer t enters price t and no other, so that the whole sequence of prices is
-    epsilon-differentially private, own price included.
+    Customer t affects only price t, so the whole sequence of prices is epsilon-differentially
+    private, including the customer's own price.
     """
 
     def __init__(self, epsilon: float) -> None:
@@ -73,11 +72,11 @@ class PlainlyPrivate(Agent):
         return prices
 
     def observe(self, context: Any, action: Array, feedback: Any) -> None:
-        pass  # nothing to learn: the model is known
+        pass  # the model is given
 
 
 def play(agent: Agent, horizon: int, seeds: range, budget: Budget | None, at: Array) -> Array:
-    """Cumulative regret of each replicate at the rounds `at`, ``(len(at), B)``."""
+    """Return the cumulative regret of each replicate at the rounds `at`, ``(len(at), B)``."""
     problem = make_problem("DPB/PricingTwoType-v0", horizon=horizon)
     instance = problem.instance(list(seeds))
     agent.attach(instance)
@@ -98,7 +97,7 @@ def play(agent: Agent, horizon: int, seeds: range, budget: Budget | None, at: Ar
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Array]:
-    """Runs the comparison, prints it and draws it; returns the curves by label."""
+    """Run, print and draw the comparison. Return the curves by label."""
     parser = argparse.ArgumentParser(description="Plain against anticipating privacy in pricing.")
     parser.add_argument("--horizon", type=int, default=20_000)
     parser.add_argument("--replicates", type=int, default=8)
@@ -113,8 +112,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
     budget = Budget.approx(epsilon, 1.0 / T**2)
     plain = PlainlyPrivate(epsilon)
     entries: list[tuple[str, Agent, Budget | None]] = [
-        ("plain DP, demand model known", plain, None),
-        ("one price for all, the best", make_agent("best-fixed-price"), None),
+        ("plain DP, demand model given", plain, None),
+        ("best fixed price", make_agent("best-fixed-price"), None),
         ("anticipating: private-pricing", make_agent("private-pricing"), budget),
         ("anticipating: one-pass-pricing", make_agent("one-pass-pricing"), budget),
     ]
@@ -123,10 +122,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
     for label, agent, own in entries:
         curves[label] = play(agent, T, range(given.replicates), own, at)
         final, half = curves[label][-1].mean(), curves[label][len(at) // 2].mean()
-        promise = "knows the customers, promises nothing"
+        promise = "not private"
         if agent.curator.guarantee is not None:
             promise = agent.curator.guarantee.describe(1.0 / T**2)
-        print(f"{label}: regret {final:.1f} ({half:.1f} at half time)\n    {promise}")
+        print(f"{label}: regret {final:.1f} ({half:.1f} at T / 2)\n    {promise}")
     floor = 3 / 16 * float(np.maximum(*losses()).min())
     print(f"every plainly {epsilon:g}-private policy: at least {plain.regret_per_round * T:.1f}")
     print(f"Proposition 1's own bound: at least {floor * T:.1f}")
@@ -138,7 +137,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Array]:
 def draw(
     at: Array, curves: dict[str, Array], slope: float, floor: float, epsilon: float, out: str
 ) -> None:
-    """Mean regret with its standard error against time."""
+    """Draw mean regret by round, with its standard error."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -150,7 +149,7 @@ def draw(
         error = curve.std(axis=1, ddof=1) / math.sqrt(curve.shape[1])
         (line,) = axes.plot(at, mean, label=label)
         axes.fill_between(at, mean - error, mean + error, color=line.get_color(), alpha=0.2)
-    best = "no plainly private policy is below"
+    best = "least regret of plainly private policies"
     axes.plot(at, slope * at, color="black", linestyle="--", linewidth=1, label=best)
     bound = "lower bound of Proposition 1"
     axes.plot(at, floor * at, color="black", linestyle=":", linewidth=1, label=bound)

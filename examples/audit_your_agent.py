@@ -1,11 +1,10 @@
-"""Audit your own agent: does the code keep the promise?
+"""Audit your own agent: test its guarantee empirically.
 
-Three agents, all of which claim that one reward may be exchanged for another without anybody
-noticing much. The first adds the noise that the claim needs. The second says that one reward moves
-its sums by at most a third of what it does. The third has the right noise, but also looks at a raw
-reward. The audit runs each thousands of times in two worlds that differ in one reward, and bounds
-the privacy loss from below. A FAIL is a proof (at 95% confidence); a PASS only says that this
-attack found nothing, although it does find the same agent with a third of its noise.
+Three agents claim to protect single rewards. The first adds the required noise. The second
+declares a third of its true sensitivity. The third has the right noise, but also uses a raw
+reward. The audit runs each agent many times in two worlds that differ in one reward, and computes
+a lower bound on the privacy loss. A FAIL refutes the claim (at 95% confidence). A PASS only says
+that this attack found no violation, although it detects the same agent with a third of its noise.
 
     python examples/audit_your_agent.py
 """
@@ -23,7 +22,7 @@ BATCH = 8
 
 
 class Honest(dpb_gym.SingleAgent):
-    """Scores candidates by noisy sums of r x, released every few rounds."""
+    """Score candidates by noisy sums of r x, released every few rounds."""
 
     protects = ("central", "reward")
     sensitivity: float | None = None  # the releaser derives it from the range
@@ -44,13 +43,13 @@ class Honest(dpb_gym.SingleAgent):
 
 
 class Careless(Honest):
-    """Vouches for a sensitivity that is too small, so that the noise is too."""
+    """Declare a sensitivity that is too small, so that the noise is too small."""
 
     sensitivity = 1.0 / 3.0
 
 
 class Peeking(Honest):
-    """Lets a raw reward past the releaser."""
+    """Use a raw reward without a releaser."""
 
     def observe(self, context: Any, action: int, feedback: Any) -> None:
         super().observe(context, action, feedback)
@@ -59,7 +58,7 @@ class Peeking(Honest):
 
 
 def main(runs: int) -> None:
-    """Audits the honest agent and the two others."""
+    """Audit the three agents."""
     for agent in (Honest, Careless, Peeking):
         report = dpb_gym.audit(
             agent,

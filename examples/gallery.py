@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A gallery of results
 #
-# One evaluation, and every way to show it: curves, regret against budget, paired differences, a
-# LaTeX table. Run it cell by cell in an editor, or as a script:
+# All plots of one evaluation: curves, regret against budget, paired differences, a LaTeX table.
+# Run it cell by cell in an editor, or as a script:
 #
 #     python examples/gallery.py --out gallery
 
@@ -18,7 +18,7 @@ parser = argparse.ArgumentParser(description="A gallery of results")
 parser.add_argument("--horizon", type=int, default=3_000)
 parser.add_argument("--replicates", type=int, default=16)
 parser.add_argument("--out", type=Path, default=Path("gallery"))
-options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+options, _ = parser.parse_known_args()  # ignore arguments of a notebook
 
 # %%
 result = dpb_gym.evaluate(
@@ -38,7 +38,7 @@ result = dpb_gym.evaluate(
 )
 
 # %% [markdown]
-# Every function returns a figure, which a notebook shows; with a path it is also written.
+# Every function returns a figure, which a notebook shows. A path also writes it.
 
 # %%
 result.plot(options.out / "curves.png", agents=["One-pass MNL", "DPMNL", "UCB-MNL", "Greedy MNL"])

@@ -1,9 +1,9 @@
-"""Local privacy: customers randomise their answers themselves, and nobody is trusted.
+"""Local privacy: customers randomise their responses, so no trusted curator is needed.
 
-A wrapper of `dpb_gym.feedback` stands between the environment and any agent, so an agent that
-knows nothing of privacy becomes locally private. The same, in the harness: `LocalPrivacy` puts any
-registered non-private agent behind such messages. Trusting a curator instead (central privacy)
-costs far less regret at the same epsilon; but the two promises are not the same.
+A wrapper of `dpb_gym.feedback` randomises the responses of an environment, which makes any agent
+locally private. In the harness `LocalPrivacy` does the same for any registered non-private agent.
+A trusted curator (central privacy) costs far less regret at the same epsilon, but its guarantee is
+weaker.
 
     python examples/local_privacy.py
 """
@@ -32,7 +32,7 @@ dpb_gym.register_agent(
 
 
 def learn_prices(env: gymnasium.Env, rounds: int) -> float:
-    """Explore-then-commit over ten prices, by somebody who knows Gymnasium and nothing else."""
+    """Return the best of ten prices by explore-then-commit, with the Gymnasium interface only."""
     env.reset(seed=0)
     earned, tried = np.zeros(10), np.zeros(10)
     for t in range(rounds):
@@ -44,25 +44,25 @@ def learn_prices(env: gymnasium.Env, rounds: int) -> float:
 
 
 def wrapped(rounds: int) -> None:
-    """The Gymnasium way: wrap the environment."""
+    """Use a Gymnasium wrapper."""
     env = gymnasium.make("DPB/Pricing-v0", horizon=rounds, n_prices=10)
     private = PrivateResponse(env, RandomizedResponse(epsilon=EPSILON), debias=True)
     print(f"guarantee of the wrapper: {private.guarantee}")
     print(f"best price learned from the messages: {learn_prices(private, rounds):.2f}")
     private.reset(seed=1)
-    _, told, _, _, info = private.step(5)
-    print(f"the agent is told {told:+.3f} and {info}; only the harness sees {private.truth}")
+    _, reward, _, _, info = private.step(5)
+    print(f"the agent gets {reward:+.3f} and {info}; only the harness has {private.truth}")
 
 
 def compared(rounds: int, replicates: int) -> None:
-    """The harness way: the same agent without privacy, behind messages, and with a curator."""
+    """Compare a non-private agent, a locally private one and one with a curator."""
     budget = dpb_gym.Budget.approx(epsilon=EPSILON, delta=DELTA)
     dpb_gym.evaluate(
         "DPB/Recommendation-v0",
         agents={
             "not private": "lin-greedy",
-            "central (a trusted curator)": ("one-pass-linear", budget),
-            "local (nobody is trusted)": ("private-answers", budget),
+            "central (trusted curator)": ("one-pass-linear", budget),
+            "local (no trusted party)": ("private-answers", budget),
             "random": "random",
         },
         horizon=rounds,

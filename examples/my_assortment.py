@@ -1,4 +1,4 @@
-"""Choice sets of travellers, from a CSV file to what privacy would cost."""
+"""The cost of privacy for choice sets of travellers, from a CSV file."""
 
 import dpb_data
 import dpb_gym

@@ -1,4 +1,4 @@
-"""A lender's quotes, from a CSV file to what privacy would cost; ``loans.csv`` stands for yours."""
+"""The cost of privacy for a lender's quotes, from a CSV file such as ``loans.csv``."""
 
 import dpb_data
 import dpb_gym

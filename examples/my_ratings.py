@@ -1,4 +1,4 @@
-"""Ratings of films, from a CSV file to what privacy would cost."""
+"""The cost of privacy for ratings of films, from a CSV file."""
 
 import dpb_data
 import dpb_gym

@@ -1,4 +1,4 @@
-"""A new agent, compared with others at once: epsilon-greedy recommendation.
+"""A new agent, epsilon-greedy recommendation, compared with others.
 
 Run it: python examples/new_agent.py
 """

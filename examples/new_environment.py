@@ -1,4 +1,4 @@
-"""A new environment: pricing for customers whose taste changes with the season.
+"""A new environment: pricing for customers whose features change with the season.
 
 Run it: python examples/new_environment.py
 """
@@ -23,8 +23,8 @@ class SeasonalPricing(PricingProblem):
         super().__init__(horizon=horizon, dim=dim, **kwargs)
 
     def draw_features(self, rng, start, hidden, out):
-        # One replicate's features of the rounds start + 1, start + 2, ...; the draws must
-        # come from `rng` in round order, so that blocks of any length agree.
+        # One replicate's features of the rounds start + 1, start + 2, ... Draw from `rng` in
+        # round order, so that results do not depend on the block length.
         super().draw_features(rng, start, hidden, out)
         rounds = start + 1 + np.arange(len(out))
         out[:, 0] = np.sin(2 * np.pi * rounds / self.period)

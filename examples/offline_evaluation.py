@@ -1,12 +1,11 @@
 """Evaluate a private recommender offline, on the log of another policy.
 
-A shop has recommended at random and kept what it showed, how likely that was, and the reward.
-Private agents learn from the first half of that log, and from the second half we estimate what
-each would earn, by inverse propensities and doubly robust, without showing anybody anything. The
-log is simulated, so the truth is known and drawn beside the estimates.
+The log has random recommendations with their probabilities and rewards. Private agents learn from
+the first half of the log. The second half gives estimates of each agent's value, by inverse
+propensities and doubly robust. The log is simulated, so the picture also shows the true values.
 
-The agents' guarantees cover what they learned. The estimates read raw rewards and are not private;
-the last one is published with a guarantee of its own, and noise from the operating system (extra
+The agents' guarantees cover what they learned. The estimates use raw rewards and are not private.
+The last one is released with its own guarantee and noise from the operating system (extra
 [secure]).
 
     python examples/offline_evaluation.py
@@ -30,7 +29,8 @@ CANDIDATES = [
 ]
 
 
-def draw(found: dict[str, dpb_gym.offline.OfflineEvaluation], path: Path) -> None:
+def draw(evaluations: dict[str, dpb_gym.offline.OfflineEvaluation], path: Path) -> None:
+    """Draw estimates and true values."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -38,21 +38,21 @@ def draw(found: dict[str, dpb_gym.offline.OfflineEvaluation], path: Path) -> Non
 
     figure, axes = plt.subplots(figsize=(7.0, 3.4), layout="constrained")
     for offset, name, label in ((-0.15, "ips", "IPS"), (0.15, "dr", "doubly robust")):
-        estimates = [evaluation[name] for evaluation in found.values()]
-        places = [i + offset for i in range(len(found))]
+        estimates = [evaluation[name] for evaluation in evaluations.values()]
+        positions = [i + offset for i in range(len(evaluations))]
         axes.errorbar(
             [e.value for e in estimates],
-            places,
+            positions,
             xerr=[[e.value - e.percentile[0] for e in estimates],
                   [e.percentile[1] - e.value for e in estimates]],
             fmt="o", capsize=3, label=f"{label}, 95% bootstrap",
         )  # fmt: skip
-    truth = [evaluation.true_value for evaluation in found.values()]
-    axes.plot(truth, range(len(found)), "k|", markersize=20, label="truth")
+    truth = [evaluation.true_value for evaluation in evaluations.values()]
+    axes.plot(truth, range(len(evaluations)), "k|", markersize=20, label="true value")
     axes.axvline(
-        next(iter(found.values())).logged_mean, color="grey", ls=":", label="logging policy"
+        next(iter(evaluations.values())).logged_mean, color="grey", ls=":", label="logging policy"
     )
-    axes.set_yticks(range(len(found)), list(found))
+    axes.set_yticks(range(len(evaluations)), list(evaluations))
     axes.invert_yaxis()
     axes.set_xlabel("mean reward")
     figure.legend(loc="outside upper center", ncols=4, fontsize=8)
@@ -68,22 +68,21 @@ def main() -> None:
     first, second = log.select(slice(0, options.rounds)), log.select(slice(options.rounds, None))
     print(log)
 
-    found = {}
+    evaluations = {}
     for name, budget in CANDIDATES:
         agent = train_offline(name, first, budget)
         title = f"{name}, {'non-private' if budget is None else f'eps={budget.epsilon:g}'}"
-        found[title] = dpb_gym.evaluate_offline(agent, second, resamples=500)
-        print(f"\n{title}\n{found[title]}")
+        evaluations[title] = dpb_gym.evaluate_offline(agent, second, resamples=500)
+        print(f"\n{title}\n{evaluations[title]}")
         if budget is not None and budget.epsilon == 1 and name == "one-pass-linear":
             policy = probabilities(agent, second)
 
     # The log is uniform over five candidates, so no weight exceeds 5.
     released = release_value(second, policy, "eps=0.5,delta=1e-5", clip=5.0)
-    print(
-        f"\npublished for one-pass-linear, eps=1: {released.value:.4f} +- {released.std_error:.4f}"
-    )
-    print(f"at a cost of: {released.guarantee}")
-    draw(found, options.picture)
+    value, error = released.value, released.std_error
+    print(f"\nprivate estimate for one-pass-linear, eps=1: {value:.4f} +- {error:.4f}")
+    print(f"guarantee of the estimate: {released.guarantee}")
+    draw(evaluations, options.picture)
     print(f"picture: {options.picture}")
 
 

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # What does privacy cost?
+# # The cost of privacy
 #
-# The same customers, the same linear bandit problem, and three ways to learn from their rewards:
-# without privacy, with the private agent of a paper (AdaPrivate-UCB), and with ours (one-pass
-# private least squares). Both private agents protect one reward of one round; both cost more
-# regret the less they may reveal. Run it cell by cell in an editor, or as a script:
+# Non-private agents, the private agent of a paper (AdaPrivate-UCB) and ours (one-pass private
+# least squares) on the same customers of a linear bandit problem. Both private agents protect one
+# reward of one round, and have more regret at smaller budgets. Run it cell by cell in an editor, or
+# as a script:
 #
 #     python examples/private_vs_nonprivate.py --out private_vs_nonprivate.png
 
@@ -22,14 +22,14 @@ import dpb_gym
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-parser = argparse.ArgumentParser(description="What does privacy cost?")
+parser = argparse.ArgumentParser(description="The cost of privacy")
 parser.add_argument("--horizon", type=int, default=5_000)
 parser.add_argument("--replicates", type=int, default=16)
 parser.add_argument("--out", type=Path, default=Path("private_vs_nonprivate.png"))
-options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+options, _ = parser.parse_known_args()  # ignore arguments of a notebook
 
 # %% [markdown]
-# A budget is (epsilon, delta). Everybody meets the same customers, so that differences are paired.
+# A budget is (epsilon, delta). All agents have the same customers, so that differences are paired.
 
 # %%
 EPSILONS = (0.5, 1.0, 2.0, 5.0)
@@ -38,7 +38,7 @@ FREE = {"LinUCB, not private": "lin-ucb", "LinGreedy, not private": "lin-greedy"
 
 
 def at(label: str, epsilon: float) -> str:
-    """Label of a private agent at a budget."""
+    """Return the label of a private agent at a budget."""
     return f"{label}, epsilon {epsilon:g}"
 
 
@@ -58,21 +58,21 @@ result.table()
 
 
 # %% [markdown]
-# The table says what each row guarantees. What a budget costs: the regret beyond that of the
-# greedy policy without noise, replicate by replicate.
+# The table shows the guarantee of each row. The cost of a budget is the regret minus that of the
+# non-private greedy policy, paired over replicates.
 
 # %%
 free = result.final_regret("LinGreedy, not private")
 
 
 def mean_and_half_width(values: np.ndarray) -> tuple[float, float]:
-    """The mean over replicates and half the width of its normal 95% interval."""
+    """Return the mean over replicates and the half-width of its normal 95% interval."""
     return float(values.mean()), float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 for epsilon in EPSILONS:
-    price, half = mean_and_half_width(result.final_regret(at("One-pass (ours)", epsilon)) - free)
-    print(f"epsilon {epsilon:g}: the price of privacy is {price:.0f} +- {half:.0f} of regret")
+    cost, half = mean_and_half_width(result.final_regret(at("One-pass (ours)", epsilon)) - free)
+    print(f"epsilon {epsilon:g}: the cost of privacy is {cost:.0f} +- {half:.0f} of regret")
 
 # %% [markdown]
 # Left: mean regret over time at epsilon = 1. Right: final regret against epsilon, with intervals.

@@ -1,4 +1,4 @@
-"""Trains PPO of Stable-Baselines3 on personalised pricing and compares it with random prices.
+"""Train PPO of Stable-Baselines3 on personalised pricing and compare it with random prices.
 
 Needs the [sb3] extra: pip install dpb-gym[sb3]
 
@@ -17,7 +17,7 @@ from dpb_gym.envs.sb3 import make_sb3_vec
 
 
 def mean_regret(model: PPO | None, venv: VecEnv, rounds: int, seed: int) -> np.ndarray:
-    """Mean regret per round of each lane; random prices without a model."""
+    """Return the mean regret per round of each lane; random prices if `model` is None."""
     venv.seed(seed)
     venv.action_space.seed(seed)
     observations = venv.reset()
@@ -46,17 +46,17 @@ def main(argv: list[str] | None = None) -> None:
         n_steps=64,
         batch_size=128,
         learning_rate=5e-3,
-        gamma=0.0,  # a price does not change who comes next
+        gamma=0.0,  # prices do not affect later customers
         policy_kwargs={"net_arch": [32], "log_std_init": -0.7},
         seed=options.seed,
         device="cpu",
     )
 
-    # Customers that the training never sees; every policy meets the same ones.
-    fresh = make_sb3_vec("DPB/Pricing-v0", 64, horizon=200)
+    # Held-out customers, the same for every policy.
+    test = make_sb3_vec("DPB/Pricing-v0", 64, horizon=200)
 
     def report(name: str, policy: PPO | None) -> None:
-        regret = mean_regret(policy, fresh, 200, options.seed + 1_000_000)
+        regret = mean_regret(policy, test, 200, options.seed + 1_000_000)
         error = 1.96 * regret.std(ddof=1) / np.sqrt(len(regret))
         print(f"{name:<14} mean regret per round {regret.mean():.4f} +- {error:.4f}")
 

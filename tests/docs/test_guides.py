@@ -1,4 +1,4 @@
-"""The pages that guide: suite reference, glossary, choice of an agent, tutorials, small screens."""
+"""Guides: suite reference, glossary, choice of an agent, tutorials, width of pages."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_every_key_of_a_suite_is_described(tmp_path):
     assert Suite.model_validate(yaml.safe_load(example)).name == "smoke"
 
 
-def test_the_glossary_is_sorted_and_says_something():
+def test_the_glossary_is_sorted_and_complete():
     entries = re.findall(r"^(\S.*)\n: (.+)", (DOCS / "glossary.md").read_text(), re.M)
     terms = [term for term, _ in entries]
     assert terms == sorted(terms) and len(terms) > 30
     assert all(len(text) > 20 for _, text in entries)
 
 
-def test_the_choice_of_an_agent_says_what_each_protects():
+def test_the_choice_of_an_agent_states_the_right_guarantees():
     text = (DOCS / "choose.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\| (.+) \|$", text, re.M)[1:]
     kinds = {"a slate of items": "assortment", "a price": "pricing"}
@@ -65,7 +65,7 @@ def test_the_choice_of_an_agent_says_what_each_protects():
             spec = agent_specs()[name]
             if protects.strip():
                 notion, unit = protects.strip().split(", ")
-                # A cap on a user's rounds makes a unit of all of them.
+                # With a limit on a user's rounds the unit is all of them.
                 capped = f"{name}`** with `max_rounds_per_user" in names
                 assert spec.protects == (notion, "reward" if capped else unit), name
                 assert kinds.get(decided, "recommendation") in spec.supports
@@ -99,7 +99,7 @@ def test_a_tutorial_that_fails_stops_the_build(tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a headless Chromium")
-def test_pages_wider_than_a_phone_are_found(tmp_path):
+def test_pages_wider_than_a_phone_are_reported(tmp_path):
     view = '<!doctype html><meta name="viewport" content="width=device-width">'
     (tmp_path / "fine.html").write_text(f"{view}<p>{'word ' * 100}")
     (tmp_path / "sub").mkdir()

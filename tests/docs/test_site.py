@@ -1,4 +1,4 @@
-"""The documentation site: a page per registered environment and agent, and every example runs."""
+"""The site has a page with a working example per registered environment and agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpb_gym.registry import agent_specs
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\]\((/[^)#\s]+\.md)")
-# What other tests register in this process is not ours to document.
+# Other tests may register environments and agents in this process.
 OWN_ENVS = [i for i in ENVIRONMENTS if i.startswith("DPB/")]
 OWN_AGENTS = [n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents.")]
 
@@ -50,19 +50,19 @@ def test_every_environment_has_a_page_whose_example_runs(site, env_id, capsys):
 
 
 @pytest.mark.parametrize("name", OWN_AGENTS)
-def test_every_agent_has_a_page_that_says_what_it_guarantees(site, name):
+def test_every_agent_has_a_page_with_its_guarantee(site, name):
     page = (site / "agents" / f"{name}.md").read_text()
     spec = agent_specs()[name]
     assert page.startswith(f"# {name}\n") and spec.summary in page
     private = "per reward" in page or "per user" in page
     assert "## Guarantee" in page and private == (spec.budget != "never")
-    assert "rho=0 " not in page, "the guarantee was stated before anything was planned"
+    assert "rho=0 " not in page, "the guarantee was computed before the releasers were calibrated"
     assert "Not described." not in page, "a parameter is not described"
     code = FENCE.findall(page)[0]
     assert f'"{name}"' in code
 
 
-# One agent of a class stands for the others.
+# One agent per class.
 CLASSES = {agent_specs()[n].entry_point: n for n in OWN_AGENTS}
 
 
@@ -74,14 +74,14 @@ def test_examples_of_agents_run(site, name, capsys):
     assert name in out and "baseline" in out
 
 
-def test_indices_name_every_page(site):
+def test_indices_list_every_page(site):
     listed = (site / "environments" / "index.md").read_text()
     assert all(f"`{env_id}`" in listed for env_id in OWN_ENVS)
     listed = (site / "agents" / "index.md").read_text()
     assert all(f"\n{name}\n" in listed for name in OWN_AGENTS)
 
 
-def test_the_home_page_says_who_wins_and_the_page_can_be_opened(extension, tmp_path):
+def test_the_home_page_has_the_best_agents_and_a_link_to_the_leaderboard(extension, tmp_path):
     winners = importlib.import_module("dpb_site.winners")
     winners.write(tmp_path, DOCS)
     winners.copy_pages(DOCS, tmp_path)
@@ -98,7 +98,7 @@ def test_the_home_page_says_who_wins_and_the_page_can_be_opened(extension, tmp_p
     assert (tmp_path / page).is_file()
 
 
-def test_a_page_of_the_site_knows_its_place_and_its_files_travel_with_it(extension, tmp_path):
+def test_leaderboard_pages_are_copied_with_their_results_and_links(extension, tmp_path):
     result = dpb_gym.evaluate("DPB/Pricing-v0", {"a": "random"}, horizon=5, replicates=2)
     result.save(tmp_path / "docs" / "leaderboard" / "mine")
     result.html(tmp_path / "docs" / "leaderboard" / "mine.html")
@@ -118,7 +118,7 @@ def test_links_between_pages_resolve(site):
             assert path.exists(), f"{page.name}: {target}"
 
 
-def test_every_public_name_is_on_a_page_of_the_api(extension, site):
+def test_every_module_of_the_api_has_a_page(extension, site):
     api = importlib.import_module("dpb_site.api")
     for name in api.MODULES:
         module = importlib.import_module(name)
@@ -127,7 +127,7 @@ def test_every_public_name_is_on_a_page_of_the_api(extension, site):
         assert (site / "api" / f"{name}.md").exists()
 
 
-def test_recipes_are_shown(site):
+def test_pages_of_agents_show_recipes(site):
     folder = importlib.import_module("dpb_site.agents").recipe_folder()
     for recipe in folder.glob("*.yaml"):
         page = site / "agents" / f"{recipe.stem}.md"
@@ -135,7 +135,7 @@ def test_recipes_are_shown(site):
     assert "## Recipe" in (site / "agents" / "one-pass-linear.md").read_text()
 
 
-def test_a_page_of_something_unregistered_goes_away(extension, tmp_path):
+def test_stale_pages_are_removed(extension, tmp_path):
     pages = importlib.import_module("dpb_site.markdown").Pages(tmp_path)
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "gone.md").write_text("# gone\n")
@@ -144,7 +144,7 @@ def test_a_page_of_something_unregistered_goes_away(extension, tmp_path):
     assert [p.name for p in tmp_path.rglob("*.md")] == ["here.md"]
 
 
-def test_tables_of_contents_need_not_match(extension):
+def test_patterns_without_pages_are_removed_from_tables_of_contents(extension):
     leftovers = importlib.import_module("dpb_site.leftovers")
     source = "```{toctree}\n:glob:\n\nagents/*\nnothing*\n```\n"
     kept = leftovers.existing_patterns(source, ["index", "agents/a"])

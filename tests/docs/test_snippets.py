@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# Generated pages have tests of their own.
+# test_site.py covers generated pages.
 WRITTEN = [p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_")]
 TOP = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
 PAGES = [*TOP, *sorted(WRITTEN)]
@@ -29,7 +29,7 @@ def test_python_snippets_run(page, tmp_path, forks):
     code = "\n".join(b for b in blocks(page, "python") if not b.startswith(">>>"))
     if not code:
         return
-    # Snippets that use worker processes need the guard that any script needs.
+    # Worker processes import the script, so it needs a guard.
     guarded = "if __name__ == '__main__':\n" + _indent(code)
     done = forks.run(guarded, cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -54,8 +54,7 @@ def _indent(code):
     return "".join(f"    {line}\n" if line.strip() else "\n" for line in code.splitlines())
 
 
-# One process for the commands of a page; each is named before it runs. Those of the README use
-# as many workers as there are cores, the others' take place here.
+# One process runs and prints the commands of a page. Only the README's use all cores.
 RUN_ALL = """
 import json, os, sys
 from dpb_gym.cli import run
@@ -71,7 +70,7 @@ for line, words in json.loads(sys.argv[2]):
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_commands_work(page, tmp_path, forks):
     makefile = (ROOT / "Makefile").read_text()
-    ours = []
+    commands = []
     for block in blocks(page, "bash"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
@@ -81,16 +80,16 @@ def test_commands_work(page, tmp_path, forks):
             elif words[:2] == ["dpb", "reproduce"]:
                 from dpb_gym.papers import targets
 
-                # A whole figure takes minutes; tests/papers runs small ones.
+                # A figure takes minutes; tests/papers runs small ones.
                 assert any(t == words[2] or t.startswith(f"{words[2]}/") for t in targets()), line
             elif words and words[0] == "dpb":
-                ours.append((line, words[1:]))
+                commands.append((line, words[1:]))
             elif words[:1] == ["python"] and words[1].startswith("examples/"):
                 assert (ROOT / words[1]).exists(), line
             elif words:
                 assert words[0] in {"pip", "git", "cd", "python", "python3", "source", "."}, line
-    if ours:
-        words = page.name, json.dumps(ours)
+    if commands:
+        words = page.name, json.dumps(commands)
         done = forks.run(RUN_ALL, *words, cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
         assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
@@ -109,7 +108,7 @@ def test_local_links_resolve(page):
 
 
 def anchors(page):
-    """Anchors of a page's headings, as GitHub and MyST make them."""
+    """Return the anchors of a page's headings, as GitHub and MyST define them."""
     heads = re.findall(
         r"^#+ (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S), re.M
     )

@@ -1,4 +1,4 @@
-"""The examples run, and are as short as promised."""
+"""The examples run, and are as short as the documentation says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL = {
     "gallery.py": ["--horizon", "200", "--replicates", "3"],
     "local_privacy.py": ["--horizon", "500", "--replicates", "2"],
     "private_vs_nonprivate.py": ["--horizon", "500", "--replicates", "3"],
-    "train_sb3.py": ["--timesteps", "512"],  # tests/sb3 asks what it shows
+    "train_sb3.py": ["--timesteps", "512"],  # tests/sb3 checks its output
 }
 
 
@@ -29,42 +29,42 @@ def test_example_runs(script, tmp_path, forks):
         check(done.stdout, tmp_path)
 
 
-def the_faulty_agents_are_found(out, folder):
+def check_verdicts(out, folder):
     honest, careless, peeking = (part.split("\n")[1] for part in out.split("--- ")[1:])
     assert honest.endswith(": PASS") and "noise: FAIL" in out
     assert careless.endswith(": FAIL") and peeking.endswith(": READS RAW DATA")
 
 
-def a_picture_is_drawn(out, folder):
+def check_cost_of_privacy(out, folder):
     assert (folder / "private_vs_nonprivate.png").read_bytes().startswith(b"\x89PNG")
-    assert sum("the price of privacy" in line for line in out.splitlines()) == 4
+    assert sum("the cost of privacy" in line for line in out.splitlines()) == 4
 
 
-def the_agent_sees_no_truth(out, folder):
+def check_the_agent_gets_no_regret(out, folder):
     assert "local DP eps=2 per reward" in out
-    told = next(line for line in out.splitlines() if line.startswith("the agent is told"))
-    assert "regret" not in told.split("only the harness sees")[0]
+    line = next(line for line in out.splitlines() if line.startswith("the agent gets"))
+    assert "regret" not in line.split("only the harness has")[0]
 
 
-def a_gallery_is_hung(out, folder):
+def check_gallery(out, folder):
     for name in ("curves", "frontier", "paired"):
         assert (folder / "gallery" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert r"\begin{tabular}" in out
 
 
-def a_log_becomes_a_picture(out, folder):
+def check_report_and_picture(out, folder):
     assert "you lose" in out and "its customers are not protected" in out
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
 
 
 CHECKS = {
-    "my_assortment.py": a_log_becomes_a_picture,
-    "my_prices.py": a_log_becomes_a_picture,
-    "my_ratings.py": a_log_becomes_a_picture,
-    "gallery.py": a_gallery_is_hung,
-    "audit_your_agent.py": the_faulty_agents_are_found,
-    "local_privacy.py": the_agent_sees_no_truth,
-    "private_vs_nonprivate.py": a_picture_is_drawn,
+    "my_assortment.py": check_report_and_picture,
+    "my_prices.py": check_report_and_picture,
+    "my_ratings.py": check_report_and_picture,
+    "gallery.py": check_gallery,
+    "audit_your_agent.py": check_verdicts,
+    "local_privacy.py": check_the_agent_gets_no_regret,
+    "private_vs_nonprivate.py": check_cost_of_privacy,
 }
 
 

@@ -1,4 +1,4 @@
-"""Version, changelog, citation, licence and pins agree with each other."""
+"""Version, changelog, citation, licence and pins are consistent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def citation():
     return yaml.safe_load((ROOT / "CITATION.cff").read_text())
 
 
-def test_the_citation_file_has_what_its_format_requires():
+def test_the_citation_file_has_the_required_fields():
     cff = citation()
     assert {"cff-version", "message", "title", "authors"} <= set(cff) <= KEYS
     assert cff["cff-version"] == "1.2.0"
@@ -58,7 +58,7 @@ def test_the_citation_file_has_what_its_format_requires():
 
 
 def test_versions_agree():
-    """The version stands in the package alone; hatch reads it there."""
+    """The version is defined in the package only; hatch reads it there."""
     tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert PROJECT["dynamic"] == ["version"] and "version" not in PROJECT
     source = (ROOT / tables["tool"]["hatch"]["version"]["path"]).read_text()
@@ -68,8 +68,8 @@ def test_versions_agree():
     assert PROJECT["urls"].get("Source") == citation().get("repository-code")
 
 
-def test_the_papers_of_the_metadata_are_those_that_are_reproduced():
-    """Every paper with figures has its page and its address, which its agents' sources name."""
+def test_the_metadata_list_the_reproduced_papers():
+    """Every paper with figures has an address, which the agents' sources mention."""
     papers = {name.partition("/")[0] for name in figure_files()}
     urls = {k: v for k, v in PROJECT["urls"].items() if k.startswith("Paper: ")}
     assert {k.removeprefix("Paper: ").lower().replace(" ", "-") for k in urls} == papers
@@ -78,7 +78,7 @@ def test_the_papers_of_the_metadata_are_those_that_are_reproduced():
         assert f"arXiv:{url.removeprefix('https://arxiv.org/abs/')}" in sources
 
 
-def test_the_readme_is_short_and_shows_pictures_that_exist():
+def test_the_readme_is_short_and_its_pictures_exist():
     text = README
     assert len(text.splitlines()) < 200
     found = re.findall(r'(?:!\[[^\]]*\]\(|src(?:set)?=")([^)"]+)', text)
@@ -89,16 +89,16 @@ def test_the_readme_is_short_and_shows_pictures_that_exist():
 
 
 def test_the_environment_of_the_tests_has_every_extra():
-    """A test whose extra is missing is skipped: `make test` must not skip any."""
-    (said,) = re.findall(r"-e '\.\[(test,.*docs)\]'", (ROOT / "Makefile").read_text())
+    """Tests without their extra are skipped, so `make test` needs all extras."""
+    (installed,) = re.findall(r"-e '\.\[(test,.*docs)\]'", (ROOT / "Makefile").read_text())
     extras = PROJECT["optional-dependencies"]
-    chosen = {Requirement(r).name for extra in said.split(",") for r in extras[extra]}
+    chosen = {Requirement(r).name for extra in installed.split(",") for r in extras[extra]}
     for extra in extras.keys() - {"lint"}:
         assert {Requirement(r).name for r in extras[extra]} <= chosen, extra
-    assert f"'.[{said}]'" in README
+    assert f"'.[{installed}]'" in README
 
 
-def test_badges_say_what_the_project_says(monkeypatch):
+def test_badges_match_the_metadata(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = importlib.import_module("published")
     for name, text in script.badges(PROJECT).items():
@@ -128,7 +128,7 @@ def test_constraints_pin_every_dependency_within_its_bounds(requirement):
 
 
 @pytest.mark.parametrize("requirement", PROJECT["dependencies"])
-def test_the_lowest_set_is_the_lower_bound_itself(requirement):
+def test_the_lowest_versions_are_the_lower_bounds(requirement):
     wanted = Requirement(requirement)
     (bound,) = wanted.specifier
     assert bound.operator == ">=", f"{wanted.name} needs one lower bound and no other"
@@ -137,7 +137,7 @@ def test_the_lowest_set_is_the_lower_bound_itself(requirement):
     assert lowest.split(".")[:parts] == bound.version.split(".")
 
 
-def test_every_classifier_of_a_python_is_allowed():
+def test_python_classifiers_satisfy_requires_python():
     allowed = Requirement(f"python{PROJECT['requires-python']}").specifier
     named = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)]
     assert named and all(allowed.contains(version) for version in named)

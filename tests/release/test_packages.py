@@ -1,4 +1,4 @@
-"""The wheel and the sdist hold everything, and the wheel runs the smoke suite where it is alone."""
+"""The wheel and the sdist are complete, and the installed wheel runs the smoke suite."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sdist(tmp_path_factory):
 
 
 def files_of(folder, inside):
-    """Files of a folder that belong into the wheel, by the name they must have there."""
+    """Return the names in the wheel of a folder's files."""
     found = {p.relative_to(ROOT / folder) for p in (ROOT / folder).rglob("*") if p.is_file()}
     kept = {p for p in found if "__pycache__" not in p.parts and p.suffix not in COMPILED}
     return {f"{inside}/{p.as_posix()}" for p in kept}
@@ -69,7 +69,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     assert {f"{package}/py.typed" for package in ("dpb_gym", "dpb_agents", "dpb_data")} <= names
 
 
-def test_the_metadata_say_what_the_project_says(wheel):
+def test_the_metadata_match_the_project(wheel):
     archive = zipfile.ZipFile(wheel)
     info = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
     metadata = Parser().parsestr(archive.read(info).decode())
@@ -94,14 +94,14 @@ def test_the_sdist_makes_the_same_wheel(wheel, sdist, tmp_path):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """A virtual environment with the wheel, and the dependencies of this one in its sight."""
+    """Return a virtual environment with the wheel and this one's dependencies."""
     home = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     call(*command, "--no-deps", "--no-index", wheel, cwd=home)
     site = Path(call(python, "-c", _SITE, cwd=home).strip())
-    # A path in a .pth file is searched, but its own .pth files, editable installs, are not read.
+    # Python does not read .pth files of a path in a .pth file, so editable installs are hidden.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home
 
@@ -131,8 +131,8 @@ def test_the_installed_package_finds_its_own_files(installed, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_smoke_suite_runs_there(installed, tmp_path):
-    """Few of its agents, as every kernel is compiled anew; tests/docs plays it whole."""
+def test_the_installed_package_runs_the_smoke_suite(installed, tmp_path):
+    """A few agents only, as all kernels are compiled; tests/docs runs the whole suite."""
     dpb = [installed / "bin" / "python", installed / "bin" / "dpb"]
     few = "--replicates", "2", "--tasks", "pricing,movielens-synthetic"
     few += "--agents", "random,fixed-price,adaprivate-ts"

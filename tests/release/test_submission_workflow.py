@@ -1,4 +1,4 @@
-"""The commands of the submission workflow, run in a repository with a pull request in it."""
+"""The commands of the submission workflow work in a repository with a pull request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def git(*words, cwd):
 
 @pytest.fixture
 def clone(tmp_path, capsys):
-    """A clone whose branch adds an archive to those of the main branch."""
+    """Return a clone whose branch adds an archive to those of the main branch."""
     clone = tmp_path / "clone"
     (clone / "submissions").mkdir(parents=True)
     suite = tmp_path / "suite.yaml"
@@ -68,12 +68,12 @@ def run(clone):
     program.chmod(0o755)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "GITHUB_BASE_REF": "main"}
-    # As the runner does it: a step ends with the first command that fails.
+    # The runner ends a step at the first command that fails.
     command = ["bash", "-eo", "pipefail", "-c", CHECK]
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
 
 
-def test_new_archives_are_imported_verified_and_shown(clone):
+def test_new_archives_are_imported_and_verified(clone):
     done = run(clone)
     assert done.returncode == 0, done.stderr
     assert "cells of ts-pricing added" in done.stdout and "rows confirmed" in done.stdout
@@ -81,7 +81,7 @@ def test_new_archives_are_imported_verified_and_shown(clone):
     assert "ts-pricing" in page and "random" in page
 
 
-def test_better_numbers_stop_the_workflow(clone):
+def test_altered_numbers_fail_the_workflow(clone):
     archive = clone / "submissions/ts.zip"
     with ZipFile(archive) as packed:
         members = {name: packed.read(name) for name in packed.namelist()}
@@ -99,6 +99,6 @@ def test_better_numbers_stop_the_workflow(clone):
     assert not (clone / "board.html").exists()
 
 
-def test_strangers_get_nothing():
+def test_the_workflow_has_no_secrets_and_reads_only():
     assert WORKFLOW["permissions"] == {"contents": "read"} and "secrets" not in str(WORKFLOW)
     assert list(WORKFLOW[True]) == ["pull_request"]  # not pull_request_target
