@@ -149,7 +149,7 @@ class MNLPolicy(WarmStart):
         if known.max_updates is not None:
             due &= self._updates < known.max_updates
         if due.any():
-            self._theta = known.estimator.release(due)
+            self._theta[due] = known.estimator.release(due)[due]
             self._updates += due
             self._updated_at[due] = self._logdet[due]
 

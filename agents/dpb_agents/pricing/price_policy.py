@@ -129,7 +129,7 @@ class GLMPolicy(WarmStart):
         if not due.any():
             return
         self._next = math.ceil(self.growth * self._rounds)
-        self._theta = known.estimator.release(due)
+        self._theta[due] = known.estimator.release(due)[due]
         self._updates += due
         if known.gram is not None:
             self._freeze(due, known.gram.value)
