@@ -272,15 +272,15 @@ def main() -> None:
             if options.case not in (None, case):
                 continue
             folder = options.out / f"{options.replicates}"
-            kept = folder / f"{track} {case}.json".replace(" ", "-").replace("/", "-").replace(
+            path = folder / f"{track} {case}.json".replace(" ", "-").replace("/", "-").replace(
                 ",", ""
             )
-            if not kept.exists():
+            if not path.exists():
                 print(f"{track}: {case}", file=sys.stderr, flush=True)
                 played = play(track, parameters, options.replicates)
                 folder.mkdir(parents=True, exist_ok=True)
-                kept.write_text(json.dumps(played), encoding="utf-8")
-            found[case] = json.loads(kept.read_text(encoding="utf-8"))
+                path.write_text(json.dumps(played), encoding="utf-8")
+            found[case] = json.loads(path.read_text(encoding="utf-8"))
         for agent in ours:
             print(f"\n`{agent}`, {options.replicates} replicates\n")
             print(f"| case | {' | '.join(BUDGETS)} | best non-private | random | misses |")

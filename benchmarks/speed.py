@@ -65,7 +65,7 @@ class Lockstep:
         start = time.process_time()
         compiled, done = self.compiled and self.agent.stretches, 0
         while compiled and done < rounds:
-            _, stretch = self.instance.upcoming(rounds - done, True, False)
+            stretch = self.instance.move(rounds - done)
             expected, observed, _ = stretch.answer(self.agent.play(stretch), "agent")
             regret = self.instance.regret(expected, observed, stretch.best)
             self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]

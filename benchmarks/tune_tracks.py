@@ -206,7 +206,7 @@ def main() -> None:
             text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
             cost = f"{default:.2f} | {rounds:,} | {seconds:.0f}"
             print(f"| {track} | {spec.name} | {text} | {cost} |", flush=True)
-    print("a second run prints the same from what is kept, at no cost", file=sys.stderr)
+    print("a second run prints the same from stored results", file=sys.stderr)
 
 
 if __name__ == "__main__":

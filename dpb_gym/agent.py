@@ -47,11 +47,13 @@ class Agent(Policy, ABC):
         protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
             registered with.
         curator: What stands between raw feedback and the policy, set by `set_up`.
+        stretches: Whether `play` can take the coming rounds; set by `begin`.
         replaced: Methods for which `play` stands; a subclass that overrides one of them below the
             class that defines `play` is played round by round.
     """
 
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
+    stretches = False
 
     def set_up(
         self,
@@ -137,11 +139,6 @@ class Agent(Policy, ABC):
         replicate, and ``context.t`` is still the current round: nothing that `act` left in the
         agent belongs to them.
         """
-
-    @property
-    def stretches(self) -> bool:
-        """Whether `play` can take the coming rounds; asked after `begin`."""
-        return False
 
     def play(self, rounds: Stretch) -> Array:
         """Return the actions ``(n, B)`` of a stretch of rounds and learn from their outcomes.

@@ -1,6 +1,6 @@
 """The command line: ``dpb``.
 
-Only this file is loaded before the arguments are read; everything else on demand.
+Only this module is imported before the arguments are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _open_streams() -> None:
-    """No result is lost to a closed stream, or to a locale that cannot write its letters."""
+    """Replace closed streams by the null device, and escape letters that the locale lacks."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
@@ -38,12 +38,12 @@ def _open_streams() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
-    Errors become one line on the standard error; ``--debug`` anywhere adds the traceback.
+    Errors are one line on the standard error; ``--debug`` adds the traceback.
 
     Args:
-        arguments: Words after ``dpb``; those of the process by default.
+        arguments: Arguments after ``dpb``; those of the process by default.
 
     Returns:
         Exit status: 0; 1 if something failed; 2 for bad input; 130 after Ctrl-C.
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"] or ["--help"]
     with warnings.catch_warnings():
         if not debug:
-            warnings.showwarning = lambda message, *_, **__: _say("warning", message)
+            warnings.showwarning = lambda message, *_, **__: _print_error("warning", message)
         try:
             from typer.main import get_command
 
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
             sys.stdout.flush()
-            # Typer turns Ctrl-C into this status, click into an exception.
+            # Typer returns this status after Ctrl-C, click raises.
             return _interrupted(words) if status == INTERRUPTED else int(status or 0)
         except BaseException as error:
             if debug and not isinstance(error, SystemExit):
@@ -80,12 +80,12 @@ def _status(error: BaseException, words: list[str]) -> int:
         return _interrupted(words)
     try:
         sys.stdout.flush()
-    except OSError:  # a full disk, or nobody reads (dpb list agents | head): not again at exit
+    except OSError:  # full disk or closed pipe (dpb list agents | head); prevents a second error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return FAILURE
     status, text = FAILURE, str(error)
-    if hasattr(error, "format_message"):  # typer's and click's own, whichever it builds on
+    if hasattr(error, "format_message"):  # of click, or of typer's copy of it
         status, option = BAD_INPUT, getattr(error, "option_name", None)
         command = getattr(getattr(error, "ctx", None), "command_path", "dpb")
         text = f"{error.format_message()} (see: {command} --help)"
@@ -97,7 +97,7 @@ def _status(error: BaseException, words: list[str]) -> int:
         status = FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
     elif not isinstance(error, OSError):
         text = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
-    _say("error", text)
+    _print_error("error", text)
     return status
 
 
@@ -111,5 +111,5 @@ def _interrupted(words: list[str]) -> int:
     return INTERRUPTED
 
 
-def _say(kind: str, message: object) -> None:
+def _print_error(kind: str, message: object) -> None:
     print(f"dpb: {kind}: {' '.join(str(message).split())}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The commands of ``dpb``; each is a function whose signature says its options."""
+"""The application ``dpb``: one command per function, with options from its signature."""
 
 from __future__ import annotations
 
@@ -41,8 +41,13 @@ COMMANDS = (
     *(result_commands.remove, result_commands.cost, result_commands.cost_of_privacy),
     *(run_commands.tune, run_commands.reproduce, result_commands.audit),
 )
-OF_DATA = (list_commands.list_data, list_commands.fetch, list_commands.path, list_commands.check)
-for group, functions in ((app, COMMANDS), (data, OF_DATA)):
+DATA_COMMANDS = (
+    list_commands.list_data,
+    list_commands.fetch,
+    list_commands.path,
+    list_commands.check,
+)
+for group, functions in ((app, COMMANDS), (data, DATA_COMMANDS)):
     for function in functions:
         name = function.__name__.removesuffix("_data").strip("_").replace("_", "-")
         group.command(name)(function)

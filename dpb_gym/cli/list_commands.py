@@ -1,4 +1,4 @@
-"""``dpb list``, ``dpb show`` and ``dpb data``: what there is."""
+"""The commands ``dpb list``, ``dpb show`` and ``dpb data``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 
 def complete(*kinds: str) -> Callable[[str], list[str]]:
-    """Completes names of what ``dpb list`` lists."""
+    """Return a shell completion of the names in some listings."""
 
     def completed(incomplete: str) -> list[str]:
         names = (next(iter(record.values())) for kind in kinds for record in KINDS[kind]())
@@ -107,7 +107,7 @@ def _cell(value: Any) -> str:
 
 
 def list_data(json: bool = JSON) -> None:
-    """List the data sets and where they lie.
+    """List the data sets and their paths.
 
     Example: dpb data list
     """
@@ -115,7 +115,7 @@ def list_data(json: bool = JSON) -> None:
 
 
 def fetch(name: str = NAME) -> None:
-    """Download a data set into the cache, and check it.
+    """Download a data set into the cache and check it.
 
     Example: dpb data fetch ml-latest-small
     """
@@ -125,7 +125,7 @@ def fetch(name: str = NAME) -> None:
 
 
 def path(name: str = NAME) -> None:
-    """Print where a data set lies.
+    """Print the path of a data set.
 
     Example: dpb data path ml-latest-small
     """
@@ -170,13 +170,13 @@ def show(
     from dpb_gym.suites.suite import suite_names
 
     bare = id.removeprefix("dpb_gym:")
-    about: Mapping[str, str] = {}
+    meanings: Mapping[str, str] = {}
     if budget is not None and id not in agent_specs():
         raise BudgetError(f"--budget is for agents; {id!r} is none")
     if bare in ENVIRONMENTS:
-        record, about = _environment(bare)
+        record, meanings = _environment(bare)
     elif id in agent_specs():
-        record, about = _agent(id, budget)
+        record, meanings = _agent(id, budget)
     elif id in suite_names() or id.endswith((".yaml", ".yml")):
         record = _suite(id)
     else:
@@ -190,12 +190,14 @@ def show(
     if json:
         print_json(record)
     else:
-        _print_record(record, about)
+        _print_record(record, meanings)
 
 
-def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
-    """A record for people: its plain values, then its parts; `about` says what parameters mean, and
-    under ``""`` what is said of the whole."""
+def _print_record(record: dict[str, Any], meanings: Mapping[str, str]) -> None:
+    """Print the plain values of a record, then its nested parts.
+
+    `meanings` explains parameters by name, and the whole record under ``""``.
+    """
     (_, title), *rest = record.items()
     plain: dict[str, Any] = {}
     parts: dict[str, Any] = {}
@@ -206,7 +208,7 @@ def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
     print_fields(title, {k: _cell(v) for k, v in plain.items() if v not in (None, [], "")})
     for name, part in parts.items():
         if name == "parameters":
-            rows = [(key, value, about.get(key, "")) for key, value in part.items()]
+            rows = [(key, value, meanings.get(key, "")) for key, value in part.items()]
             print_table(("parameter", "default", "meaning"), rows)
         elif part and isinstance(part, dict):
             print_fields(name, part)
@@ -218,8 +220,8 @@ def _print_record(record: dict[str, Any], about: Mapping[str, str]) -> None:
                 f"\n{task.pop('name')}",
                 {k.replace("_", " "): _cell(v) for k, v in task.items() if v},
             )
-    if "" in about:
-        print_text("\n" + about[""])
+    if "" in meanings:
+        print_text("\n" + meanings[""])
 
 
 def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
@@ -245,8 +247,8 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
     return record, found.meanings
 
 
-def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
-    """What its curator says on a small problem of each kind, and what its unit leaves public."""
+def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
+    """Return the guarantee on a small problem of each kind, and the data that stay public."""
     from dpb_gym.audits.agent_audit import SMALL, small_setting
     from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
@@ -256,12 +258,11 @@ def _promises(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     found = {}
     for kind in [k for k in spec.supports if k in SMALL] if asked is not None else ():
         env_id, env_kwargs = small_setting(spec, kind)
-        said = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
-        assert said is not None
-        bare = said.notion in ("shuffle", "local")
-        found[f"guarantee for {kind}"] = f"{said}" + (
-            "" if bare else f"; public: {PUBLIC[said.unit]}"
-        )
+        guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
+        assert guarantee is not None
+        no_curator = guarantee.notion in ("shuffle", "local")
+        public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
+        found[f"guarantee for {kind}"] = f"{guarantee}{public}"
     return found
 
 
@@ -277,7 +278,7 @@ def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, 
         "summary": spec.summary,
         "problems": list(spec.supports),
         "budget": spec.budget,
-        **_promises(spec, budget),
+        **_guarantees(spec, budget),
         **{fact: getattr(spec, fact) for fact in (*facts, "uses_oracle")},
         "parameters": {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults},
         "documentation": inspect.getdoc(cls) or "",

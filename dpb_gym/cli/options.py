@@ -1,6 +1,6 @@
-"""Options that several commands share, what is read from them, and what commands print.
+"""Options shared by commands, the values read from them, and printing.
 
-Loaded before the arguments are read, so nothing heavy is imported here.
+Imports are light, because this module is imported before the arguments are read.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ HORIZON: Any = Option(None, help="Rounds T.")
 
 
 def settings(text: str, metavar: str = "KEY=VALUE") -> Any:
-    """The option ``--set``."""
+    """Return the option ``--set``."""
     return Option([], "--set", metavar=metavar, help=f"{text}; may be repeated.")
 
 
 def budgets(text: str = "Budget") -> Any:
-    """The option ``--budget`` of a command that takes several."""
+    """Return the option ``--budget`` of a command that takes several."""
     return Option([], metavar=BUDGET, help=f"{text}; may be repeated.")
 
 
 def read_budgets(given: Sequence[str]) -> list[Budget | None]:
-    """Budgets as typed; an epsilon alone takes delta=1e-5, and says so.
+    """Parse budgets; an epsilon alone gets delta=1e-5, with a note on the standard error.
 
     Raises:
-        BudgetError: If one has another form, or a number is out of range.
+        BudgetError: If a budget is malformed or a number is out of range.
     """
     from dpb_gym.privacy import Budget
 
@@ -62,10 +62,10 @@ def read_budgets(given: Sequence[str]) -> list[Budget | None]:
 
 
 def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """KEY=VALUE settings; values are read as YAML.
+    """Parse KEY=VALUE settings; values are read as YAML.
 
     Raises:
-        ParameterError: If one has another form.
+        ParameterError: If a setting is malformed.
     """
     from dpb_gym.suites.schema import parse_yaml
 
@@ -84,10 +84,10 @@ def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]
 def settings_of(
     given: Sequence[str], agents: Sequence[str], option: str = "--set"
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Splits settings into those without an owner and those of an agent.
+    """Parse settings and return those without an owner, and those of each agent.
 
     Raises:
-        ParameterError: If one has another form, or belongs to none of the agents.
+        ParameterError: If a setting is malformed or names another agent.
     """
     alone: dict[str, Any] = {}
     owned: dict[str, dict[str, Any]] = {}
@@ -102,10 +102,10 @@ def settings_of(
 
 
 def new_folder(path: str | None) -> None:
-    """Says so if what will be written needs folders above it that are not there.
+    """Print a note if the parent folder of an output file does not exist yet.
 
     Raises:
-        ParameterError: If it is an address.
+        ParameterError: If the path is an address.
     """
     if "://" in (path or ""):
         raise ParameterError(f"{path!r} is an address; this is written to a file of this machine")
@@ -115,12 +115,12 @@ def new_folder(path: str | None) -> None:
 
 
 def names(text: str | None) -> list[str] | None:
-    """A comma-separated list, None if it is not given."""
+    """Split a comma-separated list; None stays None."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def note(text: str) -> None:
-    """Prints a remark on the standard error."""
+    """Print a remark on the standard error."""
     print(f"dpb: note: {text}", file=sys.stderr)
 
 
@@ -128,7 +128,7 @@ PIPE_WIDTH = 160
 
 
 def console() -> Console:
-    """The standard output; in a pipe as wide as ``COLUMNS`` says, or so wide that little is cut."""
+    """Return a console on the standard output; in a pipe of width ``COLUMNS`` or `PIPE_WIDTH`."""
     from rich.console import Console
 
     found = Console(highlight=False)
@@ -138,12 +138,12 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Prints strict, indented JSON."""
+    """Print strict, indented JSON."""
     print(json.dumps(value, indent=2, allow_nan=False, default=str))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints a table; texts are printed as they are, without markup."""
+    """Print a table of texts, without markup."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -157,7 +157,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def print_fields(title: str, fields: Mapping[str, object]) -> None:
-    """Prints a heading and one line per field, values aligned."""
+    """Print a heading and one line per field, values aligned."""
     from rich.table import Table
     from rich.text import Text
 
@@ -170,20 +170,20 @@ def print_fields(title: str, fields: Mapping[str, object]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Prints a paragraph as it is."""
+    """Print a paragraph without markup."""
     console().print(text, markup=False, emoji=False)
 
 
 def log(line: str) -> None:
-    """Prints a line of progress on the standard error."""
+    """Print a line of progress on the standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
-def end(failures: Sequence[object]) -> None:
-    """Names what failed; then the command ends with status 1.
+def exit_on_failures(failures: Sequence[object]) -> None:
+    """Print the failures, if any, and exit with status 1.
 
     Raises:
-        typer.Exit: If anything failed.
+        typer.Exit: If there are failures.
     """
     for failure in failures:
         log(f"dpb: failed: {failure}")

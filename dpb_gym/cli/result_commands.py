@@ -1,5 +1,4 @@
-"""What is done with results: ``dpb leaderboard | verify | submit | import | remove | audit``, and
-what they cost: ``dpb cost | cost-of-privacy``."""
+"""Commands on results: leaderboard, verify, submit, import, remove, audit and costs."""
 
 from __future__ import annotations
 
@@ -69,24 +68,24 @@ def verify(
 ) -> None:
     """Check all digests, and compute cells again, bit for bit.
 
-    Exit status 1 if something differs, or while a row is not confirmed.
+    Exit status 1 if something differs, or if a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
     """
-    from dpb_gym.exchange import verification as checking
+    from dpb_gym.exchange import verification
 
-    found = checking.verify(directory, sample, seed, options.log, agent)
+    found = verification.verify(directory, sample, seed, options.log, agent)
     if json:
         options.print_json({**dataclasses.asdict(found), "ok": found.ok})
     else:
-        said = {
+        messages = {
             "damaged": found.damaged,
             "differs": found.differing,
             "last digits": found.rounding,
             "cannot be computed again": found.impossible,
             "not computed again here": found.unavailable,
         }
-        for what, lines in said.items():
+        for what, lines in messages.items():
             for line in lines:
                 print(f"{what}: {line}")
         same = len(found.again) - len(found.differing) - len(found.rounding)
@@ -110,10 +109,10 @@ def submit(
 
     Example: dpb submit results/dpb-bench-v1 --agent my-agent --out my-agent.zip
     """
-    from dpb_gym.exchange import archive as submission
+    from dpb_gym.exchange import archive
 
     target = Path(out or f"{agent}.zip".replace("/", "-").replace(" ", "-"))
-    info = submission.submit(directory, agent, target, by)
+    info = archive.submit(directory, agent, target, by)
     if json:
         options.print_json({"path": str(target), **info})
         return
@@ -146,9 +145,9 @@ def import_(
 
     Example: dpb import my-agent.zip --into results/dpb-bench-v1
     """
-    from dpb_gym.exchange import importing as merging
+    from dpb_gym.exchange import importing
 
-    merge = merging.import_submission(archive, into)
+    merge = importing.import_submission(archive, into)
     if json:
         options.print_json(vars(merge))
         return
@@ -168,13 +167,13 @@ def remove(
     agent: str = Option(help="Label, or name, of an imported agent."),
     json: bool = options.JSON,
 ) -> None:
-    """Take an imported agent out of a result directory; what was computed here stays.
+    """Remove an imported agent from a result directory; cells computed here stay.
 
     Example: dpb remove results/dpb-bench-v1 --agent my-agent
     """
-    from dpb_gym.exchange import importing as merging
+    from dpb_gym.exchange import importing
 
-    count = merging.remove_submission(directory, agent)
+    count = importing.remove_submission(directory, agent)
     if json:
         options.print_json({"path": directory, "agent": agent, "removed": count})
     else:
@@ -192,11 +191,11 @@ def audit(
 ) -> None:
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
-    Exit status 1 if the claim is refuted. Audit where there is something to see, rho 0.5 to 2.
+    Exit status 1 if the claim is refuted. Audits have power at budgets of rho 0.5 to 2.
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
-    from dpb_gym import audits as audits
+    from dpb_gym import audits
     from dpb_gym.registry import agent_spec
     from dpb_gym.results.row_audits import AUDIT_BUDGET
 
@@ -221,7 +220,7 @@ def cost(
     cores: int = Option(1, help="Cores to spread them over."),
     json: bool = options.JSON,
 ) -> None:
-    """Print what a result directory cost per agent, and what a larger run would.
+    """Print the computing time of each agent of a result directory, and that of a larger run.
 
     Example: dpb cost results/smoke --rounds 1e9 --cores 64
     """
@@ -258,7 +257,7 @@ def cost(
 
 
 def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
-    """Prints what a plan will take."""
+    """Print the expected time, size and memory of a plan."""
     from dpb_gym.running.execution import check_backend
     from dpb_gym.running.progress import duration
 
@@ -303,7 +302,7 @@ def cost_of_privacy(
     plot: str | None = options.PLOT,
     json: bool = options.JSON,
 ) -> None:
-    """Say what privacy would cost on a log or an environment, in percent of what is earned.
+    """Estimate the cost of privacy on a log or an environment, in percent of the revenue.
 
     Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
     """

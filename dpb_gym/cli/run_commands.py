@@ -1,4 +1,4 @@
-"""What plays: ``dpb run``, ``dpb tune`` and ``dpb reproduce``."""
+"""The commands that run agents: ``dpb run``, ``dpb tune`` and ``dpb reproduce``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
     dry_run: bool = Option(
-        False, "--dry-run", help="Only say what it would take, after a few seconds a task."
+        False, "--dry-run", help="Only forecast time and size, after a few seconds a task."
     ),
     env: str | None = ENV,
     agent: list[str] = AGENT,
@@ -65,7 +65,7 @@ def run(
         "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
     ),
 ) -> None:
-    """Run a suite, or agents on one environment. Resumes what is in the result directory.
+    """Run a suite, or agents on one environment. Cells in the result directory are not run again.
 
     Example: dpb run smoke --workers 2
 
@@ -104,13 +104,13 @@ def run(
         callbacks=[logger(word) for word in log],
     )  # fmt: skip
     _print_run(found, done, html, json)
-    options.end(done.failures)
+    options.exit_on_failures(done.failures)
 
 
 def _of_suite(
     name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
 ) -> tuple[Suite, list[TaskPlan]]:
-    """A suite, and who runs on its tasks."""
+    """Return a suite and the plans of its tasks."""
     from dpb_gym.running.plan import plan_suite
     from dpb_gym.suites.suite import load_suite
 
@@ -130,7 +130,7 @@ def _of_suite(
 def _of_env(
     agents: Sequence[str], given: Mapping[str, Any], tasks: str | None
 ) -> tuple[list[tuple[str, None, Any]], dict[str, Any]]:
-    """Agents with their parameters, and those of the environment."""
+    """Return agents with their parameters, and parameters of the environment."""
     from dpb_gym.registry import agent_spec
 
     if tasks is not None:
@@ -201,7 +201,7 @@ def tune(
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
 ) -> None:
-    """Tune agents with the same effort each, on tuning seeds only, and write recipes.
+    """Tune agents with equal effort, on tuning seeds only, and write recipes.
 
     Example: dpb tune lin-ucb --env DPB/Recommendation-v0 --grid 'alpha=[0.1, 0.5, 1]'
     """
@@ -224,14 +224,14 @@ def tune(
         options.print_json(done.to_dict())
     else:
         _print_tuning(done)
-    options.end(done.failures)
+    options.exit_on_failures(done.failures)
 
 
 def _print_tuning(done: Tuning) -> None:
-    """The best of every agent at every budget."""
+    """Print the best point of every agent at every budget."""
     from dpb_gym.running.progress import duration
 
-    def said(params: Any) -> str:
+    def listed(params: Any) -> str:
         return ", ".join(f"{key}={value}" for key, value in params.items()) or "defaults"
 
     def regret(point: Point | None) -> str:
@@ -241,7 +241,7 @@ def _print_tuning(done: Tuning) -> None:
         return f"{point.regret:.4g}{error}"
 
     rows = [
-        (recipe.agent, choice.budget, said(choice.best.params), regret(choice.best),
+        (recipe.agent, choice.budget, listed(choice.best.params), regret(choice.best),
          regret(choice.default), f"{len(choice.points)} of {recipe.points}")
         for recipe in done.recipes for choice in recipe.choices
     ]  # fmt: skip
@@ -255,7 +255,7 @@ def _print_tuning(done: Tuning) -> None:
         speed = done.rounds / done.seconds if done.seconds > 0 else 0.0
         print(f"{done.rounds:,} agent rounds in {duration(done.seconds)} ({speed:,.0f}/s)")
     for recipe in done.recipes:
-        print(f"{recipe.path}: {said(recipe.parameters)}")
+        print(f"{recipe.path}: {listed(recipe.parameters)}")
 
 
 def reproduce(
@@ -294,7 +294,7 @@ def reproduce(
         )
     else:
         _print_reproduction(done)
-    options.end(done.failures)
+    options.exit_on_failures(done.failures)
 
 
 def _print_reproduction(done: Reproduction) -> None:

@@ -179,6 +179,16 @@ def add_scaled(values, directions, low, high, longest, radius, grid, pending, cl
     return add_clipped(rows, radius, grid, pending, clipped)
 
 
+@jit
+def add_clipped_rounds(rows, radius, grid, pending, clipped):
+    """`add_clipped` of several rounds, one after another: rows ``(n, B, W)``."""
+    for t in range(rows.shape[0]):
+        status = add_clipped(rows[t], radius, grid, pending, clipped)
+        if status != OK:
+            return status
+    return OK
+
+
 @inline
 def add_scaled_one(value, direction, low, high, longest, row, pending):
     """`add_scaled` of one record to `pending` ``(W,)``, with neither radius nor grid.

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: what a policy would have earned, from what another one logged."""
+"""Off-policy evaluation: estimate the value of a policy from the log of another one."""
 
 from dpb_gym.offline.base import Log
 from dpb_gym.offline.collecting import collect, monte_carlo_value

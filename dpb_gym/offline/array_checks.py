@@ -1,4 +1,4 @@
-"""What the arrays of a log may be: the one place where they are checked."""
+"""Checks of the arrays of a log."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def values(
     positive: bool = False,
     sums: bool = False,
 ) -> Array:
-    """A read-only copy of numbers of a shape, finite and within bounds.
+    """Return a read-only copy of an array after checks of shape, finiteness and bounds.
 
     Args:
-        name: For messages.
-        value: What was given.
-        shape: None is any length.
-        low: Least value.
+        name: Name in messages.
+        value: The array.
+        shape: Its shape; None is any length.
+        low: Smallest value.
         high: Largest value.
-        dtype: What they become; integers must be whole.
-        positive: Whether 0 is refused.
-        sums: Whether they are probabilities that sum to one (to 1e-9) along the last axis.
+        dtype: Type of the copy; integers must be whole.
+        positive: Whether 0 is rejected.
+        sums: Whether the last axis must sum to one (to 1e-9).
 
     Raises:
-        ParameterError: If they are not; names the first bad round.
+        ParameterError: If a check fails; names the first bad round.
     """
     found: Array = validation.array(name, value, shape)
 
@@ -59,18 +59,18 @@ def values(
     if sums:
         total = found.sum(axis=-1)
         refuse(np.abs(total - 1.0) > SUM_TOLERANCE, "sum to 1 in every round", total)
-    kept: Array = np.array(found, dtype, order="C")
-    kept.flags.writeable = False
-    return kept
+    copied: Array = np.array(found, dtype, order="C")
+    copied.flags.writeable = False
+    return copied
 
 
 def distribution(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Probabilities along the last axis; see `values`."""
+    """Return checked probabilities along the last axis; see `values`."""
     return values(name, value, shape, 0.0, 1.0, sums=True)
 
 
 def features_of(given: ArrayLike, axes: int) -> Array:
-    """What a policy saw, float32 ``(n, d)`` or ``(n, m, d)``: at least 2 rounds and candidates."""
+    """Return checked features, float32 ``(n, d)`` or ``(n, m, d)`` with n and m at least 2."""
     found = values("features", given, (None,) * axes, dtype=np.float32)
     if not found.size or min(found.shape[:-1]) < 2:
         raise ParameterError(
@@ -80,5 +80,5 @@ def features_of(given: ArrayLike, axes: int) -> Array:
 
 
 def optional(name: str, value: ArrayLike | None, *bounds: Any, **wanted: Any) -> Array | None:
-    """See `values`; None stays None."""
+    """Return `values`, or None for None."""
     return None if value is None else values(name, value, *bounds, **wanted)

@@ -1,4 +1,4 @@
-"""What every log has, whatever it is of."""
+"""Base class of logs of recommendations, slates and prices."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dpb_gym.problems.base import Array, Context, Problem
 
 
 class Log(ABC):
-    """What every log has: its arrays are checked and copied when it is made, and read-only.
+    """Base class of logs. The constructor checks and copies all arrays; they are read-only.
 
     Attributes:
-        features: float32, what the policy saw, n rounds first.
+        features: float32, what the policy saw; the first axis is the n rounds.
         rewards: ``(n,)`` within `reward_range`. Private data of the logged users.
-        reward_range: Declared lowest and highest reward; never read off the data.
+        reward_range: Declared lowest and highest reward, never computed from the data.
         name: For titles and messages.
-        expected: Expected reward of everything that could have been chosen, None if not known.
+        expected: Expected reward of every possible choice, None if unknown.
         estimated: Whether propensities come from a model instead of the logging policy.
     """
 
@@ -40,11 +40,11 @@ class Log(ABC):
 
     kind: ClassVar[str]
     estimators: ClassVar[Mapping[str, Any]]
-    """Estimators by name: from `ingredients` to `Terms`."""
+    """Estimators by name; each maps `ingredients` to `Terms`."""
     usual: ClassVar[tuple[str, ...]]
-    """Those that are computed if none is named."""
+    """Default estimators."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Names of further arguments that `ingredients` takes."""
+    """Names of further options of `ingredients`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -52,7 +52,7 @@ class Log(ABC):
 
     @classmethod
     def from_arrays(cls, *arrays: Any, **named: Any) -> Self:
-        """The log of these arrays (or lists), in the order of the attributes or by name.
+        """Return the log of these arrays or lists, in the order of the attributes or by name.
 
         Raises:
             ParameterError: If an array has a wrong shape or a value out of range; the message
@@ -61,28 +61,28 @@ class Log(ABC):
         return cls(*arrays, **named)
 
     def _keep(self, **checked: Any) -> None:
-        """Keeps what was checked in the place of what was given."""
+        """Replace attributes by their checked values."""
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     @abstractmethod
     def of_rounds(cls, made: Problem, c: Columns, least: float | None, name: str) -> Self:
-        """The log of what `collect` saw: columns by name, and the least propensity."""
+        """Return the log of `collect`'s columns by name, with the smallest propensity."""
 
     @classmethod
     def from_problem(
         cls, problem: Problem | str, rounds: int, seed: int = 0, **options: Any
     ) -> Self:
-        """Runs a problem of this log's kind under a logging policy.
+        """Run a problem of this log's kind under a logging policy and return the log.
 
         Args:
             problem: The problem, or an environment id.
             rounds: Rounds to log, at least 2.
-            seed: Seed of the replicate: it fixes the hidden parameters, as everywhere.
+            seed: Seed of the replicate; it fixes the hidden parameters.
             **options: See `collect`: `behaviour` (the logging policy, uniform by default), `skip`
-                (rounds to pass over first, so that a policy trained on the first rounds of the
-                same replicate is evaluated on later ones), parameters of the environment.
+                (rounds before the log, for example those that a policy was trained on),
+                parameters of the environment.
 
         Raises:
             ParameterError: If the problem is of another kind.
@@ -97,7 +97,7 @@ class Log(ABC):
         return len(self.rewards)
 
     def select(self, rounds: Sequence[int] | slice | Array) -> Self:
-        """The log of some of the rounds, e.g. ``log.select(slice(0, 1000))``.
+        """Return the log of some of the rounds, e.g. ``log.select(slice(0, 1000))``.
 
         Raises:
             ParameterError: If fewer than two rounds remain.
@@ -112,25 +112,25 @@ class Log(ABC):
 
     @abstractmethod
     def target(self, policy: Any, samples: int) -> Any:
-        """What a policy would have done in every round, from an agent or from arrays."""
+        """Return the choices of a policy in every round, from an agent or from arrays."""
 
     @abstractmethod
     def ingredients(
         self, target: Any, names: Sequence[str], q: ArrayLike | None, model: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> Any:  # fmt: skip
-        """What `estimators` need to estimate the target's value.
+        """Return the input of `estimators`, from the target policy's choices.
 
         Args:
             target: See `target`.
             names: The estimators.
-            q: A model's predictions; a fitted one if it is None and needed.
-            model: How that is fitted: ``ridge``, ``folds``, ``seed`` of `models.cross_fitted`.
-            options: Some of `options`.
+            q: A model's predictions. If None and needed, a model is fitted.
+            model: ``ridge``, ``folds`` and ``seed`` of `estimators.cross_fitted`.
+            options: Values of some `options`.
         """
 
     def context(self, i: int | Array, t: int) -> Context:
-        """Round i, or one for each replicate, as an agent sees it at its round t."""
+        """Return round i, or one round per replicate, as an agent sees it at its round t."""
         rows = np.atleast_1d(i)
         held = (getattr(self, name, None) for name in Context._fields[1:])
         return Context(t, *(None if part is None else part[rows] for part in held))  # type: ignore[arg-type]
@@ -143,19 +143,19 @@ def answers(
     t: int | None = None,
     asking: Callable[[Agent, int, int], Ask] = frozen_choices,
 ) -> Iterator[Array]:
-    """Asks a frozen agent about every round of its replicates' logs.
+    """Yield the choices of a frozen agent in every round of its replicates' logs.
 
     Args:
-        agent: A trained agent of one replicate per log; it is copied and never told a reward.
+        agent: A trained agent of one replicate per log. It is copied and observes no reward.
         logs: Logs of one length.
-        samples: Answers per round of a random policy; one that always answers alike gives one.
-        t: The round number that the agent is told; the length of the log by default.
+        samples: Choices per round of a random policy; a deterministic policy chooses once.
+        t: The round number in the agent's contexts; by default the length of the log.
         asking: `frozen_choices`, or `frozen_shares`.
 
     Yields:
         Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
     """
     ask = asking(agent, len(logs), samples)
-    told = len(logs[0]) if t is None else validation.integer("t", t, 1)
+    number = len(logs[0]) if t is None else validation.integer("t", t, 1)
     for i in range(len(logs[0])):
-        yield ask(Context.join(told, [log.context(i, told) for log in logs]))
+        yield ask(Context.join(number, [log.context(i, number) for log in logs]))

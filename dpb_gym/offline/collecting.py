@@ -1,4 +1,4 @@
-"""Logs of simulated users, and the true value of a policy by simulation."""
+"""Collect logs from simulated problems, and compute the true value of a policy by simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.array_checks import distribution
-from dpb_gym.offline.targets import frozen_choices, frozen_shares, told_shares
+from dpb_gym.offline.targets import frozen_choices, frozen_shares, stated_shares
 from dpb_gym.problems.base import Array, Context, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import check_seed
@@ -22,8 +22,8 @@ Behaviour = Agent | Callable[[Context], Array] | None
 Columns = dict[str, Array]
 Decide = Callable[..., tuple[Array, Columns]]
 LOGS: dict[str, Any] = {}
-"""What is made of the rounds of each kind of problem; a log enters itself."""
-# Sampling what is logged must share no numbers with the replicate's own streams.
+"""Log classes by kind of problem; `Log` subclasses add themselves."""
+# Separates the logging policy's random stream from the replicate's streams.
 _LOGGING_KEY = 0x10661D6
 PRICE_WINDOW = 0.1
 """An agent's price is logged with a uniform price within this distance of it."""
@@ -41,10 +41,10 @@ def collect(
     learn: bool = False,
     **kwargs: Any,
 ) -> list[Any]:
-    """Logs `rounds` rounds of a problem, one log per seed.
+    """Log `rounds` rounds of a problem, one log per seed.
 
-    Logs of recommendations know the expected reward of every candidate, so that estimates can be
-    compared with the truth (`LoggedData.expected`).
+    Logs of recommendations contain the expected reward of every candidate
+    (`LoggedData.expected`), to compare estimates with the truth.
 
     Args:
         problem: A problem with ``horizon >= skip + rounds``, or an environment id, whose horizon
@@ -55,20 +55,20 @@ def collect(
             prices; an agent with one replicate per seed, which does not learn while it logs; or
             a function from the `Context` to probabilities ``(B, m)``, slates ``(B, K)`` or
             prices ``(B,)``.
-        skip: Rounds to pass over first.
+        skip: Rounds before the log.
         exploration: An agent's choices, and a function's slates and prices, are mixed with this
-            share of uniform ones, in (0, 1], so that everything can be logged. Prices vary within
-            `PRICE_WINDOW` beside.
-        samples: How often a random agent is asked for its choice; one of the answers is then
-            drawn, so propensities are exact.
-        minimum_propensity: Declared for a function's probabilities of candidates, or those of
-            an agent that learns; see `LoggedData`. Uniform and mixed choices have theirs.
-        learn: Whether the agent learns while it logs, as in a run: its own choices are logged,
-            at the probabilities that it says (`Agent.probabilities`).
+            share of uniform ones, in (0, 1], so that every choice has a positive probability.
+            Other prices vary within `PRICE_WINDOW`.
+        samples: Number of choices of a random agent per round. One of them is drawn and logged,
+            so propensities are exact.
+        minimum_propensity: Lower bound of a function's probabilities of candidates, or of those
+            of an agent that learns; see `LoggedData`. For uniform and mixed choices it is known.
+        learn: Whether the agent learns while it logs, as in a run. Its choices are logged with
+            the probabilities of `Agent.probabilities`.
         **kwargs: Parameters of the environment, if `problem` is an id.
 
     Returns:
-        Per seed a `LoggedData`, `SlateLog` or `PriceLog`, as the problem's kind is.
+        Per seed a `LoggedData`, `SlateLog` or `PriceLog`, by the problem's kind.
 
     Raises:
         ParameterError: If an argument is out of range, or the problem cannot be logged.
@@ -123,14 +123,14 @@ def monte_carlo_value(
     samples: int = 1,
     **kwargs: Any,
 ) -> tuple[Array, Array]:
-    """The true value of a frozen agent, by fresh rounds of a simulated problem.
+    """Return the true value of a frozen agent, by simulation of further rounds.
 
     Args:
-        agent: An agent with one replicate per seed; it is copied, and does not learn.
+        agent: An agent with one replicate per seed. It is copied and does not learn.
         problem: See `collect`.
         rounds: Rounds to average over.
         seeds: The replicates' seeds, which fix the hidden parameters.
-        skip: Rounds to pass over first, so that training rounds are not met again.
+        skip: Rounds before the simulated ones, for example training rounds.
         samples: Choices per round of a random agent.
         **kwargs: Parameters of the environment, if `problem` is an id.
 
@@ -151,7 +151,7 @@ def monte_carlo_value(
 def _started(
     problem: Problem | str, rounds: int, skip: int, seeds: Sequence[int], kwargs: dict[str, Any]
 ) -> tuple[Problem, Instance]:
-    """The problem, and its replicates in the first round after `skip`."""
+    """Return the problem, and its replicates in the first round after `skip`."""
     rounds = validation.integer("rounds", rounds, 2) + validation.integer("skip", skip, 0)
     if isinstance(problem, str):
         made = make_problem(problem, **{"horizon": rounds, **kwargs})
@@ -174,19 +174,19 @@ def _started(
 
 
 def _learning(agent: Any) -> Decide:
-    """What decides when an agent learns while it logs."""
+    """Return the decision function of an agent that learns while it logs."""
     if not isinstance(agent, Agent):
         raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
-        told = told_shares(agent, context) if made.kind == "recommendation" else None
-        if told is None:
+        stated = stated_shares(agent, context) if made.kind == "recommendation" else None
+        if stated is None:
             raise ParameterError(
                 f"{type(agent).__name__} does not say the probabilities of its choices "
                 f"(Agent.probabilities) in a {made.kind} problem: learn=False"
             )
         action = made.check_action(agent.act(context), len(context.features))
-        return action, {"actions": action, "behaviour": told}
+        return action, {"actions": action, "behaviour": stated}
 
     return decide
 
@@ -194,8 +194,11 @@ def _learning(agent: Any) -> Decide:
 def _asking(
     kind: str, behaviour: Behaviour, B: int, samples: int
 ) -> Callable[[Context], Array] | None:
-    """From contexts to an agent's choices ``(S, B, ...)`` or shares of candidates ``(1, B, m)``, or
-    to what a function returns ``(1, B, ...)``; None for uniform choices."""
+    """Return a function from contexts to the logging policy's choices; None for uniform choices.
+
+    An agent's choices are ``(S, B, ...)``, its shares of candidates ``(1, B, m)``, and the values
+    of a behaviour function ``(1, B, ...)``.
+    """
     if behaviour is None:
         return None
     if isinstance(behaviour, Agent) and kind != "recommendation":

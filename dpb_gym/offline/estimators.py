@@ -1,14 +1,13 @@
-"""Estimators that weigh logged rewards, for any kind of log.
+"""Estimators that weigh logged rewards, for all kinds of logs.
 
-Notation: in round i the log has the reward r_i, and the target policy gives what was logged the
-weight w_i, the ratio of its probability to that of the logging policy (a kernel's, for prices);
-q(x, a) is a model of the expected reward. The formulas are those of the Open Bandit Pipeline
-(Saito, Aihara, Matsutani & Narita 2021).
+Notation: in round i the log has the reward r_i. The weight w_i is the target policy's probability
+of the logged choice over the logging policy's (for prices, a kernel over a density). q(x, a) is a
+model of the expected reward. The formulas are those of the Open Bandit Pipeline (Saito, Aihara,
+Matsutani & Narita 2021).
 
 Models of rewards, and of unknown propensities, are cross-fitted: the rounds are split at random
-into parts, and the predictions of a part come from a model that was fitted to the others, so that a
-round's own reward or choice never enters its own prediction (Chernozhukov et al. 2018). They read
-raw data: **not private**.
+into parts, and a part is predicted by a model fitted to the other parts (Chernozhukov et al.
+2018). They read raw data: **not private**.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dpb_gym.problems.fitting import fit_mnl
 
 
 class Terms(NamedTuple):
-    """The estimate ``mean(base) + sum over C of mean(top) / mean(bottom)`` of n rounds.
+    """Terms of the estimate ``mean(base) + sum over C of mean(top) / mean(bottom)`` of n rounds.
 
     Attributes:
         base: ``(n,)``.
@@ -41,12 +40,12 @@ class Terms(NamedTuple):
 
     @classmethod
     def mean(cls, base: Array) -> Terms:
-        """A plain mean."""
+        """Return the terms of a mean."""
         return cls(base, np.empty((len(base), 0)), np.empty((len(base), 0)))
 
     @classmethod
     def ratio(cls, top: Array, bottom: Array, base: Array | None = None) -> Terms:
-        """A ratio of means, or a sum of several if there are columns."""
+        """Return the terms of a ratio of means, or of a sum of ratios, one per column."""
         n = len(top)
         return cls(np.zeros(n) if base is None else base, top.reshape(n, -1), bottom.reshape(n, -1))
 
@@ -67,7 +66,7 @@ class Terms(NamedTuple):
 
     @property
     def std_error(self) -> float:
-        """Its standard error over rounds; ratios are linearised."""
+        """Standard error over rounds; ratios are linearised."""
         bottom = self.bottom.mean(axis=0)
         ratios = self.top.mean(axis=0) / bottom
         influence = self.base + ((self.top - ratios * self.bottom) / bottom).sum(axis=1)
@@ -76,17 +75,17 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """What the estimators are made of.
+    """Input of the estimators.
 
     Attributes:
         weights: w ``(n,)``.
         rewards: r ``(n,)``.
         reward_range: Lowest and highest reward.
         model_value: Mean of q under the target policy ``(n,)``; zero without a model.
-        model_shown: q of what was logged ``(n,)``; zero without a model.
+        model_shown: q of the logged choice ``(n,)``; zero without a model.
         grouped: Weights of the groups of actions ``(n,)``; None without groups.
-        limits: Given thresholds, by name of the estimator or of the limit.
-        chosen: Limits that were used, by estimator; filled as they are chosen.
+        limits: Thresholds given by the user, by name of the limit.
+        chosen: Thresholds in use, by estimator; filled when they are chosen.
     """
 
     weights: Array
@@ -124,31 +123,31 @@ WEIGHTING: dict[str, Estimator] = {
     "mips": lambda p: Terms.mean(_groups(p) * p.rewards),
     "snmips": lambda p: Terms.ratio(_groups(p) * p.rewards, _groups(p)),
 }
-"""Per name, from the ingredients to the terms of the estimate:
+"""Estimators by name; each maps `Weighted` to `Terms`:
 
-``logged``: the mean reward, whatever the policy. ``ips``: mean of w r, unbiased where the log
-covers the policy (Horvitz & Thompson 1952). ``snips``: sum of w r over sum of w, which never leaves
-the rewards' range (Swaminathan & Joachims 2015). ``dm``: mean of sum_a pi(a|x) q(x, a), as good as
-the model. ``dr``: dm plus the mean of w (r - q), unbiased like ips for any cross-fitted model
-(Dudik, Langford & Li 2011). ``sndr``: the same with weights divided by their mean. ``mips`` and
-``snmips``: ips and snips with weights of groups of candidates, unbiased if the reward depends on
-the group only (Saito & Joachims 2022). ``switch-``, ``clipped-`` and ``shrunk-ips`` and ``-dr``:
+``logged``: the mean reward. ``ips``: mean of w r, unbiased where the log
+covers the policy (Horvitz & Thompson 1952). ``snips``: sum of w r over sum of w, always within
+the rewards' range (Swaminathan & Joachims 2015). ``dm``: mean of sum_a pi(a|x) q(x, a), with the
+bias of the model. ``dr``: dm plus the mean of w (r - q), unbiased like ips for any cross-fitted
+model (Dudik, Langford & Li 2011). ``sndr``: the same with weights divided by their mean. ``mips``
+and ``snmips``: ips and snips with weights of groups of candidates, unbiased if the reward depends
+on the group only (Saito & Joachims 2022). ``switch-``, ``clipped-`` and ``shrunk-ips`` and ``-dr``:
 weights changed by `CHANGES`.
 """
 
 
 def switched(w: Array, threshold: float) -> Array:
-    """w where it is at most the threshold, else 0 (Wang, Agarwal & Dudik 2017)."""
+    """Return w if it is at most the threshold, else 0 (Wang, Agarwal & Dudik 2017)."""
     return np.where(w <= threshold, w, 0.0)
 
 
 def clipped(w: Array, clip: float) -> Array:
-    """min(w, clip) (Ionides 2008); with a model, pessimistic shrinkage (Su et al. 2020)."""
+    """Return min(w, clip) (Ionides 2008); with a model, pessimistic shrinkage (Su et al. 2020)."""
     return np.minimum(w, clip)
 
 
 def shrunk(w: Array, shrinkage: float) -> Array:
-    """lambda w / (w^2 + lambda), optimistic shrinkage (Su et al. 2020); infinite leaves w."""
+    """Return lambda w / (w^2 + lambda), optimistic shrinkage (Su et al. 2020); w if infinite."""
     if np.isposinf(shrinkage):
         return w
     return shrinkage * w / np.maximum(w * w + shrinkage, np.finfo(float).tiny)
@@ -187,12 +186,13 @@ NEEDS_MODEL = ("dm", "dr", "sndr", *(f"{change}-dr" for change in CHANGES))
 
 
 def _automatic(change: str, p: Weighted, largest: float) -> float:
-    """The limit with the smallest estimated squared error.
+    """Return the limit with the smallest estimated squared error.
 
-    Among 21 quantiles of the positive weights (their squares for shrinkage), the one that minimises
-    the sample variance of the estimate plus the square of a bound on its bias: the largest residual
-    times the mean of the weight taken away (Wang, Agarwal & Dudik 2017, section 4; they bound the
-    bias by all candidates, we by the logged ones, since a log knows no other propensity).
+    Candidates are 21 quantiles of the positive weights (their squares for shrinkage). The error is
+    the sample variance of the estimate plus the square of a bound on its bias: the largest
+    residual times the mean reduction of the weights (Wang, Agarwal & Dudik 2017, section 4). They
+    bound the bias over all candidates. Here it is bounded over the logged ones, because a log has
+    no other propensities.
     """
     positive = p.weights[p.weights > 0.0]
     if not len(positive):
@@ -203,18 +203,20 @@ def _automatic(change: str, p: Weighted, largest: float) -> float:
     weigh, n = CHANGES[change][1], len(p.rewards)
     best, smallest = float(candidates[-1]), np.inf
     for limit in candidates[::-1]:
-        kept = weigh(p.weights, limit)
-        variance = float((p.model_value + kept * p.residuals).var(ddof=1)) / n
-        error = variance + (largest * float((p.weights - kept).mean())) ** 2
-        # Ties go to the larger limit, which is less biased.
+        limited = weigh(p.weights, limit)
+        variance = float((p.model_value + limited * p.residuals).var(ddof=1)) / n
+        error = variance + (largest * float((p.weights - limited).mean())) ** 2
+        # the larger limit wins ties: it is less biased
         if error < smallest:
             best, smallest = float(limit), error
     return best
 
 
 def effective_sample_size(weights: Array) -> float:
-    """(sum w)^2 / sum w^2: how many rounds under the target policy the log is worth; 0 if
-    every weight is zero."""
+    """Return (sum w)^2 / sum w^2, the effective number of rounds under the target policy.
+
+    It is 0 if every weight is zero.
+    """
     squares = float((weights * weights).sum())
     return float(weights.sum()) ** 2 / squares if squares > 0.0 else 0.0
 
@@ -239,16 +241,16 @@ class Estimate:
     percentile: tuple[float, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The estimate as plain JSON values."""
+        """Return the estimate as plain JSON values."""
         return asdict(self)
 
 
 def with_intervals(
     terms: Mapping[str, Terms], level: float, resamples: int, seed: int
 ) -> tuple[Estimate, ...]:
-    """Estimates with both kinds of intervals, all bootstrapped on the same resamples of rounds.
+    """Return estimates with normal and percentile intervals, on common bootstrap resamples.
 
-    The terms by estimator are all of one length n; 0 resamples give no percentile interval.
+    All terms have one length n. 0 resamples give no percentile interval.
     """
     from scipy.special import ndtri
 
@@ -266,7 +268,7 @@ def with_intervals(
 
 
 def _bootstrap(terms: list[Terms], resamples: int, seed: int) -> list[Array]:
-    """Resampled estimates ``(resamples,)`` of each; NaN where a ratio does not exist."""
+    """Return resampled estimates ``(resamples,)`` of each; NaN if a ratio does not exist."""
     n = len(terms[0].base)
     columns = np.ascontiguousarray(
         np.concatenate([np.column_stack([t.base, t.top, t.bottom]) for t in terms], axis=1).T
@@ -287,7 +289,7 @@ def _bootstrap(terms: list[Terms], resamples: int, seed: int) -> list[Array]:
 
 
 def folds_of(n: int, folds: int, seed: int) -> Iterator[tuple[Array, Array]]:
-    """The parts of a cross-fit: rounds that a model is fitted to, and rounds that it predicts."""
+    """Yield the parts of a cross-fit: masks of the rounds to fit to and of those to predict."""
     folds = validation.integer("folds", folds, 2, n)
     part = np.random.default_rng(validation.integer("seed", seed, 0)).permutation(n) % folds
     yield from ((part != fold, part == fold) for fold in range(folds))
@@ -296,15 +298,15 @@ def folds_of(n: int, folds: int, seed: int) -> Iterator[tuple[Array, Array]]:
 def cross_fitted(
     x: Array, r: Array, new: Array, ridge: float = 1.0, folds: int = 2, seed: int = 0
 ) -> Array:
-    """Cross-fitted ridge regression with an intercept, which is not penalised.
+    """Return predictions of a cross-fitted ridge regression with unpenalised intercept.
 
     Args:
-        x: Features of what was logged ``(n, d)``.
+        x: Features of the logged choices ``(n, d)``.
         r: Rewards ``(n,)``.
         new: Features to predict from, ``(n, ..., d)``.
         ridge: Penalty on the squared norm of the coefficients, > 0.
-        folds: At least 2.
-        seed: Of the split.
+        folds: Number of parts, at least 2.
+        seed: Seed of the split.
 
     Returns:
         Predictions ``(n, ...)``.
@@ -326,21 +328,21 @@ def cross_fitted(
 def estimated_propensities(
     features: Array, actions: Array, penalty: float = 1.0, folds: int = 2, seed: int = 0
 ) -> Array:
-    """Cross-fitted conditional logit of what was shown: P(k) proportional to exp(b'x_k + c_k).
+    """Return propensities of a cross-fitted conditional logit, P(k) ~ exp(b'x_k + c_k).
 
     Args:
         features: ``(n, m, d)``.
         actions: ``(n,)``.
-        penalty: On the squared norm of b and c, > 0.
-        folds: At least 2.
-        seed: Of the split.
+        penalty: Penalty on the squared norm of b and c, > 0.
+        folds: Number of parts, at least 2.
+        seed: Seed of the split.
 
     Returns:
         Probabilities ``(n, m)``, positive.
     """
     n, m, _ = features.shape
     design = np.concatenate([features, np.broadcast_to(np.eye(m), (n, m, m))], axis=2)
-    # Only differences of utilities count: candidate 0 is the outside option.
+    # only differences of utilities matter, so candidate 0 is the outside option
     relative = design[:, 1:] - design[:, :1]
     found = np.empty((n, m))
     for others, here in folds_of(n, folds, seed):

@@ -1,4 +1,4 @@
-"""`evaluate_offline`: a policy, a log, every estimator."""
+"""Off-policy evaluation of a policy on a log: `evaluate_offline` and its result."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OfflineEvaluation:
-    """What a log says about a policy.
+    """Result of `evaluate_offline`.
 
-    None of these numbers is private: they are computed from raw rewards. `release_value`
-    makes one that is.
+    These numbers are computed from raw rewards and **not private**. `release_value` returns a
+    private one.
 
     Attributes:
-        estimates: One per estimator, in the order asked for.
+        estimates: One per estimator, in the given order.
         rounds: Length n of the log.
         effective_sample_size: (sum w)^2 / sum w^2.
-        mean_weight: Mean of the weights; far from 1 means that the log does not cover the
+        mean_weight: Mean of the weights. A value far from 1 means that the log does not cover the
             policy or that its propensities are wrong.
         largest_weight: Largest weight.
         logged_mean: Mean logged reward, the value of the logging policy.
-        settings: Thresholds and bandwidth that were used, by estimator or name.
+        settings: Thresholds and bandwidth in use, by estimator or name.
         level: Confidence level of the intervals.
         estimated: Whether the propensities are a model's.
         true_value: Value on the log's own contexts, if the log knows expected rewards.
-        guarantee: The evaluated agent's own guarantee, None for a non-private one or an array.
+        guarantee: Guarantee of the evaluated agent; None for a non-private one or an array.
     """
 
     estimates: tuple[Estimate, ...]
@@ -66,7 +66,7 @@ class OfflineEvaluation:
         raise unknown_name("estimator", name, [e.name for e in self.estimates])
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as plain JSON values."""
+        """Return the evaluation as plain JSON values."""
         plain = dict(vars(self))
         plain["estimates"] = [e.to_dict() for e in self.estimates]
         plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
@@ -85,19 +85,19 @@ class OfflineEvaluation:
         logged = f"logging policy {self.logged_mean:.4f}"
         if self.true_value is not None:
             logged += f"; true value on these contexts {self.true_value:.4f}"
-        said = [
-            f"{self.rounds:,} rounds, worth {self.effective_sample_size:,.0f} under the policy; "
+        remarks = [
+            f"{self.rounds:,} rounds, effective sample size {self.effective_sample_size:,.0f}; "
             f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}",
             logged,
         ]
         if self.estimated:
-            said.append("propensities estimated by a model: the estimates are as good as it is")
+            remarks.append("propensities estimated by a model: the estimates have its bias")
         if self.guarantee is not None:
-            said.append(f"trained with: {self.guarantee}")
-        return [*said, "estimates read raw rewards: not private"]
+            remarks.append(f"trained with: {self.guarantee}")
+        return [*remarks, "estimates read raw rewards: not private"]
 
     def table(self) -> str:
-        """The estimates as text."""
+        """Return the estimates as a text table."""
         wide = max(10, *(len(e.name) for e in self.estimates))
         lines = [
             f"{name:<{wide}} {value:>8} {error:>8}  {normal:<18} {drawn}"
@@ -112,8 +112,8 @@ class OfflineEvaluation:
         from dpb_gym.report.notebook import grid
 
         columns, *rows = self._rows()
-        said = "".join(f"<small>{escape(line)}</small><br>" for line in self._remarks())
-        return grid(columns, rows) + said
+        remarks = "".join(f"<small>{escape(line)}</small><br>" for line in self._remarks())
+        return grid(columns, rows) + remarks
 
 
 def evaluate_offline(
@@ -130,33 +130,33 @@ def evaluate_offline(
     seed: int = 0,
     **options: Any,
 ) -> OfflineEvaluation:
-    """Estimates what a policy would have earned on a log of another policy.
+    """Estimate the value of a policy from a log of another policy.
 
-    The estimates are **not private**, whatever the policy's guarantee: they read the log's raw
-    rewards. `dpb_gym.offline.release_value` releases one with a guarantee.
+    The estimates are **not private**, also for a private policy: they read the log's raw rewards.
+    `dpb_gym.offline.release_value` releases a private one.
 
     Args:
-        target: A trained agent of one replicate (it is copied and stays as it is), or what the
-            policy does in the logged rounds: probabilities ``(n, m)`` of the candidates of a
+        target: A trained agent of one replicate (it is copied and not changed), or the policy's
+            choices in the logged rounds: probabilities ``(n, m)`` of the candidates of a
             `LoggedData`, slates ``(n, K)`` or `SlateProbabilities` for a `SlateLog`, prices
             ``(n,)`` for a `PriceLog`. For agents of many replicates see
             `dpb_gym.offline.probabilities`.
         log: The log.
-        estimators: Among ``log.estimators``; ``log.usual`` by default.
-        q: Predicted rewards, in the shape that ``log.predicted`` returns; that by default.
+        estimators: Names in ``log.estimators``; ``log.usual`` by default.
+        q: Predicted rewards, in the shape of ``log.predicted``, which is the default.
         ridge: Penalty of the default model.
         folds: Parts of its cross-fitting.
-        samples: How often a random agent is asked per round (see `probabilities`).
+        samples: Choices per round of a random agent (see `probabilities`).
         level: Confidence level of the intervals, in (0, 1).
         resamples: Bootstrap resamples; 0 for none.
-        seed: Of the bootstrap and the folds.
+        seed: Seed of the bootstrap and the folds.
         **options: ``threshold``, ``clip``, ``shrinkage`` of the estimators that change weights,
             chosen by estimated squared error by default; ``groups`` of the candidates, integers
             ``(m,)`` or ``(n, m)``, for marginalised estimates; ``kernel`` and ``bandwidth`` for
             prices (see `dpb_gym.offline.price_log`).
 
     Raises:
-        ParameterError: If an argument is out of range or `target` is no distribution.
+        ParameterError: If an argument is out of range or `target` is not a distribution.
         AgentError: If the agent has more than one replicate.
         DataError: If the policy never chooses what was logged (self-normalised estimates only).
 
@@ -211,6 +211,6 @@ def evaluate_offline(
 def estimate(
     name: str, log: Log, target: Agent | SlateProbabilities | ArrayLike, **options: Any
 ) -> float:
-    """One estimate without its interval; see `evaluate_offline`."""
+    """Return one estimate without its interval; see `evaluate_offline`."""
     found = evaluate_offline(target, log, estimators=name, resamples=0, **options)
     return found[name].value

@@ -1,4 +1,4 @@
-"""Logs of prices, and kernels that compare prices that are never equal."""
+"""Logs of prices, and kernel weights for their off-policy evaluation."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ KERNELS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = 
     ),
     "gaussian": (lambda u: np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi), ndtr),
 }
-"""Densities and distribution functions; all but the last are zero outside [-1, 1]."""
+"""Densities and distribution functions; all densities but the Gaussian are zero outside [-1, 1]."""
 
 LEAST_ROUNDS = 10
-"""No bandwidth is chosen under which the log is worth fewer rounds."""
+"""Smallest effective sample size of an automatic bandwidth."""
 
 
 def kernel_weights(
@@ -50,10 +50,10 @@ def kernel_weights(
     kernel: str,
     price_range: tuple[float, float],
 ) -> Array:
-    """K((target - price) / h) / (h density), ``(n,)`` (Kallus & Zhou 2018).
+    """Return K((target - price) / h) / (h density), ``(n,)`` (Kallus & Zhou 2018).
 
-    Divided by the kernel's mass within the range of the prices, without which targets near an end
-    would lose weight to prices that nobody could be offered.
+    It is divided by the kernel's mass within the range of the prices, which corrects the bias of
+    targets near its ends.
 
     Args:
         prices: Logged prices ``(n,)``.
@@ -78,16 +78,16 @@ def kernel_weights(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PriceLog(Log):
-    """n logged prices: whom they were offered, how dense they were, what they earned.
+    """n logged prices: customers' features, densities of the prices, and rewards.
 
-    Build it of arrays or with `from_problem`. The estimators are those of recommendations with
+    Create it from arrays or with `from_problem`. The estimators are those of recommendations with
     kernel weights (`kernel_weights`).
 
     Attributes:
         features: float32 ``(n, d)``, the customers' features.
         prices: ``(n,)``.
         densities: ``(n,)``, positive: the logging policy's density at its price.
-        price_range: Lowest and highest price that it could offer; infinite if unbounded.
+        price_range: Lowest and highest price of the logging policy; infinite if unbounded.
     """
 
     features: Array
@@ -129,13 +129,13 @@ class PriceLog(Log):
         return f"PriceLog({self.name!r}: {n:,} rounds, {d} features)"
 
     def target(self, policy: Agent | ArrayLike, samples: int) -> Array:
-        """The target's prices ``(n,)``; a random agent's are drawn once per round."""
+        """Return the target's prices ``(n,)``; a random agent draws one per round."""
         if isinstance(policy, Agent):
             policy = np.array([answer[0, 0] for answer in answers(policy, [self], 2)])
         return values("target", policy, (len(self),), *self.price_range)
 
     def predicted(self, target: Array, **model: Any) -> Array:
-        """Predicted rewards at the logged and at the target's prices ``(n, 2)``.
+        """Return predicted rewards at the logged and at the target's prices ``(n, 2)``.
 
         Cross-fitted ridge regression on x, p, p^2, p x, and the square of the price times x,
         within the declared range. Reads raw rewards: **not private**. See `Log.ingredients` for
@@ -178,11 +178,11 @@ class PriceLog(Log):
 
 
 def automatic_bandwidth(prices: Array, rewards: Array, weights: Callable[[float], Array]) -> float:
-    """The largest bandwidth that is consistent with all smaller ones (Su, Srinath & Krishnamurthy
-    2020, SLOPE).
+    """Return the largest bandwidth that is consistent with all smaller ones (SLOPE).
 
-    From 1/64 of the spread of the prices upwards in steps of sqrt 2: the last one whose interval,
-    two standard errors of the self-normalised estimate either way, meets those of all before it.
+    After Su, Srinath & Krishnamurthy (2020). Bandwidths grow from 1/64 of the spread of the prices
+    by factors of sqrt 2. An interval is two standard errors around the self-normalised estimate.
+    The result is the last bandwidth whose interval intersects those of all smaller ones.
 
     Args:
         prices: Logged prices ``(n,)``.

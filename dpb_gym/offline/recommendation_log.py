@@ -1,4 +1,7 @@
-"""Logged bandit data: what every log is, and logs of recommendations."""
+"""Logs of recommendations: `LoggedData`, evaluated and trained on off-policy.
+
+Tables of raw responses before any policy sees them are in `dpb_data.response_tables`.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,11 @@ COLUMNS = {
     "propensity": ("propensities", False), "user": ("users", False), "arm": ("arms", True),
     "expected": ("expected", True), "behaviour": ("behaviour", True),
 }  # fmt: skip
-"""Columns of a table: the array that each holds, and whether there is one per candidate."""
+"""Columns of a table: name of the array, and whether there is one column per candidate."""
 
 
 def _layout(names: list[str], where: str) -> tuple[int, int]:
-    """Numbers of candidates and features; checks that the columns are complete."""
+    """Return the numbers of candidates and features; check that the columns are complete."""
     found = (re.fullmatch(r"x_(0|[1-9]\d*)_(0|[1-9]\d*)", name) for name in names)
     pairs = {fits[0]: (int(fits[1]), int(fits[2])) for fits in found if fits}
     if not pairs:
@@ -63,24 +66,24 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoggedData(Log):
-    """n logged recommendations: candidates, the one shown, how likely that was, its reward.
+    """n logged recommendations: candidates, shown candidate, its propensity and its reward.
 
-    Build it of arrays, or with `from_columns` or `from_problem`.
+    Create it from arrays, or with `from_columns` or `from_problem`.
 
     Attributes:
         features: float32 ``(n, m, d)``, the candidates' features.
-        actions: int64 ``(n,)``, the candidate that was shown, in 0..m - 1.
-        propensities: ``(n,)`` in (0, 1], the probability with which the logging policy
-            chose just that candidate. None: that of `behaviour`, or without it an estimate of a
-            cross-fitted model (`estimated_propensities`), and whatever is computed says so.
-        behaviour: ``(n, m)``, its probability of every candidate, or None.
+        actions: int64 ``(n,)``, the shown candidate, in 0..m - 1.
+        propensities: ``(n,)`` in (0, 1], probability of the shown candidate under the logging
+            policy. None: that of `behaviour`, or without `behaviour` the estimate of a
+            cross-fitted model (`estimated_propensities`; then `estimated` is True).
+        behaviour: ``(n, m)``, the logging policy's probability of every candidate, or None.
         estimated: Whether the propensities come from a model instead of the logging policy.
-        minimum_propensity: Declared lower bound on the propensities of everybody who could have
-            been logged, or None; public, never read off the data. Replay training needs it.
+        minimum_propensity: Declared, public lower bound on the propensity of every possible round,
+            or None; never computed from the data. Replay training needs it.
         arms: Pool indices of the candidates ``(n, m)``, or None.
         users: User ids ``(n,)``, or None.
-        expected: Expected reward of every candidate ``(n, m)``, known for simulated logs
-            and logs of complete ratings, else None.
+        expected: Expected reward of every candidate ``(n, m)``, for simulated logs and logs of
+            complete ratings, else None.
 
     Example:
         >>> log = LoggedData.from_problem("DPB/Recommendation-v0", rounds=200, seed=7)
@@ -142,22 +145,22 @@ class LoggedData(Log):
         name: str | None = None,
         **options: Any,
     ) -> LoggedData:
-        """Makes a log of a table with one row per round.
+        """Return a log from a table with one row per round.
 
         Columns, in any order: ``action``, ``reward``, and ``x_K_J`` for coordinate J of candidate
-        K, both counted from 0; ``propensity``, without which propensities are estimated; optional
-        ``arm_K``, ``expected_K``, ``behaviour_K`` and ``user``. `write_csv` writes such a file.
+        K, both counted from 0. Optional are ``propensity`` (estimated if missing), ``arm_K``,
+        ``expected_K``, ``behaviour_K`` and ``user``. `write_csv` writes such a file.
 
         Args:
             source: A frame, a mapping of arrays, or the path of a CSV or Parquet file, as
                 `dpb_data.column_reader.take_columns` takes them.
             reward_range: Lowest and highest possible reward.
-            name: For titles and messages; the file's by default.
+            name: For titles and messages; by default the file's.
             **options: ``minimum_propensity``.
 
         Raises:
-            DataError: If the table is damaged, or a column is missing or left over; the message
-                names the line where there is one.
+            DataError: If the table is damaged, or a column is missing or unknown; the message
+                names the line if possible.
             ParameterError: If a value is out of range.
         """
         from dpb_data.column_reader import Column, open_table
@@ -196,7 +199,7 @@ class LoggedData(Log):
         )  # fmt: skip
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes the log for `from_columns`, without loss. The file holds the raw rewards."""
+        """Write the log for `from_columns`, without loss. The file contains the raw rewards."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -219,18 +222,18 @@ class LoggedData(Log):
 
     @property
     def n_candidates(self) -> int:
-        """Candidates per round m."""
+        """Number of candidates per round m."""
         return int(self.features.shape[1])
 
     @property
     def dim(self) -> int:
-        """Features of a candidate d."""
+        """Number of features of a candidate d."""
         return int(self.features.shape[2])
 
     def problem_info(
         self, partial_feedback: bool = False, rounds: int | None = None
     ) -> ProblemInfo:
-        """What an agent that learns from this log, or `rounds` of it, may know before."""
+        """Return the problem info for an agent that learns from this log or `rounds` of it."""
         return ProblemInfo(
             kind="recommendation",
             horizon=rounds or len(self),
@@ -241,7 +244,7 @@ class LoggedData(Log):
         )
 
     def predicted(self, **model: Any) -> Array:
-        """Predicted reward of every candidate ``(n, m)``, within the declared range.
+        """Return the predicted reward of every candidate ``(n, m)``, within the declared range.
 
         A cross-fitted ridge regression on the shown candidate's features. Reads raw rewards:
         **not private**. See `Log.ingredients` for `model`.
@@ -251,7 +254,7 @@ class LoggedData(Log):
         return np.clip(cross_fitted(shown, self.rewards, x, **model), *self.reward_range)
 
     def target(self, policy: Agent | ArrayLike, samples: int) -> Array:
-        """Probabilities of the candidates ``(n, m)``; see `dpb_gym.offline.probabilities`."""
+        """Return probabilities of the candidates ``(n, m)``; see `offline.probabilities`."""
         if isinstance(policy, Agent):
             return probabilities(policy, self, samples)
         return distribution("target", policy, self.features.shape[:2])
@@ -290,21 +293,20 @@ def probabilities(
     samples: int = 200,
     t: int | None = None,
 ) -> Array:
-    """How likely a frozen agent is to choose each logged candidate.
+    """Return a frozen agent's probability of every logged candidate.
 
-    The agent is copied and never told a reward, so it does not learn and spends no privacy; the
-    agent passed in is unchanged. One that knows them (`Agent.probabilities`) says them. One that
-    always answers alike is asked once per round and gets probabilities 0 and 1; one that draws
-    random numbers (Thompson sampling) `samples` times, and gets the shares of its answers. IPS,
-    DM and DR are linear in these probabilities, so they stay unbiased for any number of samples;
-    fewer samples only add variance, and a small bias to SNIPS and switch-DR.
+    The agent is copied and observes no reward, so it does not learn and spends no privacy.
+    `Agent.probabilities` is used if the agent has it. Otherwise a deterministic agent acts once
+    per round and gets probabilities 0 and 1. A random agent (Thompson sampling) acts `samples`
+    times, and the probabilities are the shares of its choices. IPS, DM and DR are linear in these
+    probabilities, so they are unbiased for any number of samples. Fewer samples add variance, and
+    a small bias to SNIPS and switch-DR.
 
     Args:
         agent: A trained recommendation agent of B replicates.
-        log: A log that all replicates are evaluated on (B = 1), or one log per replicate, all
-            of one shape.
+        log: A log (B = 1), or one log per replicate, all of one shape.
         samples: Choices per round of a random policy, at least 1.
-        t: The round number that the agent is told; the length of the log by default.
+        t: The round number in the agent's contexts; by default the length of the log.
 
     Returns:
         ``(n, m)`` for one log, ``(B, n, m)`` for a sequence of logs; rows sum to one.

@@ -1,4 +1,4 @@
-"""What may be published of a log: a value estimate, and a prior for agents to start from."""
+"""Private releases of a log: a value estimate, and a prior for agents."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ UNITS = ("reward", "user-round")
 
 @dataclass(frozen=True)
 class PrivateValue:
-    """A released estimate.
+    """Result of `release_value`.
 
     Attributes:
-        value: The estimate with its noise.
-        sensitivity: Most that one unit of protection can change the estimate.
+        value: The estimate with noise.
+        sensitivity: Largest change of the estimate by one unit of protection.
         sigma: Standard deviation of the noise.
-        clip: Bound on the weights that was applied.
-        std_error: Bound on the standard deviation of `value`, sampling and noise together,
-            that holds for every log and may be published with it.
-        guarantee: What the release costs.
+        clip: Upper bound of the weights.
+        std_error: Upper bound on the standard deviation of `value`, sampling and noise together.
+            It holds for every log and is public.
+        guarantee: Guarantee of the release.
     """
 
     value: float
@@ -51,34 +51,34 @@ def release_value(
     unit: str = "reward",
     share: float | None = None,
 ) -> PrivateValue:
-    """Releases an off-policy estimate by the Gaussian mechanism.
+    """Release an off-policy estimate by the Gaussian mechanism.
 
     The estimate is the mean over the n rounds of ``b + min(w, clip) (r - b)``, b the middle of
     the declared range of rewards: IPS around b, with clipped weights. With a public model `q`
-    it is doubly robust, ``sum_a pi(a|x) q(x, a) + min(w, clip) (r - q(x, a))``. Clipping
-    biases it where weights exceed `clip`; `clip` at least the largest weight, e.g. m for a
-    uniform log, biases nothing.
+    it is doubly robust, ``sum_a pi(a|x) q(x, a) + min(w, clip) (r - q(x, a))``. Clipping biases
+    the estimate if weights exceed `clip`. There is no bias if `clip` is at least the largest
+    weight, e.g. m for a uniform log.
 
     Sensitivity, replace-one, n public: exchanging a reward moves a round's term by at most
     ``min(w, clip)`` times the width of the range, so the mean by ``c width / n``. For
     ``unit="reward"`` contexts, choices, propensities and policy are public and c is the largest
-    clipped weight that occurs. For ``unit="user-round"`` the round's weight may change too;
-    its term stays within ``b -+ clip width / 2``, so c is `clip` itself. The noise is
-    N(0, sigma^2), sigma by the exact Gaussian mechanism.
+    clipped weight of the log. For ``unit="user-round"`` the round's weight may change too. Its
+    term stays within ``b -+ clip width / 2``, so c is `clip`. The noise is N(0, sigma^2), sigma by
+    the exact Gaussian mechanism.
 
-    The policy must not depend on the log's rewards, unless it comes from a private agent: then
-    the two guarantees add up. The same holds for `q`, for which cross-fitted predictions
+    The policy must not depend on the log's rewards, unless it comes from a private agent. Then the
+    two guarantees add up. The same holds for `q`: cross-fitted predictions
     (`LoggedData.predicted`) are **not** allowed.
 
     Args:
         log: The log.
         policy: Probabilities of the target policy ``(n, m)``.
-        budget: What the release may spend, with noise from the operating system; or a `Curator`
-            of one replicate that protects ("central", "reward") or ("central", "user-round").
-            Its noise must be secret: whoever knows the seed of a seeded source subtracts it.
+        budget: Privacy budget, with noise from the operating system; or a `Curator` of one
+            replicate that protects ("central", "reward") or ("central", "user-round"). Its noise
+            must be secret: the seed of a seeded source reveals it.
         clip: Largest weight, > 0.
-        q: Predicted rewards ``(n, m)`` of a public model, where the unit is the reward.
-        unit: ``"reward"`` or ``"user-round"``; that of the curator, if one is given.
+        q: Predicted rewards ``(n, m)`` of a public model, for ``unit="reward"``.
+        unit: ``"reward"`` or ``"user-round"``; ignored if a curator is given.
         share: Part of the curator's budget.
 
     Raises:
@@ -111,7 +111,7 @@ def release_value(
         shown = model[np.arange(n), log.actions]
         terms = (pi * model).sum(axis=1) + weights * (log.rewards - shown)
         spread = (0.5 + largest) * (high - low)
-    # the whole log is one record of a sum of one number
+    # the mean is the only record of this sum
     size = max(abs(low), abs(high)) + largest * (high - low)
     sums = curator.batch_sum(
         1,
@@ -134,24 +134,24 @@ def release_prior(
     unit: str = "reward",
     norm: float = 1.0,
 ) -> Prior:
-    """What a log says of theta: the posterior of a linear model, from noisy sums.
+    """Release a prior of theta: the posterior of a linear model, from noisy sums of a log.
 
     A reward is level + <x, theta> + e around the middle of its range of width w, x the recommended
     candidate's features in the unit ball. With v = [x; 1] / sqrt(2), sum v v' and sum r v are
-    released once; the latter moves by at most w, the former by at most sqrt(2) (by nothing for
-    ``unit="reward"``, where contexts and choices are public). The posterior is the normal one, with
-    the noise counted as a further variance, for a coefficient of v of prior mean 0 and variance
-    (norm w / 2)^2 / (d + 1), and a variance (w / 2)^2 of a reward.
+    released once. Their sensitivities are sqrt(2) (0 for ``unit="reward"``, where contexts and
+    choices are public) and w. The posterior is Gaussian, with the noise as additional variance. The
+    coefficients of v have prior mean 0 and variance (norm w / 2)^2 / (d + 1), and a reward has
+    variance (w / 2)^2.
 
     Args:
         log: The log.
-        budget: What the release may spend, with noise from the operating system; or a `Curator`
-            as for `release_value`. None: the log is public, or nobody protects it.
-        unit: ``"reward"`` or ``"user-round"``; that of the curator, if one is given.
+        budget: Privacy budget, with noise from the operating system; or a `Curator` as for
+            `release_value`. None: the log is public.
+        unit: ``"reward"`` or ``"user-round"``; ignored if a curator is given.
         norm: See above, > 0.
 
     Returns:
-        The prior. Its guarantee comes on the ledger of every agent that is told it.
+        The prior. Every agent that starts from it charges its guarantee to its ledger.
 
     Raises:
         BudgetError: If the curator has sealed already.
@@ -165,7 +165,7 @@ def release_prior(
     x = log.features[np.arange(n), log.actions].astype(np.float64)
     x /= np.maximum(1.0, np.sqrt((x * x).sum(axis=1)))[:, None]
     v = np.column_stack([x, np.ones(n)]) / math.sqrt(2.0)
-    # each sum is one record, all of the log
+    # each sum has one record, which is that of the whole log
     whole: Any = {"horizon": 1, "clip": float(n) * max(1.0, half)}
     sums = curator.batch_sum(d + 1, sensitivity=2 * half, what="responses along features", **whole)
     public = curator.unit == "reward" or not curator.private
@@ -182,21 +182,21 @@ def release_prior(
     values, vectors = (found[0] for found in kernels.linalg.eigh(gram[None]))
     h = np.maximum(values, 0.0)
     variance = (norm * half) ** 2 / (d + 1)
-    size = variance * (d + 1)  # of the coefficients' square, by the prior and then by what it says
+    size = variance * (d + 1)  # mean squared norm of the coefficients: prior, then posterior
     for _ in range(2):
-        # the Gram matrix's noise is isometric: so much of it times the coefficients
+        # variance of the Gram matrix's isometric noise times the coefficients
         noise = sums.sigma**2 + 0.5 * (1.0 + 1.0 / (d + 1)) * curved * size
-        told = h / np.maximum(half**2 * h + noise, 1e-300)
-        posterior = (vectors / (told * h + 1.0 / variance)) @ vectors.T
-        mean = posterior @ (vectors @ (told * (vectors.T @ response)))
+        precision = h / np.maximum(half**2 * h + noise, 1e-300)
+        posterior = (vectors / (precision * h + 1.0 / variance)) @ vectors.T
+        mean = posterior @ (vectors @ (precision * (vectors.T @ response)))
         size = float(mean @ mean + np.trace(posterior))
-    # the slopes of x, with the level averaged out
+    # marginal distribution of the slopes of x
     slopes = posterior[:d, :d] / 2.0
     return Prior(mean[:d] / math.sqrt(2.0), np.linalg.inv(slopes), curator.guarantee)
 
 
 def _curator(budget: Curator | Budget | str | None, unit: str) -> Curator:
-    """The curator that was given, or one that spends the budget on one replicate."""
+    """Return the given curator, or one of one replicate with the budget."""
     if isinstance(budget, Curator):
         curator = budget
     else:

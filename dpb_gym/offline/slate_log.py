@@ -1,4 +1,4 @@
-"""Logs of slates: rankings, or sets, of K items per round, and the estimators for them."""
+"""Logs of slates (rankings or sets of K items per round) and their estimators."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from dpb_gym.problems.base import Array, Problem
 
 @dataclass(frozen=True, eq=False)
 class SlateProbabilities:
-    """How likely a policy is to show what was logged: the whole slate, and its parts.
+    """A policy's probabilities of the logged slates and of their parts.
 
     Attributes:
-        slate: ``(n,)``, probability of the slate that was logged; of its items in any order, if
-            slates are sets.
-        marginals: ``(n, K)``, that the item stands in its position, whatever the others are; for
-            sets, that it is shown. None if not known.
-        prefixes: ``(n, K)``, that the first k items are those that were logged, in their order.
-            None if not known, or for sets.
-        conditional: ``(n, K, m)``, of every item in position k, given the logged items before
-            it. None if not known; needed of targets by ``cascade-dr``.
+        slate: ``(n,)``, probability of the logged slate; for sets, of its items in any order.
+        marginals: ``(n, K)``, probability of each item in its position; for sets, of showing it.
+            None if unknown.
+        prefixes: ``(n, K)``, probability of the first k logged items in their order. None if
+            unknown, or for sets.
+        conditional: ``(n, K, m)``, probability of every item in position k, given the logged items
+            before it. None if unknown; ``cascade-dr`` needs it for targets.
     """
 
     slate: Array
@@ -43,13 +42,13 @@ class SlateProbabilities:
     def of_ranking(
         cls, conditional: ArrayLike, slates: ArrayLike, marginals: ArrayLike | None = None
     ) -> SlateProbabilities:
-        """Of a policy that fills the positions one by one.
+        """Return the probabilities of a policy that fills the positions one by one.
 
         Args:
-            conditional: ``(n, K, m)``: of every item in position k, given the logged items before.
+            conditional: See the class.
             slates: Logged items ``(n, K)``.
-            marginals: ``(n, K)``; None if the positions do not depend on each other, so that they
-                are the conditional ones.
+            marginals: ``(n, K)``. None for independent positions, where they equal the
+                conditional ones.
 
         Raises:
             ParameterError: If the shapes disagree or a row of probabilities does not sum to one.
@@ -64,7 +63,7 @@ class SlateProbabilities:
 
     @classmethod
     def of_answers(cls, given: Array, log: SlateLog) -> SlateProbabilities:
-        """Of a policy that was asked S times in every round: shares of its slates ``(S, n, K)``."""
+        """Return the shares of a policy's S sampled slates per round, ``(S, n, K)``."""
         slates = log.actions
         if not log.ordered:
             same = (np.sort(given, axis=2) == np.sort(slates, axis=1)).all(axis=2)
@@ -76,21 +75,21 @@ class SlateProbabilities:
         items = np.arange(log.n_items)
         counts = ((given[..., None] == items) & before[..., None]).mean(axis=0)
         reached = counts.sum(axis=2, keepdims=True)
-        # After items that the policy never shows its choice weighs nothing; anything will do.
+        # after items that the policy never shows, the value has weight 0
         conditional = np.where(reached > 0, counts / np.where(reached > 0, reached, 1.0),
                                1.0 / log.n_items)  # fmt: skip
         prefixes = so_far.mean(axis=0)
         return cls(prefixes[:, -1], agree.mean(axis=0), prefixes, conditional)
 
     def select(self, rounds: Any) -> SlateProbabilities:
-        """Of some of the rounds."""
+        """Return the probabilities of some of the rounds."""
         kept: Any = {k: None if v is None else v[rounds] for k, v in vars(self).items()}
         return SlateProbabilities(**kept)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SlateWeights(Weighted):
-    """What the estimators of slates are made of: what is said of whole slates, and of positions.
+    """Input of the slate estimators: weights of whole slates and of positions.
 
     Attributes:
         earned: Rewards by position ``(n, K)``.
@@ -141,30 +140,32 @@ SLATES: dict[str, Callable[[SlateWeights], Terms]] = {
     "interaction-snips": _weighted("prefixes", True),
     "cascade-dr": _cascade,
 }
-"""Per name, from the ingredients to the terms. With w_k the weight of position k, the estimate is
-the mean of sum_k w_k r_k; ``snips`` forms divide by the mean weight of each position.
+"""Estimators by name; each maps `SlateWeights` to `Terms`.
 
-``ips``: w_k that of the whole slate, unbiased whatever the customers do. ``independent-ips``: that
-of the item in its position; unbiased if its reward depends on nothing else (Li et al. 2018).
-``interaction-ips``: that of the first k items; unbiased if a reward depends on the items above
-only (McInerney et al. 2020). ``cascade-dr``: under the same condition, with a model Q of the
+With w_k the weight of position k, the estimate is the mean
+of sum_k w_k r_k. The ``snips`` forms divide by the mean weight of each position.
+
+``ips``: w_k of the whole slate, unbiased for all customers. ``independent-ips``: w_k of the item
+in its position, unbiased if its reward depends on nothing else (Li et al. 2018).
+``interaction-ips``: w_k of the first k items, unbiased if a reward depends only on the items above
+(McInerney et al. 2020). ``cascade-dr``: under the same condition, with a model Q of the
 rewards from position k on: sum_k w_k (r_k - Q_k) + w_{k-1} E_pi[Q_k] (Kiyohara et al. 2022).
 """
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SlateLog(Log):
-    """n logged slates of K items out of m, what each item earned, how likely they were.
+    """n logged slates of K items out of m, with rewards by position and probabilities.
 
-    Build it of arrays or with `from_problem`.
+    Create it from arrays or with `from_problem`.
 
     Attributes:
         features: float32 ``(n, m, d)``, the items' features.
         actions: int64 ``(n, K)``, the items by position, in 0..m - 1.
-        rewards: ``(n, K)``, reward by position. `reward_range` is that of one position's.
-        behaviour: How likely the logging policy was to show them.
-        ordered: Whether positions mean anything; else slates are sets.
-        revenues: ``(n, m)`` that the agent sees beside the features, or None.
+        rewards: ``(n, K)``, reward by position; `reward_range` is that of one position.
+        behaviour: The logging policy's probabilities.
+        ordered: Whether positions matter; else slates are sets.
+        revenues: ``(n, m)``, the items' revenues, public, or None.
     """
 
     features: Array
@@ -221,18 +222,17 @@ class SlateLog(Log):
 
     @property
     def n_items(self) -> int:
-        """Items to choose from, m."""
+        """Number of items m."""
         return int(self.features.shape[1])
 
     def target(
         self, policy: Agent | SlateProbabilities | ArrayLike, samples: int
     ) -> SlateProbabilities:
-        """How likely the target is to show the logged slates.
+        """Return the target's probabilities of the logged slates.
 
         Args:
-            policy: The probabilities; or the slates ``(n, K)`` that the target shows; or a
-                trained agent.
-            samples: How often a random agent is asked per round.
+            policy: The probabilities, the target's slates ``(n, K)``, or a trained agent.
+            samples: Choices per round of a random agent.
         """
         if isinstance(policy, SlateProbabilities):
             return policy
@@ -247,7 +247,7 @@ class SlateLog(Log):
         return SlateProbabilities.of_answers(fixed[None], self)
 
     def predicted(self, **model: Any) -> Array:
-        """A model Q of the rewards from each position on, of every item there ``(n, K, m)``.
+        """Return a model Q of the rewards from each position on, for every item ``(n, K, m)``.
 
         Per position a cross-fitted ridge regression on the item's features and on the mean of
         those above it. Reads raw rewards: **not private**. See `Log.ingredients` for `model`.

@@ -1,4 +1,4 @@
-"""Frozen agents: what a trained agent would have done in the rounds of a log."""
+"""Frozen agents: choices of a trained agent in the rounds of a log."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ Ask = Callable[[Context], Array]
 
 
 def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
-    """A function from contexts to how likely the frozen agent is to choose each candidate,
-    ``(B, m)``: what it says, or else the shares of its answers.
+    """Return a function from contexts to a frozen agent's probabilities of candidates ``(B, m)``.
+
+    They are those of `Agent.probabilities`, or else the shares of its sampled choices.
 
     Raises:
         AgentError: If the agent chooses outside the candidates.
     """
     ask, frozen = frozen_choices(agent, replicates, samples), copy.deepcopy(agent)
-    met = False
+    checked = False
 
     def shares(context: Context) -> Array:
-        nonlocal met
+        nonlocal checked
         m = context.features.shape[1]
-        given = None if met else ask(context)  # refuses an agent of other replicates
-        met, told = True, told_shares(frozen, context)
-        if told is not None:
-            return told
+        given = None if checked else ask(context)  # checks the number of replicates
+        checked, stated = True, stated_shares(frozen, context)
+        if stated is not None:
+            return stated
         given = ask(context) if given is None else given
         if given.min() < 0 or given.max() >= m:
             raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
@@ -42,27 +43,27 @@ def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
     return shares
 
 
-def told_shares(agent: Agent, context: Context) -> Array | None:
-    """What an agent says of the probabilities of its choice; None if it does not.
+def stated_shares(agent: Agent, context: Context) -> Array | None:
+    """Return the checked `Agent.probabilities`, or None.
 
     Raises:
         AgentError: If there is not one row per replicate.
-        ParameterError: If they are no probabilities.
+        ParameterError: If the rows are not probabilities.
     """
-    told = agent.probabilities(context)
-    if told is None:
+    stated = agent.probabilities(context)
+    if stated is None:
         return None
     name, wanted = f"{type(agent).__name__}.probabilities", context.features.shape[:2]
-    if np.shape(told) != wanted:
+    if np.shape(stated) != wanted:
         raise AgentError(
-            f"{name} has shape {np.shape(told)}, not {wanted}: a row for each of {wanted[0]} "
+            f"{name} has shape {np.shape(stated)}, not {wanted}: a row for each of {wanted[0]} "
             "replicates"
         )
-    return distribution(name, told, wanted)
+    return distribution(name, stated, wanted)
 
 
 def frozen_choices(agent: Agent, replicates: int, samples: int) -> Ask:
-    """A function from contexts to the frozen agent's actions ``(samples or 1, B, ...)``."""
+    """Return a function from contexts to the frozen agent's actions ``(samples or 1, B, ...)``."""
     if not isinstance(agent, Agent):
         raise ParameterError(
             f"a trained agent is needed (train_offline makes one), got {type(agent).__name__}"
@@ -89,16 +90,16 @@ def frozen_choices(agent: Agent, replicates: int, samples: int) -> Ask:
 
 
 def _is_random(agent: Agent, context: Context) -> bool:
-    """Whether answering changes the agent, as drawing random numbers does.
+    """Return whether `act` changes the agent's state, as drawing random numbers does.
 
-    Asked twice about one context, an agent without random numbers ends in the state in which
-    it was after the first time. What cannot be compared counts as random.
+    The states after two calls with one context are compared. An agent whose states cannot be
+    compared counts as random.
     """
     states = []
     for _ in range(2):
         try:
             agent.act(context)
             states.append(pickle.dumps(vars(agent)))
-        except Exception:  # whatever cannot be pickled; a broken agent fails when it is asked
+        except Exception:  # cannot be pickled; a broken agent raises in the caller
             return True
     return states[0] != states[1]

@@ -1,4 +1,4 @@
-"""Agents that learn from a log."""
+"""Offline training of agents on a log."""
 
 from __future__ import annotations
 
@@ -31,27 +31,26 @@ def train_offline(
     noise: str = "seeded",
     **params: Any,
 ) -> Agent:
-    """Lets an agent learn from a log, in the order of its rounds.
+    """Train an agent on a log, in the order of its rounds, and return it.
 
-    Rewards enter the agent's releasers only, whoever chose the candidates. What counts as public
-    in its guarantee (contexts, recommendations) is what is logged. The guarantee is that of
-    everything that is trained here together: replicates that learn from the same rounds compose,
-    and share the budget.
+    Rewards enter the agent's releasers only. The public data of its guarantee (contexts,
+    recommendations) are those of the log. Replicates that learn from the same rounds compose and
+    share the budget; the guarantee is that of all of them together.
 
     Args:
-        agent: A registered name, or an agent that has not begun.
+        agent: A registered name, or an agent before `begin`.
         log: The log.
         budget: Privacy budget of all replicates together.
         seeds: Seeds of the agent's own random numbers and noise, one per replicate.
-        method: ``"all"``: every logged choice and reward is handed over, which suits agents
-            that learn from any recommended candidate (the linear ones). ``"replay"``: the
-            agent chooses, and is told the reward only where its choice agrees with the log
-            (rejection; Li, Chu, Langford & Wang 2011), with acceptance inverse to the
-            propensity, so that it learns as it would online. About one round in m remains. The
-            scale of the acceptance is the log's declared `minimum_propensity`.
+        method: ``"all"``: the agent observes every logged choice and reward, for agents that
+            learn from any recommended candidate (the linear ones). ``"replay"``: the agent
+            chooses, and observes the reward only if its choice agrees with the log (rejection;
+            Li, Chu, Langford & Wang 2011). Acceptance is inverse to the propensity, so it learns
+            as online, from about one round in m. The acceptance probability is scaled by the log's
+            declared `minimum_propensity`.
         rounds: ``"shared"``: every replicate learns from the whole log, and the budget is divided
-            among them. ``"parts"``: every replicate learns from a part of its own, each with the
-            whole budget, since nobody is in two of them.
+            among them. ``"parts"``: every replicate learns from a separate part with the whole
+            budget, because the parts are disjoint.
         noise: ``"seeded"``, a simulation whose noise `seeds` reveal; ``"system"``, from the
             operating system, for logs of real people.
         **params: Parameters of a registered agent.
@@ -92,8 +91,8 @@ def train_offline(
             "estimated propensities depend on everybody's rounds, so that one round decides which "
             f"others are accepted: an agent that protects {learner.protects} needs known ones"
         )
-    # Noise of its own: it must not be shared with a run of the harness, or with a training whose
-    # companions leave it another part of the budget.
+    # independent noise: not that of a run, or of a training with another number of replicates,
+    # which divides the budget differently
     companions = "" if budget is None else f", {B}"
     streams = AgentStreams(seeds, f"{who}, offline: {method}, {rounds}{companions}")
     learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
@@ -118,7 +117,7 @@ def _learner(
     budget: Budget | None,
     seeds: Sequence[int],
 ) -> tuple[Agent, str]:
-    """The agent that is trained, and who it is, for its random numbers."""
+    """Return the agent to train, and the name that keys its random numbers."""
     if isinstance(agent, str):
         spec = agent_spec(agent, **params)
         if spec.uses_oracle:

@@ -1,7 +1,7 @@
 """Reproduction of papers' figures: suites and claims as data, verdicts computed.
 
-A figure is a YAML file (`Figure` names every key); a quantity that claims compare is a function
-registered with `quantity`; a package adds both (see `figure_files`).
+A figure is a YAML file whose keys are documented in `Figure`. Claims compare quantities: functions
+registered with `quantity`. Other packages may add both (see `figure_files`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claims as data: a quantity, which curves are compared, what is expected; axes and tables."""
+"""Claims as data: a quantity, the curves compared, and the expected outcome; axes and tables."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from dpb_gym.suites.schema import Many, Slug, Spec
 
 T = TypeVar("T")
 OneOrMany = Annotated[Many[T], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
-"""A tuple; one text alone stands for a tuple of it."""
+"""A tuple; a single text is read as a tuple of one."""
 Selector = dict[str, Scalar | Many[Scalar]]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Axis = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=30)]
 
 
 class Quantity(Spec):
-    """What of a curve is compared; in YAML its name, or a mapping with ``kind: NAME``.
+    """The number of a curve that is compared; in YAML its name, or a mapping with ``kind: NAME``.
 
     Attributes:
         kind: Name of a registered quantity; see `dpb_gym.papers.quantities`.
-        reference: For those that need one: picks the reference, a curve that matches this, and
-            agrees with the curve on every other axis that both have; the curve itself if it is
-            the only one.
-        options: The quantity's own options; in YAML beside `kind`.
+        reference: Selector of the reference curve, for quantities that need one. The reference
+            agrees with the curve on every other axis that both have. It is the curve itself if no
+            other curve matches.
+        options: Options of the quantity; in YAML next to `kind`.
     """
 
     kind: str
@@ -61,10 +61,10 @@ class Quantity(Spec):
         return self
 
     def of(self, curve: Curve, curves: Sequence[Curve]) -> Measured:
-        """The quantity of one curve; `curves` are all of the figure, among them its reference.
+        """Return the quantity of one curve; `curves` are all curves of the figure.
 
         Raises:
-            ResultError: If its reference is not exactly one curve.
+            ResultError: If the curve has no or several references.
         """
         kind = quantity_kind(self.kind)
         if self.reference is None:
@@ -78,7 +78,7 @@ class Quantity(Spec):
 
 
 class Claim(Spec):
-    """One claim, and how it is decided.
+    """A claim and the comparisons that decide it.
 
     The curves that match `where` are compared, each comparison by a paired interval over
     replicates, in one of four ways: along an axis (neighbours in its order), with other curves
@@ -87,20 +87,20 @@ class Claim(Spec):
     Attributes:
         id: Unique within the figure.
         text: The claim in our own words.
-        source: Where the paper makes it.
-        by: ``"paper"``, or ``"control"`` for what stands beside a claim of the paper.
-        quantity: What is compared.
-        where: Which curves.
+        source: Place of the claim in the paper.
+        by: ``"paper"``, or ``"control"`` for a claim of ours that supplements one of the paper.
+        quantity: Quantity compared.
+        where: Selector of the curves compared.
         along: Axis whose neighbouring values are compared.
-        than: Which curves they are compared with; may match several.
+        than: Selector of the curves they are compared with; may match several.
         value: Number they are compared with.
-        printed: Id of a table of the figure: each curve is compared with what the paper
-            prints in its place there; curves without a printed number are left out.
+        printed: Id of a table of the figure. Each curve is compared with the paper's number in its
+            cell; curves without one are left out.
         expect: ``"falls"`` or ``"grows"`` with `along`; ``"below"`` or ``"above"`` with
             `than`; those or ``"near"`` with `value` and `printed`.
         tolerance: Fraction of the right-hand side by which the claim may be missed; with
             ``"near"``, the absolute distance allowed.
-        least: An effect surely below this fraction of the right-hand side counts as none and
+        least: Smallest relevant effect, as a fraction of the right-hand side. An interval below it
             contradicts the claim.
     """
 
@@ -133,7 +133,7 @@ class Claim(Spec):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of all axes it uses."""
+        """Names of all axes used."""
         reference = self.quantity.reference or {}
         along = (self.along,) if self.along else ()
         return (*self.where, *(self.than or {}), *reference, *along)
@@ -143,12 +143,12 @@ AxisPath = Annotated[str, Field(pattern=r"^(agent|task|budget)\.[A-Za-z_][A-Za-z
 
 
 class AxisMap(Spec):
-    """Where an axis has its value, and what that stands for; in YAML also a path alone.
+    """Source of an axis's values; in YAML also a path alone.
 
     Attributes:
-        path: Where the value stands; of several places the first that has one.
-        values: Pairs of a value found there and the value on the axis; all others have
-            none. Values stand for themselves if there are no pairs.
+        path: Path of the value; the first of several paths that has one is used.
+        values: Pairs of a value found there and the value on the axis; other values are dropped.
+            Without pairs the values are used as found.
     """
 
     path: OneOrMany[AxisPath] = Field(min_length=1)
@@ -161,7 +161,7 @@ class AxisMap(Spec):
 
 
 Printed = tuple[Finite, Annotated[Finite, Field(ge=0.0)] | None]
-"""A number of the paper, and what it prints behind the plus-minus, if anything."""
+"""A number of the paper and the spread that it prints after it, or None."""
 
 
 class FigureTable(Spec):
@@ -170,14 +170,14 @@ class FigureTable(Spec):
     Attributes:
         id: Unique within the figure.
         title: Heading.
-        quantity: What it shows: means with standard deviations over replicates where the
-            quantity is one number per replicate, else with 95% intervals.
+        quantity: Quantity shown, as means with standard deviations over replicates if it is one
+            number per replicate, else with 95% intervals.
         rows: Axis of the rows.
         columns: Axis of the columns; a single column without one.
-        where: Which curves it shows.
-        digits: Digits after the point.
-        printed: The paper's numbers by row and column, which is None without columns. In YAML a
-            mapping from row to column to ``[value, spread]`` or value; or from row to those.
+        where: Selector of the curves shown.
+        digits: Decimals.
+        printed: The paper's numbers by row and column; the column is None without `columns`. In
+            YAML a mapping from row to column to ``[value, spread]`` or value; or from row to those.
     """
 
     id: Slug
@@ -206,12 +206,12 @@ class FigureTable(Spec):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of all axes it uses."""
+        """Names of all axes used."""
         columns = () if self.columns is None else (self.columns,)
         return (self.rows, *columns, *self.where, *(self.quantity.reference or {}))
 
     def printed_for(self, curve: Curve) -> Printed | None:
-        """What the paper prints in a curve's place, None if nothing."""
+        """Return the paper's number in a curve's cell, None without one."""
         if not curve.matches(self.where):
             return None
         return self.printed.get((curve.axes[self.rows], self.columns and curve.axes[self.columns]))

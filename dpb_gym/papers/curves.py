@@ -1,4 +1,4 @@
-"""Curves: rows of results, placed on the axes of their figure."""
+"""Curves: rows of results with their coordinates on the axes of a figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpb_gym.results.row_result import RowResult, describe_guarantee
 
 
 def coordinate(value: Any) -> Any:
-    """A value as it stands on an axis: numbers that differ by rounding alone are one."""
+    """Round a number to ten digits, so that values that differ by rounding are equal."""
     return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
@@ -30,11 +30,11 @@ Selector = Mapping[str, Scalar | tuple[Scalar, ...]]
 
 @dataclass(frozen=True)
 class Curve:
-    """One row of results, placed on the axes of its figure.
+    """One row of results with its coordinates on the axes of its figure.
 
     Attributes:
         series: All replicates of one agent at one budget on one task.
-        axes: Its value on each axis; None where it has none.
+        axes: Value on each axis, or None.
     """
 
     series: RowResult
@@ -49,12 +49,12 @@ class Curve:
 
     @property
     def guarantee(self) -> str:
-        """What is really promised, in one line."""
+        """The guarantee in one line."""
         return describe_guarantee(self.series.guarantee)[0]
 
     @property
     def budget(self) -> Budget | None:
-        """What was asked for."""
+        """Requested budget."""
         return self.series.cell.agent.budget
 
     @property
@@ -64,7 +64,7 @@ class Curve:
 
     @property
     def recorded(self) -> Mapping[str, Mapping[int, float]]:
-        """Numbers by name and replicate that a study recorded beside the regret."""
+        """Numbers by name and replicate that a study recorded."""
         return self.series.recorded
 
     @property
@@ -79,14 +79,14 @@ class Curve:
 
     @property
     def with_origin(self) -> tuple[Array, Array]:
-        """Recorded rounds ``(C + 1,)`` and regret ``(n, C + 1)``, from round 0 on."""
+        """Recorded rounds ``(C + 1,)`` and regret ``(n, C + 1)``, starting at round 0."""
         s = self.series
         origin = np.zeros((len(s.regret), 1))
         return np.concatenate([[0], s.rounds]), np.concatenate([origin, s.regret], axis=1)
 
     @cached_property
     def bands(self) -> Array:
-        """Mean cumulative regret and the ends of its interval, per checkpoint ``(3, C)``."""
+        """Mean cumulative regret and its interval per checkpoint ``(3, C)``."""
         return limits(self.series.regret)
 
     @property
@@ -95,14 +95,14 @@ class Curve:
         return Interval(*self.bands[:, -1].tolist())
 
     def matches(self, selector: Selector | None) -> bool:
-        """Whether the curve lies where the selector points."""
+        """Return whether the curve has the coordinates of a selector."""
         return all(
             self.axes[axis] in (value if isinstance(value, tuple) else (value,))
             for axis, value in (selector or {}).items()
         )
 
     def first(self, replicates: int) -> Curve:
-        """The curve with the replicates of lowest numbers only."""
+        """Return the curve with the replicates below a number only."""
         s = self.series
         kept = s.replicates < replicates
         recorded = {
@@ -137,9 +137,9 @@ def distinct(found: Sequence[Any], *, ordered: bool = False) -> list[Any]:
 
 
 def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> list[Curve]:
-    """The curves that match the selector and agree with `curve` on every other axis.
+    """Return the curves that match the selector and agree with `curve` on every other axis.
 
-    An axis on which one of the two has no value does not count.
+    Axes on which one of the two has no value are ignored.
 
     Raises:
         ResultError: If two of them differ on no axis that the selector names.
@@ -162,10 +162,10 @@ def counterparts(curve: Curve, selector: Selector, curves: Sequence[Curve]) -> l
 
 
 def words(coordinates: Mapping[str, Any]) -> str:
-    """Coordinates in words, e.g. ``"rho=0.1, contexts=clip"``."""
+    """Return coordinates as text, e.g. ``"rho=0.1, contexts=clip"``."""
     return ", ".join(f"{axis}={word(v)}" for axis, v in coordinates.items() if v is not None)
 
 
 def word(value: Any) -> str:
-    """A coordinate in words."""
+    """Return a coordinate as text."""
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The views of figures: their picture, HTML, Markdown, and on the terminal."""
+"""Output of reproduced figures: picture, HTML, Markdown, and terminal."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
 PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
 WIDTH, HEIGHT = 3.3, 2.25
-TITLE = 46  # characters that fit over a panel
+TITLE = 46  # characters above a panel
 
 
 def write(result: FigureResult) -> None:
-    """Writes picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
+    """Write picture, data (Parquet), verdicts (JSON), and the pages (HTML and Markdown).
 
     Raises:
-        ResultError: If one cannot be written.
+        ResultError: If a file cannot be written.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -53,7 +53,7 @@ def write(result: FigureResult) -> None:
 
 
 def html(results: Sequence[FigureResult], title: str) -> str:
-    """One self-contained page for one figure or several, the pictures inside."""
+    """Return a self-contained page of one or several figures, with their pictures."""
     pictures = [base64.b64encode(r.picture.read_bytes()).decode("ascii") for r in results]
     return template(Path(__file__).parent).render(
         title=title,
@@ -65,7 +65,7 @@ def html(results: Sequence[FigureResult], title: str) -> str:
 
 
 def markdown(result: FigureResult) -> str:
-    """A whole figure as a Markdown page beside its picture."""
+    """Return a figure as a Markdown page that links to its picture."""
     figure = result.figure
     parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.remarks]
     parts += [f"![{figure.title}]({PICTURE})", MEANING]
@@ -84,7 +84,7 @@ def _cell(text: str) -> str:
 
 
 def print_figure(result: FigureResult, console: Console | None = None) -> None:
-    """Prints the verdicts, the tables and the true guarantees."""
+    """Print the verdicts, the tables and the guarantees."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -105,7 +105,7 @@ def print_figure(result: FigureResult, console: Console | None = None) -> None:
 
 
 def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
-    """Draws cumulative regret with 95% bands to a PNG file: a row of panels per variant."""
+    """Draw cumulative regret with 95% bands to a PNG file, with a row of panels per variant."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -126,7 +126,7 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
             axes.set_title(title, loc="left")
             for line, colour in zip(lines, _colours(lines)):
                 for curve in shown:
-                    if _lies(curve, {**row, **column, **line}):
+                    if _belongs(curve, {**row, **column, **line}):
                         _line(axes, curve, colour, _caption(drawing, line))
             if not axes.lines:
                 axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color=MUTED)
@@ -145,7 +145,7 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
 
 
 def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any]]:
-    """Axes of the rows and of the columns of panels."""
+    """Return the coordinates of the rows and of the columns of panels."""
     across = figure.drawing.columns
     variants = [
         a for a in figure.variants if a != across and any(c.axes[a] is not None for c in shown)
@@ -159,7 +159,7 @@ def _panels(figure: Figure, shown: Sequence[Curve]) -> tuple[list[Any], list[Any
     return rows or [{}], distinct(found, ordered=True) or [{}]
 
 
-def _lies(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
+def _belongs(curve: Curve, coordinates: Mapping[str, Any]) -> bool:
     own = [(curve.axes[a], v) for a, v in coordinates.items()]
     return all(a in (None, v) for a, v in own) and any(a is not None for a, _ in own)
 

@@ -1,4 +1,4 @@
-"""A reproduced figure, and the views of it: tables beside what the paper prints, data, verdicts."""
+"""A reproduced figure: its verdicts, its data, and its tables with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Grid:
         title: Heading.
         head: Names of the columns.
         rows: The cells.
-        note: What stands below the heading.
-        folded: Detail, which a page shows on demand and the terminal not at all.
+        note: Text below the heading.
+        folded: Whether a page shows it on demand only and the terminal leaves it out.
     """
 
     title: str
@@ -47,15 +47,15 @@ class FigureResult:
     """One reproduced figure.
 
     Attributes:
-        figure: What was run and judged.
-        folder: Where everything lies: picture, pages, data, verdicts.
-        judgements: Its claims, decided.
+        figure: Figure that was run.
+        folder: Folder of its picture, pages, data and verdicts.
+        judgements: Its claims with their verdicts.
         curves: Its curves.
         failures: Messages of the cells that failed.
-        facts: What was run: replicates, seeds, command, versions.
-        seconds: Wall time of what was computed now.
-        rounds: Agent rounds computed now.
-        skipped: Why nothing was run: data that are not here; empty if something was.
+        facts: Replicates, seeds, command and versions of the run.
+        seconds: Wall time of the cells computed in this call.
+        rounds: Agent rounds computed in this call.
+        skipped: Reason why nothing was run, such as missing data; empty if something was.
     """
 
     figure: Figure
@@ -70,12 +70,13 @@ class FigureResult:
 
     @property
     def picture(self) -> Path:
-        """The picture's file."""
+        """File of the picture."""
         return self.folder / PICTURE
 
     def grids(self) -> Iterator[Grid]:
-        """Everything that is shown as tables of text: what decides the claims, the figure's
-        tables, guarantees, curves, comparisons."""
+        """Yield all tables of text: verdicts, the figure's tables, guarantees, curves and
+        comparisons.
+        """
         decided = tuple((j.verdict, _claim(j), _details(j)) for j in self.judgements)
         yield Grid("Verdicts", ("verdict", "claim", "decided by"), decided)
         for table in self.figure.tables:
@@ -107,7 +108,7 @@ class FigureResult:
             yield Grid(title, head7, compared, j.claim.text, folded=True)
 
     def _guarantees(self) -> tuple[tuple[str, ...], ...]:
-        """Agent, budget asked for, tasks (all if equal), and true guarantee; equal ones once."""
+        """Return distinct rows of agent, requested budget, tasks, and guarantee."""
         tasks: dict[tuple[str, str, str], list[str]] = {}
         everywhere: dict[tuple[str, str], set[str]] = {}
         for curve in self.curves:
@@ -121,7 +122,7 @@ class FigureResult:
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Verdicts, comparisons, final values and guarantees as plain JSON values."""
+        """Return verdicts, comparisons, final values and guarantees as plain JSON values."""
         figure = self.figure
         return {
             "target": figure.target,
@@ -159,7 +160,7 @@ class FigureResult:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per curve and checkpoint: mean and interval; all axes as columns."""
+        """Return mean and interval per curve and checkpoint, with all axes as columns."""
         rows: list[dict[str, Any]] = []
         for curve in self.curves:
             s = curve.series
@@ -204,7 +205,7 @@ def _claim(judgement: Judgement) -> str:
 
 
 def _details(judgement: Judgement) -> str:
-    """What decides a claim: counts, variants, fewer replicates."""
+    """Return the reasons of a verdict: counts, variants, and smaller samples."""
     parts = [judgement.summary]
     groups: dict[str, list[str]] = {}
     for variant, verdict in judgement.variants.items():
@@ -224,21 +225,21 @@ NOTHING = "–"
 
 
 Cell = dict[str, float | None]
-"""A number of a table: ``mean``, the quantity; ``sd``, its standard deviation where it is one
-number per replicate, else ``low`` and ``high``, its 95% interval; ``printed`` and
-``printed_spread``, the paper's; ``replicates``."""
+"""A cell of a table: ``mean``; ``sd``, the standard deviation if there is one number per replicate,
+else ``low`` and ``high``, the 95% interval; the paper's ``printed`` and ``printed_spread``; and
+``replicates``."""
 Cells = dict[tuple[Any, Any], Cell | None]
 
 
 def fill(table: FigureTable, curves: Sequence[Curve]) -> Cells:
-    """Fills a table from the curves of its figure.
+    """Return the cells of a table from the curves of its figure.
 
     Returns:
-        Numbers by values on the axes of rows and columns (None without), in order of appearance;
-        None where the quantity is not defined (no reference).
+        Cells by values on the axes of rows and columns (None without), in order of appearance. A
+        cell is None if the quantity is undefined, for lack of a reference.
 
     Raises:
-        ResultError: If two curves belong into one cell.
+        ResultError: If two curves belong to one cell.
     """
     places: dict[tuple[Any, Any], Curve] = {}
     for curve in curves:
@@ -254,9 +255,9 @@ def fill(table: FigureTable, curves: Sequence[Curve]) -> Cells:
 
 
 def grid(table: FigureTable, cells: Cells) -> Grid:
-    """A filled table as text, with how to read the cells unless they are plain numbers."""
+    """Return a filled table as text, with a note on how to read its cells."""
     columns = distinct([column for _, column in cells], ordered=True)
-    said = {
+    notes = {
         "sd": "mean ± standard deviation over replicates",
         "low": "95% intervals in parentheses",
         "printed": "the paper's numbers in brackets",
@@ -269,11 +270,11 @@ def grid(table: FigureTable, cells: Cells) -> Grid:
         (word(row), *(_text(cells.get((row, column)), table.digits) for column in columns))
         for row in distinct([row for row, _ in cells])
     )
-    return Grid(table.title, head, lines, "; ".join(said[part] for part in said if part in there))
+    return Grid(table.title, head, lines, "; ".join(notes[part] for part in notes if part in there))
 
 
 def plain_table(table: FigureTable, cells: Cells) -> dict[str, Any]:
-    """A filled table as plain JSON values."""
+    """Return a filled table as plain JSON values."""
     quantity = table.quantity.model_dump(mode="json", exclude_defaults=True)
     axes = tuple(filter(None, (table.rows, table.columns)))
     found = [dict(zip(axes, place)) | cell for place, cell in cells.items() if cell is not None]
@@ -303,7 +304,7 @@ def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | N
 
 
 def _text(cell: Cell | None, digits: int) -> str:
-    """The number with its spread or interval, the paper's in brackets."""
+    """Return a number with its spread or interval, and the paper's in brackets."""
     if cell is None:
         return NOTHING
 

@@ -1,4 +1,4 @@
-"""Figures of papers as data: what to run, how to draw it, what the paper claims; their files."""
+"""Figures of papers as data: what to run, how to draw it, and what the paper claims."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENTRY_POINT_GROUP = "dpb_gym.papers"
 
 
 class Drawing(Spec):
-    """How the curves are laid out: a row of panels per variant.
+    """Layout of the curves: a row of panels per variant.
 
     Attributes:
         columns: Axis with a column of panels per value.
-        lines: Axis, or axes, that tell the lines of a panel apart.
-        caption: What a line of the legend says, with axis names in braces, e.g. ``"d={dim}"``.
-        where: Which curves are drawn.
+        lines: Axis or axes with a line per value in each panel.
+        caption: Format of a legend entry with axis names in braces, e.g. ``"d={dim}"``.
+        where: Selector of the curves drawn.
     """
 
     columns: Axis
@@ -40,11 +40,11 @@ class Drawing(Spec):
 
 
 class Quick(Spec):
-    """What the quick version changes: it shows that everything runs, and proves nothing.
+    """Changes of the quick version, which shows that everything runs and proves nothing.
 
     Attributes:
         horizon: T of every task.
-        horizons: Instead, T of the tasks named here, so that claims along T can be judged.
+        horizons: T of single tasks instead, so that claims along T can be judged.
         replicates: Replicates.
         params: Agent parameters that replace those given, for agents that give them.
         env_kwargs: Parameters of the environment that replace those given.
@@ -65,25 +65,25 @@ class Figure(Spec):
         figure: Short name of the figure.
         title: Heading.
         description: What it shows, in our own words.
-        constants: What the paper states, what it leaves open, and what stands here instead.
-        notes: Remarks printed beside the results.
-        synthetic: What the data are, if they are generated; marks every claim, unless the
-            environments are given other `data`.
-        suite: What is run; see `dpb_gym.suites.suite.Suite`.
-        study: What is measured of the trained agents beside regret and reward.
-        results: Name of results that figures of a paper share: one folder, so that what two
-            of them need is computed once. Their suites agree in name, tasks and seed.
-        samples: Numbers of replicates, e.g. the paper's, at which every claim is judged
-            as well, with the first of them.
-        axes: Name of each axis, and where its value stands: ``agent.PARAMETER``,
+        constants: Constants that the paper states or leaves open, and those used here.
+        notes: Remarks printed with the results.
+        synthetic: Description of the data, if they are generated. It marks every claim, unless
+            the environments get other `data`.
+        suite: Tasks and agents; see `dpb_gym.suites.suite.Suite`.
+        study: Further measurements of the trained agents.
+        results: Name of results that several figures of a paper share in one folder. Their suites
+            agree in name, tasks and seed.
+        samples: Smaller numbers of replicates, e.g. the paper's, at which every claim is judged
+            as well.
+        axes: Path of each axis's value by its name: ``agent.PARAMETER``,
             ``agent.name``, ``agent.label``, ``task.PARAMETER``, ``task.horizon``, ``task.name``,
             ``budget.rho``, ``budget.epsilon`` or ``budget.delta``; or a
             map from such values to others, see `AxisMap`.
-        variants: Axes along which every claim is judged anew.
-        drawing: The picture.
-        tables: Tables of quantities, beside the paper's numbers.
+        variants: Axes for each of whose values every claim is judged separately.
+        drawing: Layout of the picture.
+        tables: Tables of quantities with the paper's numbers.
         quick: The quick version.
-        claims: What is judged.
+        claims: The claims.
     """
 
     paper: Slug
@@ -143,7 +143,7 @@ class Figure(Spec):
 
     @property
     def judged(self) -> tuple[Claim, ...]:
-        """The claims, marked where they are about generated data only."""
+        """The claims, marked if the data are generated."""
         if not self.synthetic:
             return self.claims
         mark = " [On synthetic data.]"
@@ -151,11 +151,11 @@ class Figure(Spec):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Notes, and what the data are if they are generated."""
+        """Notes, and the description of generated data."""
         return (*self.notes, self.synthetic) if self.synthetic else self.notes
 
-    def place(self, series: Sequence[RowResult]) -> list[Curve]:
-        """Reads the coordinates of each row from its configuration; in the suite's order."""
+    def curves_of(self, series: Sequence[RowResult]) -> list[Curve]:
+        """Return rows with their coordinates, in the order of the suite."""
         agents = [agent.label for agent in self.suite.agents]
         tasks = [task.name for task in self.suite.tasks]
 
@@ -167,8 +167,8 @@ class Figure(Spec):
         placed = sorted(series, key=order)
         return [Curve(s, {a: _coordinate(s, at) for a, at in self.axes.items()}) for s in placed]
 
-    def quickened(self) -> Figure:
-        """The quick version, under a suite name of its own."""
+    def quick_version(self) -> Figure:
+        """Return the quick version, whose suite has another name."""
         quick, suite = self.quick, self.suite
         tasks = [
             _changed(task, env_kwargs={**task.env_kwargs, **quick.env_kwargs},
@@ -187,16 +187,16 @@ class Figure(Spec):
         return self.model_copy(update={"suite": small, "notes": notes, "study": study})
 
     def with_environment(self, changes: Mapping[str, Any]) -> Figure:
-        """The figure with other parameters of its environments, under a name of its own.
+        """Return the figure with changed environments; its suite has another name.
 
         Args:
-            changes: By parameter, for all tasks; or by ``TASK.parameter``, for one. Given `data`,
-                a task no longer requires the data set that it names, and when every task has
-                been given some, the figure's are no longer generated.
+            changes: Values by parameter for all tasks, or by ``TASK.parameter`` for one. A task
+                with `data` does not require the data set that it names. If all tasks have
+                `data`, `synthetic` is cleared.
 
         Raises:
             UnknownNameError: If there is no such task.
-            ParameterError: If the horizon is among them, which belongs to the suite.
+            ParameterError: If the horizon is changed, which belongs to the suite.
         """
         names = [task.name for task in self.suite.tasks]
         own: dict[str, dict[str, Any]] = {name: {} for name in names}
@@ -223,7 +223,7 @@ class Figure(Spec):
 
 
 def _changed(model: Any, **update: Any) -> Any:
-    """A copy with other fields, validated anew."""
+    """Return a validated copy with other fields."""
     return type(model).model_validate(model.model_copy(update=update).model_dump())
 
 
@@ -247,11 +247,11 @@ def _read(series: RowResult, path: str) -> Scalar | None:
 
 
 def figure_files() -> dict[str, Traversable]:
-    """Every ``paper/figure`` that is installed, and its file.
+    """Return the file of every installed ``paper/figure``.
 
     A package adds papers by an entry point of the group ``dpb_gym.papers`` that names one of its
-    modules: the figures are the files ``PAPER/FIGURE.yaml`` beside it, and importing it registers
-    the quantities that they need. A broken package is warned of and left out.
+    modules. The figures are the files ``PAPER/FIGURE.yaml`` in the module's folder, and importing
+    it registers their quantities. A package that fails to import is skipped with a warning.
     """
     folders = [resources.files("dpb_gym.papers") / "figures"]
     for point in entry_points(group=ENTRY_POINT_GROUP):
@@ -269,12 +269,12 @@ def figure_files() -> dict[str, Traversable]:
 
 
 def targets() -> list[str]:
-    """Everything that can be reproduced by name: every ``paper/figure``."""
+    """Return the names that can be reproduced: every ``paper/figure``."""
     return list(figure_files())
 
 
 def load_figures(target: str) -> list[Figure]:
-    """The figures of a target: all of a paper, one ``paper/figure``, or a file's.
+    """Return the figures of a target: all of a paper, one ``paper/figure``, or those of a file.
 
     Args:
         target: A name (see `targets`), or the path of a ``.yaml`` file.

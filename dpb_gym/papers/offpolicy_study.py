@@ -1,4 +1,4 @@
-"""Studies: figures whose numbers are more than regret and reward."""
+"""The off-policy study: measurements of trained agents beyond regret and reward."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dpb_gym.results.cell_result import CellResult
 from dpb_gym.suites.schema import Spec, plain
 
 STUDY_VERSION = 1
-"""Raised when a measurement changes."""
+"""Increased when a measurement changes."""
 
 
 class OffPolicyStudy(Spec):
-    """Measures trained agents off-policy; the numbers are kept with their results.
+    """Off-policy evaluation of trained agents; the numbers are stored with their results.
 
     Attributes:
         kind: ``"ope"``: off-policy estimates of the frozen agent from a uniform log.
         rounds: Rounds of that log, which follow those of the training.
-        samples: How often a random policy is asked per round.
+        samples: Actions drawn from a random policy per round.
     """
 
     kind: Literal["ope"]
@@ -29,11 +29,11 @@ class OffPolicyStudy(Spec):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides its numbers, as plain JSON values."""
+        """Everything its numbers depend on, as plain JSON values."""
         return {"version": STUDY_VERSION, **self.model_dump(mode="json")}
 
     def __call__(self, agent: Agent, result: CellResult) -> dict[str, list[float]]:
-        """Off-policy estimates of the trained agent, frozen, from a uniform log of later rounds.
+        """Return off-policy estimates of the frozen agent from a uniform log of later rounds.
 
         Returns:
             Per replicate: ``true-value`` of the frozen policy on the log's contexts,

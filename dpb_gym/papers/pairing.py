@@ -1,9 +1,9 @@
 """Paired intervals and tests over replicates, by the jackknife.
 
 A quantity is a smooth function of means over replicates. Its jackknife pseudo-values,
-n f - (n - 1) f(-i), are treated as a sample: for means and differences of means the interval and
-the test are those of Student's t exactly, for ratios their linearisation (Tukey 1958; Miller
-1974). Whole replicates are left out, the same for all quantities, so that everything is paired.
+n f - (n - 1) f(-i), are treated as a sample. For means and differences of means the interval and
+the test are exactly those of Student's t, for ratios their linearisation (Tukey 1958; Miller
+1974). All quantities leave out the same replicate, so that comparisons are paired.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dpb_gym.results.metrics import CONFIDENCE
 
 @dataclass(frozen=True)
 class Measured:
-    """A quantity of a curve: columns of numbers per replicate, and what their means become.
+    """A quantity of a curve: a function of the means of columns of numbers per replicate.
 
     Attributes:
-        columns: Numbers by replicate; none where nothing is random.
-        of: The quantity, from the means of the columns, which may be arrays.
+        columns: Numbers by replicate; no columns if nothing is random.
+        of: The quantity as a function of the columns' means, which may be arrays.
     """
 
     columns: tuple[Mapping[int, float], ...]
@@ -34,8 +34,10 @@ class Measured:
 
 
 def leave_one_out(sample: Any) -> Array:
-    """Mean of a sample, and the means without each of its numbers, ``(1 + n,)``; ``(1,)`` for
-    fewer than two."""
+    """Return the mean of a sample and the means without each number, ``(1 + n,)``.
+
+    For fewer than two numbers only the mean is returned, ``(1,)``.
+    """
     values = np.asarray(sample, dtype=np.float64)
     n = len(values)
     if n < 2:
@@ -44,11 +46,11 @@ def leave_one_out(sample: Any) -> Array:
 
 
 def jackknife(*measured: Measured) -> tuple[list[Array], int]:
-    """Quantities, and their values without each of the replicates that all of them share.
+    """Return quantities and their values without each of the replicates that all share.
 
     Returns:
-        Per quantity ``(1 + n,)`` as `leave_one_out` has it, and the number n of replicates; 0 if
-        nothing is random.
+        Per quantity ``(1 + n,)`` as of `leave_one_out`, and the number n of replicates, which is
+        0 if nothing is random.
 
     Raises:
         ResultError: If the columns share no replicate.
@@ -65,10 +67,13 @@ def jackknife(*measured: Measured) -> tuple[list[Array], int]:
 
 
 def interval(values: Array) -> Interval:
-    """A quantity, as `jackknife` gives it, with its 95% interval; without width for a single value.
+    """Return a quantity with its 95% interval, which has no width for a single value.
+
+    Args:
+        values: The quantity as `jackknife` returns it.
 
     Raises:
-        ResultError: If one of them is not finite.
+        ResultError: If a value is not finite.
     """
     if not np.isfinite(values).all():
         raise ResultError("a quantity is infinite or undefined: nothing to compare")
@@ -82,8 +87,10 @@ def interval(values: Array) -> Interval:
 
 
 def p_value(values: Array) -> float | None:
-    """Two-sided p-value of the t-test that a quantity, as `jackknife` gives it, is zero; None with
-    fewer than three replicates."""
+    """Return the two-sided p-value of the t-test that a quantity of `jackknife` is zero.
+
+    It is None for fewer than three replicates.
+    """
     from scipy.special import stdtr
 
     n = len(values) - 1

@@ -1,4 +1,4 @@
-"""Quantities of curves: what claims compare and tables show. A package may register its own."""
+"""Quantities of curves, which claims compare and tables show. Packages may register more."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class QuantityKind:
     """A registered quantity.
 
     Attributes:
-        name: What figures call it.
-        measure: From a curve (and its reference), and the options, to `Measured`.
+        name: Name in figures.
+        measure: Function of a curve, its reference if any, and the options that returns `Measured`.
         reference: Whether it is relative to another curve.
         options: Model of the options.
     """
@@ -52,17 +52,17 @@ QUANTITIES: dict[str, QuantityKind] = {}
 
 
 def quantity(name: str) -> Callable[[Callable[..., Measured]], Callable[..., Measured]]:
-    """Registers a quantity that figures can name.
+    """Register a quantity under the name that figures use.
 
-    The function takes the `Curve`; a second parameter called ``reference`` makes the quantity
-    relative to another curve, which the figure then has to pick. Keyword-only parameters are its
-    options in the figure's file, checked against their annotations.
+    The function takes a `Curve`. A second parameter ``reference`` makes the quantity relative to
+    another curve, which the figure selects. Keyword-only parameters are options in the figure's
+    file, validated against their annotations.
 
     Args:
-        name: What figures call it.
+        name: Name in figures.
 
     Raises:
-        ParameterError: If another function has the name.
+        ParameterError: If another function has this name.
 
     Example:
         >>> @quantity("regret-per-root-horizon")
@@ -93,10 +93,10 @@ def quantity(name: str) -> Callable[[Callable[..., Measured]], Callable[..., Mea
 
 
 def quantity_kind(name: str) -> QuantityKind:
-    """A registered quantity.
+    """Return a registered quantity.
 
     Raises:
-        UnknownNameError: If there is none of that name.
+        UnknownNameError: If no quantity has this name.
     """
     if name not in QUANTITIES:
         raise unknown_name("quantity", name, QUANTITIES)
@@ -104,7 +104,7 @@ def quantity_kind(name: str) -> QuantityKind:
 
 
 def ratio(top: Any, bottom: Any) -> Any:
-    """top / bottom; not finite where the bottom is zero."""
+    """Return top / bottom, which is not finite where bottom is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.divide(top, bottom)
 
@@ -118,7 +118,7 @@ def _regrets(first: Curve, second: Curve, of: Callable[..., Any]) -> Measured:
 
 
 def constant(value: float) -> Measured:
-    """A quantity in which nothing is random."""
+    """Return a quantity that is not random."""
     return Measured((), lambda: value)
 
 
@@ -134,7 +134,7 @@ _PLAIN: dict[str, Callable[..., Measured]] = {
     "relative-reward": lambda curve, reference: Measured(
         (curve.final_reward, reference.final_reward), ratio
     ),
-    # the reference's regret minus the curve's, and the other way round
+    # the reference's regret minus the curve's, and the opposite
     "regret-drop": lambda curve, reference: _regrets(reference, curve, operator.sub),
     "regret-excess": lambda curve, reference: _regrets(curve, reference, operator.sub),
     # the reference is random play: random is 0, the oracle 1
@@ -148,7 +148,7 @@ for _name, _measure in _PLAIN.items():
 
 @quantity("percent-of-reference")
 def percent_of_reference(curve: Curve, reference: Curve) -> Measured:
-    """100 times the reward over the reference's, replicate by replicate, as papers print it."""
+    """Return 100 times the reward over the reference's, per replicate, as papers print it."""
     whole = reference.final_reward
     shared = {i: v for i, v in curve.final_reward.items() if i in whole}
     if any(whole[i] <= 0.0 for i in shared):
@@ -158,12 +158,12 @@ def percent_of_reference(curve: Curve, reference: Curve) -> Measured:
 
 @quantity("slope-ratio")
 def slope_ratio(curve: Curve, *, early: Part = (0.1, 0.3), late: Part = (0.8, 1.0)) -> Measured:
-    """Regret per round late over early in the horizon: below 1 is sublinear growth."""
+    """Return regret per round late over early in the horizon; below 1, growth is sublinear."""
     return Measured((slopes(curve, late), slopes(curve, early)), ratio)
 
 
 def slopes(curve: Curve, part: tuple[float, float]) -> dict[int, float]:
-    """Regret per round over a part of the horizon, between the nearest checkpoints."""
+    """Return regret per round over a part of the horizon, between the nearest checkpoints."""
     rounds, regret = curve.with_origin
     low, high = (int(np.abs(rounds - share * rounds[-1]).argmin()) for share in part)
     if low == high:
@@ -176,7 +176,7 @@ def slopes(curve: Curve, part: tuple[float, float]) -> dict[int, float]:
 def recorded(
     curve: Curve, *, name: Annotated[str, Field(min_length=1)], over: str = ""
 ) -> Measured:
-    """The number that a study recorded as `name`; its mean over that of `over`, if given."""
+    """Return the number that a study recorded as `name`, or the ratio of its mean to `over`'s."""
     names = [one for one in (name, over) if one]
     for one in names:
         if one not in curve.recorded:
@@ -187,7 +187,7 @@ def recorded(
 
 @quantity("spent")
 def spent(curve: Curve) -> Measured:
-    """True cost over the budget asked for, in its own currency; infinite without either."""
+    """Return cost over requested budget, in the budget's unit; infinite without either."""
     budget, guarantee = curve.budget, curve.series.guarantee
     if budget is None or guarantee is None:
         return constant(math.inf)
@@ -200,7 +200,7 @@ def spent(curve: Curve) -> Measured:
 
 @quantity("guarantee-epsilon")
 def guarantee_epsilon(curve: Curve) -> Measured:
-    """The epsilon that really holds, at the budget's delta (1e-5 without one)."""
+    """Return the epsilon of the guarantee at the budget's delta (1e-5 without one)."""
     if curve.series.guarantee is None:
         return constant(math.inf)
     delta = (curve.budget.delta if curve.budget else None) or REPORT_DELTA

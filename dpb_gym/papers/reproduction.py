@@ -35,10 +35,10 @@ class Reproduction:
     """A reproduced paper, or one figure of it.
 
     Attributes:
-        target: What was asked for.
-        folder: Where everything lies.
+        target: Paper, figure or file.
+        folder: Folder of all output.
         figures: The figures.
-        page: One page with all of them.
+        page: Page with all figures.
     """
 
     target: str
@@ -48,7 +48,7 @@ class Reproduction:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """The verdict of every claim, by ``figure/claim``."""
+        """Verdict of every claim by ``figure/claim``."""
         return {
             f"{one.figure.figure}/{judgement.claim.id}": judgement.verdict
             for one in self.figures
@@ -61,7 +61,7 @@ class Reproduction:
         return [message for one in self.figures for message in one.failures]
 
     def table(self, console: Console | None = None) -> None:
-        """Prints verdicts, tables and true guarantees of every figure."""
+        """Print verdicts, tables and guarantees of every figure."""
         for one in self.figures:
             if not one.skipped:
                 print_figure(one, console)
@@ -77,16 +77,16 @@ def reproduce(
     progress: bool | Callable[[int, int], Any] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
 ) -> Reproduction:
-    """Runs the figures of a paper, judges its claims, and writes pictures, data and verdicts.
+    """Run the figures of a paper, judge its claims, and write pictures, data and verdicts.
 
-    What is in the folder already is not computed again, so that an interrupted run resumes.
+    Cells that are in the folder are not computed again, so an interrupted run resumes.
 
     Args:
         target: A paper (``"private-assortment"``), a figure (``"private-assortment/fig4"``) or
             the path of a figure's ``.yaml`` file.
         out: Folder; ``reproductions/PAPER`` by default. Each figure has a folder in it.
-        replicates: Instead of those of the figures.
-        quick: The figures' quick versions: a check that everything runs.
+        replicates: Replicates; those of the figures by default.
+        quick: Whether to run the figures' quick versions, which check that everything runs.
         workers: Processes; the number of usable cores by default.
         progress: True for progress bars, False for silence, or a function of (rounds done,
             rounds in all); by default bars on a terminal.
@@ -94,8 +94,8 @@ def reproduce(
             path of a data file; ``"TASK.parameter"`` changes one task only.
 
     Returns:
-        The reproduction; cells that failed are listed in `failures`, and claims that need
-        them are not decided.
+        The reproduction. Cells that failed are in `failures`; claims that need them are not
+        decided.
 
     Raises:
         UnknownNameError: If there is no such target or task.
@@ -109,12 +109,12 @@ def reproduce(
     changes = plain(dict(env_kwargs or {}), "env_kwargs")
     results = []
     for figure in figures:
-        figure = figure.quickened() if quick else figure
+        figure = figure.quick_version() if quick else figure
         figure = figure.with_environment(changes) if changes else figure
         small = "-quick" if quick else ""
         shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
-        home = folder / (figure.figure + small)
-        results.append(run_figure(figure, home, replicates, workers, progress, shared))
+        own = folder / (figure.figure + small)
+        results.append(run_figure(figure, own, replicates, workers, progress, shared))
     if len(results) == 1:
         if results[0].skipped:
             raise DataError(f"{figures[0].target}: {results[0].skipped}")
@@ -134,8 +134,10 @@ def run_figure(
     show: Show = False,
     results: Path | None = None,
 ) -> FigureResult:
-    """Runs one figure into its folder, or its results into another one, and judges it; see
-    `reproduce`."""
+    """Run one figure, judge it, and write it to its folder; see `reproduce`.
+
+    `results` is the folder of the cells, a part of `folder` by default.
+    """
     suite = figure.suite
     results = results or folder / (RESULTS if figure.study is None else MEASURED)
     plans = plan_suite(suite)
@@ -144,7 +146,7 @@ def run_figure(
         return FigureResult(figure, folder, skipped="; ".join(dict.fromkeys(missing.values())))
     plans = [replace(plan, study=figure.study) for plan in plans]
     report = run_plan(suite, plans, results, replicates=replicates, workers=workers, show=show)
-    curves = figure.place(collect(report.results()))
+    curves = figure.curves_of(collect(report.results()))
     failures = tuple(map(str, report.failures))
     count = suite.replicates if replicates is None else replicates
     facts = {
@@ -167,7 +169,7 @@ def run_figure(
 
 
 def judge_all(figure: Figure, curves: Sequence[Curve], replicates: int) -> tuple[Judgement, ...]:
-    """Judges every claim with all replicates, and with the figure's smaller samples."""
+    """Judge every claim with all replicates, and with the figure's smaller samples."""
 
     def judged(claim: Claim, some: Sequence[Curve]) -> Judgement:
         return judge(claim, some, figure.variants, figure.tables)

@@ -1,4 +1,4 @@
-"""Verdicts: what the paired intervals say about each claim."""
+"""Verdicts on claims from paired intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpb_gym.results.metrics import MIN_REPLICATES
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
 VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED)
 NAMED = 3
-"""At most so many comparisons that do not support a claim are named in its summary."""
+"""Most comparisons without support that a summary names."""
 
 OUTCOMES = SUPPORTED, CONTRADICTED, OPEN = ("supported", "contradicted", "undecided")
 MEANING = (
@@ -40,15 +40,15 @@ class PairedComparison:
 
     Attributes:
         variant: Value of each variant axis.
-        left: What is compared, in words.
-        right: With what.
-        left_value: The quantity on the left, with its 95% interval.
-        right_value: The same on the right.
-        effect: How far the claim is met, in units of the quantity, with its paired interval;
-            positive speaks for the claim.
+        left: Description of the left-hand side.
+        right: Description of the right-hand side.
+        left_value: Quantity on the left with its 95% interval.
+        right_value: Quantity on the right with its 95% interval.
+        effect: Margin of the claim in units of the quantity, with its paired interval; positive
+            values support the claim.
         outcome: ``"supported"``, ``"contradicted"`` or ``"undecided"``.
-        replicates: Shared replicates; 0 where nothing is random.
-        p_value: Two-sided paired t-test of no difference; None where nothing is random.
+        replicates: Shared replicates; 0 if nothing is random.
+        p_value: Two-sided paired t-test of no difference; None if nothing is random.
     """
 
     variant: Mapping[str, Any]
@@ -63,24 +63,24 @@ class PairedComparison:
 
     @property
     def variant_name(self) -> str:
-        """The variant by its values."""
+        """Values of the variant as text."""
         return " ".join(word(v) for v in self.variant.values() if v is not None)
 
     @property
     def place(self) -> str:
-        """Variant, left and right, in words."""
+        """Variant, left and right as text."""
         return " ".join(x for x in (self.variant_name, self.left, "against", self.right) if x)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim with everything that decides it.
+    """A claim with the comparisons that decide it.
 
     Attributes:
         claim: The claim.
-        comparisons: All of them.
-        problem: Why it could not be decided, None if it could.
-        samples: The same claim judged with the first few replicates only, by their number.
+        comparisons: All comparisons.
+        problem: Reason why it could not be decided, or None.
+        samples: The claim judged with the first replicates only, by their number.
     """
 
     claim: Claim
@@ -90,7 +90,7 @@ class Judgement:
 
     @property
     def by_variant(self) -> dict[str, list[str]]:
-        """Outcomes of the comparisons of each variant, named by its values."""
+        """Outcomes of the comparisons by variant."""
         found: dict[str, list[str]] = {}
         for comparison in self.comparisons:
             found.setdefault(comparison.variant_name, []).append(comparison.outcome)
@@ -103,20 +103,20 @@ class Judgement:
 
     @property
     def variants(self) -> dict[str, str]:
-        """The verdict in each variant alone."""
+        """Verdict of each variant alone."""
         return {variant: verdict([outcomes]) for variant, outcomes in self.by_variant.items()}
 
     @property
     def summary(self) -> str:
-        """The counts, in one line; what does not support the claim by name if it is little."""
+        """Counts in one line, naming the comparisons without support if there are few."""
         if self.problem is not None:
             return self.problem
         outcomes = [c.outcome for c in self.comparisons]
         total = len(outcomes)
         text = f"{outcomes.count(SUPPORTED)} of {total} comparisons support it"
-        for outcome, said in ((CONTRADICTED, "contradict it"), (OPEN, "undecided")):
+        for outcome, verb in ((CONTRADICTED, "contradict it"), (OPEN, "undecided")):
             if outcome in outcomes:
-                text += f", {outcomes.count(outcome)} {said}"
+                text += f", {outcomes.count(outcome)} {verb}"
         others = [c for c in self.comparisons if c.outcome != SUPPORTED]
         if 0 < len(others) <= min(NAMED, total - 1):
             text += f" ({'; '.join(c.place for c in others)})"
@@ -125,13 +125,13 @@ class Judgement:
 
 
 def verdict(variants: Sequence[Sequence[str]]) -> str:
-    """The verdict of comparisons' outcomes, grouped by variant.
+    """Return the verdict from the outcomes of comparisons, grouped by variant.
 
-    With every comparison decided: HOLDS if all support the claim; FAILS if in every variant more
-    contradict it than support it; CONDITIONAL if some contradict it but in some variant more
-    support it; UNDECIDED for what remains, ties. Undecided comparisons may turn out either way:
-    the verdict is the one that all their completions share, and UNDECIDED if they differ, so
-    that further evidence never overturns one.
+    If every comparison is decided, the verdict is HOLDS if all support the claim, FAILS if in every
+    variant more contradict it than support it, CONDITIONAL if some contradict it but in some
+    variant more support it, and UNDECIDED for ties. If some comparisons are undecided, the verdict
+    is the one that every way of deciding them gives, and UNDECIDED if they differ. More evidence
+    therefore never changes a verdict other than UNDECIDED.
     """
     counts = [(v.count(SUPPORTED), v.count(CONTRADICTED), v.count(OPEN)) for v in variants]
     if counts and all(against == unknown == 0 for _, against, unknown in counts):
@@ -148,8 +148,10 @@ def judge(
     variants: Sequence[str],
     tables: Sequence[FigureTable] = (),
 ) -> Judgement:
-    """Decides a claim from all curves of its figure, anew along each variant axis; `tables` have
-    the paper's numbers."""
+    """Decide a claim for each variant from all curves of its figure.
+
+    `tables` contain the paper's numbers.
+    """
     try:
         found = [
             _compare(claim, curve, right, axes, curves, variants)
@@ -164,7 +166,7 @@ Pair = tuple[Curve, "Curve | float", tuple[str, ...]]
 
 
 def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable]) -> list[Pair]:
-    """What is compared with which curve or number, and the axes on which the curves differ."""
+    """Return the pairs compared, a curve and a curve or number, and the axes they differ on."""
     left = [curve for curve in curves if curve.matches(claim.where)]
     if claim.value is not None:
         return [(curve, claim.value, ()) for curve in left]
@@ -206,13 +208,13 @@ def _compare(
     against: Measured
     if isinstance(right, Curve):
         against = claim.quantity.of(right, curves)
-        said = words({axis: right.axes[axis] for axis in axes})
+        description = words({axis: right.axes[axis] for axis in axes})
     else:
-        against, said = constant(right), word(right)
+        against, description = constant(right), word(right)
     (value, reference), replicates = jackknife(claim.quantity.of(curve, curves), against)
     left, other = interval(value), interval(reference)
     near = claim.expect == "near"
-    # positive speaks for the claim
+    # positive values support the claim
     ahead = reference - value if claim.expect in ("falls", "below") else value - reference
     effect = interval(claim.tolerance - np.abs(ahead) if near
                       else ahead + claim.tolerance * np.abs(reference))  # fmt: skip
@@ -227,7 +229,7 @@ def _compare(
     return PairedComparison(
         variant={axis: curve.axes[axis] for axis in variants},
         left=words({a: v for a, v in curve.axes.items() if a not in variants}),
-        right=said,
+        right=description,
         left_value=left,
         right_value=other,
         effect=effect,

@@ -1,6 +1,6 @@
-"""Guarantees, accounting, the curator and its releasers. Knows nothing of bandits.
+"""Guarantees, accounting, the curator and its releasers; independent of bandits.
 
-Everything is loaded on first use, so importing this package costs next to nothing.
+Names are imported lazily, on first use.
 """
 
 from __future__ import annotations

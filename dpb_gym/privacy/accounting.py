@@ -1,6 +1,6 @@
-"""From compositions of events to (epsilon, delta): the only module that uses `dp_accounting`.
+"""Convert compositions of events to (epsilon, delta); the only module that uses `dp_accounting`.
 
-Three ways, and the smallest applicable answer:
+The result is the smallest of the applicable bounds:
 
 * every event Gaussian: exact, through Gaussian differential privacy, ``mu^2 = sum mu_i^2``;
 * a Renyi bound for every event: `dp_accounting.rdp` on dense orders (its default orders stop
@@ -11,8 +11,8 @@ Three ways, and the smallest applicable answer:
 A mixture of events of the second and third kind splits delta between the two parts.
 
 Units: an event's sensitivity is the distance between neighbouring values. `dp_accounting`'s
-PLD under REPLACE_ONE takes the norm bound per record instead and doubles it inside; its RDP
-reads a noise multiplier over the distance. The conversion happens here and nowhere else.
+PLD under REPLACE_ONE takes the norm bound per record instead and doubles it. Its RDP takes a noise
+multiplier over the distance. This module converts between them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dpb_gym.validation import FloatArray
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
 PLD_INTERVAL = 1e-4
 _SPLITS = (0.01, 0.1, 0.5, 0.9, 0.99)
-# What `_event_pld` knows: to be asked before anything is composed, which may take hours.
+# Events that `_event_pld` supports; checked first, because composing may take hours.
 WITH_PAIR = (
     events.GaussianEvent,
     events.LaplaceEvent,
@@ -47,11 +47,11 @@ WITH_PAIR = (
 
 @functools.lru_cache(maxsize=4096)
 def epsilon(composition: Composition, delta: float) -> float:
-    """Smallest known epsilon such that the composition is (epsilon, delta)-private.
+    """Return the smallest known epsilon such that the composition is (epsilon, delta)-private.
 
     Args:
-        composition: What one record can be charged with.
-        delta: In [0, 1); 0 asks for pure differential privacy.
+        composition: Events that one record is charged with.
+        delta: In [0, 1); 0 for pure differential privacy.
 
     Returns:
         Epsilon, infinite if there is none.
@@ -64,7 +64,7 @@ def epsilon(composition: Composition, delta: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def delta(composition: Composition, epsilon_: float) -> float:
-    """Smallest known delta such that the composition is (epsilon, delta)-private."""
+    """Return the smallest known delta such that the composition is (epsilon, delta)-private."""
     epsilon_ = validation.real("epsilon", epsilon_, 0.0, error=BudgetError)
     if composition.pure <= epsilon_:
         return 0.0
@@ -81,7 +81,7 @@ def delta(composition: Composition, epsilon_: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon_: float) -> float:
-    """Delta of mu-Gaussian differential privacy at epsilon (Balle & Wang 2018, Theorem 8)."""
+    """Return delta of mu-Gaussian DP at epsilon (Balle & Wang 2018, Theorem 8)."""
     if mu == 0:
         return 0.0
     near, far = mu / 2 - epsilon_ / mu, -mu / 2 - epsilon_ / mu
@@ -93,7 +93,7 @@ def gaussian_delta(mu: float, epsilon_: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta_: float) -> float:
-    """Epsilon of mu-Gaussian differential privacy at delta, never below the exact value."""
+    """Return epsilon of mu-Gaussian DP at delta, rounded up."""
     if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * log(1 / delta_)) + 1e-9
@@ -101,7 +101,7 @@ def gaussian_epsilon(mu: float, delta_: float) -> float:
 
 
 def gaussian_mu(epsilon_: float, delta_: float) -> float:
-    """Largest mu whose Gaussian differential privacy is within (epsilon, delta)."""
+    """Return the largest mu whose Gaussian DP implies (epsilon, delta)-DP."""
     high = 1.0
     while gaussian_delta(high, epsilon_) <= delta_:
         high *= 2
@@ -115,7 +115,7 @@ def gaussian_mu(epsilon_: float, delta_: float) -> float:
 
 
 def total_mu(events: Sequence[events.Event]) -> float | None:
-    """mu of the composition if every event is Gaussian, else None."""
+    """Return mu of the composition if every event is Gaussian, else None."""
     mus = [event.gaussian_mu for event in events if event.gaussian_mu is not None]
     return math.hypot(*mus) if len(mus) == len(events) else None
 
@@ -151,10 +151,22 @@ def _renyi_epsilon(events: Sequence[events.Event], delta_: float) -> float:
     finite = np.isfinite(divergence)
     if not finite.any():
         return math.inf
-    from dp_accounting.rdp import compute_epsilon
+    return renyi_to_epsilon(ORDERS[finite].tolist(), divergence[finite].tolist(), delta_)
 
-    value, _ = compute_epsilon(ORDERS[finite].tolist(), divergence[finite].tolist(), delta_)
-    return float(value)
+
+def renyi_to_epsilon(orders: Sequence[float], divergence: Sequence[float], delta_: float) -> float:
+    """Return epsilon at delta > 0 of Renyi divergences (Canonne et al. 2020, Proposition 12).
+
+    It has the same bits as `dp_accounting.rdp.compute_epsilon`, whose import takes a second.
+    """
+    best = math.inf
+    for order, loss in zip(orders, divergence):
+        if loss < 0 or delta_**2 + math.expm1(-loss) > 0:  # delta <= sqrt(1 - exp(-KL))
+            return 0.0
+        if order > 1.01:  # the bound is numerically unstable near 1
+            bound = loss + math.log1p(-1 / order) - math.log(delta_ * order) / (order - 1)
+            best = min(best, bound)
+    return max(0.0, best)
 
 
 def _single_sampled(event: events.Event) -> bool:
@@ -169,7 +181,7 @@ def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float
 
 
 def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> float:
-    """Exact: hockey-stick divergence of (1-q) N(0) + q N(u) from (1-q) N(0) + q N(-u).
+    """Return the exact hockey-stick divergence of (1-q) N(0) + q N(u) from (1-q) N(0) + q N(-u).
 
     u is half the sensitivity over sigma. The likelihood ratio increases in x, so the worst set
     is x > x*, where w = e^(u x*) solves c w^2 - (1-q)(e^eps - 1) w - e^eps c = 0 with
@@ -189,12 +201,12 @@ def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> flo
     below = (1 - q) * exp(epsilon_ + log_normal_cdf(-x)) + q * exp(
         epsilon_ + log_normal_cdf(-u - x)
     )
-    # the margin keeps rounding on the safe side
+    # the margin bounds rounding errors
     return max(0.0, above - below) + 1e-13 * above
 
 
 def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:
-    """Exact: advanced joint convexity (Balle, Barthe & Gaboardi 2018, Theorem 2).
+    """Return the exact epsilon, by advanced joint convexity (Balle, Barthe & Gaboardi 2018, Th. 2).
 
     With P = (1-q) N(0) + q N(a) and P' = (1-q) N(0) + q N(a'), the hockey-stick divergence at
     1 + q (e^eps - 1) is at most q times that of N(a) against a mixture of N(0) and N(a'),
@@ -211,7 +223,7 @@ def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> floa
 
 @functools.lru_cache(maxsize=256)
 def _pld(events: tuple[events.Event, ...]) -> Any:
-    """Privacy loss distribution of the composition of `events`, pessimistic."""
+    """Return the pessimistic privacy loss distribution of the composition of `events`."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     total = pld.identity(value_discretization_interval=PLD_INTERVAL)
@@ -238,8 +250,8 @@ def _event_pld(event: events.Event) -> Any:
         one = pld.from_privacy_parameters(common.DifferentialPrivacyParameters(*losses), **interval)
     else:
         assert isinstance(event, events.PoissonGaussianEvent)
-        # the pair of a zero-out event has a direction, which may change from one release to
-        # the next; the symmetric pair with records of norm `sensitivity` covers both
+        # the pair of a zero-out event has a direction that may change between releases; the
+        # symmetric pair with records of norm `sensitivity` covers both directions
         radius = event.sensitivity if event.pair == "zero-out" else event.sensitivity / 2
         one = pld.from_gaussian_mechanism(
             event.sigma,

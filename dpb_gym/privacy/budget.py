@@ -1,4 +1,4 @@
-"""What a user asks for: a privacy budget, and its one text form."""
+"""Privacy budgets and their text form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """An upper bound on the privacy loss of one agent. No budget (`None`) means non-private.
+    """Upper bound on the privacy loss of one agent. No budget (`None`) means non-private.
 
-    Build it with `Budget.zcdp`, `Budget.approx` or `Budget.parse`; it is immutable, hashable
+    Create it with `Budget.zcdp`, `Budget.approx` or `Budget.parse`. It is immutable, hashable
     and comparable. Its text, ``rho=0.5`` or ``eps=1,delta=1e-5``, is exact, and the same on the
-    command line, in YAML, in recipes, in Python and in labels. As a field of a pydantic model
-    it takes a `Budget` or its text, and is stored as text.
+    command line, in YAML, in recipes, in Python and in labels. A pydantic field of this type
+    accepts a `Budget` or its text, and is stored as text.
 
     Attributes:
         rho: zCDP parameter, or None.
@@ -53,7 +53,7 @@ class Budget:
 
     @classmethod
     def zcdp(cls, rho: float) -> Budget:
-        """zCDP with parameter `rho` (Bun & Steinke 2016).
+        """Return a zCDP budget with parameter `rho` (Bun & Steinke 2016).
 
         Raises:
             BudgetError: If `rho` is not positive and finite.
@@ -62,7 +62,7 @@ class Budget:
 
     @classmethod
     def approx(cls, epsilon: float, delta: float) -> Budget:
-        """(epsilon, delta)-differential privacy.
+        """Return an (epsilon, delta)-differential-privacy budget.
 
         Raises:
             BudgetError: If `epsilon` is not positive and finite, or `delta` not in (0, 1).
@@ -71,9 +71,9 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str | Budget | None) -> Budget | None:
-        """Reads ``"rho=0.5"``, ``"eps=1,delta=1e-5"`` or ``"none"``.
+        """Parse ``"rho=0.5"``, ``"eps=1,delta=1e-5"`` or ``"none"``.
 
-        A `Budget` or None is returned as it is.
+        A `Budget` or None is returned unchanged.
 
         Raises:
             BudgetError: If the text is anything else, or a number is out of range.
@@ -102,12 +102,12 @@ class Budget:
 
     @staticmethod
     def text(budget: Budget | None) -> str:
-        """The text of a budget, ``"none"`` for None."""
+        """Return the text of a budget, ``"none"`` for None."""
         return "none" if budget is None else str(budget)
 
     @property
     def limit(self) -> float:
-        """What may be spent, in the budget's currency: rho, or epsilon."""
+        """The bound in the budget's unit: rho, or epsilon."""
         value = self.epsilon if self.rho is None else self.rho
         assert value is not None
         return value
@@ -139,6 +139,6 @@ class Budget:
 
 
 def _number(value: float) -> str:
-    """The shortest text that reads back as the same number."""
+    """Return the shortest text that parses to the same number."""
     text = repr(value).removesuffix(".0")
     return re.sub(r"e([+-])0*(\d)", lambda m: f"e{m[1].strip('+')}{m[2]}", text)

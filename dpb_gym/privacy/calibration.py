@@ -1,7 +1,7 @@
-"""From a budget and a description of the releases to noise scales.
+"""Calibrate noise scales to a budget.
 
-What is calibrated here is spent to 1e-6 of the budget and never above it, because the search
-uses the accountant that later reports.
+The calibrated releases spend at least (1 - 1e-6) of the budget and never more than it, because the
+search uses the same accountant as the guarantee.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SAFETY = 1e-12
 
 
 def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
-    """sigma with ``times * sensitivity^2 / (2 sigma^2) = rho``, rounded up."""
+    """Return sigma with ``times * sensitivity^2 / (2 sigma^2) = rho``, rounded up."""
     return (
         sensitivity
         * math.sqrt(times / (2 * validation.real("rho", rho, 0.0, open_low=True)))
@@ -28,7 +28,7 @@ def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
 
 
 def cost_of(composition: Composition, delta: float | None) -> float:
-    """Epsilon at `delta`, or rho if that is None; a `BudgetError` if there is no rho."""
+    """Return epsilon at `delta`, or rho if `delta` is None; raise `BudgetError` without a rho."""
     if delta is not None:
         from dpb_gym.privacy import accounting
 
@@ -42,13 +42,13 @@ def cost_of(composition: Composition, delta: float | None) -> float:
 
 
 def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
-    """The rho that Gaussian releases may add up to under `budget`.
+    """Return the total rho that Gaussian releases may spend under `budget`.
 
     Args:
-        budget: A zCDP budget, returned as it is, or an (epsilon, delta) one.
-        gaussian: Whether every release will be Gaussian, so that the exact conversion
-            applies (0.03593 at epsilon 1, delta 1e-5); otherwise the one that holds for any
-            zCDP mechanism (0.03056).
+        budget: A zCDP budget, whose rho is returned, or an (epsilon, delta) one.
+        gaussian: Whether every release is Gaussian, so that the exact conversion applies
+            (0.03593 at epsilon 1, delta 1e-5). Otherwise the conversion for any zCDP mechanism is
+            used (0.03056).
 
     Raises:
         BudgetError: If `budget` is no `Budget`.
@@ -62,14 +62,14 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
 
 
 def textbook_rho(epsilon: float, delta: float) -> float:
-    """rho with ``epsilon = rho + 2 sqrt(rho log(1/delta))`` (Bun & Steinke 2016, Prop. 1.3)."""
+    """Return rho with ``epsilon = rho + 2 sqrt(rho log(1/delta))`` (Bun & Steinke 2016)."""
     log = portable.log(1 / delta)
     root = math.sqrt(epsilon + log) - math.sqrt(log)
     return root * root
 
 
 def textbook_epsilon(rho: float, delta: float) -> float:
-    """``rho + 2 sqrt(rho log(1/delta))``, the loose conversion that the papers use."""
+    """Return ``rho + 2 sqrt(rho log(1/delta))``, the loose conversion that the papers use."""
     return rho + 2 * math.sqrt(rho * portable.log(1 / delta))
 
 
@@ -80,17 +80,17 @@ def calibrate_scale(
     start: float = 1.0,
     tolerance: float = 1e-7,
 ) -> float:
-    """Smallest noise scale whose events fit in the budget, for any mechanism.
+    """Return the smallest noise scale whose events fit in the budget, for any mechanism.
 
     Args:
-        budget: What may be spent.
-        events: Maps a noise scale to the events that one record faces; the cost must fall as
-            the scale grows.
-        start: A guess.
+        budget: Privacy budget.
+        events: Maps a noise scale to the events of one record. The cost must decrease in the
+            scale.
+        start: Initial guess.
         tolerance: Relative precision of the scale.
 
     Returns:
-        The scale, rounded up: what is spent is never above the budget.
+        The scale, rounded up, so the cost never exceeds the budget.
 
     Raises:
         ParameterError: If no scale between 1e-9 and 1e9 times the guess fits.
@@ -122,14 +122,14 @@ def calibrate_scale(
 
 
 def fit_rho(budget: Budget, events: Callable[[float], Sequence[Event]]) -> float:
-    """Largest rho whose releases fit in the budget, for plans that are stated in zCDP.
+    """Return the largest rho whose releases fit in the budget, for plans stated in zCDP.
 
     Args:
-        budget: What may be spent. A zCDP budget is returned as it is.
-        events: Maps rho to the events that one record faces when the plan spends rho.
+        budget: Privacy budget. The rho of a zCDP budget is returned unchanged.
+        events: Maps rho to the events of one record when the plan spends rho.
 
     Returns:
-        rho to nine digits, rounded down: what is spent is never above the budget.
+        rho to nine digits, rounded down, so the cost never exceeds the budget.
 
     Raises:
         BudgetError: If `budget` is no `Budget`.

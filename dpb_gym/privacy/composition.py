@@ -1,4 +1,4 @@
-"""Events that concern the same records, added up."""
+"""Composition of accounting events on the same records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dpb_gym.privacy.events import EVENT_TYPES, Event, GaussianEvent, PureEvent,
 
 @dataclass(frozen=True)
 class Composition:
-    """What one protected unit can be charged with: the losses of its events add up.
+    """Events that one protected unit is charged with; their losses add up.
 
-    Releases over disjoint records are one event of the releaser that keeps them disjoint.
+    Releases over disjoint records are one event of their releaser.
 
     Attributes:
         events: Distinct events, each with its count.
@@ -26,8 +26,10 @@ class Composition:
 
     @classmethod
     def of(cls, *events: Event) -> Composition:
-        """The composition of `events`, in any number and order: counts of those that differ in
-        nothing else add up."""
+        """Return the composition of `events`, in any order.
+
+        Counts of events that are otherwise equal add up.
+        """
         counts: dict[Event, int] = {}
         for event in events:
             key = replace(event, count=1) if hasattr(event, "count") else event  # type: ignore[call-arg]
@@ -50,10 +52,10 @@ class Composition:
         return sum(event.pure for event in self.events)
 
     def group(self, size: int) -> Composition | None:
-        """What `size` protected units are charged with at once; None if nothing is known.
+        """Return the cost for a group of `size` protected units; None if no bound is known.
 
-        Group privacy, one unit after the other: Gaussian noise and pure privacy degrade `size`
-        times, zCDP `size` squared times (Bun & Steinke 2016, Proposition 27).
+        Sensitivities of Gaussian noise and epsilons of pure privacy are multiplied by `size`, zCDP
+        by `size` squared (Bun & Steinke 2016, Proposition 27).
         """
         if size == 1:
             return self
@@ -73,12 +75,12 @@ class Composition:
         return bool(self.events)
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """The composition as plain JSON values; inverse of `from_dict`."""
+        """Return the composition as plain JSON values; inverse of `from_dict`."""
         return [event.to_dict() for event in self.events]
 
     @classmethod
     def from_dict(cls, data: Iterable[Mapping[str, Any]]) -> Composition:
-        """Rebuilds a composition from `to_dict`.
+        """Return the composition of a `to_dict` value.
 
         Raises:
             ParameterError: If an event is unknown or invalid.
@@ -90,7 +92,7 @@ class Composition:
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """Rebuilds an event from `Event.to_dict`.
+    """Return the event of an `Event.to_dict` value.
 
     Raises:
         ParameterError: If the kind or a field is unknown or invalid.

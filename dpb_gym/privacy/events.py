@@ -1,10 +1,10 @@
-"""Accounting events: what was released, as plain immutable data.
+"""Accounting events: privacy losses of releases, as plain immutable data.
 
-Each event states the privacy loss of one kind of release for one pair of neighbouring
-data sets, whatever the relation: the sensitivity that an event carries is already the one
-of the relation of the guarantee (for replace-one, the distance between two records).
+Each event states the privacy loss of one kind of release for one pair of neighbouring data sets.
+Its sensitivity is the one of the guarantee's relation (for replace-one, the distance between two
+records).
 
-Every event offers
+Every event has
 
 * ``rdp(orders)``: a bound on the Renyi divergence at each order > 1, infinite where none is
   known,
@@ -53,7 +53,7 @@ class Event:
                 )
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        """Bound on the Renyi divergence at each order (> 1); infinite where none is known."""
+        """Return a bound on the Renyi divergence at each order (> 1); infinite if none is known."""
         return np.full(orders.shape, math.inf)
 
     @property
@@ -67,7 +67,7 @@ class Event:
         return math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as plain JSON values."""
+        """Return the event as plain JSON values."""
         return {"kind": self.kind, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
 
@@ -136,7 +136,7 @@ class _Pure(Event):
         return 0.5 * self.count * self.epsilon**2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        """Exact for k-ary randomised response."""
+        """Return the exact Renyi divergence of k-ary randomised response."""
         k, a = self.categories, orders
         keep = -portable.log1p((k - 1) * portable.exp(-self.epsilon))
         other = keep - self.epsilon
@@ -165,8 +165,8 @@ class PureEvent(_Pure):
 class RandomizedResponseEvent(_Pure):
     """`count` answers of k-ary randomized response.
 
-    The true answer is kept with probability ``e^eps / (e^eps + categories - 1)``, otherwise
-    one of the other answers is drawn uniformly.
+    The answer is the true one with probability ``e^eps / (e^eps + categories - 1)``, otherwise
+    uniform over the other answers.
     """
 
     kind: ClassVar[str] = "randomized-response"
@@ -186,11 +186,11 @@ class LaplaceEvent(_Pure):
 
     @property
     def epsilon(self) -> float:  # type: ignore[override]
-        """Of one release."""
+        """Epsilon of one release."""
         return self.sensitivity / self.scale
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        """Mironov (2017), Proposition 6."""
+        """Return the exact Renyi divergence (Mironov 2017, Proposition 6)."""
         a, ratio = orders, self.epsilon
         near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
         far = np.log((a - 1) / (2 * a - 1)) - a * ratio
@@ -228,21 +228,21 @@ class PoissonGaussianEvent(Event):
 
     @property
     def zcdp(self) -> float:
-        """As without sampling: given the secret bits, which both worlds share, it is Gaussian."""
+        """rho without sampling: conditionally on the sampling bits the release is Gaussian."""
         return 0.5 * self.count * (self.sensitivity / self.sigma) ** 2
 
 
 @dataclass(frozen=True)
 class ShuffledBitsEvent(Event):
-    """`count` shuffled batches of bits, each through randomised response, with fair coins.
+    """`count` shuffled batches of randomised-response bits and fair coins.
 
     Renyi divergence at most ``count * order * (epsilon * sensitivity)^2 / (2 coins)`` at every
-    order, proved in docs/privacy.md for epsilon up to 2.39. Where one bit is exchanged among N
-    bits, all others fair, that is the epsilon^2 / 2 of randomised response, divided by N.
+    order, proved in docs/privacy.md for epsilon up to 2.39. If one bit is exchanged among N
+    bits, all others fair, that is epsilon^2 / 2 of randomised response divided by N.
 
     Attributes:
-        epsilon: Of one bit's randomised response.
-        coins: Fair coins of a batch per coordinate.
+        epsilon: Epsilon of one bit's randomised response.
+        coins: Fair coins per batch and coordinate.
         sensitivity: 2-norm, over coordinates, of the numbers of bits in which neighbours differ.
         count: Number of such batches that one record can affect.
     """

@@ -1,4 +1,4 @@
-"""What an agent promises: notion, unit, relation, and the curve of its privacy loss."""
+"""Privacy guarantee of an agent: notion, unit, relation, and the curve of its privacy loss."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.composition import Composition
 
-# Each implies those after it.
+# From strongest to weakest: each implies the later ones.
 NOTIONS = ("local", "shuffle", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 REPORT_DELTA = 1e-5
-# Units that are protected when this one is.
+# Units that a guarantee for the key's unit also protects.
 CONTAINED = {
     "user": UNITS,
     "user-rewards": ("user-rewards", "reward"),
@@ -24,7 +24,7 @@ CONTAINED = {
 }
 # Units that leave contexts and actions public.
 RESPONSES = ("reward", "user-rewards")
-# What a guarantee for the unit counts as known to everybody, besides `ProblemInfo`.
+# Data that a guarantee for the unit treats as public, besides `ProblemInfo`.
 PUBLIC = {
     "user-round": "nothing of the round",
     "reward": "contexts, actions, which rounds were observed",
@@ -35,29 +35,26 @@ PUBLIC = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """One agent's privacy guarantee, immutable and printable in one line.
+    """Privacy guarantee of one agent, immutable and printable in one line.
 
     Attributes:
-        notion: What an attacker sees. ``"joint"``: every output but the target user's own (CS,
+        notion: What the attacker sees. ``"joint"``: every output but the target user's own (CS,
             Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
-            Definition 2); ``"central"``: the whole transcript; ``"shuffle"``: what
-            a shuffler, who is trusted to forget who sent what, hands on of each batch;
-            ``"local"``: what the user sends, before anybody has it. Joint implies anticipating,
-            never the other way.
+            Definition 2); ``"central"``: the whole transcript; ``"shuffle"``: the shuffled
+            messages of each batch; ``"local"``: the messages of each user. Joint implies
+            anticipating, never the other way.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;
             ``"user"``: all rounds of one user; ``"user-rewards"``: the responses of all rounds
-            of one user, with contexts, actions and which rounds are hers public.
+            of one user, with contexts, actions and the users of the rounds public.
         relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
         curve: Composition of accounting events, or `None` for a non-private agent.
-        basis: ``"computed"``: from the releasers of a curator; ``"declared"``: some package
-            accounted for itself (`Curator.charge`); ``"as printed (...)"``: the true cost of a
-            paper's own noise, which no budget bounds; ``"disclosed (...)"``: why nothing is
-            promised.
-        inherited: The part of the curve that an earlier release cost, from which the agent started
-            (`Curator.inherit`); None: there was none.
-        uses: Where real ratings are replayed: rounds at most that offer one rating, and rounds
-            at most of one person. None elsewhere.
+        basis: ``"computed"``: from the releasers of a curator. ``"declared"``: cost computed by
+            the caller (`Curator.charge`). ``"as printed (...)"``: true cost of a paper's printed
+            noise, not bounded by the budget. ``"disclosed (...)"``: why there is no guarantee.
+        inherited: Part of the curve that an earlier release cost (`Curator.inherit`), or None.
+        uses: For replayed real ratings: the largest number of rounds that offer one rating, and
+            of rounds of one person. Otherwise None.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent
@@ -86,17 +83,17 @@ class Guarantee:
 
     @classmethod
     def none(cls, notion: str = "central", unit: str = "user-round") -> Guarantee:
-        """The guarantee of a non-private agent: none."""
+        """Return the guarantee object of a non-private agent."""
         return cls(notion, unit, "replace-one", None)
 
     def covers(self, notion: str, unit: str, relation: str) -> bool:
-        """Whether whoever is promised this is promised as much for another notion and unit."""
+        """Return whether this guarantee implies one with the given notion, unit and relation."""
         weaker = NOTIONS.index(self.notion) <= NOTIONS.index(notion)
         return weaker and unit in CONTAINED[self.unit] and relation == self.relation
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised."""
+        """Whether there is a guarantee."""
         return self.curve is not None
 
     @property
@@ -105,7 +102,7 @@ class Guarantee:
         return self.curve.zcdp if self.curve is not None else None
 
     def epsilon(self, delta: float) -> float:
-        """Smallest known epsilon at `delta` in [0, 1); infinite for a non-private agent.
+        """Return the smallest known epsilon at `delta` in [0, 1); infinite for a non-private agent.
 
         Raises:
             BudgetError: If delta is outside [0, 1).
@@ -115,7 +112,7 @@ class Guarantee:
         return math.inf if self.curve is None else accounting.epsilon(self.curve, delta)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest known delta at `epsilon` >= 0; 1 for a non-private agent.
+        """Return the smallest known delta at `epsilon` >= 0; 1 for a non-private agent.
 
         Raises:
             BudgetError: If epsilon is negative or not finite.
@@ -125,22 +122,21 @@ class Guarantee:
         return 1.0 if self.curve is None else accounting.delta(self.curve, epsilon)
 
     def data_level(self, delta: float = REPORT_DELTA) -> dict[str, float]:
-        """Epsilon at `delta` per ``"rating"`` and per ``"person"`` of replayed ratings.
+        """Return epsilon at `delta` per ``"rating"`` and per ``"person"`` of replayed ratings.
 
-        A guarantee per round is one per rating only if no rating is used in two rounds; what
-        is used k times is protected as a group of k. Infinite where no bound is known, empty
-        where nothing is replayed.
+        A rating or person in k rounds is protected as a group of k. Epsilon is infinite if no bound
+        is known. The result is empty if the environment replays no ratings.
         """
         if self.curve is None or self.uses is None:
             return {}
-        whole, found = self.unit in ("user", "user-rewards"), {}
+        whole, epsilons = self.unit in ("user", "user-rewards"), {}
         for what, uses in zip(("rating", "person"), self.uses):
             grouped = self.curve.group(1 if whole else uses)
-            found[what] = replace(self, curve=grouped).epsilon(delta)
-        return found
+            epsilons[what] = replace(self, curve=grouped).epsilon(delta)
+        return epsilons
 
     def describe(self, delta: float = REPORT_DELTA) -> str:
-        """One line, with epsilon at the given delta, also per rating and person of real data."""
+        """Return one line with epsilon at `delta`, also per rating and person of real data."""
         if self.curve is None:
             return "non-private"
         line = self._per_unit(self.curve, delta)
@@ -165,7 +161,7 @@ class Guarantee:
         return self.describe()
 
     def to_dict(self) -> dict[str, Any]:
-        """The guarantee as plain JSON values; inverse of `from_dict`."""
+        """Return the guarantee as plain JSON values; inverse of `from_dict`."""
         found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in ("curve", "inherited"):
             found[name] = None if found[name] is None else found[name].to_dict()
@@ -176,7 +172,7 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Guarantee:
-        """Rebuilds a guarantee from `to_dict`.
+        """Return the guarantee of a `to_dict` value.
 
         Raises:
             BudgetError: If a field is missing, unknown or invalid.

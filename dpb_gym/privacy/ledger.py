@@ -1,4 +1,4 @@
-"""The ledger of one agent: every release is charged before its noise is drawn."""
+"""The ledger of one agent, which charges every release before its noise is drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Charge:
     """One line of a ledger.
 
     Attributes:
-        what: What was released, in words.
+        what: Name of the release.
         event: Its accounting event.
         earlier: Whether it was released before the agent began.
     """
@@ -32,14 +32,13 @@ class Charge:
 
 @dataclass(eq=False, repr=False)
 class Ledger:
-    """Adds up what an agent releases and refuses what would exceed its budget.
+    """Sum of an agent's charges; a charge beyond the budget is rejected.
 
-    One ledger serves a batch of replicates whose plans are identical: they are separate data
-    sets, so the cost is that of one. Every charge is a group of its own: two releasers that may
-    have seen the same record always add up.
+    One ledger serves a batch of replicates with identical plans. They are separate data sets, so
+    the cost is that of one. Charges always add up, because two releasers may see the same record.
 
     Args:
-        budget: Upper bound; `None` records without a bound.
+        budget: Upper bound; `None` for no bound.
         notion: See `Guarantee`.
         unit: See `Guarantee`.
         relation: See `Guarantee`.
@@ -72,12 +71,12 @@ class Ledger:
     def charge(
         self, event: Event, *, what: str, basis: str = "computed", earlier: bool = False
     ) -> None:
-        """Charges a release, or a whole plan of them; to be called before noise is drawn.
+        """Charge a release or a whole plan of releases. Call it before noise is drawn.
 
         Args:
             event: The accounting event, its sensitivity that of this ledger's relation.
-            what: What is released, in words.
-            basis: ``"declared"`` if the caller accounts for itself.
+            what: Name of the release, for messages and the ledger's text.
+            basis: ``"declared"`` if the caller computed the cost.
             earlier: See `Charge`.
 
         Raises:
@@ -100,30 +99,30 @@ class Ledger:
 
     @property
     def charged(self) -> bool:
-        """Whether anything but what was inherited was charged."""
+        """Whether the agent itself was charged; earlier releases do not count."""
         return not all(entry.earlier for entry in self.entries)
 
     def lift(self, why: str) -> None:
-        """Lifts the bound: what a paper prints is charged at its true cost, whatever that is."""
+        """Remove the bound, to charge a paper's printed noise at its true cost."""
         self.budget, self.basis = None, f"as printed ({why})"
 
     def disclose(self, what: str) -> None:
-        """Records that protected data leave without noise: no guarantee remains."""
+        """Record that protected data are released without noise: no guarantee remains."""
         self.disclosed.append(what)
 
     @property
     def composition(self) -> Composition:
-        """Everything charged so far."""
+        """Composition of everything charged so far."""
         return Composition.of(*(entry.event for entry in self.entries))
 
     @property
     def inherited(self) -> Composition:
-        """What was released before the agent began."""
+        """Composition of the releases before the agent began."""
         return Composition.of(*(entry.event for entry in self.entries if entry.earlier))
 
     @property
     def spent(self) -> float:
-        """Cost so far in the budget's currency: rho, or epsilon at the budget's delta.
+        """Cost so far in the budget's unit: rho, or epsilon at the budget's delta.
 
         Without a budget: rho, or NaN if some release has no zCDP bound.
         """
@@ -134,12 +133,12 @@ class Ledger:
 
     @property
     def remaining(self) -> float:
-        """What is left of the budget; infinite without one."""
+        """Rest of the budget; infinite without one."""
         return math.inf if self.budget is None else max(0.0, self.budget.limit - self.spent)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What was charged so far; none without a charge, or once anything was disclosed."""
+        """Guarantee of everything charged; none without a charge or after a disclosure."""
         names = (self.notion, self.unit, self.relation)
         if self.disclosed:
             return Guarantee(*names, basis=f"disclosed ({'; '.join(self.disclosed)})")

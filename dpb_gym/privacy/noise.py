@@ -1,4 +1,4 @@
-"""Where the noise comes from: one generator per replicate, never the environment's."""
+"""Noise sources: one generator per replicate, separate from the environment's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
 class NoiseSource:
     """Random numbers for a batch of replicates, each from its own generator.
 
-    Simulation grade: the generators are seeded from the replicates' seeds, so that results
-    can be repeated; somebody who knows the seed knows the noise. Replicate i draws from
-    generator i only, so its noise does not depend on the number of replicates.
+    For simulations only: the generators are seeded from the replicates' seeds, so results are
+    reproducible, and the seed reveals the noise. Replicate i draws from generator i only, so its
+    noise does not depend on the number of replicates.
 
     Args:
-        generators: One generator per replicate, used for nothing else.
+        generators: One generator per replicate, not used elsewhere.
 
     Raises:
         ParameterError: If there is none, one is no `numpy.random.Generator`, or two
@@ -51,7 +51,7 @@ class NoiseSource:
 
     @classmethod
     def from_seed(cls, seed: int | Sequence[int], replicates: int = 1) -> NoiseSource:
-        """A noise source of its own, for scripts and tests: replicate i spawns from `seed`."""
+        """Return a noise source for scripts and tests; replicate i is child i of `seed`."""
         validation.integer("replicates", replicates, 1)
         return cls([_generator(child) for child in np.random.SeedSequence(seed).spawn(replicates)])
 
@@ -61,7 +61,7 @@ class NoiseSource:
         return len(self.generators)
 
     def normal(self, shape: int | tuple[int, ...] = ()) -> FloatArray:
-        """Standard normals of shape ``(B, *shape)``, row i drawn from generator i."""
+        """Return standard normals ``(B, *shape)``, row i drawn from generator i."""
         tail = (shape,) if isinstance(shape, int) else tuple(shape)
         out = np.empty((self.replicates, *tail))
         for i in range(self.replicates):
@@ -69,47 +69,47 @@ class NoiseSource:
         return out
 
     def fill(self, replicate: int, out: FloatArray) -> None:
-        """Fills `out` with standard normals from the replicate's generator."""
+        """Fill `out` with standard normals from the replicate's generator."""
         self._fill(self.generators[replicate], out)
 
     def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
-        """Numbers of heads in that many independent tosses, of the shape of `tosses`, (B, ...)."""
+        """Return binomial numbers of heads, of the shape of `tosses`, (B, ...)."""
         counts = tosses.astype(np.int64)
         rows = [rng.binomial(row, probability) for rng, row in zip(self.generators, counts)]
         return np.array(rows, dtype=np.float64)
 
     def uniform(self) -> FloatArray:
-        """One uniform number on [0, 1) per replicate, ``(B,)``."""
+        """Return one uniform number on [0, 1) per replicate, ``(B,)``."""
         return np.array([generator.random() for generator in self.generators])
 
     def gumbel(self, shape: tuple[int, ...]) -> FloatArray:
-        """Standard Gumbel numbers ``(B, *shape)``, row i drawn from generator i."""
-        # an exponential of 0 has no logarithm
+        """Return standard Gumbel numbers ``(B, *shape)``, row i drawn from generator i."""
+        # avoid the logarithm of 0
         drawn = np.stack([1.0 - generator.random(shape) for generator in self.generators])
         exponentials = np.maximum(-each(log, drawn), 1e-300)
         return -each(log, exponentials)
 
     def gaussian(self, std: float, width: int) -> FloatArray:
-        """Noise ``(B, width)`` of standard deviation `std`."""
+        """Return Gaussian noise ``(B, width)`` of standard deviation `std`."""
         return std * self.normal(width)
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
-        """Standard normals ``(B, width)`` for step after step, from generators of their own.
+        """Return a stream of standard normals ``(B, width)`` per step, from spawned generators.
 
         Args:
             width: Numbers per step and replicate.
-            on_grid: With system noise: standard deviation of noise on the grid, instead.
+            on_grid: Standard deviation of the noise on the grid (system noise only).
         """
         source = self.spawn()
         return BlockDraws(source.generators, (width,), source._fill)
 
     def spawn(self) -> NoiseSource:
-        """An independent noise source, its seeds drawn from these generators."""
+        """Return an independent noise source, its seeds drawn from these generators."""
         words = [generator.bit_generator.random_raw(4).tolist() for generator in self.generators]
         return self._like([_generator(np.random.SeedSequence(row)) for row in words])
 
     def single(self, replicate: int) -> NoiseSource:
-        """The noise of one replicate alone."""
+        """Return the noise source of one replicate."""
         return self._like([self.generators[replicate]])
 
     def _like(self, generators: Sequence[np.random.Generator]) -> NoiseSource:
@@ -117,9 +117,9 @@ class NoiseSource:
 
 
 class QuietNoise(NoiseSource):
-    """Noise of `factor` times the standard deviation that is charged: for audits of audits.
+    """Noise of `factor` times the charged standard deviation, to test audits.
 
-    What is released with it has no guarantee; a run with it shows whether an audit would notice.
+    Its releases have no guarantee. A run with it shows whether an audit detects that.
 
     Args:
         generators: See `NoiseSource`.
@@ -146,11 +146,11 @@ class QuietNoise(NoiseSource):
 
 
 class SystemNoise(NoiseSource):
-    """Noise from the operating system's entropy: not seeded, not repeatable.
+    """Noise from the operating system's entropy: not seeded, not reproducible.
 
-    What is added to sums is discrete Gaussian, on a grid far finer than the noise: records are
-    rounded to it, all sums stay below 2^53 grid units, so double precision adds them without
-    error, and no floating-point attack on the noise applies. The discrete Gaussian of scale
+    Sums get discrete Gaussian noise on a grid far finer than the noise. Records are rounded to the
+    grid and sums stay below 2^53 grid units, so double precision adds them exactly, and
+    floating-point attacks on the noise do not apply. The discrete Gaussian of scale
     sigma on vectors of integers is zCDP with ``rho = sensitivity^2 / (2 sigma^2)``, like the
     continuous one (Canonne, Kamath & Steinke 2020, Theorem 14), but **not** mu-Gaussian-DP, so
     (epsilon, delta) budgets convert less tightly. The linear term of objective perturbation
@@ -166,7 +166,7 @@ class SystemNoise(NoiseSource):
     system = True
 
     def __getstate__(self) -> dict[str, float]:
-        """Without generators: who goes on from a checkpoint draws fresh noise."""
+        """Return the state without generators: a loaded checkpoint draws new noise."""
         return {"replicates": self.replicates, "grid": self._grid}
 
     def __setstate__(self, state: dict[str, float]) -> None:
@@ -190,12 +190,12 @@ class SystemNoise(NoiseSource):
         return SystemNoise(len(generators))
 
     def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
-        """Fixes the grid.
+        """Set the grid.
 
         Args:
-            grid: Its width.
-            horizon: Most records of a sum, None if that is not known.
-            longest: Largest size of a record, None if it has no bound.
+            grid: Distance of its points.
+            horizon: Largest number of records of a sum, None if unknown.
+            longest: Largest norm of a record, None if unbounded.
 
         Raises:
             ParameterError: If the records have no horizon or bound, or sums could leave the exact
@@ -225,12 +225,12 @@ class SystemNoise(NoiseSource):
 
 
 def grid_of(sigma: float) -> float:
-    """Grid of system noise of standard deviation `sigma`: a power of two, a millionth of it."""
+    """Return the grid of system noise: the power of two near a millionth of `sigma`."""
     return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
 class GridStream(BlockDraws):
-    """System noise for step after step, none of it before its time: no checkpoint tells it."""
+    """Draw system noise one step at a time, so that checkpoints contain no future noise."""
 
     def __init__(self, source: SystemNoise, std: float, width: int) -> None:
         self._source, self._std, self._width = source, std, width

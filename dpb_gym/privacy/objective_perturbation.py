@@ -1,4 +1,4 @@
-"""Objective perturbation: how much ridge and noise make a regularised MLE private.
+"""Objective perturbation: ridge and noise that make a regularised MLE private.
 
 The released parameter is ``argmin sum_i loss_i(theta) + ridge/2 |theta|^2 + b.theta`` with
 ``b ~ N(0, sigma^2 I)``. Every loss is convex and twice differentiable, its gradient's norm at
@@ -37,8 +37,8 @@ class PerturbedObjectiveEvent(Event):
       ``a D^2/(2 sigma^2) + [log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1)``,
     * at every order (erratum A4): ``t + D sqrt(d)/sigma + a D^2/(2 sigma^2)``,
 
-    plus the cost of covering the inexact minimiser. `zcdp` is the supremum of that over the
-    order, at all orders: nothing is truncated.
+    plus the cost of covering the inexact minimiser. `zcdp` is the supremum of the sum over the
+    order, over all orders > 1.
 
     Attributes:
         ratio: t, trace bound of a record's Hessian over the ridge.
@@ -66,14 +66,14 @@ class PerturbedObjectiveEvent(Event):
         return self.ratio + self.sensitivity * math.sqrt(self.dim) / self.sigma
 
     def verified(self, orders: FloatArray) -> FloatArray:
-        """The verified bound of one release; infinite beyond its orders."""
+        """Return the verified bound of one release; infinite outside its orders."""
         limit = min(1 + 1 / self.ratio, 1 / (self.ratio * self.ratio))
         inside = (orders < 1 + 1 / self.ratio) & (orders <= limit)
         a = np.where(inside, orders, 1.0 + 0.25 / (1 + self.ratio))
         return np.where(inside, self._slope * a + _curvature_term(self.ratio, a), math.inf)
 
     def all_orders(self, orders: FloatArray) -> FloatArray:
-        """The bound of one release that holds at every order."""
+        """Return the bound of one release that holds at every order."""
         return self._offset + self._slope * orders
 
     def rdp(self, orders: FloatArray) -> FloatArray:
@@ -87,19 +87,18 @@ class PerturbedObjectiveEvent(Event):
 
 
 def _curvature_term(t: float, a: FloatArray) -> FloatArray:
-    """[log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1), without cancellation."""
+    """Return [log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1), without cancellation."""
     u = a - 1
     term: FloatArray = -(np.log1p(u * t / (1 + t)) + np.log1p(-u * t)) / u
     return term
 
 
-@lru_cache(maxsize=4096)  # every block of replicates plans the same
+@lru_cache(maxsize=4096)  # every block of replicates has the same plan
 def _extra(event: PerturbedObjectiveEvent) -> float:
-    """sup over orders a of (smaller bound - slope a) / a.
+    """Return the supremum over orders a of (smaller bound - slope a) / a, rounded up.
 
-    The verified bound's share grows with a, the other's falls: the supremum is where they
-    meet, bracketed by two floats; the returned value is that of the falling one at the lower end,
-    hence never too small.
+    The verified bound's share increases in a, the other's decreases, so the supremum is at their
+    intersection. The result is the decreasing one at the lower end of a bracket of two floats.
     """
     t, offset = event.ratio, event._offset
     limit = min(1 / t, 1 / (t * t) - 1)
@@ -117,7 +116,7 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
 
 @dataclass(frozen=True)
 class ObjectivePerturbation:
-    """Everything public about one private MLE: what to add, how exactly to solve, what it costs.
+    """Calibration of one private MLE: ridge, noise, solver tolerance and cost. All is public.
 
     Attributes:
         dim: Number of parameters d.
@@ -125,8 +124,8 @@ class ObjectivePerturbation:
         sigma: Standard deviation of the linear term b per coordinate.
         tolerance: Gradient norm that a minimiser must reach.
         output_std: Standard deviation of the noise added to the minimiser, which covers its
-            inexactness: two minimisers of gradient norm at most `tolerance` lie within
-            ``2 tolerance / ridge`` of the exact ones' distance.
+            inexactness: the distance of two minimisers of gradient norm at most `tolerance`
+            exceeds that of the exact ones by at most ``2 tolerance / ridge``.
         event: Cost of one release.
     """
 
@@ -140,7 +139,7 @@ class ObjectivePerturbation:
 
 @dataclass(frozen=True)
 class LossBounds:
-    """The true bounds of a summed loss, from which a plan's cost follows.
+    """True bounds of a summed loss, from which a plan's cost follows.
 
     Attributes:
         dim: Number of parameters d.
@@ -166,14 +165,14 @@ class LossBounds:
             validation.real(name, getattr(self, name), 0.0, open_low=True)
 
     def plan(self, ridge: float, sigma: float, rho_output: float) -> ObjectivePerturbation:
-        """Adds solver tolerance and output noise to a (ridge, sigma) pair and states its cost.
+        """Return the plan of a (ridge, sigma) pair, with solver tolerance and output noise.
 
         Args:
             ridge: Lambda.
             sigma: Standard deviation of the linear term.
             rho_output: zCDP to spend on covering the inexact minimiser.
         """
-        # the second term is what double precision leaves of gradients of that size
+        # the second term is the rounding error of gradients of that size in double precision
         size = 4 * sigma * math.sqrt(self.dim) + 4 * self.gradient_bound * self.records
         tolerance, mu = 1e-10 + 1e-14 * size, math.sqrt(2 * rho_output)
         event = PerturbedObjectiveEvent(
@@ -183,7 +182,7 @@ class LossBounds:
         return ObjectivePerturbation(self.dim, ridge, sigma, tolerance, output_std, event)
 
     def sigma_all_orders(self, rho: float) -> float:
-        """sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
+        """Return sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
         root = math.sqrt(self.dim + 2 * rho) + math.sqrt(self.dim)
         return self.gradient_bound * root / rho
 
@@ -199,21 +198,21 @@ def objective_plan(
     method: str = "verified",
     every_order: bool = True,
 ) -> ObjectivePerturbation:
-    """Ridge and noise of a private MLE that spends `rho` over `calls` releases.
+    """Return ridge and noise of a private MLE that spends `rho` over `calls` releases.
 
     Args:
-        rho: zCDP that all releases together may spend.
+        rho: zCDP of all releases together.
         dim: See `LossBounds`; `gradient_bound`, `curvature` and `records` too.
         gradient_bound: L.
         curvature: beta.
         calls: Largest number of releases.
         records: Largest number of records.
-        method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4: far more
-            noise; the event, which takes the smaller bound, then costs less than was asked).
-        every_order: For ``"verified"``. True: `rho` holds at every Renyi order, which takes half
-            of it for the curvature. False: it holds up to order ``1 + ridge/(2 beta)``, with a
-            tenth for the curvature and less noise; for (epsilon, delta) budgets, which account
-            for the curve itself.
+        method: ``"verified"`` or ``"zcdp"`` (CS, Theorem 1, with errata A3 and A4). The latter
+            needs far more noise, and its event, the smaller bound, costs less than `rho`.
+        every_order: For ``"verified"``. True: `rho` holds at every Renyi order, and half of it is
+            for the curvature. False: `rho` holds up to order ``1 + ridge/(2 beta)``, a tenth is
+            for the curvature, and there is less noise. Use False for (epsilon, delta) budgets,
+            which account for the whole curve.
 
     Returns:
         The calibration of one release.
@@ -235,7 +234,7 @@ def objective_plan(
     else:
         share, distance = 0.5 if every_order else 0.1, 2 * loss.gradient_bound
         sigma = distance / math.sqrt(2 * (1 - share) * usable)
-        # a ratio above 0.7 would leave the range of the proof
+        # the proof holds for ratios up to 0.7
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)
         if every_order:
             event = PerturbedObjectiveEvent(ratio, sigma, distance, loss.dim)

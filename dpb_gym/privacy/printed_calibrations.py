@@ -1,8 +1,8 @@
-"""The papers' calibrations, literally, with the guarantee that they really give.
+"""Calibrations as printed in the papers, with their true cost.
 
-For reproduction only. The formulas take the constants as printed; the event is built from the
-true gradient and curvature bounds, so a ledger reports what is delivered, never what the paper
-prints. Errata A2-A4, A9, P2, P3, P6, R2.
+For reproduction only. The formulas use the constants as printed. The event uses the true gradient
+and curvature bounds, so a ledger reports the true cost, not the paper's claim. Errata
+A2-A4, A9, P2, P3, P6, R2.
 
 Parameters of all functions for objective perturbation: `dim` is the number of parameters d,
 `records` the largest number of records. `gradient_bound` and `curvature` are the true bounds of a
@@ -28,13 +28,13 @@ def _check(epsilon: float, delta: float = 0.5, q: float = 0.5) -> None:
 
 
 def objective_cs(rho: float, *, dim: int, rank: int, records: int = 0) -> ObjectivePerturbation:
-    """CS, Theorem 1 and Algorithm 2: nominal rho-zCDP of one release, half of it for the noise.
+    """Return the plan of CS, Theorem 1 and Algorithm 2: nominal rho-zCDP of one release.
 
-    As in the paper eta of the theorem is 4; correct is 1 (A3).
+    Half of rho is for the noise. As in the paper eta of the theorem is 4; correct is 1 (A3).
 
     Args:
-        rank: R of the theorem; the paper takes min(d, K-1), correct is min(d, K) (A2). At 0,
-            which is K = 1, the printed formula divides by zero: refused.
+        rank: R of the theorem; the paper takes min(d, K-1), correct is min(d, K) (A2). 0, which
+            is K = 1, raises: the printed formula divides by zero.
     """
     validation.real("rho", rho, 0.0, open_low=True)
     if rank == 0:
@@ -60,7 +60,7 @@ def objective_cs_approx(
     records: int = 0,
     corrected: bool = False,
 ) -> ObjectivePerturbation:
-    """CS, Theorem 5: nominal (epsilon, delta) of one release, for their benchmark.
+    """Return the plan of CS, Theorem 5: nominal (epsilon, delta) of one release, for a benchmark.
 
     Args:
         rank: R of the theorem.
@@ -90,15 +90,15 @@ def objective_csw(
     ridge: float = 0.0,
     records: int = 0,
 ) -> ObjectivePerturbation:
-    """CSW, Algorithm 3: nominal (epsilon, delta) of one release, after Kifer et al. (2012).
+    """Return the plan of CSW, Algorithm 3: nominal (epsilon, delta) of one release.
 
-    The paper solves under ``|theta| <= 2``; here the minimiser is unconstrained and a policy
-    projects it, which is post-processing.
+    After Kifer et al. (2012). The paper solves under ``|theta| <= 2``. Here the minimiser is
+    unconstrained and a policy projects it, which is post-processing.
 
     Args:
         gradient_constant: B1 of the algorithm.
         curvature_constant: B2 of the algorithm (two readings, erratum P5).
-        ridge: The algorithm's rho, a floor of the ridge.
+        ridge: The algorithm's rho, a lower bound of the ridge.
     """
     _check(epsilon, delta)
     loss = LossBounds(dim, gradient_bound, curvature, records)
@@ -112,10 +112,10 @@ RU_ORDERS = (2, 3, 4, 5, 6, 8, 16, 32, 64)
 
 
 def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussianEvent:
-    """RU, Eq. 3.6: the noise that the paper adds to a Poisson-sampled batch of rewards.
+    """Return the event of RU, Eq. 3.6, the noise of a Poisson-sampled batch of rewards.
 
-    The equation is no upper bound (erratum R2): at delta = 1e-5 and q = 0.3 a nominal epsilon
-    of 1 really costs 14.0. The event returned is the true one.
+    The equation is not an upper bound (erratum R2): at delta = 1e-5 and q = 0.3 a nominal epsilon
+    of 1 costs 14.0. The event states the true cost.
 
     Args:
         epsilon: Nominal epsilon.

@@ -19,7 +19,7 @@ MAX_ITEMS = 4000
 
 @dataclass(frozen=True)
 class PrivateFactors:
-    """What `private_factors` released.
+    """Result of `private_factors`.
 
     Attributes:
         factors: Eigenvectors times the square roots of their eigenvalues, ``(n_items, dim)``.
@@ -34,7 +34,7 @@ class PrivateFactors:
 
 
 def second_moment(rows: Any) -> FloatArray:
-    """R'R / n of rows clipped to the unit ball.
+    """Return R'R / n for the rows R clipped to the unit ball.
 
     Replace-one sensitivity ``sqrt(2) / n`` in Frobenius norm, attained by orthogonal unit rows:
     ``||x x' - y y'||_F^2 = ||x||^4 + ||y||^4 - 2 <x, y>^2 <= 2``.
@@ -56,28 +56,27 @@ def second_moment(rows: Any) -> FloatArray:
 
 
 def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
-    """Item factors from one noisy second moment of the users' rows (RU, section 6.3).
+    """Release item factors from a noisy second moment of the users' rows (RU, section 6.3).
 
     Rows are clipped to norm 1; their second moment is released once by the Gaussian mechanism
     with sensitivity sqrt(2) / n (`second_moment`; RU print 1 / n, which replacing a row
     exceeds). The noise is symmetric: N(0, sigma^2) on the diagonal and N(0, sigma^2 / 2) on each
     pair of entries off it, which is N(0, sigma^2 I) in the coordinates in which the Frobenius
-    norm is the 2-norm. Eigenvalues are floored at 0 and the largest `dim` kept;
-    that is post-processing.
+    norm is the 2-norm. As post-processing, eigenvalues are floored at 0 and the largest `dim`
+    selected.
 
-    Which items make the columns, and n, count as public: choose the items without looking at
-    these rows.
+    The items of the columns and n are public: do not choose the items from these rows.
 
     Args:
-        rows: ``(n, n_items)``, dense or sparse, one row per user; whatever the values were
-            centred with must be a public constant.
+        rows: ``(n, n_items)``, dense or sparse, one row per user; values may be centred by a
+            public constant only.
         dim: Number of factors, 1..n_items.
-        curator: Whose budget it uses, of one replicate; it must protect ("central", "user").
+        curator: Curator of one replicate, whose budget is used; unit ``"user"``.
 
     Raises:
         BudgetError: If the curator has sealed already.
         ParameterError: If an argument is out of range, or there are more than `MAX_ITEMS`
-            columns: the noise has an entry for every pair of them.
+            columns (the noise has an entry for every pair of columns).
     """
     shape: tuple[int, ...] = getattr(rows, "shape", ())
     if len(shape) != 2 or min(shape) < 1:
@@ -91,7 +90,7 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
         )
     from scipy.linalg import eigh
 
-    # a row is one record of this sum: all ratings of one person
+    # the second moment is the only record of this sum
     sums = curator.batch_sum(
         symmetric=n_items,
         sensitivity=math.sqrt(2.0) / n,

@@ -25,7 +25,7 @@ from dpb_gym.problems.rounds import (
     ProblemInfo,
     Round,
 )
-from dpb_gym.problems.stretch import Stretch, replicate_by_replicate
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
@@ -35,8 +35,10 @@ __all__ = [
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
-STRETCH_BYTES = 1 << 20
-"""What the features of a `Stretch` may take."""
+MOST_LANES = 32
+"""Replicates at most whose rounds are made for a `Stretch` one replicate at a time."""
+STRETCH_ROUNDS, STRETCH_BYTES = 16, 1 << 20
+"""What a `Stretch` may take: so many rounds, or more if their features fit into so many bytes."""
 NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
 
 
@@ -93,7 +95,35 @@ class Problem(ABC):
             drawn: The fields of the rounds, ``(n, B, ...)``.
             t: The first round.
         """
-        return replicate_by_replicate(self, hidden, drawn, t)
+        # any recommendation problem can say what each candidate would earn
+        n, B = drawn["response"].shape
+        info = self.info
+        if info.kind != "recommendation" or info.masked or B > MOST_LANES:
+            return None
+        m = info.n_candidates or 0
+        reward, expected, observed = (
+            np.empty((n, B, m)),
+            np.empty((n, B, m)),
+            np.ones((n, B, m), bool),
+        )
+        best, lanes, partly = np.empty((n, B)), [], False
+        for b in range(B):
+            own = {name: value[b : b + 1] for name, value in hidden.items()}
+            ahead = Ahead(self, own, {name: block[:, b] for name, block in drawn.items()}, t)
+            lanes.append(ahead.context)
+            best[:, b] = ahead.best[1]
+            for k in range(m):
+                feedback, expected[:, b, k] = ahead.respond(np.full(n, k))
+                if feedback.reward.dtype != np.float64:
+                    return None
+                reward[:, b, k] = feedback.reward
+                if feedback.observed is not None:
+                    observed[:, b, k], partly = feedback.observed, True
+        stacked: list[Any] = [
+            None if parts[0] is None else np.stack(parts, axis=1)
+            for parts in zip(*(lane[1:] for lane in lanes))
+        ]
+        return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)
 
     def check_action(self, action: Any, replicates: int) -> Array:
         """Returns the action as a well-typed array or raises `ActionError`; see `Kind`."""
@@ -341,29 +371,22 @@ class Instance:
         first = int(self._cursor[0]) - behind
         info = self.problem.info
         width = 4 * self.replicates * math.prod(kind_of(info.kind).feature_shape(info))
-        last = min(first + max(1, min(rounds, STRETCH_BYTES // width)), self._rounds)
+        last = min(first + min(rounds, max(STRETCH_ROUNDS, STRETCH_BYTES // width)), self._rounds)
         drawn = {name: block[first:last] for name, block in self._block.items()}
         return self.problem.stretch(self.hidden, drawn, int(self.t[0]) - behind)
 
-    def upcoming(
-        self, most: int, together: bool, singly: bool
-    ) -> tuple[Sequence[Context], Stretch | None]:
-        """Move to the last of the coming rounds, and return them in either form or both.
+    def move(self, most: int) -> Stretch | None:
+        """Return the coming rounds as a `stretch`, if there can be one, and move to its last.
 
         Args:
             most: Rounds at most.
-            together: Whether a `stretch` is wanted, as far as there can be one.
-            singly: Whether contexts are wanted, see `coming`; they are where no stretch can be.
         """
-        rounds = self.stretch(most) if together and not singly else None
-        if rounds is not None:
-            ahead = rounds.shape[0] - 1
-            self._shown = None if ahead else self._shown
-            self.t += ahead
-            self._cursor += ahead
-            return [], rounds
-        contexts = self.coming(most)
-        return contexts, self.stretch(len(contexts), len(contexts) - 1) if together else None
+        rounds = self.stretch(most)
+        if rounds is not None and rounds.shape[0] > 1:
+            self._shown = None
+            self.t += rounds.shape[0] - 1
+            self._cursor += rounds.shape[0] - 1
+        return rounds
 
     def show(self, at: int) -> None:
         """Goes back to one of the `coming` rounds."""

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError
-from dpb_gym.problems.rounds import Array, Context, Hidden
-
-if TYPE_CHECKING:
-    from dpb_gym.problems.base import Problem
-
-MOST_LANES = 32
-"""Replicates at most for which rounds are made one replicate at a time."""
+from dpb_gym.problems.rounds import Array, Context
 
 
 class Stretch:
@@ -79,45 +71,3 @@ class Stretch:
         if self._partly is None:
             return expected, None, reward
         return expected, np.take_along_axis(self._partly, actions[..., None], 2)[..., 0], reward
-
-
-def replicate_by_replicate(
-    problem: Problem, hidden: Hidden, drawn: Mapping[str, Array], t: int
-) -> Stretch | None:
-    """Make a stretch of any recommendation problem, asking what each candidate would earn.
-
-    Args:
-        problem: The problem.
-        hidden: Its hidden state.
-        drawn: Fields of the rounds, ``(n, B, ...)``.
-        t: First round.
-
-    Returns:
-        The stretch; None for other kinds, masked candidates and many replicates.
-    """
-    from dpb_gym.problems.base import Ahead
-
-    n, B = drawn["response"].shape
-    info = problem.info
-    if info.kind != "recommendation" or info.masked or B > MOST_LANES:
-        return None
-    m = info.n_candidates or 0
-    reward, expected, observed = np.empty((n, B, m)), np.empty((n, B, m)), np.ones((n, B, m), bool)
-    best, lanes, partly = np.empty((n, B)), [], False
-    for b in range(B):
-        own = {name: value[b : b + 1] for name, value in hidden.items()}
-        ahead = Ahead(problem, own, {name: block[:, b] for name, block in drawn.items()}, t)
-        lanes.append(ahead.context)
-        best[:, b] = ahead.best[1]
-        for k in range(m):
-            feedback, expected[:, b, k] = ahead.respond(np.full(n, k))
-            if feedback.reward.dtype != np.float64:
-                return None
-            reward[:, b, k] = feedback.reward
-            if feedback.observed is not None:
-                observed[:, b, k], partly = feedback.observed, True
-    stacked: list[Any] = [
-        None if parts[0] is None else np.stack(parts, axis=1)
-        for parts in zip(*(lane[1:] for lane in lanes))
-    ]
-    return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)

@@ -1,6 +1,7 @@
-"""Tables, plots and the leaderboard page, drawn from one view of plain data.
+"""Tables, plots, files and the leaderboard page.
 
-`dpb_gym.report.leaderboard_data` holds the data, `dpb_gym.report.tables` the view.
+Everything is drawn from the tables of `dpb_gym.report.tables`, whose rows are those of
+`dpb_gym.report.leaderboard_data` and whose columns are those of `dpb_gym.report.columns`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ EVERYWHERE: tuple[Place, ...] = ("records", "terminal", "task", "details")
 
 
 @dataclass(frozen=True)
-class Column:
+class ResultColumn:
     """A column of results.
 
     Attributes:
@@ -106,50 +106,50 @@ def _verdict(source: Any, row: Any) -> str | None:
 
 RECORDS: tuple[Place, ...] = ("records",)
 DETAILS: tuple[Place, ...] = ("records", "details")
-COLUMNS: list[Column] = [
-    Column("task", "Task", shown=RECORDS, value=_of_task("task")),
-    Column("env_id", "Environment", shown=RECORDS, value=_of_task("env_id")),
-    Column("problem", "Problem", shown=RECORDS, value=_of_task("problem")),
-    Column("horizon", "T", "number", RECORDS, _of_task("horizon"), "rounds"),
-    Column(
+COLUMNS: list[ResultColumn] = [
+    ResultColumn("task", "Task", shown=RECORDS, value=_of_task("task")),
+    ResultColumn("env_id", "Environment", shown=RECORDS, value=_of_task("env_id")),
+    ResultColumn("problem", "Problem", shown=RECORDS, value=_of_task("problem")),
+    ResultColumn("horizon", "T", "number", RECORDS, _of_task("horizon"), "rounds"),
+    ResultColumn(
         "agent", "Agent", "agent",
         ("records", "terminal", "notebook", "latex", "task", "track", "details"),
     ),
-    Column("name", "Registered name", shown=RECORDS),
-    Column(
+    ResultColumn("name", "Registered name", shown=RECORDS),
+    ResultColumn(
         "budget", "Budget", "budget",
         ("records", "notebook", "latex", "task", "track", "details"),
         lambda source, row: Budget.text(row.budget),
     ),
-    Column("rho", "rho", "number", RECORDS, _of_budget("rho")),
-    Column("epsilon", "epsilon", "number", RECORDS, _of_budget("epsilon")),
-    Column("delta", "delta", "number", RECORDS, _of_budget("delta")),
-    Column(
+    ResultColumn("rho", "rho", "number", RECORDS, _of_budget("rho")),
+    ResultColumn("epsilon", "epsilon", "number", RECORDS, _of_budget("epsilon")),
+    ResultColumn("delta", "delta", "number", RECORDS, _of_budget("delta")),
+    ResultColumn(
         "guarantee", "Guarantee", "guarantee",
         ("records", "terminal", "notebook", "task", "details"),
         help="Computed by the ledger that every release is charged to, or declared by an agent "
         "that accounts for itself. Bold marks the lowest mean regret at each notion, unit and "
         "budget; grey rows are references.",
     ),
-    Column(
+    ResultColumn(
         "accounting", "Accounting", shown=RECORDS,
         value=lambda task, row: row.accounting if row.private else None,
     ),
-    Column("notion", "Notion", shown=RECORDS),
-    Column("unit", "Unit", shown=RECORDS),
-    Column(
+    ResultColumn("notion", "Notion", shown=RECORDS),
+    ResultColumn("unit", "Unit", shown=RECORDS),
+    ResultColumn(
         "tuning", "Tuning", shown=DETAILS,
         help="A row marked tuned has the best of the same number of points that every agent gets, "
-        "chosen on other customers; its details say at what cost. It stands beside the row of the "
-        "defaults. Either may be the best.",
+        "chosen on other customers; its details state the cost. It is next to the row of the "
+        "defaults, and either may be the best.",
     ),
-    Column(
+    ResultColumn(
         "trust", "Trust", shown=DETAILS,
         help="Rows are computed here, recomputed here from a submission, or stated by a sender. "
-        "What is only stated has no rank and is never the best.",
+        "Rows that are only stated are not ranked.",
     ),
-    Column("replicates", "Replicates", "number", DETAILS),
-    Column(
+    ResultColumn("replicates", "Replicates", "number", DETAILS),
+    ResultColumn(
         "regret", "Regret", "interval",
         ("records", "terminal", "notebook", "latex", "task", "details"),
         unit="reward", better="less", decimals="regret",
@@ -157,56 +157,58 @@ COLUMNS: list[Column] = [
         "that of the action taken, summed over rounds. Mean over replicates, with its 95% interval "
         "(Student's t). Smaller is better.",
     ),
-    Column(
+    ResultColumn(
         "iqm_regret", "Interquartile mean", "interval", DETAILS,
         unit="reward", better="less", decimals="regret",
     ),
-    Column(
+    ResultColumn(
         "excess", "Privacy costs", "interval", ("records", "task", "details"),
         unit="reward", better="less", decimals="excess",
         help="The row's regret minus that of the same agent with the same parameters and without a "
         "budget, on the same customers, where both ran; the interval is that of the paired "
         "difference.",
     ),
-    Column(
+    ResultColumn(
         "score", "Score", "score",
         ("records", "terminal", "notebook", "latex", "task", "track", "details"),
         better="more", decimals=3,
         help="Random choice is 0, the oracle is 1: one minus the regret in units of what the "
-        "oracle earns more than random choice. That unit belongs to the suite and does not move "
-        "with the results. A track's score is the mean over its tasks; rows in italics miss a "
-        "task, stand last and are no match for the others.",
+        "oracle earns more than random choice. That unit is a constant of the suite. A track's "
+        "score is the mean over its tasks. Rows in italics lack a task; they are last and "
+        "not compared with the others.",
     ),
-    Column(
+    ResultColumn(
         "lead", "Lead over the best other agent", "interval", DETAILS,
         unit="reward", better="more",
     ),
-    Column(
+    ResultColumn(
         "reward", "Reward", "mean", ("records", "terminal", "task", "details"),
         unit="reward", better="more", decimals="reward",
     ),
-    Column(
+    ResultColumn(
         "rounds_per_second", "Rounds/s", "number",
         ("records", "terminal", "notebook", "task", "details"),
         unit="rounds/s", better="more", alias="speed",
     ),
-    Column(
+    ResultColumn(
         "ahead", "Beats best other", "number", ("track",), better="more", decimals=2,
     ),
-    Column(
+    ResultColumn(
         "audit_verdict", "Audit", "verdict", ("records", "task", "track", "details"), _verdict,
         help="A statistical attack on the agent gives a lower bound on its true epsilon. A bound "
         "above the claim refutes the claim; one below it proves nothing, and an audit that could "
         "not have refuted it says so (no power).",
         alias="audit",
     ),
-    Column("audit_lower_bound", "Epsilon at least", "number", RECORDS, _of_audit("lower_bound")),
-    Column("audit_claimed", "Epsilon claimed", "number", RECORDS, _of_audit("claimed")),
-    Column("source", "Code", shown=RECORDS),
+    ResultColumn(
+        "audit_lower_bound", "Epsilon at least", "number", RECORDS, _of_audit("lower_bound")
+    ),
+    ResultColumn("audit_claimed", "Epsilon claimed", "number", RECORDS, _of_audit("claimed")),
+    ResultColumn("source", "Code", shown=RECORDS),
 ]  # fmt: skip
 
 
-def register(column: Column) -> None:
+def register(column: ResultColumn) -> None:
     """Add a column to every table, file and page.
 
     Raises:
@@ -217,6 +219,6 @@ def register(column: Column) -> None:
     COLUMNS.append(column)
 
 
-def columns(place: Place) -> Iterator[Column]:
+def columns(place: Place) -> Iterator[ResultColumn]:
     """Yield the columns that are shown in a place, in order."""
     return (column for column in COLUMNS if place in column.shown)

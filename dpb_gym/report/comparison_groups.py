@@ -1,4 +1,4 @@
-"""Which rows are compared, in which words, and how budgets stand on scales."""
+"""Groups of rows that are compared, their descriptions, and the order and scale of budgets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNITS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Group:
-    """Agents that protect the same thing in the same sense.
+    """Agents with the same notion and unit of privacy.
 
     Attributes:
         notion: Protected output, None for non-private agents.
@@ -59,17 +59,17 @@ class Group:
 
     @property
     def slug(self) -> str:
-        """Names the group in links, e.g. ``"joint/user-round"``."""
+        """Name in links, e.g. ``"joint/user-round"``."""
         return f"{self.notion}/{self.unit}" if self.notion else "non-private"
 
     @property
     def label(self) -> str:
-        """Names the group for readers, e.g. ``"joint, per user-round"``."""
+        """Name for readers, e.g. ``"joint, per user-round"``."""
         return f"{self.notion}, per {self.unit}" if self.notion else "non-private"
 
     @property
     def explanation(self) -> str:
-        """Says what the guarantee promises."""
+        """Explanation of the guarantee."""
         if self.notion is None or self.unit is None:
             return "No promise: the agent learns from raw records."
         return f"{NOTIONS.get(self.notion, '')} {UNITS.get(self.unit, '')}".strip()
@@ -83,22 +83,22 @@ class Group:
 
 
 def group_of(row: Entry) -> Group:
-    """Returns the group that `row` is compared in."""
+    """Return the group that `row` is compared in."""
     return Group(row.notion, row.unit)
 
 
 def scale_of(budget: Budget) -> str:
-    """The scale that a budget is a number on; different ones never share an axis."""
+    """Return the scale of a budget's number; different scales never share an axis."""
     return "rho" if budget.rho is not None else f"eps (delta={tick(budget.delta or 0.0)})"
 
 
 def budget_order(budget: Budget | None) -> tuple[bool, str, float]:
-    """Sort key of budgets: by scale and number, no budget last."""
+    """Return the sort key of a budget: by scale and number, no budget last."""
     return (True, "", 0.0) if budget is None else (False, scale_of(budget), budget.limit)
 
 
 def short(budget: Budget) -> str:
-    """A budget without what all of its scale share: ``"eps=1"``."""
+    """Return a budget's text without the delta of its scale: ``"eps=1"``."""
     return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
 
 
@@ -106,9 +106,9 @@ _Rows = TypeVar("_Rows", bound=Row | TrackRow)
 
 
 def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_Rows]]:
-    """Rows that are ranked against each other: same notion, unit and budget; best first.
+    """Return the ranked rows by group and budget, best first.
 
-    References mark the scale, and what only a sender states has no rank.
+    References and rows that are only stated by a sender are left out.
     """
     found: dict[tuple[Group, Budget | None], list[_Rows]] = {}
     for row in sorted(rows, key=lambda row: (row.loss.mean, row.key)):
@@ -118,16 +118,16 @@ def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_R
 
 
 def second(rivals: Sequence[_Rows]) -> _Rows | None:
-    """Whom the first of a contest is compared with: the best of another agent.
+    """Return the row that the first of a contest is compared with: the best of another agent.
 
-    Only where a single agent takes part, with several sets of parameters, it is the next row.
+    If all rows are of one agent, with several sets of parameters, it is the second row.
     """
     others = [row for row in rivals[1:] if row.name != rivals[0].name]
     return next(iter(others or rivals[1:]), None)
 
 
 def verdict_class(verdict: str) -> str:
-    """``"pass"``, ``"fail"`` or ``"open"`` for an audit's verdict, empty without one."""
+    """Return ``"pass"``, ``"fail"`` or ``"open"`` for an audit's verdict, empty without one."""
     word = verdict.lower()
     if word.startswith(("pass", "ok", "consistent")):
         return "pass"

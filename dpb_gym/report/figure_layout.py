@@ -1,4 +1,4 @@
-"""What all figures share: a paper's style, panels with their legends, and files."""
+"""Layout of all figures: a paper's style, panels with legends, and output files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# No date and a fixed salt: the same results give the same bytes.
+# Without dates and with a fixed salt, equal results give equal bytes.
 FORMATS: dict[str, dict[str, Any]] = {
     ".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}
 }  # fmt: skip
@@ -34,7 +34,7 @@ _LETTERS = 52
 
 
 def style() -> Any:
-    """Matplotlib's settings for a paper's figures."""
+    """Return Matplotlib's settings for a paper's figures."""
     import matplotlib
 
     return matplotlib.rc_params_from_file(STYLE, use_default_template=False)
@@ -42,7 +42,7 @@ def style() -> Any:
 
 @dataclass(frozen=True)
 class Panel:
-    """What is drawn into one pair of axes, and the labels and looks of the legend below it."""
+    """A function that draws into axes, and the labels and styles of the legend below them."""
 
     draw: Callable[[Axes], None]
     legend: Sequence[tuple[str, Mapping[str, Any]]] = ()
@@ -53,7 +53,7 @@ class Panel:
 
 
 def agents_of(lines: Sequence[Line]) -> dict[str, Line]:
-    """The first line of each agent, in the given order."""
+    """Return the first line of each agent, in the given order."""
     found: dict[str, Line] = {}
     for line in lines:
         found.setdefault(line.row.agent, line)
@@ -63,14 +63,14 @@ def agents_of(lines: Sequence[Line]) -> dict[str, Line]:
 def legend(
     table: Table, lines: Sequence[Line], scale: str = ""
 ) -> list[tuple[str, dict[str, Any]]]:
-    """One entry per agent, then one per budget: ten entries read better than their 24 pairs."""
+    """Return legend entries, one per agent followed by one per budget."""
     budgets = {line.row.budget: line.strength for line in lines if line.row.budget is not None}
     several = len(budgets) > 1 and not scale
     found = []
     for agent, line in agents_of(lines).items():
         own = {x.row.budget for x in lines if x.row.agent == agent and x.row.budget}
-        said = "".join(f" ({short(budget)})" for budget in own) if several and len(own) == 1 else ""
-        found.append((agent + said, look(line)))
+        tail = "".join(f" ({short(budget)})" for budget in own) if several and len(own) == 1 else ""
+        found.append((agent + tail, look(line)))
     if scale and table.rival is not None:
         found.append(
             (f"{table.rival.label}, no privacy", {"color": MUTED, "linestyle": DASHES["dashed"]})
@@ -89,9 +89,9 @@ def finish(
     *,
     height: float = 0.0,
 ) -> Figure:
-    """Draws into the given axes or a new figure, and writes the file if there is to be one.
+    """Draw panels into the given axes or a new figure, and write it to `path` if given.
 
-    A figure of a given height has no legend.
+    A figure with a given height has no legend.
     """
     import matplotlib
 
@@ -111,7 +111,7 @@ def finish(
             if not height:
                 _legend(ax, panels[0], loc="best")
             figure = ax.figure
-            while getattr(figure, "figure", figure) is not figure:  # of a figure in a figure
+            while getattr(figure, "figure", figure) is not figure:  # a subfigure
                 figure = figure.figure
         if path is not None:
             buffer = io.BytesIO()
@@ -134,7 +134,7 @@ def _figure(title: str, panels: Sequence[Panel], height: float) -> Figure:
             return buffer.getvalue()
 
     columns = min(3, max(1, len(panels))) if len(panels) != 4 else 2
-    # Under every line of panels stands one of legends, as high as the longest.
+    # Below every row of panels is a row of legends, as high as the longest of them.
     ratios: list[float] = []
     for k in range(0, max(1, len(panels)), columns):
         rows = max((_rows(panel.labels) for panel in panels[k : k + columns]), default=0)
@@ -183,7 +183,7 @@ def scale_axes(axes: Axes, log_x: bool, log_y: bool) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     def few(value: float, _: object) -> str:
-        """Names 2 and 5 times a power of ten only."""
+        """Label only 2 and 5 times a power of ten."""
         lead = value / 10 ** math.floor(math.log10(value) + 1e-9)
         return tick(value) if round(lead, 6) in (2, 5) else ""
 
@@ -202,7 +202,7 @@ def shorten(label: str, letters: int) -> str:
 
 
 def _columns(labels: Sequence[str]) -> int:
-    """As many columns of the widest label as fit below the panel."""
+    """Return how many columns of the widest label fit below the panel."""
     widest = 6 + max(map(len, labels), default=0)
     return max(1, min(3, len(labels), (_LETTERS + 2) // widest))
 

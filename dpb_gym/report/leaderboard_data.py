@@ -1,8 +1,8 @@
-"""What a leaderboard is made of: frozen, validated data.
+"""The data of a leaderboard: frozen, validated dataclasses.
 
-The report room draws these and nothing else. Whoever stores results builds them, so tables,
-plots and pages do not know how results are kept. Each raises a `ParameterError` that names the
-field if one is of another type or outside its range, or if the fields do not fit together.
+Tables, plots and pages are drawn from these alone and do not depend on how results are stored.
+Each class raises a `ParameterError` that names the field if a field has the wrong type or range,
+or if fields contradict each other.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy.budget import Budget
 
 REFERENCES = frozenset({"oracle", "random"})
-"""Registered names that mark the ends of the scale and are no contestants."""
+"""Registered names of the references that define the scale; they are not ranked."""
 CurvePoint: TypeAlias = tuple[int, float, float, float]
 _Class = TypeVar("_Class", bound=type)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def model(cls: _Class) -> _Class:
-    """A frozen pydantic dataclass whose errors are ours."""
+    """Make a frozen pydantic dataclass that raises `ParameterError`."""
     made = pydantic.dataclasses.dataclass(frozen=True)(cls)
     init = made.__init__
 
@@ -50,7 +50,7 @@ def model(cls: _Class) -> _Class:
 
 
 def check(by: Callable[..., Any], *args: Any, **kwargs: Any) -> BeforeValidator:
-    """A field's check: a function of its name, its value and these arguments."""
+    """Return a validator that calls `by` with a field's name, its value and these arguments."""
     return BeforeValidator(lambda value, info: by(str(info.field_name), value, *args, **kwargs))
 
 
@@ -86,12 +86,12 @@ class Interval:
 
 @model
 class Audit:
-    """What a statistical attack on an agent found.
+    """Result of a statistical attack on an agent.
 
     Attributes:
         claimed: The epsilon that the audited agent claims.
         lower_bound: Lower bound on its true epsilon.
-        verdict: In words: whether the bound refutes the claim.
+        verdict: Text that says whether the bound refutes the claim.
     """
 
     claimed: NotNegative
@@ -100,7 +100,7 @@ class Audit:
 
 
 def _curve(points: Any) -> tuple[CurvePoint, ...]:
-    """Checks a whole curve at once: there are a hundred thousand points in a large leaderboard."""
+    """Validate a curve as one array; a large leaderboard has a hundred thousand points."""
     points = list(points) if isinstance(points, Iterable) else points
     table = validation.array("curve", points if points != [] else np.empty((0, 4)), (None, 4))
     rounds = table[:, 0]
@@ -114,7 +114,7 @@ def _curve(points: Any) -> tuple[CurvePoint, ...]:
 
 
 def _finals(values: Any) -> dict[int, float]:
-    """Checks all replicates at once."""
+    """Validate the final regrets of all replicates as one array."""
     if not isinstance(values, Mapping) or not all(isinstance(k, int) and k >= 0 for k in values):
         raise ValueError("finals must map numbers of replicates to regrets")
     return dict(zip(values, validation.array("finals", list(values.values()), (None,)).tolist()))
@@ -138,13 +138,13 @@ class Entry:
     Attributes:
         agent: Display label.
         name: Registered agent name.
-        budget: What was asked for, None for nothing; its text is taken too.
+        budget: Requested budget, None without one; its text is accepted too.
         notion: Protected output (``"joint"``, ``"anticipating"``, ``"central"``,
             ``"shuffle"``, ``"local"``), or None.
         unit: Protected unit (``"user-round"``, ``"reward"``, ``"user"``), None exactly when
             `notion` is.
-        oracle: Whether it is told what no agent can know, so that it is no contestant.
-        trust: Who says so: ``"computed here"``, ``"recomputed here"`` or ``"stated by NAME"``.
+        oracle: Whether it reads hidden state of the environment; such rows are not ranked.
+        trust: Provenance: ``"computed here"``, ``"recomputed here"`` or ``"stated by NAME"``.
     """
 
     agent: Label
@@ -165,22 +165,22 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """Names the row within its table: the label, and the budget where there is one."""
+        """Unique name within a table: the label, and the budget if there is one."""
         return self.agent if self.budget is None else f"{self.agent} ({self.budget})"
 
     @property
     def private(self) -> bool:
-        """Whether the row promises anything."""
+        """Whether the row has a guarantee."""
         return self.notion is not None
 
     @property
     def stated(self) -> bool:
-        """Whether nobody but its sender vouches for it; such a row has no rank."""
+        """Whether it was neither computed nor recomputed here; such rows are not ranked."""
         return self.trust.startswith("stated")
 
     @property
     def reference(self) -> bool:
-        """Whether it marks an end of the scale and is no contestant."""
+        """Whether it is a reference, such as random play or the oracle, and not ranked."""
         return self.oracle or self.name in REFERENCES
 
 
@@ -189,26 +189,25 @@ class Row(Entry):
     """One agent at one budget on one task.
 
     Attributes:
-        guarantee: What was spent, in one line; ``"non-private"`` when nothing is promised.
+        guarantee: The guarantee in one line; ``"non-private"`` without one.
         regret: Cumulative pseudo-regret at the horizon.
-        iqm_regret: Its interquartile mean over replicates.
+        iqm_regret: Interquartile mean of the regret over replicates.
         score: Normalised score, random = 0 and oracle = 1.
         reward: Cumulative reward at the horizon.
-        rounds_per_second: Speed, positive.
+        rounds_per_second: Agent rounds per second, positive.
         curve: Points (round, mean, low, high) of the cumulative pseudo-regret, rounds increasing.
         params: Agent parameters.
-        audit: What an audit found, None if there was none.
-        finals: Regret at the horizon by number of the replicate; may be empty.
+        audit: Result of an audit, None without one.
+        finals: Regret at the horizon by replicate number; may be empty.
         replicates: Number of replicates, at least 1.
-        lead: For the best row of its notion, unit and budget: by how much the regret of the
-            best other agent exceeds its own on the same customers; None without a contest or with
-            too few replicates to say.
-        excess: What privacy costs: by how much its regret exceeds, on the same customers, that of
-            its own twin without a budget; None without one or with too few replicates to say.
-        accounting: Whether a ledger ``computed`` the guarantee, the agent ``declared`` it, or it is
-            the true cost of noise ``as printed (...)``.
+        lead: For the best row of its notion, unit and budget: regret of the best other agent minus
+            its own on the same customers. None without rivals or with too few replicates.
+        excess: Cost of privacy: its regret minus that of its non-private version on the same
+            customers. None without such a row or with too few replicates.
+        accounting: ``"computed"`` by a ledger, ``"declared"`` by the agent, or
+            ``"as printed (...)"`` for the true cost of a paper's noise.
         tuning: How the parameters were chosen and at what cost, empty if unknown.
-        source: Hash of the code that computed it, empty if unknown.
+        source: Hash of the agent's code, empty if unknown.
     """
 
     guarantee: Label
@@ -230,7 +229,7 @@ class Row(Entry):
 
     @property
     def loss(self) -> Interval:
-        """What is to be small: the regret."""
+        """Quantity to minimise: the regret."""
         return self.regret
 
 
@@ -239,12 +238,12 @@ class TrackRow(Entry):
     """One agent at one budget over the tasks of a track.
 
     Attributes:
-        score: Mean normalised score over the tasks, each weighing the same.
+        score: Mean normalised score over the tasks, equally weighted.
         tasks: Tasks that the row has results on, distinct.
         ahead: Mean probability of improvement over the best other row of the same notion, unit
             and budget, None without one.
-        lead: By how much its score exceeds that of the best other agent of its notion, unit and
-            budget; see `Row.lead`.
+        lead: Its score minus that of the best other agent of its notion, unit and budget; see
+            `Row.lead`.
         verdict: Worst audit verdict on its tasks, empty if it was not audited.
     """
 
@@ -256,7 +255,7 @@ class TrackRow(Entry):
 
     @property
     def loss(self) -> Interval:
-        """What is to be small: one minus the score."""
+        """Quantity to minimise: one minus the score."""
         return Interval(1 - self.score.mean, 1 - self.score.high, 1 - self.score.low)
 
 
@@ -287,7 +286,7 @@ class TaskResult:
         problem: Problem kind.
         description: One or two sentences, may be empty.
         horizon: T, at least 1.
-        replicates: Replicates asked for, at least 1.
+        replicates: Requested replicates, at least 1.
         normalisation: Mean cumulative rewards that score 0 and 1, None if there are none.
         rows: Rows with distinct keys.
         track: Name of its track, empty if it has none.
@@ -309,7 +308,7 @@ class TaskResult:
 
 @model
 class TrackResult:
-    """A group of tasks read together.
+    """Scores over a group of tasks.
 
     Attributes:
         track: Name within the suite.
@@ -334,13 +333,13 @@ class TrackResult:
 
 @model
 class Origin:
-    """Where an agent comes from.
+    """Origin of an agent.
 
     Attributes:
         name: Registered name.
         code: Path of its module in its repository or package, empty if unknown.
-        papers: https addresses of the papers that it names.
-        page: Its page in the documentation, relative to the documentation's start; may be empty.
+        papers: https addresses of its papers.
+        page: Path of its page from the root of the documentation; may be empty.
     """
 
     name: Label
@@ -360,14 +359,14 @@ class LeaderboardData:
     Attributes:
         title: Heading.
         suite: Suite name.
-        created: ISO 8601 date or date and time.
+        created: Date or time in ISO 8601.
         version: Version of the package that computed the results.
         revision: Source revision, if known.
-        command: Exact command that computes them again, may be empty.
+        command: Command that computes the results, may be empty.
         tasks: Tasks with distinct names.
         notes: Remarks to print beside the results.
         tracks: Groups of the tasks; each task's ``track`` is empty or names one.
-        origins: Where the agents come from, those that are known.
+        origins: Origins of the agents, where known.
     """
 
     title: Label

@@ -1,4 +1,4 @@
-"""Numbers as text: one column, one number of decimals."""
+"""Numbers as text, with the same number of decimals in all of a column."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def decimals(values: Iterable[float]) -> int | None:
-    """Chooses the decimals of a column so that its smallest number keeps three digits.
+    """Return the decimals of a column at which its smallest number keeps three digits.
 
     Args:
         values: Finite numbers of the column.
 
     Returns:
-        0 to 3, or None when magnitudes are so far apart that each number is written on its own.
+        0 to 3, or None if magnitudes differ so much that each number needs its own format.
     """
     sizes = [abs(value) for value in values if value != 0]
     if not sizes:
@@ -27,11 +27,11 @@ def decimals(values: Iterable[float]) -> int | None:
 
 
 def number(value: float | None, places: int | None = None) -> str:
-    """Writes a number with thousands separators.
+    """Return a number as text with thousands separators.
 
     Args:
         value: A finite number, or None for a dash.
-        places: Decimals; None chooses by magnitude, with exponents at the extremes.
+        places: Decimals; None chooses by magnitude, with exponents for extreme values.
 
     >>> number(12345.6), number(0.25, 2), number(1.5e12), number(None)
     ('12,346', '0.25', '1.50e12', '–')
@@ -53,7 +53,7 @@ def number(value: float | None, places: int | None = None) -> str:
 
 
 def tick(value: float) -> str:
-    """Writes an axis mark, without trailing zeros.
+    """Return the text of an axis mark, without trailing zeros.
 
     >>> tick(2500.0), tick(-0.5), tick(2.5e15)
     ('2,500', '−0.5', '2.5e15')

@@ -1,7 +1,7 @@
 """One colour per agent, in a light and a dark shade.
 
-Every shade has a contrast of at least 4.5 on its background. The first eight stay apart for
-readers with protanopia or deuteranopia (distance at least 0.09 in OKLab).
+Every shade has a contrast of at least 4.5 on its background. The first eight are distinguishable
+with protanopia and deuteranopia (distance at least 0.09 in OKLab).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _GOLDEN = 0.381966
 
 
 def shade(index: int | None) -> tuple[str, str]:
-    """The (light theme, dark theme) pair of hex colours of the agent with this number.
+    """Return the (light theme, dark theme) pair of hex colours of the agent with this number.
 
-    After the hand-picked pairs, hues follow the golden angle. None is grey.
+    Hues after the hand-picked pairs follow the golden angle. None is grey.
     """
     if index is None:
         return _NEUTRAL

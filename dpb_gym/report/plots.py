@@ -1,7 +1,7 @@
 """Figures for papers and notebooks: regret curves, regret against budget, paired differences.
 
-One colour and one mark per agent, apart for readers who see colours differently too; fainter for
-an agent's smaller budgets, dashed without a guarantee. Panels are as wide as a paper's column.
+Each agent has its own colour and mark, distinguishable with colour vision deficiency. Curves of
+smaller budgets are fainter, those without a guarantee dashed. Panels have the width of a column.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def plot(
     x: Scale = "log",
     y: Scale = "log",
 ) -> Figure:
-    """Draws the cumulative pseudo-regret by round, one panel per task, with intervals as bands.
+    """Draw the cumulative pseudo-regret by round, one panel per task, with intervals as bands.
 
     Args:
         data: A leaderboard or one of its tasks.
-        path: File to write; the suffix chooses among `FORMATS`. Folders are made.
+        path: File to write, its format by its suffix; missing folders are created.
         ax: Axes to draw a single task in, instead of a new figure.
         agents: Labels of the agents to draw; all by default.
         x: Scale of the rounds; ``"log"`` shows the last two decades of them.
@@ -59,7 +59,7 @@ def plot(
         The figure; a notebook shows it.
 
     Raises:
-        ParameterError: `data` or a scale is of another kind, the suffix is unknown, `path` is no
+        ParameterError: `data` or a scale is invalid, the suffix is unknown, `path` is not a
             file, or `ax` is given for several tasks.
         UnknownNameError: There is no such agent.
         OSError: The file cannot be written.
@@ -82,12 +82,10 @@ def plot_frontier(
     agents: Iterable[str] | None = None,
     y: Scale = "log",
 ) -> Figure:
-    """Draws the regret at the horizon against the budget, one panel per task and scale.
+    """Draw the regret at the horizon against the budget, one panel per task and scale.
 
-    The best non-private agent is the dashed line with its interval: what privacy costs is how
-    far above it a curve lies.
-
-    It takes what `plot` takes, and raises a `ParameterError` too if no row has a budget.
+    The dashed line with its interval is the best non-private agent. Arguments and errors are those
+    of `plot`; a `ParameterError` is also raised if no row has a budget.
     """
     validation.choice("y", y, ("log", "linear"))
     title, chosen = _chosen(data, agents)
@@ -114,13 +112,13 @@ def plot_paired(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draws paired differences of regret: a dot per replicate, and the mean with its interval.
+    """Draw paired differences of regret: one dot per replicate, and the mean with its interval.
 
     Args:
         task: The task.
-        against: Names the baseline.
-        differences: By the row's `key`, from top to bottom: its regret minus that of the baseline
-            on the same customers, and the mean with its interval.
+        against: Name of the baseline.
+        differences: Regret minus that of the baseline on the same customers, and the mean with
+            its interval, by `key` of the row, from top to bottom.
         path: File to write, as for `plot`.
         ax: Axes to draw in, instead of a new figure.
     """
@@ -146,12 +144,12 @@ def plot_profiles(
     records: Iterable[Mapping[str, Any]],
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
-    """Draws performance profiles, one panel per track, guarantee and budget; higher is better.
+    """Draw performance profiles, one panel per track, guarantee and budget; higher is better.
 
     A panel holds the eight agents of largest mean share.
 
     Args:
-        records: What `dpb_gym.Result.profiles` returns.
+        records: Records of `dpb_gym.Result.profiles`.
         path: File to write, as for `plot`.
 
     Raises:
@@ -182,12 +180,12 @@ def plot_kept(
     y: str,
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
-    """Draws what each agent keeps of a non-private one's earnings, one panel per part of the run.
+    """Draw each agent's revenue in percent of a non-private one's, one panel per part of the run.
 
     Args:
         task: The task.
         parts: Percent with its interval by label and budget, by the name of the part.
-        y: What 100% is.
+        y: Label of the vertical axis, which says what 100% is.
         path: File to write, as for `plot`.
     """
     (table,) = board(task).tasks
@@ -211,11 +209,11 @@ def plot_calibration(
     bins: Sequence[tuple[float, float, int]],
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
-    """Draws observed against predicted chances; on the diagonal a model is right.
+    """Draw observed against predicted probabilities; a calibrated model is on the diagonal.
 
     Args:
-        name: Of the data.
-        bins: Predicted and observed chance, and count. Lines are 95% intervals of the observed
+        name: Name of the data.
+        bins: Predicted and observed probability, and count. Lines are 95% intervals of the observed
             shares (Wilson).
         path: File to write, as for `plot`.
     """
@@ -240,7 +238,7 @@ def plot_calibration(
 def _chosen(
     data: LeaderboardData | TaskResult, agents: Iterable[str] | None
 ) -> tuple[str, list[tuple[Table, list[Line]]]]:
-    """The title, and each task's table with its lines of the agents."""
+    """Return the title, and each task's table with its lines of the chosen agents."""
     shown = board(data)
     known = {line.row.agent for table in shown.tasks for line in table.lines}
     wanted = known if agents is None else {agents} if isinstance(agents, str) else set(agents)
@@ -253,9 +251,9 @@ def _chosen(
 
 
 def _name(axes: Axes, task: TaskResult, x: str, y: str) -> None:
-    said = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
+    facts = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
     axes.set_title(shorten(task.task, 30), loc="left", parse_math=False)
-    axes.set_title(said, loc="right", size=7, color=MUTED, weight="normal")
+    axes.set_title(facts, loc="right", size=7, color=MUTED, weight="normal")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 

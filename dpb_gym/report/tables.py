@@ -154,7 +154,7 @@ class Table:
 
     @cached_property
     def places(self) -> dict[str, int | None]:
-        """Decimals by column that shows numbers; see `Column.decimals`."""
+        """Decimals by column that shows numbers; see `ResultColumn.decimals`."""
         by_name = {column.name: column for column in COLUMNS}
 
         def shared(name: str) -> int | None:

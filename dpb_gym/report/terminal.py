@@ -7,7 +7,7 @@ from itertools import count, product
 from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
-from dpb_gym.report.columns import Column, columns
+from dpb_gym.report.columns import ResultColumn, columns
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult
 from dpb_gym.report.tables import EMPHASISED, Line, Table, board
@@ -87,7 +87,7 @@ def _render(shown: Table, width: int) -> RenderableType:
     return Stack(heading, grid, *key)
 
 
-def _has_ends(column: Column, width: int) -> bool:
+def _has_ends(column: ResultColumn, width: int) -> bool:
     return column.kind == "interval" or (column.kind == "score" and width >= _NARROW)
 
 

@@ -47,11 +47,12 @@ def leaderboard(
     named in the notes.
     """
     rows = dict[str, list[Row]]()
-    remarks = [*notes, *([AUDIT_NOTE] if any(map(leaderboard_audit, audits.values())) else [])]
+    audited = {key: leaderboard_audit(report) for key, report in audits.items()}
+    remarks = [*notes, *([AUDIT_NOTE] if any(audited.values()) else [])]
     places = {task.name: task for task in suite.tasks}
     for key, cells in by_row(results).items():
         try:
-            row = _row(places[key[0]], join(cells), audits)
+            row = _row(places[key[0]], join(cells), audited)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
@@ -98,11 +99,11 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(task: Task, series: RowResult, audits: Mapping[str, Mapping[str, Any]]) -> Row:
+def _row(task: Task, series: RowResult, audited: Mapping[str, Any]) -> Row:
     text, notion, unit = describe_guarantee(series.guarantee)
     audit = None
     if series.guarantee is not None:
-        audit = leaderboard_audit(audits.get(audit_key(series.cell.agent, task.kind)))
+        audit = audited.get(audit_key(series.cell.agent, task.kind))
     final = series.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(series.regret, floor=0.0)

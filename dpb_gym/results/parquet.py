@@ -284,10 +284,13 @@ def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any
 
 
 def claimed(content: bytes) -> tuple[int, int]:
-    """Rows of all row groups of a Parquet file, and most values of a column of one of them.
+    """Return the rows of a Parquet file and the largest number of values in a column chunk.
 
-    Read from the footer, a struct in Thrift's compact protocol, before Arrow sees it: Arrow ends
-    the process, and not with an exception, when it is asked for the columns of an altered one.
+    Both come from the footer, a struct in Thrift's compact protocol. PyArrow 26.0.1 cannot replace
+    this reader. Of 2,000 altered footers, reading the file raised a Python exception for every bad
+    one, with and without thrift limits. But the number of values needs `RowGroupMetaData.column`,
+    which ended the process (SIGABRT) for 5 of them: "Definition level histogram size mismatch".
+    Without that number a valid file of 868 bytes takes 1.6 GB to read, limits set.
 
     Raises:
         ValueError: If the footer cannot be read.

@@ -210,8 +210,13 @@ def _rounds(
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
         most = checkpoints[at] - t if t and delivery is None else 1
-        quick = {r.number for r in live if delivery is None and plays_stretches(r.agent)}
-        contexts, rounds = instance.upcoming(most, bool(quick), len(quick) < len(live))
+        quick = set()
+        if delivery is None:
+            quick = {r.number for r in live if r.agent.stretches and plays_stretches(r.agent)}
+        contexts, rounds = [], instance.move(most) if len(quick) == len(live) else None
+        if rounds is None:
+            contexts = instance.coming(most)
+            rounds = instance.stretch(len(contexts), len(contexts) - 1) if quick else None
         if delivery is not None:
             delivery.open(contexts[0])
         shared += clock() - start
@@ -225,10 +230,9 @@ def _rounds(
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
         start = clock()
-        if rounds is not None:
-            best = rounds.best
-        else:
-            best = instance.best if live else None  # computed once for all agents
+        best: Array | None = None
+        if live:  # computed once for all agents
+            best = instance.best if rounds is None else rounds.best
         shared += clock() - start
         for runner in live:
             runner.judge(best)

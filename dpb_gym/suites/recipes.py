@@ -90,13 +90,19 @@ def _said(tuned: Mapping[str, Any], cost: Any) -> str:
 
 
 @functools.cache
+def _read(path: Path) -> Any:
+    """Return the content of a YAML file, None without one; cached, as tracks share recipes."""
+    return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+@functools.cache
 def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
     found = []  # an agent of a script has no package
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):
                 path = home / f"{name}.yaml"
-                data = parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
+                data = _read(path)
                 if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
                     found.append(data)
     return found

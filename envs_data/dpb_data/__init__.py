@@ -1,4 +1,4 @@
-"""The data room of dpb-gym: loaders, registry, download cache and data that we generate ourselves.
+"""Data sets for dpb-gym: loaders, registry, download cache and generated data.
 
 >>> import dpb_data
 >>> table = dpb_data.load_ratings("synthetic-movielens")

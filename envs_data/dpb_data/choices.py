@@ -1,4 +1,4 @@
-"""Choice sets: what people were offered, with which attributes, and what they took."""
+"""Choice sets: offered alternatives with attributes, and the chosen one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dpb_data import synthetic
 from dpb_data.column_reader import Array, Column, Opened, open_table, take_columns
-from dpb_data.dataset_registry import generated, laid_out
+from dpb_data.dataset_registry import generated, read_layouts
 from dpb_data.rating_table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
@@ -28,8 +28,8 @@ class ChoiceTable:
         features: float64 ``(rows, d)``, finite, in the units of the file.
         feature_names: d names; ``"fuel=gasoline"`` for a level of a text column.
         chosen: int64 ``(n_sets,)``, position of the choice in its set, -1 for none of them.
-        people: int64 ``(n_sets,)``, who chose, or None where the file does not say.
-        notes: What was left out, and why.
+        people: int64 ``(n_sets,)``, index of the person, or None.
+        notes: Descriptions of omitted sets.
     """
 
     name: str
@@ -49,11 +49,11 @@ class ChoiceTable:
 
     @property
     def sets_per_person(self) -> int:
-        """Choice sets of one person at most; 1 where the file does not say who chose."""
+        """Largest number of choice sets of one person; 1 if persons are unknown."""
         return 1 if self.people is None else int(np.bincount(self.people).max())
 
     def digest(self) -> str:
-        """Hexadecimal digest of the contents; the table's name does not count."""
+        """Return a hexadecimal digest of the contents; the name does not count."""
         return digest_of(
             self.starts, self.items, self.item_ids, self.features, self.feature_names,
             self.chosen, self.people,
@@ -72,20 +72,20 @@ class ChoiceTable:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a published file keeps what a `ChoiceTable` holds.
+    """Layout of a published file of choices.
 
     Attributes:
-        name: Of the layout.
-        case: Column that numbers the sets of a file with one line per alternative; empty for one
-            with a line per set, whose columns name the alternatives.
+        name: Name of the layout.
+        case: Column of set numbers in long files (one line per alternative); empty for wide files
+            (one line per set, alternatives in columns).
         item: Column of the alternative (long files).
         chosen: Column of the choice: 0/1 or TRUE/FALSE (long), or the alternative (wide).
-        features: Columns of attributes; in wide files with ``{}`` for the alternative, and an
-            alternative without such a column has 0.
-        person: Column of who chose, or empty.
-        alternatives: Wide files: what stands for ``{}``, by the value of `chosen`.
-        available: Wide files: column that is 1 where the alternative was offered.
-        free: Wide files: features that are 0 where a column is not 0, by that column.
+        features: Columns of attributes. In wide files ``{}`` stands for the alternative; an
+            alternative without such a column has value 0.
+        person: Column of person ids, or empty.
+        alternatives: Wide files: text that replaces ``{}``, by the value of `chosen`.
+        available: Wide files: column that is 1 if the alternative was offered.
+        free: Wide files: features that become 0 where a column is not 0, by that column.
     """
 
     name: str
@@ -99,20 +99,20 @@ class Layout:
     free: Mapping[str, tuple[str, ...]] | None = None
 
 
-LAYOUTS: dict[str, Layout] = laid_out("choices", Layout)
+LAYOUTS: dict[str, Layout] = read_layouts("choices", Layout)
 
 
 def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -> ChoiceTable:
-    """Loads a published choice data set, or a generated one, and checks every value it takes.
+    """Load a published or generated choice data set and check every value that is used.
 
     Args:
         source: Name of a registered data set of choices, or a path to a CSV file (``.csv.gz``
             too) in one of the `LAYOUTS`, here or below ``$DPB_DATA``.
-        layout: Name of the layout; found by the file's columns if None.
+        layout: Name of the layout; by default detected by the file's columns.
 
     Raises:
-        DataError: Missing, damaged, or of no known layout; names the line or row.
-        UnknownNameError: A bare word that is neither a data set nor a path; or unknown layout.
+        DataError: Missing, damaged, or of unknown layout; names the line or row.
+        UnknownNameError: Neither the name of a data set nor a path; or unknown layout.
 
     Example:
         >>> import dpb_data
@@ -130,7 +130,7 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
 
 
 def synthetic_choices() -> ChoiceTable:
-    """The generated data set ``"synthetic-mode-canada"``."""
+    """Return the generated data set ``"synthetic-mode-canada"``."""
     return _long(synthetic.mode_canada(), LAYOUTS["mode-canada"], "synthetic-mode-canada")
 
 
@@ -151,18 +151,18 @@ def choices(
     person: str | None = None,
     name: str | None = None,
 ) -> ChoiceTable:
-    """Makes a table of choice sets of yours: one row per alternative that was offered.
+    """Return a table of choice sets from a source with one row per offered alternative.
 
     Args:
         source: Frame, mapping of arrays, or path of a CSV or Parquet file, see
             `dpb_data.column_reader.take_columns`.
-        case: Column that tells the choice sets apart.
+        case: Column of the choice sets' ids.
         item: Column of the alternatives' names.
-        chosen: Column that is 1 (or true) in the row that was taken; a set may have none.
+        chosen: Column that is 1 (or true) in the chosen row; a set may have none.
         features: Columns of attributes; a text column becomes one feature per level but the
             first.
-        person: Column of who chose.
-        name: Name of the table, the file's by default.
+        person: Column of person ids.
+        name: Name of the table; by default the file's.
 
     Raises:
         DataError: A column is missing or a value not allowed; a set has two choices, or the same
@@ -192,7 +192,7 @@ def choices(
 
 
 def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
-    """Reads a file with one line per choice set."""
+    """Read a file with one line per choice set."""
     alternatives = dict(layout.alternatives or {})
     names = list(alternatives.values())
     columns = [Column(layout.chosen, kind="text")]
@@ -250,7 +250,7 @@ def _grouped(
     people: Array | None,
     notes: tuple[str, ...] = (),
 ) -> ChoiceTable:
-    """Groups rows by set; refuses tables from which no choice model can be learned."""
+    """Group rows by set; reject tables that no choice model can be fitted to."""
     if not took.any():
         raise DataError(f"{name}: expected choice sets of which some have a choice")
     order = np.argsort(sets, kind="stable")

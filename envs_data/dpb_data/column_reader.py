@@ -1,4 +1,4 @@
-"""Named columns out of anything that holds a table, every value checked."""
+"""Read named columns of a file, frame or mapping, and check every value."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Array = NDArray[Any]
 BLOCK = 1 << 24
 NULLS = ("", "NULL", "NA")
 POSITIVE = math.nextafter(0.0, 1.0)
-"""The least value of a column of positive numbers."""
-_UNIT = "\x1f"  # stands for a separator of several characters inside the reader
+"""Smallest value of a column of positive numbers."""
+_UNIT = "\x1f"  # replaces a separator of several characters for Arrow, which takes one
 _FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
 _ARROW = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
@@ -42,21 +42,21 @@ _ARROW = re.compile(
 
 @dataclass(frozen=True)
 class Column:
-    """A column that a reader takes, and what its values may be.
+    """A column to read, and its allowed values.
 
     Attributes:
         name: Name in the header, or for messages.
-        low: Least value.
-        high: Largest value; with a limit of infinity, infinity itself is refused.
+        low: Smallest value.
+        high: Largest value. Infinity is always rejected.
         step: Values are multiples of it; None for any number.
         kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
             where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false),
             ``"time"`` (Unix seconds, or dates, as such) or ``"any"`` (numbers, else text).
         required: Whether every table must have it.
         nullable: Whether single values may be missing (NaN, None).
-        also: One value outside the range that is allowed.
-        zero_is_unknown: Whether 0 means that the value is not known.
-        hint: What to add when a value is not allowed.
+        also: One more allowed value, outside the range.
+        zero_is_unknown: Whether 0 stands for an unknown value.
+        hint: Text to append to messages on values.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Column:
 
     @property
     def allowed(self) -> str:
-        """What values may be, in words."""
+        """Description of the allowed values."""
         whole = self.kind == "integer" or self.step == 1.0
         text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
         other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value",
@@ -87,7 +87,7 @@ class Column:
         return text + (" or NULL" if self.nullable else "") + self.hint
 
     def wrong(self, values: Array) -> Array:
-        """Which numbers are not allowed, a mask; NaN and infinity are not."""
+        """Return a mask of the numbers that are not allowed, NaN and infinity included."""
         good = (values >= self.low) & (values <= self.high) & np.isfinite(values)
         if self.step is not None:
             with np.errstate(invalid="ignore"):
@@ -100,15 +100,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Opened:
-    """A table that was found and not read yet.
+    """A table whose columns are read on request.
 
     Attributes:
-        name: Of the file without its endings, ``"frame"`` for anything else.
-        where: How messages name it.
+        name: Name of the file without its endings, ``"frame"`` for other sources.
+        where: Its name in messages.
         columns: Names of its columns.
-        fetch: From some of its columns to Arrow arrays by name.
-        unit: What messages count, ``"line"`` or ``"row"``.
-        first: The number of its first row.
+        fetch: Function that reads some columns as Arrow arrays by name.
+        unit: Unit of row numbers in messages, ``"line"`` or ``"row"``.
+        first: Number of its first row.
     """
 
     name: str
@@ -119,11 +119,11 @@ class Opened:
     first: int = 0
 
     def at(self, row: int) -> str:
-        """How messages name a row, counted from 0."""
+        """Return the name of a row, counted from 0, in messages."""
         return f"{self.where}: {self.unit} {row + self.first}"
 
     def take(self, columns: Sequence[Column], hint: str = "") -> dict[str, Array]:
-        """Reads and checks columns; see `take_columns`. `hint` ends the word on missing ones."""
+        """Read and check columns; see `take_columns`. Messages on missing ones end with `hint`."""
         missing = [c.name for c in columns if c.required and c.name not in self.columns]
         head = f"{self.where}: line 1" if self.unit == "line" else self.where
         if missing:
@@ -174,18 +174,18 @@ class Opened:
 
 @contextmanager
 def _expected(where: object, what: str) -> Iterator[None]:
-    """Says what was expected where Arrow refuses it."""
+    """Convert Arrow's errors to a DataError that says what was expected."""
     import pyarrow as pa
 
     try:
         yield
     except (pa.ArrowException, NotImplementedError, OSError) as error:
-        said = shorten(str(error), 300)
-        raise DataError(f"{where}: expected {what} ({said})") from error
+        reason = shorten(str(error), 300)
+        raise DataError(f"{where}: expected {what} ({reason})") from error
 
 
 def _converted(values: Any, kind: str) -> Any:
-    """Arrow values as what their column's kind makes of them; flags as places in `_FLAGS`."""
+    """Return Arrow values converted to the column's kind; flags become indices in `_FLAGS`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -204,7 +204,7 @@ def _converted(values: Any, kind: str) -> Any:
         try:
             for target in way:
                 safe = kind not in ("time", "any")
-                found[:1].cast(target, safe=safe)  # a whole column is refused only at its end
+                found[:1].cast(target, safe=safe)  # fail early: a column fails only at its end
                 found = found.cast(target, safe=safe)
         except (pa.ArrowException, NotImplementedError):
             continue
@@ -215,31 +215,31 @@ def _converted(values: Any, kind: str) -> Any:
 
 
 def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[str, Array]]:
-    """Takes and checks columns by their names.
+    """Read and check columns by their names.
 
     Args:
         source: A path to a ``.csv`` (commas, semicolons or tabs, header, quotes, also packed as
             ``.csv.gz``) or ``.parquet`` file, here or below ``$DPB_DATA``; or a frame of pandas,
             polars or pyarrow, anything else with the Arrow stream or data-frame protocol, or a
             mapping of arrays.
-        columns: What to take, by the names in the source. Optional ones that it lacks are left
-            out of the answer.
+        columns: Columns to read, by the names in the source. Missing optional ones are omitted
+            from the result.
 
     Returns:
-        The table that was opened, and values by column name: int64, float64 with NaN for missing,
+        The opened table, and values by column name: int64, float64 with NaN for missing,
         or text as objects with None for missing.
 
     Raises:
         DataError: A column is missing, or a value is not allowed; names the line or row, what was
             expected and what was found.
-        UnknownNameError: No file of this name is here.
+        UnknownNameError: There is no file of this name.
     """
     opened = open_table(source)
     return opened, opened.take(columns)
 
 
 def open_table(source: Any) -> Opened:
-    """Finds a table and the names of its columns; see `take_columns`."""
+    """Open a table and read the names of its columns; see `take_columns`."""
     if isinstance(source, Opened):
         return source
     if isinstance(source, (str, os.PathLike)):
@@ -270,7 +270,7 @@ def open_table(source: Any) -> Opened:
 
 
 def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
-    """Columns of a frame or a mapping as Arrow arrays by name."""
+    """Return columns of a frame or a mapping as Arrow arrays by name."""
     import pyarrow as pa
 
     found = {}
@@ -305,19 +305,19 @@ def open_csv(
     quoted: bool = True,
     strict: bool = True,
 ) -> Opened:
-    """Finds the columns of a delimited file that is wholly in memory.
+    """Open a delimited file in memory and read the names of its columns.
 
     Args:
         raw: The file.
-        where: How messages name it.
-        names: Names of all its columns, in order; those of its first line if empty.
-        delimiter: Separator, may be longer than one character; found if empty.
-        nulls: What stands for a missing value.
-        quoted: Whether fields may stand in double quotes.
-        strict: Whether a missing final newline, the mark of a file that was cut, is an error.
+        where: Its name in messages.
+        names: Names of all its columns, in order; by default those in its first line.
+        delimiter: Separator of one or more characters; by default detected.
+        nulls: Texts of missing values.
+        quoted: Whether fields may be in double quotes.
+        strict: Whether a missing final newline, the sign of a file that was cut, is an error.
 
     Raises:
-        DataError: It is no text, empty, or was cut.
+        DataError: It is not text, empty, or was cut.
     """
     refuse_foreign(raw, where)
     raw = raw.removeprefix(b"\xef\xbb\xbf")
@@ -339,7 +339,7 @@ def open_csv(
         if header and raw.find(b"\n") in (-1, len(raw) - 1):
             raise DataError(f"{where}: line 2: expected rows, found nothing after the header")
         types = {"integer": pa.int64(), "number": pa.float64()}
-        for threads in (True, False):  # only one thread says in which row an error is
+        for threads in (True, False):  # Arrow names the row of an error in one thread only
             try:
                 table = pa_csv.read_csv(
                     pa.BufferReader(raw),
@@ -372,15 +372,15 @@ def open_csv(
 
 
 def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
-    """What Arrow refuses, in our words: the line, what was expected and what was found."""
-    said = _ARROW.fullmatch(error)
-    assert said is not None  # every part but the last is optional
-    line = f"line {said['line']}: " if said["line"] else ""
-    value = re.search("invalid value '(.*)'", said["what"], re.DOTALL)
-    if said["column"] is None:
+    """Return Arrow's error in our form: the line, what was expected and what was found."""
+    parts = _ARROW.fullmatch(error)
+    assert parts is not None  # every part but the last is optional
+    line = f"line {parts['line']}: " if parts["line"] else ""
+    value = re.search("invalid value '(.*)'", parts["what"], re.DOTALL)
+    if parts["column"] is None:
         fields = rf"expected \1 fields separated by {delimiter!r}, found \2"
-        what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, said["what"])
+        what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, parts["what"])
         return line + what[:200].replace(_UNIT, delimiter)
-    column = columns[int(said["column"])]
-    found = shorten(value[1]) if value else said["what"]
+    column = columns[int(parts["column"])]
+    found = shorten(value[1]) if value else parts["what"]
     return f"{line}expected {column.name} to be {column.allowed}, found {found}"

@@ -1,4 +1,4 @@
-"""Reading what lies somewhere: a folder, a zip archive or a lone file of text."""
+"""Read files of a folder, of a zip archive, or a single file of text."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _FOREIGN = (
 
 
 class Source:
-    """Named members of a folder, of a zip archive, or of a lone file's folder.
+    """Members of a folder, of a zip archive, or of the folder of a single file.
 
-    A single top folder that all members of an archive share is left out of their names.
+    Member names omit the top folder of an archive if all members share it.
 
     Args:
         place: A folder, a zip archive or a file.
 
     Attributes:
-        path: The place.
-        folder: The place itself, or the lone file's folder.
-        main: The member that was pointed at, if the place is a lone file.
-        is_archive: Whether the place is a zip archive.
+        path: The given path.
+        folder: The given folder, or the folder of the single file.
+        main: Name of the single file, or None.
+        is_archive: Whether the path is a zip archive.
 
     Raises:
-        DataError: There is no such place, it cannot be read, or the archive is damaged, empty or
-            a bomb.
+        DataError: There is no such path, it cannot be read, or the archive is damaged, empty or
+            unsafe.
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
@@ -52,7 +52,7 @@ class Source:
         try:
             if self.path.is_dir():
                 return
-            if not self.path.is_file():  # nor a pipe, which would keep the reader waiting
+            if not self.path.is_file():  # also rejects a pipe, which would block the reader
                 raise DataError(f"{self.path}: no such file or folder")
             with self.path.open("rb") as stream:
                 magic = stream.read(4)
@@ -65,33 +65,33 @@ class Source:
             self.main, self.folder = self.path.name, self.path.parent
 
     def names(self) -> list[str]:
-        """Names of the members, sorted."""
+        """Return the names of the members, sorted."""
         if self.is_archive:
             return sorted(self._members)
         return sorted(entry.name for entry in self.folder.iterdir() if entry.is_file())
 
     def listing(self) -> str:
-        """Some of the names, for messages."""
+        """Return up to eight of the names, for messages."""
         names = self.names()
         return (", ".join(names[:8]) or "nothing") + (" ..." if len(names) > 8 else "")
 
     def size(self, name: str) -> int:
-        """Size of a member in bytes."""
+        """Return the size of a member in bytes."""
         if self.is_archive:
             return self._members[name].file_size
         return (self.folder / name).stat().st_size
 
     def where(self, name: str) -> str:
-        """How messages name a member."""
+        """Return the name of a member in messages."""
         if self.is_archive:
             return f"{self.path}!{self._members[name].filename}"
         return str(self.folder / name)
 
     def read(self, name: str, limit: int | None = None) -> bytes:
-        """The bytes of a member, or only the first `limit`; gzip members (``.gz``) unpacked.
+        """Return the bytes of a member, or the first `limit`; gzip members (``.gz``) are unpacked.
 
         Raises:
-            DataError: It cannot be read, or is damaged, or unpacks to more than `MAX_UNPACKED`.
+            DataError: It cannot be read, is damaged, or unpacks to more than `MAX_UNPACKED`.
         """
         size = -1 if limit is None else limit
         try:
@@ -121,14 +121,14 @@ def _listed(archive: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def safe_members(archive: Path, label: str) -> list[zipfile.ZipInfo]:
-    """The members of an archive that is safe to unpack.
+    """Return the members of an archive after checks that it is safe to unpack.
 
-    Refused are absolute paths, drives, ``..``, backslashes, links, two members of one name, more
-    than `MAX_UNPACKED` bytes in all, and sizes that only a bomb packs so small.
+    Rejected are absolute paths, drives, ``..``, backslashes, links, two members of one name, more
+    than `MAX_UNPACKED` bytes in total, and compression ratios of zip bombs.
 
     Args:
         archive: The archive.
-        label: How messages name it.
+        label: Its name in messages.
 
     Raises:
         DataError: It is damaged, truncated or unsafe.
@@ -142,7 +142,7 @@ def safe_members(archive: Path, label: str) -> list[zipfile.ZipInfo]:
         ) from error
     seen: set[str] = set()
     for member in members:
-        # ZipInfo.filename has separators already translated; the original name is what counts.
+        # ZipInfo.filename has translated separators: check the original name
         name = member.orig_filename
         posix, windows = PurePosixPath(name), PureWindowsPath(name)
         link = stat.S_ISLNK(member.external_attr >> 16)
@@ -175,7 +175,7 @@ def _gunzipped(raw: bytes, *, whole: bool) -> bytes:
 
 
 def refuse_foreign(raw: bytes, where: str) -> None:
-    """Refuses what is no plain text with ends of lines that we know."""
+    """Raise DataError unless the bytes are plain text with known line ends."""
     for pattern, what in _FOREIGN:
         found = re.search(pattern, raw)
         if found is not None:
@@ -185,7 +185,7 @@ def refuse_foreign(raw: bytes, where: str) -> None:
 
 
 def require_newline(raw: bytes, where: str) -> None:
-    """Refuses a file whose last line has no end: it was probably cut."""
+    """Raise DataError if the last line has no newline: the file was probably cut off."""
     if not raw.endswith(b"\n"):
         last = raw[raw.rfind(b"\n") + 1 :]
         raise DataError(
@@ -196,10 +196,10 @@ def require_newline(raw: bytes, where: str) -> None:
 
 
 def first_line(raw: bytes, where: str) -> str:
-    """The first line of a file, which must be plain text, without byte order mark and line end.
+    """Return the first line of a text file, without byte order mark and line end.
 
     Raises:
-        DataError: The file is empty or no text.
+        DataError: The file is empty or not text.
     """
     if not raw:
         raise DataError(f"{where}: line 1: expected text, found an empty file")
@@ -209,14 +209,14 @@ def first_line(raw: bytes, where: str) -> str:
 
 
 def shorten(text: str | bytes, limit: int = 80) -> str:
-    """Quotes a piece of a file for a message."""
+    """Return a quoted part of a file for a message."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", errors="backslashreplace")
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 def existing_path(source: str | os.PathLike[str]) -> Path:
-    """Takes the argument as a path; a relative one may also lie below ``$DPB_DATA``.
+    """Return the argument as an existing path; a relative one may also be below ``$DPB_DATA``.
 
     Raises:
         UnknownNameError: Nothing is there, and it looks like a misspelt name.

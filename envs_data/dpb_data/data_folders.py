@@ -1,4 +1,4 @@
-"""Where data sets lie on this machine."""
+"""Folders of the data sets on this machine."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ CACHE_VARIABLE = "DPB_CACHE"
 
 
 def cache_dir() -> Path:
-    """The download cache: ``$DPB_CACHE`` if set, else the system's cache folder for dpb-gym."""
+    """Return the download cache: ``$DPB_CACHE`` if set, else the system's cache folder."""
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen).expanduser().absolute()
     home = Path.home()
     usual = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}
     variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    told = None if sys.platform == "darwin" else os.environ.get(variable)
-    return Path(told or usual.get(sys.platform, home / ".cache")) / "dpb-gym"
+    system = None if sys.platform == "darwin" else os.environ.get(variable)
+    return Path(system or usual.get(sys.platform, home / ".cache")) / "dpb-gym"
 
 
 def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Finds a registered data set on this machine.
+    """Return the path of a registered data set on this machine.
 
-    Looked at in this order: `folder` and nothing else, if given; ``$DPB_DATA``; the cache. In
-    each, ``<name>`` or one of the data set's other names, as a folder or a zip archive; `folder`
-    may also be the data set's own folder or archive.
+    The search order is ``$DPB_DATA``, then the cache; with `folder` only there. Each may contain
+    ``<name>`` or one of the data set's other names, as a folder or a zip archive. `folder` may
+    also be the data set's own folder or archive.
 
     Args:
         name: Name or alias of a registered data set.
-        folder: Where to look instead of the usual places.
+        folder: Folder to search instead of the default ones.
 
     Returns:
         The absolute path of a folder, archive or file that `load_ratings` accepts.
 
     Raises:
-        DataError: It is nowhere; the message lists every place and the command that fetches it.
+        DataError: Not found; the message lists the searched places and the command to fetch it.
         UnknownNameError: The name is not registered.
     """
     known = dataset(name)
@@ -77,20 +77,20 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def locate(source: str | os.PathLike[str]) -> Path:
-    """Where a data set lies that is named or given by path; raises as `path`, `existing_path`."""
+    """Return the path of a data set given by name or path; raises as `path`, `existing_path`."""
     known = find_dataset(source)
     return existing_path(source) if known is None else path(known.name)
 
 
 def find(source: str | os.PathLike[str]) -> Path | None:
-    """Says where a data set lies that may be named or given by path; None if it is generated.
+    """Return the path of a data set given by name or path; None if it is generated.
 
     Args:
         source: As for `load_ratings` and `load_searches`.
 
     Raises:
-        DataError: It is not here; the message says where it was looked for.
-        UnknownNameError: A bare word that is neither a data set nor a path.
+        DataError: Not found; the message lists the searched places.
+        UnknownNameError: Neither the name of a data set nor a path.
     """
     known = find_dataset(source)
     return None if known is not None and known.generated else locate(source)

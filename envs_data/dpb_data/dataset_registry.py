@@ -1,4 +1,4 @@
-"""The data sets that the project knows by name; ``datasets.yaml`` holds those of the start."""
+"""Registry of data sets by name; ``datasets.yaml`` has the built-in ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counts:
         users: Users with at least one rating.
         items: Items with at least one rating.
         catalogue: Items in the titles file, rated or not.
-        searches: Number of searches, for data sets of those.
+        searches: Number of searches, for search logs.
     """
 
     ratings: int | None = None
@@ -43,9 +43,9 @@ class Counts:
     searches: int | None = None
 
     def differences(self, found: Counts) -> list[str]:
-        """Says in words where `found` departs from what is known here.
+        """Return descriptions of the differences between `found` and these counts.
 
-        A catalogue that was not found (no titles file) is no difference.
+        A missing catalogue (no titles file) is not a difference.
         """
         problems = []
         for name, expected in asdict(self).items():
@@ -60,24 +60,24 @@ class Counts:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set known by name: what it is, where it is published, and how to recognise it.
+    """A registered data set: description, source, and data to recognise it.
 
     Attributes:
         name: Short lower-case name, as typed on the command line.
         description: One line.
         format: Name of its file format (see `dpb_data.formats`), or ``"generated"``.
         terms: Licence in short.
-        citation: What a publication that uses it cites.
-        homepage: Where its publisher describes it.
-        kind: What it holds, a key of `LOADERS`.
-        urls: Archives, each a complete copy, tried in turn by `fetch`.
-        archive_sha256: SHA-256 of the archive; None where we have not verified one.
-        sidecar: Suffix of a check-sum file that the publisher keeps beside the archive
-            (``".md5"``), or empty.
-        files: SHA-256 by member name, of the original files that we have verified.
+        citation: Reference to cite.
+        homepage: Page of its publisher.
+        kind: Kind of data, a key of `LOADERS`.
+        urls: Archives, each a complete copy; `fetch` tries them in order.
+        archive_sha256: Verified SHA-256 of the archive, or None.
+        sidecar: Suffix of the publisher's check-sum file beside the archive (``".md5"``), or
+            empty.
+        files: Verified SHA-256 of original files by member name.
         counts: Published sizes.
         aliases: Other names of its folder.
-        generate: Makes the table (or log) of a data set that needs no files.
+        generate: Function that returns the generated table or log; None for data in files.
     """
 
     name: str
@@ -97,14 +97,14 @@ class DataSet:
 
     @property
     def generated(self) -> bool:
-        """Whether the data is made by our own generator and needs no files."""
+        """Whether the data is generated and needs no files."""
         return self.generate is not None
 
     def require(self, found: Counts, place: object) -> None:
-        """Refuses data of other sizes than the published ones.
+        """Check that the sizes are the published ones.
 
         Raises:
-            DataError: Says what differs.
+            DataError: Lists the differences.
         """
         problems = self.counts.differences(found)
         if problems:
@@ -114,7 +114,7 @@ class DataSet:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the generator, as plain JSON types."""
+        """Return all attributes but the generator, as plain JSON types."""
         shown = {key: value for key, value in asdict(self).items() if key != "generate"}
         lists = {"urls": list(self.urls), "aliases": list(self.aliases)}
         return {**shown, **lists, "generated": self.generated}
@@ -124,10 +124,10 @@ _DATASETS: dict[str, DataSet] = {}
 
 
 def register_dataset(dataset: DataSet) -> DataSet:
-    """Makes a data set known by its name and aliases, and returns it.
+    """Register a data set by its name and aliases, and return it.
 
     Raises:
-        ParameterError: A name is taken by another data set, or no name of a folder.
+        ParameterError: A name belongs to another data set, or cannot name a folder.
     """
     for name in (dataset.name, *dataset.aliases):
         owner = find_dataset(name)
@@ -143,15 +143,15 @@ def register_dataset(dataset: DataSet) -> DataSet:
 
 
 def datasets() -> list[DataSet]:
-    """All registered data sets, in the order of registration."""
+    """Return all registered data sets, in the order of registration."""
     return list(_DATASETS.values())
 
 
 def find_dataset(name: object, kind: str | None = None) -> DataSet | None:
-    """The data set of this name or alias; None for any other string or object.
+    """Return the data set of this name or alias; None for any other string or object.
 
     Raises:
-        DataError: It is not of this kind.
+        DataError: It is of another kind.
     """
     if not isinstance(name, str):
         return None
@@ -165,20 +165,20 @@ def find_dataset(name: object, kind: str | None = None) -> DataSet | None:
 
 
 def generated(source: object, kind: str) -> Any:
-    """What a generated data set of this name holds; None for any other source.
+    """Return the contents of the generated data set of this name; None for any other source.
 
     Raises:
-        DataError: The data set of this name, generated or not, is of another kind.
+        DataError: The data set of this name is of another kind.
     """
     known = find_dataset(source, kind)
     return known.generate() if known is not None and known.generate is not None else None
 
 
 def dataset(name: str) -> DataSet:
-    """The data set of this name or alias.
+    """Return the data set of this name or alias.
 
     Raises:
-        UnknownNameError: There is none; the message offers close matches.
+        UnknownNameError: There is none; the message lists close matches.
     """
     found = find_dataset(name)
     if found is None:
@@ -186,16 +186,16 @@ def dataset(name: str) -> DataSet:
     return found
 
 
-def laid_out(what: str, kind: Callable[..., Any]) -> dict[str, Any]:
-    """One part of ``layouts.yaml``, each entry as a `kind` of its name and what is said of it."""
+def read_layouts(section: str, kind: Callable[..., Any]) -> dict[str, Any]:
+    """Return a section of ``layouts.yaml``; each entry becomes a `kind` of its name and values."""
     return {
-        name: kind(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in said.items()})
-        for name, said in _written("layouts.yaml")[what].items()
+        name: kind(name, **{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+        for name, given in _read_yaml("layouts.yaml")[section].items()
     }
 
 
 @functools.cache
-def _written(file: str) -> Any:
+def _read_yaml(file: str) -> Any:
     return yaml.safe_load(files("dpb_data").joinpath(file).read_text("utf-8"))
 
 
@@ -204,7 +204,7 @@ def _generate(place: str) -> Any:
     return getattr(import_module(f"dpb_data.{module}"), name)()
 
 
-for _entry in _written("datasets.yaml"):
+for _entry in _read_yaml("datasets.yaml"):
     for _key in _entry.keys() & {"urls", "aliases"}:
         _entry[_key] = tuple(_entry[_key])
     if "generate" in _entry:

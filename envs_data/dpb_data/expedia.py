@@ -1,8 +1,8 @@
-"""Expedia's personalised hotel searches: from a file in the original layout to a checked log.
+"""Load and check Expedia's personalised hotel searches.
 
-The data of the ICDM 2013 contest "Personalize Expedia Hotel Searches": one row per hotel shown
-in a search, with what the visitor clicked and booked. Original column names are expected; every
-file that has the required `COLUMNS` loads, whatever others it has or lacks.
+The data of the ICDM 2013 contest "Personalize Expedia Hotel Searches" have one row per hotel shown
+in a search, with clicks and bookings. A file must have the required `COLUMNS` under their original
+names; it may have others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpb_data.column_reader import Array, Column, Opened, open_csv
 from dpb_data.data_files import Source, shorten
 from dpb_data.data_folders import locate
-from dpb_data.dataset_registry import Counts, find_dataset, generated, laid_out
+from dpb_data.dataset_registry import Counts, find_dataset, generated, read_layouts
 from dpb_data.rating_table import digest_of, frozen
 from dpb_gym.errors import DataError, ParameterError, shown
 
@@ -34,7 +34,7 @@ _NULLS = ("", "NULL")
 _HINT = " (is this the training file of Expedia's searches? The test file has no responses)"
 
 
-COLUMNS: tuple[Column, ...] = tuple(laid_out("searches", Column).values())
+COLUMNS: tuple[Column, ...] = tuple(read_layouts("searches", Column).values())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,11 +44,11 @@ class SearchLog:
     Attributes:
         name: Name of the data set, or of the file.
         columns: Columns by their original names, each ``(rows,)`` and read-only: ids int64, the
-            rest float64 with NaN for missing (``NULL``, an empty field, and 0 in the columns in
-            which 0 stands for unknown).
+            rest float64 with NaN for missing (``NULL``, an empty field, and 0 in columns with
+            `Column.zero_is_unknown`).
         starts: int64 ``(n_searches + 1,)``: search s has rows ``starts[s]:starts[s + 1]``.
         absent: Optional columns that the file does not have.
-        notes: What was repaired, in words; empty for an intact file.
+        notes: Descriptions of repairs; empty for an intact file.
     """
 
     name: str
@@ -69,7 +69,7 @@ class SearchLog:
 
     @property
     def destinations(self) -> dict[int, int]:
-        """Searches per destination, most searched first, ties by id."""
+        """Numbers of searches per destination, in descending order, ties by id."""
         ids, counts = np.unique(
             self.columns["srch_destination_id"][self.starts[:-1]], return_counts=True
         )
@@ -86,15 +86,15 @@ class SearchLog:
         )
 
     def per_search(self, column: str) -> Array:
-        """A column that is constant within searches, ``(n_searches,)``."""
+        """Return a column that is constant within searches, ``(n_searches,)``."""
         values: Array = self.columns[column][self.starts[:-1]]
         return values
 
     def select(self, destination: int) -> SearchLog:
-        """The searches of one destination.
+        """Return the searches of one destination.
 
         Raises:
-            ParameterError: Nobody searched there; the message names some that were searched.
+            ParameterError: It has no searches; the message lists some that have.
         """
         known = self.destinations
         if destination not in known:
@@ -112,20 +112,20 @@ class SearchLog:
         )
 
     def digest(self) -> str:
-        """Hexadecimal digest of the contents, the same for equal columns and rows."""
+        """Return a hexadecimal digest of columns and rows."""
         named = (([name, ""], self.columns[name]) for name in sorted(self.columns))
         return digest_of(*(part for pair in named for part in pair))
 
 
 def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) -> SearchLog:
-    """Loads hotel searches and checks every value that is used.
+    """Load hotel searches and check every value that is used.
 
     Args:
         source: Name of a registered data set of searches, or a path to a CSV file, a zip archive
             or a folder with one (or with ``train.csv`` among others).
-        repair: None refuses a file that was cut off in its last line. ``"drop-last-search"``
-            drops that line together with all rows of its search, says so in a warning and in
-            `SearchLog.notes`, and refuses every other damage all the same.
+        repair: None rejects a file that was cut off in its last line. ``"drop-last-search"`` drops
+            all rows of the search in that line, with a warning and an entry in
+            `SearchLog.notes`. Other damage is always rejected.
 
     Returns:
         The log, searches in ascending order of their ids.
@@ -134,7 +134,7 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
         DataError: Missing, damaged, truncated or not of the format; names file, line, what was
             expected and what was found.
         ParameterError: `repair` is unknown.
-        UnknownNameError: A bare word that is neither a data set nor a path.
+        UnknownNameError: Neither the name of a data set nor a path.
 
     Example:
         >>> import dpb_data
@@ -157,7 +157,7 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
 
 
 def _member(source: Source) -> str:
-    """The file of searches in a source."""
+    """Return the file of searches in a source."""
     if source.main is not None:
         return source.main
     names = source.names()
@@ -172,7 +172,7 @@ def _member(source: Source) -> str:
 
 
 def synthetic_log(seed: int = 0) -> SearchLog:
-    """The generated data set, written in the original layout and read like any file."""
+    """Return the generated data set, written in the original layout and read from it."""
     from dpb_data.expedia_synthetic import searches_csv
 
     name = "synthetic-expedia"
@@ -180,18 +180,18 @@ def synthetic_log(seed: int = 0) -> SearchLog:
 
 
 def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = None) -> SearchLog:
-    """Reads a file that is wholly in memory.
+    """Read a file in memory.
 
     Args:
         raw: The file.
-        where: How messages name it.
+        where: Its name in messages.
         name: Name of the log.
         repair: See `load_searches`.
     """
     tail = raw[raw.rfind(b"\n") + 1 :]
     opened = open_csv(raw, where, delimiter=",", nulls=_NULLS, quoted=False, strict=False)
     fields = tail.decode("utf-8", errors="replace").split(",")
-    # Whoever cuts a file leaves no newline, and at most as many fields as there were.
+    # a cut file ends without newline, with at most as many fields as columns
     cut = bool(tail) and len(fields) <= len(opened.columns)
     notes: tuple[str, ...] = ()
     if cut:
@@ -228,32 +228,32 @@ def read_searches(raw: bytes, where: str, name: str, *, repair: str | None = Non
 def _without_last(
     rows: dict[str, Array], fields: list[str], header: list[str], where: str
 ) -> tuple[dict[str, Array], str]:
-    """Leaves out the rows of the search whose last line was cut off; says so in words."""
+    """Drop the rows of the search whose last line was cut off; return the rest and a note."""
     at = header.index("srch_id")
     last = int(rows["srch_id"][-1])
     text = fields[at].strip() if at < len(fields) else ""
     if len(fields) > at + 1 and text.isdigit():
         search = int(text)
-    else:  # no comma follows the id: what is left of it may begin that of the row above
+    else:  # the id itself may be cut: compare it with the beginning of the id above
         search = last if str(last).startswith(text) else -1
     dropped = rows["srch_id"] == search
     if dropped.all():
         raise DataError(f"{where}: cut off; no complete search precedes it")
-    kept = {name: values[~dropped] for name, values in rows.items()}
+    rest = {name: values[~dropped] for name, values in rows.items()}
     before = f" and the {int(dropped.sum())} rows of its search {search} before it"
     what = f"it{before if dropped.any() else ''}"
-    return kept, f"{where} is cut off; dropped {what}, kept {len(kept['srch_id']):,} rows"
+    return rest, f"{where} is cut off; dropped {what}, kept {len(rest['srch_id']):,} rows"
 
 
 def _check_searches(rows: dict[str, Array], starts: Array, order: Array, opened: Opened) -> None:
-    """Checks what no single line can show; `order` are the rows' places in the file."""
+    """Check conditions across lines; `order` has the rows' positions in the file."""
 
     def refuse(bad: Array, problem: str) -> None:
         if bad.any():
             row = int(bad.argmax())
             values = {name: float(column[row]) for name, column in rows.items()}
-            said = problem.format(**values)
-            raise DataError(f"{opened.at(order[row])}: {said} (search {search[row]})")
+            text = problem.format(**values)
+            raise DataError(f"{opened.at(order[row])}: {text} (search {search[row]})")
 
     search, hotel = rows["srch_id"], rows["prop_id"]
     index = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

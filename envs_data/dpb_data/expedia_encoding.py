@@ -1,4 +1,4 @@
-"""From searches to the features of Cho & Sun's Table 1 (section 5.2.1 and appendix S.3.4)."""
+"""Encode searches as the features of Cho & Sun's Table 1 (section 5.2.1, appendix S.3.4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpb_data.column_reader import Array
-from dpb_data.dataset_registry import laid_out
+from dpb_data.dataset_registry import read_layouts
 from dpb_data.expedia import SearchLog
 from dpb_gym import validation
 from dpb_gym.errors import DataError
@@ -15,9 +15,9 @@ from dpb_gym.errors import DataError
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of Table 1: a number, or one that becomes a level if there are `labels`.
+    """A feature of Table 1: a number, or a level if there are `labels`.
 
-    The lowest level ends below `cuts[0]`, and so on.
+    Level k is the interval from ``cuts[k - 1]`` to below ``cuts[k]``.
     """
 
     name: str
@@ -27,19 +27,19 @@ class Feature:
 
 
 HOTEL, USER, HISTORY = (
-    tuple(laid_out(part, Feature).values()) for part in ("hotel", "user", "history")
+    tuple(read_layouts(part, Feature).values()) for part in ("hotel", "user", "history")
 )
 
 
 @dataclass(frozen=True, eq=False)
 class HotelChoices:
-    """Hotels, searches and what was chosen, with the features of Table 1.
+    """Hotels, searches and choices, with the features of Table 1.
 
     Every feature has mean 0 and variance 1, hotel features over the hotels, user features over
-    the searches. What is not known of a hotel or search is 0, the mean.
+    the searches. Unknown values are 0, the mean.
 
     Attributes:
-        name: Where the searches come from.
+        name: Name of the search log.
         destination: Its id, or None for all.
         hotel_ids: Original ids ``(n_hotels,)``, ascending.
         hotels: Features ``(n_hotels, d2)``.
@@ -47,11 +47,11 @@ class HotelChoices:
         prices: Mean price of each hotel in USD, geometric ``(n_hotels,)``.
         users: Features ``(n_searches, d1)``.
         user_features: Names.
-        starts: Search s was shown the hotels ``shown[starts[s]:starts[s + 1]]``.
+        starts: Search s shows the hotels ``shown[starts[s]:starts[s + 1]]``.
         shown: Indices of hotels.
-        choice: Position of the choice among the shown, -1 for none ``(n_searches,)``.
-        dropped: Why features of Table 1 are not there, by name.
-        notes: What was repaired in the file.
+        choice: Position of the choice among the shown hotels, -1 for none ``(n_searches,)``.
+        dropped: Reasons for omitted features of Table 1, by name.
+        notes: Repairs of the file.
     """
 
     name: str
@@ -75,7 +75,7 @@ def encode_searches(
     choice: str = "booking",
     max_missing: float = 0.9,
 ) -> HotelChoices:
-    """Encodes the searches of one destination.
+    """Encode the searches of one destination.
 
     Args:
         log: The searches.
@@ -87,7 +87,7 @@ def encode_searches(
 
     Raises:
         ParameterError: A parameter is out of its range.
-        DataError: No feature is left.
+        DataError: All features are dropped.
     """
     validation.choice("choice", choice, ("booking", "click"))
     max_missing = validation.real("max_missing", max_missing, 0.0, 1.0)
@@ -103,7 +103,7 @@ def encode_searches(
     for feature in HOTEL:
         if hotels.usable(feature):
             values = log.columns[feature.column]
-            # Prices span five orders of magnitude (per night, per stay, typing errors).
+            # prices span five orders of magnitude (per night, per stay, typing errors)
             values = np.log(values) if feature.column == "price_usd" else values
             means[feature.column] = _means(values, shown, len(hotel_ids))
             hotels.add(feature, means[feature.column])
@@ -131,7 +131,7 @@ def encode_searches(
 
 
 class _Encoder:
-    """Collects standardised features, and the reasons for those left out."""
+    """Collects standardised features, and the reasons for dropped ones."""
 
     def __init__(self, log: SearchLog, max_missing: float) -> None:
         self._log = log
@@ -141,7 +141,7 @@ class _Encoder:
         self._features: list[Array] = []
 
     def usable(self, feature: Feature) -> bool:
-        """Whether its column is there and known in enough searches; else notes why not."""
+        """Return whether its column is known in enough searches; else record the reason."""
         if feature.column not in self._log.columns:
             self.dropped[feature.name] = f"the file has no column {feature.column}"
             return False
@@ -155,7 +155,7 @@ class _Encoder:
         return True
 
     def add(self, feature: Feature, values: Array) -> None:
-        """Adds a number (NaN becomes the mean), or dummies of all its levels but the first."""
+        """Add a number (NaN becomes the mean), or dummies of all levels but the first."""
         known = np.isfinite(values)
         if feature.labels:
             level = np.searchsorted(feature.cuts, values, side="right")
@@ -170,7 +170,7 @@ class _Encoder:
         filled = np.where(known, values, np.mean(values[known]) if known.any() else 0.0)
         centred = filled - np.mean(filled)
         spread = float(np.sqrt(np.mean(centred * centred)))
-        # A constant column leaves rounding errors, not zeros.
+        # a constant column has rounding errors, not zeros
         if spread <= 1e-9 * max(1.0, float(np.abs(filled).max())):
             self.dropped[feature.name] = f"{feature.column} never varies"
             return
@@ -178,12 +178,12 @@ class _Encoder:
         self._features.append(centred / spread)
 
     def matrix(self, rows: int) -> Array:
-        """The features collected, ``(rows, d)``."""
+        """Return the collected features, ``(rows, d)``."""
         return np.column_stack(self._features) if self._features else np.empty((rows, 0))
 
 
 def _means(values: Array, groups: Array, n: int) -> Array:
-    """Mean of each of n groups over the rows that are known, NaN where none is."""
+    """Return the mean of known values of each of n groups, NaN for groups without one."""
     known = np.isfinite(values)
     counts = np.bincount(groups[known], minlength=n)
     sums = np.bincount(groups[known], weights=values[known], minlength=n)
@@ -212,7 +212,7 @@ def _add_users(users: _Encoder, log: SearchLog) -> None:
 
 
 def _choices(log: SearchLog, clicks: bool) -> Array:
-    """Position of each search's choice among its rows, -1 for none."""
+    """Return the position of each search's choice among its rows, -1 for none."""
     rank = np.where(log.columns["booking_bool"] == 1.0, 0.0, np.inf)
     if clicks:
         if "click_bool" not in log.columns:
@@ -231,17 +231,17 @@ def _choices(log: SearchLog, clicks: bool) -> Array:
 def predict(
     features: Array, response: Array, queries: Array, max_depth: int = 4, min_leaf: int = 10
 ) -> Array:
-    """Predictions of a CART regression tree (Breiman, Friedman, Olshen & Stone 1984), unpruned.
+    """Return predictions of an unpruned CART regression tree (Breiman et al. 1984).
 
-    Each node takes the split with the least sum of squared errors, thresholds half-way between
-    neighbouring values, lower column and threshold on ties; a leaf predicts its mean response.
+    Each node uses the split with the smallest sum of squared errors. Thresholds are midpoints of
+    neighbouring values; ties go to the lower column and threshold. A leaf predicts its mean.
 
     Args:
         features: Finite, ``(n, p)``.
         response: Finite, ``(n,)``, n at least 1.
         queries: Features ``(m, p)`` to predict for.
-        max_depth: Splits on a path at most.
-        min_leaf: Observations in a leaf at least.
+        max_depth: Largest number of splits on a path.
+        min_leaf: Smallest number of observations in a leaf.
 
     Returns:
         Predictions ``(m,)``.
@@ -252,18 +252,18 @@ def predict(
     feature, threshold = split
     out = np.empty(len(queries))
     for side in (np.less_equal, np.greater):
-        kept, asked = side(features[:, feature], threshold), side(queries[:, feature], threshold)
-        below = (features[kept], response[kept], queries[asked])
+        rows, asked = side(features[:, feature], threshold), side(queries[:, feature], threshold)
+        below = (features[rows], response[rows], queries[asked])
         out[asked] = predict(*below, max_depth - 1, min_leaf)
     return out
 
 
 def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, float] | None:
-    """Column and threshold of the split of least squared error, or None if none lowers it."""
+    """Return column and threshold of the best split, or None if none lowers the squared error."""
     n = len(response)
     centred = response - np.mean(response)
     total = float(np.sum(centred * centred))
-    # The gain of a split is sum_L^2 / n_L + sum_R^2 / n_R, and sum_R = -sum_L.
+    # the gain of a split is sum_L^2 / n_L + sum_R^2 / n_R, and sum_R = -sum_L.
     best, found = 1e-12 * total, None
     for feature in range(features.shape[1]):
         order = np.argsort(features[:, feature], kind="stable")
@@ -281,10 +281,10 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
 
 
 def impute(values: Array, features: Array) -> Array:
-    """Fills the NaN entries of `values` ``(n,)`` with a tree grown on the others.
+    """Return `values` ``(n,)`` with NaN replaced by predictions of a tree on the other entries.
 
-    NaN entries of the predictors `features` ``(n, p)`` count as their column's median (0 for a
-    column without values). Values without a finite entry come back as they are.
+    NaN entries of the predictors `features` ``(n, p)`` become their column's median (0 for a
+    column without values). If all entries are NaN, `values` is returned unchanged.
     """
     known = np.isfinite(values)
     if known.all() or not known.any():

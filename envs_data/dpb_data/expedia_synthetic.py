@@ -1,7 +1,7 @@
-"""Hotel searches that we generate ourselves, in the layout of Expedia's training file.
+"""Generated hotel searches in the layout of Expedia's training file.
 
-They imitate the shape of the original (columns, missing values, position gaps, clicks and
-bookings), not its numbers: results on them say nothing about real travellers.
+They have the form of the original (columns, missing values, position gaps, clicks and bookings),
+not its statistics. So results on them are no evidence about real travellers.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ HEADER = (
 )  # fmt: skip
 # Hotels and share of the searches of each destination; the first has the paper's 124 hotels.
 DESTINATIONS = ((8192, 124, 0.7), (20319, 40, 0.2), (8347, 30, 0.1))
-# In the original hardly a hotel stands at these places of the page.
+# in the original almost no hotel has these positions
 EMPTY_PLACES = (5, 11, 17, 23)
 _START = datetime(2012, 11, 1)
 _NO_COMPETITOR = ",".join(["NULL"] * 24)
 
 
 def searches_csv(n_searches: int = 700, seed: int = 0) -> bytes:
-    """Writes generated searches as a CSV file.
+    """Return generated searches as a CSV file.
 
     A search shows 5 to 34 hotels of its destination. The visitor books at most one, by a
-    multinomial logit in which stars, reviews, location and promotions attract, the price repels,
-    and repels those less who paid much before; about a third book nothing. Booked hotels are
-    clicked, searches without a booking have a click or more. Three visitors in five have no
-    history (in the original nineteen in twenty: so few that the paper's rule for missing columns
-    would drop it).
+    multinomial logit with positive weights of stars, reviews, location and promotions. The weight
+    of the price is negative, and smaller in magnitude for visitors who paid much before. About a
+    third book nothing. Booked hotels are clicked; searches without a booking have at least one
+    click. Three visitors in five have no history. In the original nineteen in twenty have none,
+    and the paper's rule for missing columns would drop the column.
 
     Args:
         n_searches: Number of searches, at least 3.
@@ -63,7 +63,7 @@ def searches_csv(n_searches: int = 700, seed: int = 0) -> bytes:
     identity = 0
     for s in range(n_searches):
         identity += int(rng.integers(1, 9))
-        # One search of each destination comes first, so that none is without.
+        # the first searches cover every destination
         place = s if s < 3 else int(np.searchsorted(shares, rng.random() * shares[-1]))
         lines += _search(rng, identity, DESTINATIONS[place][0], hotels[place])
     return ("\n".join(lines) + "\n").encode("ascii")
@@ -77,7 +77,7 @@ def _hotels(rng: np.random.Generator, place: int, count: int) -> dict[str, Array
     base = 4.1 + 0.28 * star + 0.1 * quality + rng.normal(0.0, 0.25, count)
     history = np.round(base + rng.normal(0.0, 0.1, count), 2)
     return {
-        # Ids from blocks of their own: no hotel lies in two destinations.
+        # separate blocks of ids: no hotel is in two destinations
         "id": 40_000 * place + np.cumsum(rng.integers(1, 300, count)),
         "star": star,
         "review": review,
@@ -95,7 +95,7 @@ def _hotels(rng: np.random.Generator, place: int, count: int) -> dict[str, Array
 def _search(
     rng: np.random.Generator, identity: int, destination: int, hotels: dict[str, Array]
 ) -> list[str]:
-    """Lines of one search, ascending in prop_id as in the original."""
+    """Return the lines of one search, ascending in prop_id as in the original."""
     known = len(hotels["id"])
     shown = np.sort(rng.choice(known, int(rng.integers(5, min(34, known) + 1)), replace=False))
     n = len(shown)
@@ -127,7 +127,7 @@ def _search(
     if booked.any():
         clicked = booked | (clicked & (rng.random() < 0.1))
     places = np.setdiff1d(np.arange(1, n + 1 + len(EMPTY_PLACES)), EMPTY_PLACES)[:n]
-    # The better hotels stand higher, with luck.
+    # better hotels tend to have higher positions
     position = np.empty(n, np.int64)
     position[np.argsort(-(utility + rng.gumbel(size=n)))] = places
     history = "NULL,NULL"
@@ -143,7 +143,7 @@ def _search(
     query = f"{destination},{nights},{window},{adults},{children},{rooms},{saturday}"
     lines = []
     for k, h in enumerate(shown.tolist()):
-        # The original leaves this one column empty where the others say NULL.
+        # in the original missing reviews are empty, other missing values NULL
         review = f"{hotels['review'][h]:.6f}" if hotels["reviewed"][h] else ""
         paid_gross = f"{price[k] * nights:.2f}" if booked[k] else "NULL"
         lines.append(

@@ -1,4 +1,4 @@
-"""`fetch`: downloading a data set into the cache, all or nothing, by pooch."""
+"""Download data sets into the cache, completely or not at all, by pooch."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def fetch(
     force: bool = False,
     time_limit: float = 3600.0,
 ) -> Path:
-    """Downloads a data set, checks it, and puts it into the cache under its name.
+    """Download a data set, check it, and move it into the cache under its name.
 
-    Everything happens in a hidden folder beside the final one: download (at most 1 GiB),
+    All steps work in a hidden folder beside the final one: download (at most 1 GiB),
     comparison with the check sum (a registered SHA-256, else the check-sum file beside the
-    archive), unpacking, `check` of the contents. Only then is the folder renamed into place, so an
-    interrupted or damaged download never looks like a data set.
+    archive), unpacking, `check` of the contents. Then the folder is renamed, so the cache never
+    contains an interrupted or damaged download.
 
     Args:
         name: Name or alias of a registered data set.
-        base_url: Where to download from instead: the archive's file name is appended.
+        base_url: Address to download from instead; the archive's file name is appended.
         progress: Whether to show a progress bar on standard error.
-        force: Whether to download again what is already in the cache.
-        time_limit: Seconds that the download of one file may take.
+        force: Whether to download again if the data set is in the cache.
+        time_limit: Largest number of seconds for the download of one file.
 
     Returns:
         The data set's folder in the cache.
 
     Raises:
         DataError: Not downloadable, too large or too slow, wrong check sum, damaged archive,
-            unsafe archive, or not the published data; the cache is as before.
+            unsafe archive, or not the published data; the cache does not change.
         MissingExtraError: pooch is not installed.
         ParameterError: The data set is generated and needs no files.
         UnknownNameError: The name is not registered.
@@ -75,7 +75,7 @@ def fetch(
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _remove_stale(cache)
-        # Hidden, so that no listing takes it for a data set.
+        # hidden, so that no listing shows it as a data set
         with tempfile.TemporaryDirectory(dir=cache, prefix=f".fetch-{known.name}-") as work:
             archive, url = _download_any(urls, known, Path(work), progress, time_limit)
             content = unpack(archive, Path(work) / "unpacked", label=url)
@@ -89,7 +89,7 @@ def fetch(
             try:
                 content.rename(target)
             except OSError as error:
-                # Another process was faster; its copy went through the same checks.
+                # another process was faster; its copy passed the same checks
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
     except OSError as error:
@@ -101,15 +101,15 @@ def fetch(
 
 
 def unpack(archive: Path, target: Path, *, label: str) -> Path:
-    """Unpacks a zip archive, of which nothing is trusted, with `pooch.Unzip`.
+    """Unpack an untrusted zip archive with `pooch.Unzip`.
 
     Args:
-        archive: The archive; see `dpb_data.data_files.safe_members` for what is refused.
-        target: Folder to make.
-        label: How messages name the archive.
+        archive: The archive; `dpb_data.data_files.safe_members` rejects unsafe ones.
+        target: Folder to create.
+        label: Name of the archive in messages.
 
     Returns:
-        `target`, or the only folder in it when the archive holds one top folder.
+        `target`, or the only folder in it if the archive has one top folder.
 
     Raises:
         DataError: The archive is damaged, truncated or unsafe.
@@ -135,7 +135,7 @@ def _pooch() -> Any:
             "downloading data sets needs pooch: pip install 'dpb-gym[data]' (or unpack the data "
             "set by hand to $DPB_DATA/<name>)"
         ) from error
-    pooch.get_logger().setLevel(logging.ERROR)  # it advises to paste hashes into one's code
+    pooch.get_logger().setLevel(logging.ERROR)  # silence its advice to paste hashes into the code
     return pooch
 
 
@@ -146,7 +146,7 @@ def _file_name(url: str) -> str:
 def _download_any(
     urls: list[str], known: DataSet, staging: Path, progress: bool, time_limit: float
 ) -> tuple[Path, str]:
-    """Downloads from the first address that works."""
+    """Download from the first address that works."""
     failures: list[str] = []
     for url in urls:
         expected = known.archive_sha256 and f"sha256:{known.archive_sha256}"
@@ -166,7 +166,7 @@ def _download(
     url: str, expected: str | None, staging: Path, progress: bool, time_limit: float,
     size_limit: int | None = None,
 ) -> Path:  # fmt: skip
-    """Downloads one file; `expected` is ``"algorithm:digest"`` or None."""
+    """Download one file; `expected` is ``"algorithm:digest"`` or None."""
     pooch = _pooch()
     watch = _Watch(_file_name(url), size_limit or MAX_DOWNLOAD, progress)
     downloader = pooch.HTTPDownloader(progressbar=watch, timeout=_SILENCE)
@@ -178,7 +178,7 @@ def _download(
         except BaseException as error:
             failures.append(error)
 
-    # A server that trickles bytes keeps a read busy for ever: the clock runs outside of it.
+    # a slow server can block a read forever, so the time limit is checked in this thread
     worker = threading.Thread(target=go, daemon=True)
     with watch.bar:
         worker.start()
@@ -193,8 +193,8 @@ def _download(
         elif isinstance(error, ValueError) and status is None:  # a wrong hash or address
             reason = str(error)
         elif status or type(error).__module__.startswith("requests"):
-            said = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
-            reason = f"download failed ({said})"
+            cause = f"HTTP status {status}" if status else f"{type(error).__name__}: {error}"
+            reason = f"download failed ({cause})"
         else:
             raise error
         raise DataError(f"{url}: {reason}") from error
@@ -202,7 +202,7 @@ def _download(
 
 
 def _published_md5(url: str, staging: Path, time_limit: float) -> str | None:
-    """The check sum in a publisher's ``.md5`` file, or None if there is no such file."""
+    """Return the check sum in a publisher's ``.md5`` file, or None without such a file."""
     try:
         text = _download(url, None, staging, False, time_limit, 1 << 16).read_bytes()
     except DataError:
@@ -212,7 +212,7 @@ def _published_md5(url: str, staging: Path, time_limit: float) -> str | None:
 
 
 def _remove_stale(cache: Path) -> None:
-    """Removes what killed downloads left behind a day ago or more."""
+    """Remove folders of killed downloads that are a day old or older."""
     for leftover in cache.glob(".fetch-*"):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _STALE_AFTER:
@@ -220,12 +220,12 @@ def _remove_stale(cache: Path) -> None:
 
 
 class _Watch:
-    """What pooch calls for each chunk: draws a progress bar and ends a download that is too large.
+    """Progress callback of pooch: show a progress bar and stop a download that is too large.
 
     Attributes:
         total: Announced size in bytes, set by pooch.
-        stopped: Ends the download at its next chunk.
-        bar: Draws while it is entered.
+        stopped: Whether the download ends at its next chunk.
+        bar: Progress bar, shown while its context is entered.
     """
 
     def __init__(self, label: str, limit: int, shown: bool) -> None:
@@ -242,15 +242,15 @@ class _Watch:
         self.stopped = False
 
     def update(self, amount: int) -> None:
-        """Counts so many more bytes."""
+        """Add bytes to the count; raise DataError beyond the limit."""
         self._done += amount
         if self.stopped or max(self.total, self._done - amount) > self._limit:
             raise DataError(f"more than the {self._limit:,} bytes that any known data set needs")
         self.bar.update(self._task, total=self.total or None, completed=self._done)
 
     def reset(self) -> None:
-        """Starts over; pooch calls it once at the end to show the exact total."""
+        """Reset the count; pooch calls it at the end to show the exact total."""
         self._done = 0
 
     def close(self) -> None:
-        """Nothing to do: leaving the context stops the bar."""
+        """Do nothing: leaving the context stops the bar."""

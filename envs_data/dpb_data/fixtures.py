@@ -1,8 +1,7 @@
-"""Writing a rating table to disk in any of the formats that `load_ratings` reads.
+"""Write rating tables to disk in the formats that `load_ratings` reads.
 
-Meant for tests and demonstrations: the files have the layout, encoding, line ends and file names
-of the originals. Columns that a table does not have (age, genre, tags) hold the same placeholder in
-every row.
+For tests and demonstrations. The files have the layout, encoding, line ends and file names of the
+originals. Columns that a table does not have (age, genre, tags) contain one placeholder.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ def write_fixture(
     *,
     zipped: bool = False,
 ) -> Path:
-    """Writes a table as a data set of the given format.
+    """Write a table as a data set of the given format.
 
     Args:
-        table: What to write. Its original ids are written, in its row order.
-        folder: Folder to make (its parents too); files of the same name are overwritten. A folder
-            that bears the name of a registered data set is taken for that data set when loaded,
-            so name it otherwise or load it with ``strict=False``.
+        table: The table; its original ids are written, in its row order.
+        folder: Folder to create (with parents); files of the same name are overwritten. Loading
+            takes a folder with the name of a registered data set for that data set, so use
+            another name or load it with ``strict=False``.
         format: A format's name or that of a MovieLens release (``"ml-latest-small"`` writes CRLF
             line ends as the original does, the other CSV releases LF).
-        zipped: Whether to pack everything into ``<folder>.zip``, under one top folder, instead.
+        zipped: Whether to write ``<folder>.zip`` with one top folder instead.
 
     Returns:
         The folder, or the archive.
 
     Raises:
-        ParameterError: The table does not fit the format's scale (no rounding happens).
+        ParameterError: The ratings are not on the format's scale.
         UnknownNameError: There is no such format.
     """
     fmt = rating_format(format)
@@ -80,15 +79,15 @@ def write_fixture(
 
 
 def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
-    """Writes a generated table as the CSV file that somebody might bring.
+    """Write a generated table as an example of a user's CSV file.
 
     Args:
         name: ``"synthetic-loans"``, ``"synthetic-mode-canada"``, ``"synthetic-open-bandit"`` or
             a generated data set of ratings (columns user, item, rating).
-        path: File to write; one that stands there is replaced.
+        path: File to write; an existing file is replaced.
 
     Raises:
-        ParameterError: There are no such samples.
+        ParameterError: This data set has no sample.
         UnknownNameError: There is no such data set.
     """
     makers: dict[str, Callable[[], Mapping[str, Any]]] = {
@@ -114,7 +113,7 @@ def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
 
 
 def _line_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
-    """One rating per line, and what the MovieLens releases keep beside it."""
+    """Return a file with one rating per line, and the other files of the MovieLens release."""
     stamps = table.timestamps
     if stamps is None:
         stamps = np.full(len(table), _NO_TIMESTAMP, dtype=np.int64)
@@ -146,7 +145,7 @@ def _line_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
 
 
 def _stars(rating: float, fmt: RatingFormat) -> str:
-    """As the originals write it: 4, or 4.0 in the CSV releases, or 4 and 3.5 in 10M."""
+    """Return a rating as in the originals: 4, or 4.0 in the CSV releases, or 4 and 3.5 in 10M."""
     whole = fmt.step == 1.0 or (fmt.name == "ml-10m" and rating.is_integer())
     return str(int(rating)) if whole else f"{rating:.1f}"
 
@@ -164,7 +163,7 @@ def _title_lines(titles: Iterable[tuple[int, str]], file: str) -> Iterable[str]:
 
 
 def _jester_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
-    """The matrix of users by jokes, 99 where there is no rating, after a count."""
+    """Return the matrix of users by jokes, a count first, with 99 for missing ratings."""
     matrix = np.full((table.n_users, table.n_items), 99.0)
     matrix[table.users, table.items] = table.ratings
     full = np.column_stack([(matrix != 99.0).sum(axis=1), matrix])
@@ -178,7 +177,7 @@ def _text(lines: Iterable[str], encoding: str = "ascii") -> bytes:
 
 
 def _biff_sheet(matrix: NDArray[np.float64]) -> bytes:
-    """A matrix of numbers as a BIFF 2 worksheet, a form of .xls that Excel and xlrd read."""
+    """Return a matrix as a BIFF 2 worksheet, an .xls format that Excel and xlrd read."""
 
     def record(kind: int, body: bytes) -> bytes:
         return struct.pack("<HH", kind, len(body)) + body

@@ -1,4 +1,4 @@
-"""The file formats that rating data sets come in, and how to tell them apart."""
+"""File formats of rating data sets, and their detection."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import PurePosixPath
 
 from dpb_data.column_reader import Column
 from dpb_data.data_files import Source, first_line, require_newline, shorten
-from dpb_data.dataset_registry import laid_out
+from dpb_data.dataset_registry import read_layouts
 from dpb_gym.errors import DataError, unknown_name
 
-# MovieLens went on line in 1995. A ten-digit timestamp that lost its last digit falls before 1976,
-# so this bound also catches a file cut inside its last timestamp.
+# MovieLens started in 1995. A ten-digit timestamp without its last digit is before 1976, so this
+# bound also detects a file cut inside its last timestamp.
 _STAMPS = (788_918_400, 4_102_444_800)  # 1995 to 2100
 _LARGEST_ID = 2**31 - 1
-# Layout of a line of titles, by the ending of the file, in a pattern and in words. Only the outer
-# separators of .dat count: a title may hold "::" itself.
+# Layout of a line of titles by the ending of the file: pattern and description. A title in .dat may
+# contain "::".
 _TITLES = {
     "csv": (
         r'([0-9]+),("(?:[^"]|"")*"|[^",]*),("(?:[^"]|"")*"|[^",]*)',
@@ -31,23 +31,23 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class RatingFormat:
-    """How one family of rating files is laid out.
+    """Layout of a family of rating files.
 
     Attributes:
         name: Name for ``format=``.
-        description: One line for people.
+        description: One line.
         file: Name of the ratings member in the official archives.
         delimiter: Field separator; may be longer than one character.
         rating_range: Lowest and highest rating.
-        header: First line; empty where any will do that names the columns; None for none.
+        header: First line; empty for any line with the names of the columns; None for no header.
         step: Ratings are multiples of it; None for any number.
         titles: Member with the titles: ``.csv`` (movieId,title,genres with quoting), ``.dat``
             (id::title::genres) or ``.item`` (24 fields between bars); empty for none.
         encoding: Encoding of the titles.
         first: Pattern at the beginning of the first line.
-        beside: Member that tells it from another one with the same pattern.
-        names: Columns of user, item, rating and, where there is one, timestamp.
-        cut: Whether higher ratings than the highest are cut at it.
+        beside: Member that distinguishes it from a format with the same pattern.
+        names: Columns of user, item, rating and optionally timestamp.
+        cut: Whether ratings above the highest are set to it.
     """
 
     name: str
@@ -71,13 +71,13 @@ class RatingFormat:
 
     @property
     def rating(self) -> Column:
-        """What a rating may be."""
+        """Column of the ratings, with their allowed values."""
         low, high = self.rating_range
         name, high = self.names[2], math.inf if self.cut else high
         return Column(name, low, high, self.step, also=99.0 if self.is_jester else None)
 
     def columns(self, strict: bool) -> tuple[Column, ...]:
-        """What the columns `names` may hold; `strict` bounds the timestamps."""
+        """Return the columns `names` with their allowed values; `strict` bounds the timestamps."""
         first, last = _STAMPS if strict else (-(2.0**62), 2.0**62)
         hint = " (Unix seconds between 1995 and 2100; cut off?)"
         least = 0 if self.cut else 1
@@ -89,14 +89,14 @@ class RatingFormat:
         )
 
 
-FORMATS: dict[str, RatingFormat] = laid_out("ratings", RatingFormat)
+FORMATS: dict[str, RatingFormat] = read_layouts("ratings", RatingFormat)
 FORMAT_ALIASES = dict.fromkeys(
     ("ml-latest-small", "ml-latest", "ml-20m", "ml-25m", "ml-32m"), "ml-csv"
 )
 
 
 def rating_format(name: str) -> RatingFormat:
-    """Looks a format up by its name or by the name of a MovieLens release.
+    """Return a format by its name or by the name of a MovieLens release.
 
     Raises:
         UnknownNameError: There is no such format.
@@ -108,18 +108,18 @@ def rating_format(name: str) -> RatingFormat:
 
 
 def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFormat, str]:
-    """Finds the ratings member of a source and its format.
+    """Find the ratings member of a source and its format.
 
     Args:
-        source: Where to look.
-        format: Format to insist on, or None to find out.
+        source: Folder, archive or file.
+        format: Name of the format; by default detected.
 
     Returns:
-        The source that holds the ratings (a lone archive inside a folder is entered), the format
+        The source of the ratings (the archive, if a folder contains a single archive), the format
         and the member.
 
     Raises:
-        DataError: No ratings were found, or what was found fits several formats.
+        DataError: There are no ratings, or several formats fit.
         UnknownNameError: There is no such format.
     """
     wanted = None if format is None else rating_format(format)
@@ -127,7 +127,7 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
     member = source.main
     for fmt in FORMATS.values() if wanted is None else (wanted,):
         if member is None and not fmt.is_jester:
-            # KuaiRec's archive keeps its tables one folder deeper.
+            # tables of KuaiRec's archive are one folder deeper
             member = next((n for n in names if n in (fmt.file, f"data/{fmt.file}")), None)
     matrices = [n for n in names if n.lower().endswith((".xls", ".csv", ".dat", ".data"))]
     if member is None and len(matrices) == 1:
@@ -145,7 +145,7 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
 
 
 def holds_ratings(place: str | os.PathLike[str]) -> bool:
-    """Whether `detect` finds a ratings member here."""
+    """Return whether `detect` finds a ratings member here."""
     try:
         detect(Source(place))
     except DataError:
@@ -154,7 +154,7 @@ def holds_ratings(place: str | os.PathLike[str]) -> bool:
 
 
 def _sniff(source: Source, member: str) -> RatingFormat:
-    """Tells the format of a ratings member from its first line, or else its name."""
+    """Return the format of a ratings member by its first line, or else its name."""
     first = source.read(member, 1 << 16)
     if member.lower().endswith(".xls") or first.startswith(b"\xd0\xcf\x11\xe0"):
         return FORMATS["jester-xls"]
@@ -170,7 +170,7 @@ def _sniff(source: Source, member: str) -> RatingFormat:
         )
     if len(fits) == 1:
         return fits[0]
-    # 1M and 10M share a layout but not a scale: only their neighbours or names tell.
+    # 1M and 10M differ in scale, not layout: decide by other members or names
     names = {PurePosixPath(name).name for name in source.names()}
     hint = source.folder.name.lower()
     for fmt in fits:
@@ -184,14 +184,14 @@ def _sniff(source: Source, member: str) -> RatingFormat:
 
 
 def read_titles(source: Source, fmt: RatingFormat, *, strict: bool) -> dict[int, str]:
-    """Reads the title of every item of the catalogue, by item id.
+    """Return the title of every item of the catalogue, by item id.
 
-    Lines are split on the newline byte alone, before decoding: in Latin-1 text, `str.splitlines`
-    would also split at the byte 0x85.
+    Lines are split at newline bytes before decoding, because in Latin-1 text `str.splitlines` also
+    splits at the byte 0x85.
 
     Args:
-        source: Where the file is.
-        fmt: Its layout and encoding.
+        source: Source of the file.
+        fmt: Layout and encoding.
         strict: Whether a Latin-1 file that was re-encoded as UTF-8 is an error; otherwise it is
             read as UTF-8.
 

@@ -1,4 +1,4 @@
-"""From a name, a path or a frame to a checked table of ratings."""
+"""Load ratings from a name, a path or a frame, and check them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _FEWEST_JOKES = 10
 
 
 class Loaded(NamedTuple):
-    """A table, and for `check` what was learned on the way: its sizes, the registered data set that
-    it claims to be, and, unless it was generated, where it came from and in which format."""
+    """A loaded table, and for `check` its sizes, claimed data set, source and format.
+
+    Source and format are None for generated data.
+    """
 
     table: RatingTable
     counts: Counts
@@ -40,20 +42,20 @@ class Loaded(NamedTuple):
 def load_ratings(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
 ) -> RatingTable:
-    """Loads a rating data set and checks every value of it.
+    """Load a rating data set and check every value.
 
     Args:
         source: Name of a registered data set (`datasets`), or a path to a folder, a zip archive
-            or a ratings file. A string that is a registered name means the data set, wherever
-            `path` finds it; write ``"./ml-1m"`` or a `pathlib.Path` for a folder of that name.
-        format: Name of the format (see `dpb_data.FORMATS`); found out if not given.
-        strict: True demands an untouched original: a newline at the end of every file (a missing
+            or a ratings file. A registered name means the data set at `path`; write
+            ``"./ml-1m"`` or a `pathlib.Path` for a folder of that name.
+        format: Name of the format (see `dpb_data.FORMATS`); by default detected.
+        strict: True requires an unchanged original: a newline at the end of every file (a missing
             one means that the file was cut), timestamps between 1995 and 2100, a title for every
-            rated item, original encoding, Jester's scale used on both sides of zero, and, where
-            the data set is known (by its registered name, by the name of its folder or archive,
-            or by its ``u.info``), exactly the published number of ratings, users and items. False
-            takes a sample or a hand-edited file of the same format. Columns, numbers, rating
-            scale and duplicates are always checked.
+            rated item, original encoding, and ratings of Jester on both sides of zero. For a known
+            data set (by its registered name, the name of its folder or archive, or its
+            ``u.info``) the numbers of ratings, users and items must be the published ones. False
+            accepts a sample or an edited file of the same format. Columns, numbers, rating scale
+            and duplicates are always checked.
 
     Returns:
         The table, rows in file order.
@@ -61,7 +63,7 @@ def load_ratings(
     Raises:
         DataError: Missing, damaged, truncated or not of the format; names file, line, what was
             expected and what was found.
-        UnknownNameError: A bare word that is neither a data set nor a path; or unknown format.
+        UnknownNameError: Neither the name of a data set nor a path; or unknown format.
         MissingExtraError: A package for this format is not installed.
         ParameterError: `format` was given for a generated data set.
 
@@ -88,7 +90,7 @@ def ratings(
     rating_range: Sequence[float] | None = None,
     name: str | None = None,
 ) -> RatingTable:
-    """Makes a table of any ratings: of a known data set, or of yours by the names of its columns.
+    """Return a table of ratings: a known data set, or your own by the names of its columns.
 
     Args:
         source: What `load_ratings` takes, if no column is named. Else a frame (pandas, polars,
@@ -99,14 +101,14 @@ def ratings(
         item: Column of item ids, integers or text.
         rating: Column of ratings.
         time: Column of Unix seconds or dates.
-        title: Column of the items' titles; the first of each item counts.
-        rating_range: Lowest and highest possible rating. It cannot be guessed: a sample need not
-            hold both ends, and rewards are the ratings mapped from it to [0, 1].
-        name: Name of the table, the file's by default.
+        title: Column of the items' titles; the first title of each item is used.
+        rating_range: Lowest and highest possible rating. Rewards are the ratings mapped from it to
+            [0, 1]. It has no default, because a sample need not contain both ends.
+        name: Name of the table; by default the file's.
 
     Raises:
-        DataError: Something is missing or not allowed; or a user rates an item twice.
-        ParameterError: Columns are named but not all that are needed.
+        DataError: A column or value is missing or not allowed, or a user rates an item twice.
+        ParameterError: Some but not all required columns are named.
 
     Example:
         >>> import dpb_data
@@ -158,7 +160,7 @@ def _table(
     rating_range: tuple[float, float],
     titles: Mapping[Any, Any] | None,
 ) -> RatingTable:
-    """The table of what was read; `names` are its user, item, rating and perhaps time.
+    """Return the table of the columns `names`: user, item, rating and optionally time.
 
     Raises:
         DataError: A user rates an item twice.
@@ -184,7 +186,7 @@ def _table(
 def load_with_counts(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
 ) -> Loaded:
-    """Loads like `load_ratings`, but leaves the comparison with published counts to the caller."""
+    """Load as `load_ratings`, without the comparison with published counts."""
     table, known = generated(source, "ratings"), find_dataset(source)
     if table is not None:
         if format is not None:
@@ -204,8 +206,8 @@ def load_with_counts(
 
 
 def claimed_dataset(location: Path) -> DataSet | None:
-    """The registered data set whose name a folder, an archive, or a file's folder bears."""
-    place = location.absolute()  # not resolved: the name of a link counts, not its target's
+    """Return the registered data set named like the folder, archive, or the file's folder."""
+    place = location.absolute()  # not resolved: use the name of a link, not of its target
     if place.is_dir():
         return find_dataset(place.name)
     if place.suffix.lower() == ".zip":
@@ -216,7 +218,7 @@ def claimed_dataset(location: Path) -> DataSet | None:
 
 
 def _check_u_info(source: Source, found: Counts) -> None:
-    """Compares with the counts that an ml-100k folder declares about itself."""
+    """Compare with the counts in the ``u.info`` of an ml-100k folder."""
     actual = {"users": found.users, "items": found.catalogue, "ratings": found.ratings}
     for number, line in enumerate(source.read("u.info").splitlines(), 1):
         fits = re.fullmatch(rb"\s*(\d+) (users|items|ratings)\s*", line)
@@ -234,7 +236,7 @@ def _check_u_info(source: Source, found: Counts) -> None:
 def _read_lines(
     source: Source, fmt: RatingFormat, member: str, name: str, strict: bool
 ) -> tuple[RatingTable, int | None]:
-    """Reads a member with one rating per line and, where they stand beside it, its titles.
+    """Read a member with one rating per line and, if present, its titles.
 
     Returns:
         The table and the number of items in the titles file (None without one).
@@ -318,7 +320,7 @@ def _read_matrix(
 
 
 def _sheet(raw: bytes, where: str) -> list[list[Any]]:
-    """The rows of the first sheet of an Excel 97 workbook."""
+    """Return the rows of the first sheet of an Excel 97 workbook."""
     try:
         xlrd = importlib.import_module("xlrd")  # by name: it ships no type information
     except ImportError as error:
@@ -330,7 +332,7 @@ def _sheet(raw: bytes, where: str) -> list[list[Any]]:
         book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())
         sheet = book.sheet_by_index(0)
         return [sheet.row_values(index) for index in range(sheet.nrows)]
-    except Exception as error:  # xlrd lets struct, index and assertion errors of bad files through
+    except Exception as error:  # bad files raise struct, index and assertion errors in xlrd
         raise DataError(
             f"{where}: expected a complete Excel 97 (.xls) workbook, found a damaged one ({error})"
         ) from error

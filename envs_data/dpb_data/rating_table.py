@@ -1,4 +1,4 @@
-"""The one shape in which every rating data set reaches the rest of the project."""
+"""The common table of all rating data sets, and helpers for tables."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _KINDS = {
 class RatingTable:
     """Ratings as parallel columns, with users and items renumbered from zero.
 
-    Row k says that user ``users[k]`` gave item ``items[k]`` the rating ``ratings[k]``. Rows keep
-    the order of the file. Indices follow the ascending order of the original ids; an item of the
-    catalogue that nobody rated has no index. The arrays are read-only.
+    In row k user ``users[k]`` gave item ``items[k]`` the rating ``ratings[k]``. Rows have the order
+    of the file. Indices follow the ascending order of the original ids; items without ratings have
+    no index. The arrays are read-only.
 
     Attributes:
-        name: Name of the data set, or of the file or folder it came from.
+        name: Name of the data set, file or folder.
         users: int64, shape (n,), in [0, n_users).
         items: int64, shape (n,), in [0, n_items).
         ratings: float64, shape (n,), in the data set's own units, within `rating_range`.
-        timestamps: int64, shape (n,), Unix seconds; None where the source has none.
+        timestamps: int64, shape (n,), Unix seconds, or None.
         rating_range: Lowest and highest possible rating.
         user_ids: int64 or text, shape (n_users,), original ids, ascending.
         item_ids: int64 or text, shape (n_items,), original ids, ascending.
         titles: One title per item index, or None.
 
     Raises:
-        ParameterError: Shapes, ranges or types do not fit the above.
+        ParameterError: Shapes, ranges or types are not as above.
     """
 
     name: str
@@ -96,7 +96,7 @@ class RatingTable:
         timestamps: ArrayLike | None = None,
         titles: Mapping[Any, str] | None = None,
     ) -> RatingTable:
-        """Builds a table from original ids, one entry per rating.
+        """Return a table from original ids, one entry per rating.
 
         Args:
             name: Name of the table.
@@ -108,7 +108,7 @@ class RatingTable:
             titles: Title by original item id; every rated item needs one.
 
         Raises:
-            ParameterError: Shapes, ranges or types do not fit.
+            ParameterError: Shapes, ranges or types are wrong.
         """
         users, known_users = renumber("user_ids", user_ids)
         items, known_items = renumber("item_ids", item_ids)
@@ -145,25 +145,25 @@ class RatingTable:
         )
 
     def normalised(self) -> FloatArray:
-        """Returns the ratings mapped affinely from `rating_range` onto [0, 1], shape (n,)."""
+        """Return the ratings mapped affinely from `rating_range` onto [0, 1], shape (n,)."""
         low, high = self.rating_range
         unit: FloatArray = (self.ratings - low) / (high - low)
         return unit
 
     def digest(self) -> str:
-        """Hexadecimal digest of who rated what how, and on which scale; names do not count."""
+        """Return a hexadecimal digest of the ratings and their range; names do not count."""
         return digest_of(self.users, self.items, self.ratings, np.array(self.rating_range))
 
 
 def frozen(values: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, contiguous and read-only."""
+    """Return the array, made contiguous and read-only."""
     values = np.ascontiguousarray(values)
     values.flags.writeable = False
     return values
 
 
 def digest_of(*parts: NDArray[Any] | Sequence[str] | None) -> str:
-    """Hexadecimal digest of integers, numbers and texts, in this order."""
+    """Return a hexadecimal digest of arrays and texts, in this order."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray) and part.dtype.kind in "iuf":
@@ -175,7 +175,7 @@ def digest_of(*parts: NDArray[Any] | Sequence[str] | None) -> str:
 
 
 def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, NDArray[Any]]:
-    """Renumbers ids 0..k-1 in ascending order of the ids.
+    """Renumber ids 0..k-1 in ascending order of the ids.
 
     Args:
         field: Name for messages.
@@ -198,7 +198,7 @@ def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, NDArray[Any]]:
         )
     if not text and values.min() < 0:
         raise ParameterError(f"{field} must be non-negative, found {values.min()}")
-    # By hash: sorting 32 million rows would take most of the loading time.
+    # by hash: sorting 32 million rows would take most of the loading time
     encoded = pa.array(values if text else values.astype(np.int64)).dictionary_encode()
     distinct = encoded.dictionary.to_numpy(zero_copy_only=False)
     order = np.argsort(distinct, kind="stable")
@@ -209,7 +209,7 @@ def renumber(field: str, ids: ArrayLike) -> tuple[IntArray, NDArray[Any]]:
 
 
 def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int, int] | None:
-    """Finds two rows in which the same user rates the same item.
+    """Return two rows in which the same user rates the same item.
 
     Args:
         users: User indices, shape (n,).
@@ -230,11 +230,11 @@ def first_duplicate(users: IntArray, items: IntArray, n_items: int) -> tuple[int
 def encode_features(
     columns: Mapping[str, NDArray[Any]], label: str
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Numbers as they are, text as one 0/1 feature per level but the first.
+    """Encode columns as features: numbers unchanged, text as one 0/1 feature per level but one.
 
     Args:
         columns: Finite numbers or text ``(n,)`` by name, at least one.
-        label: How messages name the table.
+        label: Name of the table in messages.
 
     Returns:
         Features ``(n, d)`` and their names, ``"fuel=gasoline"`` for a level.
@@ -263,7 +263,7 @@ def encode_features(
 
 
 def _column(field: str, value: NDArray[Any] | Sequence[Any]) -> NDArray[Any]:
-    """Returns a read-only one-dimensional view (a copy only where the type must change)."""
+    """Return a read-only one-dimensional view, or a copy if the type must change."""
     array = np.asarray(value)
     kinds, wanted = _KINDS[field]
     if array.ndim != 1:

@@ -1,4 +1,7 @@
-"""Logs of decisions: the Open Bandit Dataset, and tables of prices and what was bought."""
+"""Tables of logged responses: the Open Bandit Dataset, prices and purchases, items and clicks.
+
+`dpb_gym.offline` evaluates and trains on such logs.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ class BanditLog:
 
     Attributes:
         name: Name of the file.
-        actions: int64 ``(n,)``, the item shown, in [0, n_items).
+        actions: int64 ``(n,)``, the shown item, in [0, n_items).
         positions: int64 ``(n,)``, its position on the page, from 0.
         rewards: float64 ``(n,)``, 1 for a click.
-        propensities: float64 ``(n,)`` in (0, 1]: how likely this item was at this position.
+        propensities: float64 ``(n,)`` in (0, 1], probability of this item at this position.
         timestamps: int64 ``(n,)``, Unix seconds.
         users: int64 ``(n, 4)``, levels of the user's features, each numbered from 0.
         items: float64 ``(n_items, d)``, features of the items; text as one feature per level.
         item_names: d names.
-        affinity: float64 ``(n, n_items)`` of the user to each item, or None.
+        affinity: float64 ``(n, n_items)``, affinity of the user to each item, or None.
     """
 
     name: str
@@ -59,10 +62,10 @@ class BanditLog:
         )
 
     def arrays(self, position: int | None = None) -> dict[str, Any]:
-        """The arguments of `dpb_gym.offline.LoggedData.from_arrays`, all items as candidates.
+        """Return arguments of `dpb_gym.offline.LoggedData.from_arrays`, all items as candidates.
 
         Features of a candidate are the item's, scaled to at most 1 in magnitude, a constant,
-        and the user's affinity to the item where the log has it.
+        and the user's affinity to the item if the log has it.
 
         Args:
             position: Only the rounds of this position on the page.
@@ -70,21 +73,21 @@ class BanditLog:
         Raises:
             DataError: If no round has this position.
         """
-        kept = np.arange(len(self)) if position is None else np.flatnonzero(
+        rows = np.arange(len(self)) if position is None else np.flatnonzero(
             self.positions == position
         )  # fmt: skip
-        if not len(kept):
+        if not len(rows):
             raise DataError(f"{self.name}: no round has position {position}")
         largest = np.maximum(np.abs(self.items).max(axis=0), 1e-12)
         own = np.column_stack([self.items / largest, np.ones(len(self.items))])
-        parts = [np.broadcast_to(own, (len(kept), *own.shape))]
+        parts = [np.broadcast_to(own, (len(rows), *own.shape))]
         if self.affinity is not None:
-            parts.append(np.clip(self.affinity[kept, :, None], 0.0, 1.0))
+            parts.append(np.clip(self.affinity[rows, :, None], 0.0, 1.0))
         return {
             "features": np.concatenate(parts, axis=2, dtype=np.float32),
-            "actions": self.actions[kept],
-            "propensities": self.propensities[kept],
-            "rewards": self.rewards[kept],
+            "actions": self.actions[rows],
+            "propensities": self.propensities[rows],
+            "rewards": self.rewards[rows],
             "reward_range": (0.0, 1.0),
             "name": self.name,
         }
@@ -93,15 +96,15 @@ class BanditLog:
 def load_open_bandit(
     source: str | os.PathLike[str], *, items: str | os.PathLike[str] | None = None
 ) -> BanditLog:
-    """Loads a log in the layout of the Open Bandit Dataset and checks every value of it.
+    """Load a log in the layout of the Open Bandit Dataset and check every value.
 
     Args:
         source: A registered or generated data set, or the campaign's CSV file (``men.csv``,
             ``men.csv.gz``), here or below ``$DPB_DATA``.
-        items: The file of the items' features; ``item_context.csv`` beside the log if None.
+        items: File of the items' features; by default ``item_context.csv`` beside the log.
 
     Raises:
-        DataError: Missing, damaged, or not of the layout; names the line or row.
+        DataError: Missing, damaged, or of another layout; names the line or row.
 
     Example:
         >>> import dpb_data
@@ -117,12 +120,12 @@ def load_open_bandit(
 
 
 def synthetic_bandit() -> BanditLog:
-    """The generated data set ``"synthetic-open-bandit"``."""
+    """Return the generated data set ``"synthetic-open-bandit"``."""
     return read_open_bandit(*synthetic.open_bandit(), "synthetic-open-bandit")
 
 
 def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog:
-    """Reads a log and its items from what `take_columns` takes; see `load_open_bandit`."""
+    """Read a log and its items from sources of `take_columns`; see `load_open_bandit`."""
     where = "items" if isinstance(items, dict) else str(items)
     _, about = take_columns(
         items,
@@ -163,14 +166,14 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Answers:
-    """What tables of customers' answers share.
+class _Responses:
+    """Base of the tables of customers' responses.
 
     Attributes:
         name: Name of the file.
         features: float64 ``(n, d)``, finite; text as one feature per level but the first.
         feature_names: d names.
-        people: int64 ``(n,)``, who it was, or None.
+        people: int64 ``(n,)``, index of the customer, or None.
     """
 
     name: str
@@ -179,7 +182,7 @@ class _Answers:
     people: Array | None = None
 
     def digest(self) -> str:
-        """Hexadecimal digest of the contents; the table's name does not count."""
+        """Return a hexadecimal digest of the contents; the name does not count."""
         own = (getattr(self, f.name) for f in fields(self)[4:])
         return digest_of(*own, self.features, self.feature_names, self.people)
 
@@ -188,8 +191,8 @@ class _Answers:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PriceTable(_Answers):
-    """Customers who were quoted a price, and whether they bought.
+class PriceTable(_Responses):
+    """Prices quoted to customers, and whether they bought.
 
     Attributes:
         price: float64 ``(n,)``, positive.
@@ -208,14 +211,14 @@ class PriceTable(_Answers):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ClickTable(_Answers):
-    """Customers who were shown one of several items at random, and whether they took it.
+class ClickTable(_Responses):
+    """Items shown to customers at random, and whether they clicked.
 
     Attributes:
         items: int64 ``(n,)``, index of the item in `item_ids`.
         item_ids: Original names or numbers of the items, ascending.
         clicked: int64 ``(n,)``, 0 or 1.
-        propensity: float64 ``(n,)`` in (0, 1]: how likely this item was to be shown.
+        propensity: float64 ``(n,)`` in (0, 1], probability of showing this item.
     """
 
     items: Array
@@ -239,15 +242,16 @@ def prices(
     person: str | None = None,
     name: str | None = None,
 ) -> PriceTable:
-    """Makes a table of quoted prices, such as auto loans or groceries, by its columns' names.
+    """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
     Args:
-        source: A generated data set of prices, or what `dpb_data.column_reader.take_columns` takes.
+        source: A generated data set of prices, or a source of
+            `dpb_data.column_reader.take_columns`.
         price: Column of prices, positive.
         bought: Column of purchases: 0 or 1, true or false.
-        features: Columns of what was known of the customer or product.
-        person: Column of who the customer was.
-        name: Name of the table, the file's by default.
+        features: Columns of features of the customer or product.
+        person: Column of customer ids.
+        name: Name of the table; by default the file's.
 
     Raises:
         DataError: A column is missing or a value not allowed.
@@ -261,7 +265,7 @@ def prices(
     if made is not None:
         source, name = made, name or str(source)
     own = [Column(price, POSITIVE), Column(bought, kind="flag")]
-    read, shared = _answers(source, own, features, person, name)
+    read, shared = _responses(source, own, features, person, name)
     return PriceTable(price=read[price], bought=read[bought], **shared)
 
 
@@ -275,16 +279,16 @@ def clicks(
     person: str | None = None,
     name: str | None = None,
 ) -> ClickTable:
-    """Makes a table of a recommender's log, one row per round, by its columns' names.
+    """Return a table of a recommender's log, one row per round, by column names.
 
     Args:
-        source: What `dpb_data.column_reader.take_columns` takes.
-        item: Column of the item that was shown.
+        source: See `dpb_data.column_reader.take_columns`.
+        item: Column of the shown item.
         reward: Column of the response: 0 or 1, true or false.
-        propensity: Column of the probability with which the item was chosen, in (0, 1].
-        features: Columns of what was known of the customer.
-        person: Column of who the customer was.
-        name: Name of the table, the file's by default.
+        propensity: Column of the probability of showing the item, in (0, 1].
+        features: Columns of features of the customer.
+        person: Column of customer ids.
+        name: Name of the table; by default the file's.
 
     Raises:
         DataError: A column is missing or a value not allowed.
@@ -296,17 +300,17 @@ def clicks(
         ClickTable('frame': 3 rounds, 2 items, 1 taken, 0 features)
     """
     own = [Column(item, kind="id"), Column(reward, kind="flag"), Column(propensity, POSITIVE, 1.0)]
-    read, shared = _answers(source, own, features, person, name)
+    read, shared = _responses(source, own, features, person, name)
     items, ids = renumber(item, read[item])
     return ClickTable(
         items=items, item_ids=ids, clicked=read[reward], propensity=read[propensity], **shared
     )
 
 
-def _answers(
+def _responses(
     source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Reads columns of a table's own, and the fields of `_Answers`."""
+    """Read the columns `own` of a table, and the fields of `_Responses`."""
     features = [features] if isinstance(features, str) else features
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []

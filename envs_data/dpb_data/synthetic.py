@@ -1,8 +1,8 @@
-"""Rating tables that we generate ourselves: no files, no licence, same shapes as the real ones.
+"""Generated data sets: no files, no licence, the shapes of the published ones.
 
-Neither table imitates a published one number by number. Both share what matters to a bandit: a
-few latent dimensions explain the ratings, a component common to all users lets one linear policy
-do well for everybody, and (for films) few items get most of the ratings.
+The tables do not reproduce published statistics. They have the properties that matter to a bandit:
+few latent dimensions explain the ratings, a component common to all users lets one linear policy do
+well for all, and (for films) few items get most of the ratings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def movielens(
     step: float = 0.5,
     seed: int = 0,
 ) -> RatingTable:
-    """Generates a sparse film-rating table with popularity skew.
+    """Generate a sparse film-rating table with popularity skew.
 
     User u rates item i with 3.4 + v_i.(w + z_u) + b_u + noise, rounded to the grid of stars: v_i
     are item factors, w the taste common to all, z_u personal taste, b_u the user's bias. Which
@@ -62,7 +62,7 @@ def movielens(
 
     popularity = -0.8 * np.log1p(rng.permutation(n_items)) + 0.5 * quality
     keys = popularity + rng.gumbel(size=(n_users, n_items))
-    # One rating of each item, dealt out evenly, comes first, so that no item stays without.
+    # every item gets one rating first, evenly over the users
     keys[rng.permutation(n_users)[np.arange(n_items) % n_users], np.arange(n_items)] += 1e6
     forced = (keys > 1e5).sum(axis=1)
     activity = _activity(rng, np.maximum(forced, 1), n_items, n_ratings)
@@ -91,10 +91,10 @@ def movielens(
 
 
 def jester(n_users: int = 400, n_jokes: int = 100, *, rank: int = 6, seed: int = 0) -> RatingTable:
-    """Generates a dense table of joke ratings from -10 to 10, two decimals.
+    """Generate a dense table of joke ratings from -10 to 10, two decimals.
 
     Three users in ten rate every joke, the others the gauge set and a random share of the rest.
-    A rating is 10 tanh(v_i.(w + z_u) + b_u + noise), with the letters as in `movielens`.
+    A rating is 10 tanh(v_i.(w + z_u) + b_u + noise), with the notation of `movielens`.
 
     Args:
         n_users: Users, at least 2.
@@ -129,7 +129,7 @@ def jester(n_users: int = 400, n_jokes: int = 100, *, rank: int = 6, seed: int =
 def _factors(
     rng: np.random.Generator, n_users: int, n_items: int, rank: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Item factors (n_items, rank), tastes w + z_u (n_users, rank), common appeal (n_items,)."""
+    """Return item factors (n_items, rank), tastes (n_users, rank) and common appeal (n_items,)."""
     scale = 1.0 / np.sqrt(np.arange(1, rank + 1))
     factors = rng.normal(size=(n_items, rank)) * scale
     common = rng.normal(size=rank)
@@ -145,7 +145,7 @@ def _signal(
     users: NDArray[np.int64],
     items: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """v_i.(w + z_u) per rating; summed in a fixed order so that every machine agrees."""
+    """Return v_i.(w + z_u) per rating, summed in a fixed order for reproducibility."""
     total = np.zeros(users.size)
     for k in range(factors.shape[1]):
         total += factors[items, k] * taste[users, k]
@@ -155,7 +155,7 @@ def _signal(
 def _activity(
     rng: np.random.Generator, floor: NDArray[np.int64], n_items: int, total: int
 ) -> NDArray[np.int64]:
-    """Ratings per user: log-normal, at least `floor`, at most n_items, summing to `total`."""
+    """Return log-normal ratings per user in [floor, n_items] that sum to `total`."""
     n_users = len(floor)
     wanted = np.clip(np.maximum(floor, min(20, total // n_users)), 1, n_items)
     counts = wanted if wanted.sum() <= total else floor
@@ -169,7 +169,7 @@ def _activity(
 
 
 def _title(index: int, rng: np.random.Generator) -> str:
-    """A made-up title; every fifth has an article behind a comma, every seventh an accent."""
+    """Return an invented title; every fifth has an article, every seventh an accent."""
     year = int(rng.integers(1930, 2001))
     word = "Café" if index % 7 == 3 else "Film"
     if index % 5 == 2:
@@ -185,10 +185,10 @@ def _require(condition: bool, message: str) -> None:
 
 
 def kuairec(n_users: int = 60, n_items: int = 80, *, seed: int = 0) -> RatingTable:
-    """Generates a fully observed table of watch ratios, as KuaiRec's small matrix is.
+    """Generate a fully observed table of watch ratios, like KuaiRec's small matrix.
 
-    Every user has watched every video; a rating is the watched share of its length, from 0 to 2
-    (longer is cut), log-normal about a low-rank taste.
+    Every user has watched every video. A rating is the watched share of its length, clipped to
+    [0, 2], log-normal around a low-rank taste.
     """
     _require(n_users >= 2 and n_items >= 2, f"need 2 users and items, not {n_users}, {n_items}")
     rng = np.random.default_rng([seed, 4])
@@ -203,7 +203,7 @@ def kuairec(n_users: int = 60, n_items: int = 80, *, seed: int = 0) -> RatingTab
 
 
 def mode_canada(n_sets: int = 600, *, seed: int = 0) -> dict[str, list[object]]:
-    """Generates travel mode choices with the columns of ModeCanada, one row per alternative."""
+    """Generate travel mode choices with the columns of ModeCanada, one row per alternative."""
     rng = np.random.default_rng([seed, 5])
     weights = {"cost": -0.03, "ivt": -0.01, "ovt": -0.03, "freq": 0.05}
     rows: list[list[object]] = []
@@ -224,10 +224,9 @@ def mode_canada(n_sets: int = 600, *, seed: int = 0) -> dict[str, list[object]]:
 
 
 def loans(n: int = 4_000, *, seed: int = 0) -> dict[str, NDArray[np.generic]]:
-    """Generates quoted loan rates: columns price, bought, amount, term, score, channel.
+    """Generate quoted loan rates: columns price, bought, amount, term, score, channel.
 
-    Acceptance is a logistic demand curve: fewer accept at a higher rate, fewer still of those
-    with a good score, who have other offers.
+    Demand is logistic and decreases in the rate and in the credit score.
     """
     rng = np.random.default_rng([seed, 6])
     amount = np.round(rng.lognormal(9.8, 0.5, n), -2)
@@ -246,7 +245,7 @@ def loans(n: int = 4_000, *, seed: int = 0) -> dict[str, NDArray[np.generic]]:
 def open_bandit(
     n: int = 3_000, n_items: int = 12, *, seed: int = 0
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Generates a log and its items with the columns of the Open Bandit Dataset.
+    """Generate a log and its items with the columns of the Open Bandit Dataset.
 
     The logging policy is random: every item at every position with probability 1 / n_items.
     """
@@ -274,5 +273,5 @@ def open_bandit(
 
 
 def _codes(rng: np.random.Generator, n: int, levels: int) -> NDArray[np.str_]:
-    """Hashed levels of a feature, as the data set publishes them."""
+    """Return hashed levels of a feature, as in the published data set."""
     return np.array([f"{k:032x}" for k in range(levels)])[rng.integers(0, levels, n)]

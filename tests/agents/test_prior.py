@@ -89,12 +89,11 @@ def test_ridge_regression_counts_a_prior_as_records(name, intercept):
 def test_the_linear_filters_start_at_the_prior(name):
     agent = begun(name, info(dpb_gym.Prior(MEAN, PRECISION)), norm=1.2)
     wanted = np.linalg.inv(PRECISION + np.eye(3) / (0.6**2 / 3))
-    np.testing.assert_allclose(agent._believed[:3, :3], wanted, rtol=1e-9)
-    assert agent._believed[3, 3] == pytest.approx(0.6**2 / 3)
+    np.testing.assert_allclose(agent._prior_covariance[:3, :3], wanted, rtol=1e-9)
+    assert agent._prior_covariance[3, 3] == pytest.approx(0.6**2 / 3)
     if name == "one-pass-linear":
-        once = np.ones(len(agent.theta))  # features of length 1, candidates drawn afresh
-        agent._believe(once, once)
-        np.testing.assert_allclose(agent._covariance[0, :4, :4], agent._believed, rtol=1e-9)
+        agent._set_prior()  # before the first round: features of length 1, independent candidates
+        np.testing.assert_allclose(agent._covariance[0, :4, :4], agent._prior_covariance, rtol=1e-9)
         assert not agent._covariance[0, 4:, 4:].any()
     certain = begun(name, info(dpb_gym.Prior(MEAN, 1e12 * np.eye(3))), "rho=1")
     vague = begun(name, info(dpb_gym.Prior(MEAN, 0.0 * PRECISION)), "rho=1")

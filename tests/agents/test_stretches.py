@@ -70,7 +70,7 @@ def together(agent, instance, rounds):
     actions, left = [], rounds
     while left:
         most = min(left, LENGTHS[len(actions) % len(LENGTHS)])
-        _, stretch = instance.upcoming(most, True, False)
+        stretch = instance.move(most)
         actions.append(agent.play(stretch).copy())
         left -= len(actions[-1])
         if instance.t[0] < HORIZON:

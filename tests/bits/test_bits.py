@@ -92,8 +92,10 @@ FORBIDDEN = {
     "np": {"exp", "log", "log1p", "expm1", "power", "sin", "cos", "tanh", "dot", "matmul"},
 }
 # Not on a path from a cell to its numbers: audits, Stable-Baselines3, real data's features
-# (stored in single precision), the table of BLTs, what a page says of a fit.
+# (stored in single precision), the table of BLTs, what a page says of a fit. The reference agents
+# are plain NumPy, and equal the fast agents to rounding only.
 ELSEWHERE = (
+    "agents/dpb_agents/reference/",
     "dpb_gym/envs/sb3.py",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",

@@ -1,4 +1,4 @@
-"""Shared fixtures of the data room's tests."""
+"""Shared fixtures of the data tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REAL = Path(os.environ.get("DPB_DATA") or ROOT.parent / "shared" / "data").reso
 def private_places(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """No test sees the user's data folder or cache; returns the empty cache of this test."""
+    """Hide the user's data folder and cache; return an empty cache."""
     cache = tmp_path_factory.mktemp("cache")
     monkeypatch.delenv("DPB_DATA", raising=False)
     monkeypatch.setenv("DPB_CACHE", str(cache))
@@ -54,7 +54,7 @@ def jokes() -> dpb_data.RatingTable:
 
 @pytest.fixture
 def scratch_registry() -> Iterator[None]:
-    """Forgets what the test registers."""
+    """Restore the registry after the test."""
     before = dict(dataset_registry._DATASETS)
     yield
     dataset_registry._DATASETS.clear()

@@ -1,4 +1,4 @@
-"""Ratings of one's own: frames, CSV and Parquet files, with named columns and a declared scale."""
+"""User ratings: frames, CSV and Parquet files, with named columns and a declared scale."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         dpb_data.ratings(tmp_path / "bad.parquet", **NAMES)
 
 
-def test_a_table_on_another_scale_is_not_taken_for_jester(tmp_path: Path) -> None:
+def test_tables_on_other_scales_are_not_read_as_jester(tmp_path: Path) -> None:
     rows = ["10," + ",".join(str(1 + (k + j) % 10) for j in range(10)) for k in range(4)]
     path = tmp_path / "jester.csv"
     path.write_text("\n".join(rows) + "\n")

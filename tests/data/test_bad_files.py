@@ -82,7 +82,7 @@ def test_a_bad_line_is_named(tmp_path: Path, format: str, bad: str, expected: st
 
 
 @pytest.mark.parametrize("format", ["ml-100k", "ml-1m"])
-def test_whole_stars_refuse_halves(tmp_path: Path, format: str) -> None:
+def test_whole_star_formats_reject_half_stars(tmp_path: Path, format: str) -> None:
     bad = GOOD[format].replace(
         FORMATS[format].delimiter + "4" + FORMATS[format].delimiter,
         FORMATS[format].delimiter + "3.5" + FORMATS[format].delimiter,
@@ -92,8 +92,8 @@ def test_whole_stars_refuse_halves(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", GOOD)
-def test_every_cut_is_seen(tmp_path: Path, format: str) -> None:
-    """Cut anywhere but between two lines, a file is refused, inside the last digits too."""
+def test_every_truncation_is_detected(tmp_path: Path, format: str) -> None:
+    """A file cut anywhere but between two lines is rejected, also inside the last digits."""
     raw = GOOD[format].encode()
     ends = {i + 1 for i, byte in enumerate(raw) if byte == ord("\n")}
     first = len(HEADER) + 1 if format == "ml-csv" else 0
@@ -106,14 +106,14 @@ def test_every_cut_is_seen(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", GOOD)
-def test_a_cut_last_digit_is_seen_even_without_the_final_newline_rule(
+def test_a_truncated_last_timestamp_is_detected_without_the_newline_rule(
     tmp_path: Path, format: str
 ) -> None:
     shortened = GOOD[format][:-2] + "\n"
     assert "'153720865'" in refusal(write(tmp_path, format, shortened), format)
 
 
-def test_cut_between_lines_is_seen_where_counts_are_known(tmp_path: Path) -> None:
+def test_truncation_between_lines_is_detected_by_known_counts(tmp_path: Path) -> None:
     whole = dpb_data.synthetic.movielens(step=1.0)
     folder = dpb_data.write_fixture(whole, tmp_path / "mine", "ml-100k")
     lines = (folder / "u.data").read_bytes().splitlines(keepends=True)
@@ -183,7 +183,7 @@ def test_carriage_returns_end_lines_only_before_a_newline(tmp_path: Path, format
 def test_a_single_colon_is_no_separator(tmp_path: Path) -> None:
     for bad in (GOOD["ml-1m"].replace("::", ":"), GOOD["ml-1m"].replace("::", ":::", 1)):
         assert "line 1: " in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
-    # What stands for "::" inside the reader must not be taken for it in a file.
+    # the reader's replacement of "::" is not a separator in files
     bad = GOOD["ml-1m"].replace("::", "\x1f")
     assert "line 1: found a control character" in refusal(write(tmp_path, "ml-1m", bad), "ml-1m")
 
@@ -192,7 +192,7 @@ ALPHABET = [bytes([b]) for b in b'0123456789.,:;-eE\n\r\t "\0\xff'] + [b"nan", b
 
 
 def reference(raw: bytes, delimiter: str, header: str | None) -> list[tuple[int, int, float, int]]:
-    """A plain reader that trusts nothing: raises ValueError on anything doubtful."""
+    """A strict plain reader: raises ValueError on anything irregular."""
     lines = re.split(r"\r?\n", raw.decode("ascii"))
     if lines.pop() != "" or (header is not None and lines.pop(0) != header):
         raise ValueError("end or header")
@@ -212,7 +212,7 @@ def reference(raw: bytes, delimiter: str, header: str | None) -> list[tuple[int,
 )
 @given(data=st.data())
 def test_mutated_files_never_load_wrongly(tmp_path: Path, format: str, data: st.DataObject) -> None:
-    """After any small edit: either refused with file and line, or exactly what it says."""
+    """After any small edit: rejected with file and line, or read exactly."""
     raw = GOOD[format].encode()
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(raw)))
@@ -246,7 +246,7 @@ def test_damaged_archives(tmp_path: Path, format: str) -> None:
     archive.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(DataError, match=r"m\.zip: expected a complete zip archive"):
         dpb_data.load_ratings(archive)
-    for at in (200, len(raw) // 3):  # inside compressed data: only the check sum can tell
+    for at in (200, len(raw) // 3):  # inside compressed data: only the check sum detects it
         archive.write_bytes(raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :])
         with pytest.raises(DataError, match=r"m\.zip"):
             dpb_data.load_ratings(archive)

@@ -1,4 +1,4 @@
-"""`check`: right verdicts, printable and JSON-able."""
+"""`check`: correct results, as text and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice sets: long and wide files, the published layouts, and what cannot be learned from."""
+"""Choice sets: long and wide files, published layouts, and rejected tables."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_rows_are_grouped_by_set_and_text_becomes_levels() -> None:
         ({"cost": [5.0] * 7, "fuel": ["a", "b", "a", "b", "a", "b", "b"]}, "no attribute varies"),
     ],
 )
-def test_tables_that_make_no_sense(columns: dict[str, Any], message: str) -> None:
+def test_inconsistent_tables_are_rejected(columns: dict[str, Any], message: str) -> None:
     features = ["cost"] if "varies" in message else NAMES["features"]
     with pytest.raises(DPBError, match=message):
         dpb_data.choices(changed(**columns), **{**NAMES, "features": features})
@@ -86,7 +86,7 @@ def write_csv(path: Path, frame: dict[str, Any], quote: bool = False) -> Path:
 
 
 @pytest.mark.parametrize("name", ["trips.csv", "trips.csv.gz"])
-def test_a_long_file_is_known_by_its_columns(tmp_path: Path, name: str) -> None:
+def test_layouts_are_detected_by_columns(tmp_path: Path, name: str) -> None:
     path = write_csv(tmp_path / name, {"": range(1, 9999), **synthetic.mode_canada()}, quote=True)
     table = dpb_data.load_choices(path)
     same = dpb_data.load_choices("synthetic-mode-canada")

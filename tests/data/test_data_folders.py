@@ -36,13 +36,13 @@ def test_relative_paths_are_looked_for_here_and_then_in_the_data_folder(data: Pa
     assert dpb_data.load_searches("hotels/part.csv").digest() != log.digest()
 
 
-def test_names_are_found_where_data_sets_lie(data: Path) -> None:
+def test_names_are_found_in_the_data_folder(data: Path) -> None:
     assert dpb_data.find("synthetic-expedia") is None
     with pytest.raises(DataError, match="dpb data fetch ml-latest-small"):
         dpb_data.find("ml-latest-small")
     with pytest.raises(UnknownNameError, match="ml-latest-small"):
         dpb_data.find("ml-latest-smal")
-    # A bare word is a name, never a folder of the data folder.
+    # a single word is a name, never a subfolder of the data folder
     (data / "stuff").mkdir()
     with pytest.raises(UnknownNameError):
         dpb_data.find("stuff")

@@ -1,4 +1,4 @@
-"""The registry, and where `path` looks."""
+"""The registry, and the search order of `path`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_relative_places_and_links(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPB_DATA", "data")
     assert dpb_data.path("ml-25m") == tmp_path / "data" / "ml-25m"
-    # The link claims to be the data set, its target does not.
+    # the link has the name of the data set, its target has not
     assert len(dpb_data.load_ratings(real)) == 12_000
     with pytest.raises(DataError, match="not the complete ml-25m"):
         dpb_data.load_ratings(tmp_path / "data" / "ml-25m")
@@ -143,7 +143,7 @@ def test_import_is_light() -> None:
     heavy = ["pyarrow", "pooch", "requests", "rich", "pandas", "scipy", "numba", "matplotlib"]
     code = f"import sys, dpb_data; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    # Whatever dpb_gym itself imports is its own business; we ask for what we add.
+    # count only imports that dpb_gym itself does not need
     base = subprocess.run(
         [sys.executable, "-c", code.replace("dpb_data", "dpb_gym.errors")],
         capture_output=True, text=True, check=True,

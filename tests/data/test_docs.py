@@ -1,4 +1,4 @@
-"""The page and the docstrings say what the code does."""
+"""The page and the docstrings agree with the code."""
 
 from __future__ import annotations
 

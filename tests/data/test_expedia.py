@@ -183,7 +183,7 @@ def test_bad_values_are_named_with_their_line(column: str, text: str) -> None:
         assert f"found {shown}" in message
 
 
-def test_what_only_whole_searches_show() -> None:
+def test_checks_across_the_rows_of_a_search() -> None:
     rows = parse(CONTENT)
     first = [row for row in rows if row["srch_id"] == rows[0]["srch_id"]]
     n = len(first)
@@ -210,7 +210,7 @@ def test_joined_files_are_refused() -> None:
 
 
 def complete_before(cut: int) -> int:
-    """Searches wholly before the line in which byte `cut` falls."""
+    """Return the searches that end before the line with byte `cut`."""
     lines = CONTENT[:cut].splitlines(keepends=True)
     whole = parse(b"".join(line for line in lines if line.endswith(b"\n")))
     tail = "" if lines[-1].endswith(b"\n") else lines[-1].decode()
@@ -241,7 +241,7 @@ def test_a_file_cut_anywhere_inside_a_line_is_refused_or_repaired_on_request(cut
         np.testing.assert_array_equal(values, whole.columns[name][: len(log)])
 
 
-def test_repair_mends_nothing_else() -> None:
+def test_repair_accepts_no_other_damage() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load(CONTENT, DROP_LAST).digest() == load(CONTENT).digest()
@@ -321,6 +321,6 @@ def test_a_tie_goes_to_the_smaller_id() -> None:
     assert list(load(unparse(rows)).destinations) == [7, 9]
 
 
-def test_messages_never_swallow_a_page(tmp_path: Path) -> None:
+def test_messages_are_short(tmp_path: Path) -> None:
     message = refusal(edited(3, price_usd="9" * 5000 + "x"))
     assert len(message) < 400 and re.search(r"line 5: expected price_usd", message)

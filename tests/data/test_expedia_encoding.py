@@ -1,4 +1,4 @@
-"""From searches to Table 1: levels, standardisation, missing values, imputation, choices."""
+"""Encoding of searches: levels, standardisation, missing values, imputation, choices."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_columns_missing_in_more_than_the_allowed_share_are_dropped() -> None:
     assert "review" not in dpb_data.encode_searches(searches(1, partly=True)).dropped
 
 
-def test_absent_levels_and_columns_are_told() -> None:
+def test_absent_levels_and_columns_are_listed() -> None:
     rows = [row(s, h, price_usd=40 * h, prop_starrating=h + 2, srch_length_of_stay=2 + s % 2)
             for s in (1, 2, 3) for h in (1, 2, 3)]  # fmt: skip
     data = dpb_data.encode_searches(log_of(*rows, without=("site_id", "prop_review_score")))
@@ -230,7 +230,7 @@ def test_destination() -> None:
             dpb_data.encode_searches(log, **kwargs)  # type: ignore[arg-type]
 
 
-def test_levels_cover_the_line() -> None:
+def test_levels_cover_all_numbers() -> None:
     for levels in (f for f in (*HOTEL, *USER) if f.labels):
         assert len(levels.labels) == len(levels.cuts) + 1
         assert list(levels.cuts) == sorted(levels.cuts)
@@ -289,7 +289,7 @@ def test_imputation_recovers_a_step_and_keeps_what_is_known() -> None:
     known = np.isfinite(values)
     np.testing.assert_array_equal(filled[known], values[known])
     assert np.mean(np.abs(filled - truth) < 1e-9) > 0.97
-    X[5] = np.nan  # a missing predictor is no obstacle
+    X[5] = np.nan  # a missing predictor is imputed, too
     assert np.isfinite(impute(values, X)).all()
     nothing = np.full(3, np.nan)
     assert np.isnan(impute(nothing, X[:3])).all()

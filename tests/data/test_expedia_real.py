@@ -48,7 +48,7 @@ def test_responses(real: Path) -> None:
     booked = np.add.reduceat(log.columns["booking_bool"], log.starts[:-1])
     clicks = np.add.reduceat(log.columns["click_bool"], log.starts[:-1])
     assert booked.sum() == 138 and (booked == 0).sum() == 70
-    # Every complete search has a click: with clicks as choices nobody ever walks away.
+    # Every complete search has a click: with clicks as choices there is always a choice.
     assert clicks.min() == 1
     bookings = dpb_data.encode_searches(log, "all")
     assert (bookings.choice == -1).sum() == 70
@@ -87,6 +87,6 @@ def test_the_subset_with_fewer_columns(real: Path) -> None:
 
 
 @pytest.mark.real_data("expedia")
-def test_a_folder_of_two_files_asks_which(real: Path) -> None:
+def test_a_folder_with_two_files_is_ambiguous(real: Path) -> None:
     with pytest.raises(DataError, match="Give the path of the file itself"):
         dpb_data.load_searches(real)

@@ -1,4 +1,4 @@
-"""`fetch` against a real HTTP server on this machine, well-behaved and not."""
+"""`fetch` against a local HTTP server, correct and faulty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dpb_gym.errors import DataError, MissingExtraError, ParameterError, Unknown
 
 @dataclass
 class Site:
-    """What the server answers: bytes by path, and paths that misbehave."""
+    """Responses of the server: bytes by path, and faulty paths."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
@@ -130,7 +130,7 @@ def test_fetch_again_only_when_forced(site: Site, tiny: DataSet, private_places:
     assert os.listdir(private_places) == ["tiny"]
 
 
-def test_an_empty_folder_in_the_way_is_replaced(tiny: DataSet, private_places: Path) -> None:
+def test_an_existing_empty_folder_is_replaced(tiny: DataSet, private_places: Path) -> None:
     (private_places / "tiny").mkdir()
     dpb_data.fetch("tiny", progress=False)
     assert len(dpb_data.load_ratings("tiny")) == 200
@@ -156,7 +156,7 @@ def test_truncated_download(site: Site, tiny: DataSet, private_places: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["stall", "trickle"])
-def test_a_server_that_never_ends_meets_the_time_limit(
+def test_endless_downloads_stop_at_the_time_limit(
     site: Site, tiny: DataSet, private_places: Path, how: str
 ) -> None:
     """Each byte comes in time, so no time-out of a single read would end this."""
@@ -191,7 +191,7 @@ def test_without_pooch_the_extra_is_named(
     assert dpb_data.cache_dir() == private_places and nothing_left(private_places)
 
 
-def test_truncated_archive_that_the_server_calls_whole(
+def test_truncated_archive_with_a_matching_length(
     site: Site, tmp_path: Path, private_places: Path, scratch_registry: None
 ) -> None:
     register(site, tmp_path, archive_sha256=None)
@@ -302,7 +302,7 @@ def test_cache_that_cannot_be_written(
 def test_killed_in_the_middle(
     site: Site, tiny: DataSet, private_places: Path, how: signal.Signals
 ) -> None:
-    """kill -9 and Ctrl-C while half of the archive is on disk; then a fetch as if nothing was."""
+    """kill -9 and Ctrl-C with half of the archive on disk; then a normal fetch."""
     site.stall.add("/mirror/tiny.zip")
     code = (
         "import dpb_data as d; "
@@ -335,7 +335,7 @@ def test_killed_in_the_middle(
 
 
 def test_two_at_once(tiny: DataSet, private_places: Path) -> None:
-    """Both must end with the same whole copy, whoever renames first."""
+    """Both end with the same complete copy, whichever renames first."""
     failures: list[BaseException] = []
 
     def go() -> None:
@@ -353,7 +353,7 @@ def test_two_at_once(tiny: DataSet, private_places: Path) -> None:
     assert os.listdir(private_places) == ["tiny"] and dpb_data.check("tiny").ok
 
 
-def test_a_faster_copy_that_is_being_replaced_itself_is_no_failure(
+def test_concurrent_replacement_is_not_an_error(
     tiny: DataSet, private_places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
@@ -397,7 +397,7 @@ def test_archives_cannot_write_elsewhere(tmp_path: Path, evil: str | zipfile.Zip
     assert sorted(outside.rglob("*")) == before
 
 
-def test_archives_with_twins_bombs_or_nothing(
+def test_archives_with_duplicates_bombs_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(archive: Path, message: str) -> None:
@@ -451,5 +451,5 @@ def test_fetch_of_the_original(real: Path, site: Site, private_places: Path) -> 
     assert dpb_data.load_ratings("ml-latest-small").n_items == 9_724
 
 
-def test_module_is_lazy_about_its_heavy_parts() -> None:
+def test_heavy_imports_are_lazy() -> None:
     assert "pooch" not in vars(fetching) and "requests" not in vars(fetching)

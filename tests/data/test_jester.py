@@ -86,7 +86,7 @@ def test_only_missing_ratings(tmp_path: Path) -> None:
         dpb_data.load_ratings(csv_file(tmp_path, [[0] + [99] * 10]))
 
 
-def test_every_cut_inside_a_row_is_seen(tmp_path: Path) -> None:
+def test_every_truncation_inside_a_row_is_detected(tmp_path: Path) -> None:
     raw = csv_file(tmp_path, ROWS).read_bytes()
     path = tmp_path / "cut.csv"
     ends = {i + 1 for i, byte in enumerate(raw) if byte == ord("\n")}
@@ -99,7 +99,7 @@ def test_every_cut_inside_a_row_is_seen(tmp_path: Path) -> None:
                 dpb_data.load_ratings(path, format="jester-csv")
 
 
-def test_a_cut_last_digit_alone_is_not_seen_without_the_newline_rule(tmp_path: Path) -> None:
+def test_a_truncated_last_digit_needs_the_newline_rule(tmp_path: Path) -> None:
     """Why the final newline matters: 0.5 cut to 0. is still a number, and the count still fits."""
     raw = csv_file(tmp_path, ROWS).read_bytes()[:-2]
     path = tmp_path / "cut.csv"
@@ -143,7 +143,7 @@ class _Sheet:
 
 
 def fake_xlrd(rows: list[list[object]] | Exception) -> types.ModuleType:
-    """A stand-in with the two calls we make, so that our side is tested without the package."""
+    """A fake xlrd with the two functions in use, to test without the package."""
 
     def open_workbook(*, file_contents: bytes, logfile: object) -> object:
         if isinstance(rows, Exception):

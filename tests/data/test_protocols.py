@@ -31,7 +31,7 @@ def test_every_format_plays_both_protocols(
     env = "DPB/JesterReplay-v0" if source == "jokes" else "DPB/MovieLensReplay-v0"
     problem = make_problem(env, data=str(place), dim=4, protocol=protocol, horizon=40)
     assert isinstance(problem, ReplayProblem)
-    # Reading from a file changes nothing.
+    # reading from a file gives the same table
     direct = ReplayProblem(table, dim=4, protocol=protocol, horizon=40)
     np.testing.assert_array_equal(problem.features, direct.features)
     one, two = problem.instance([3]), direct.instance([3])
@@ -52,7 +52,7 @@ def test_movielens_100k(real: Path) -> None:
     assert isinstance(problem, ReplayProblem)
     log = offline.LoggedData.from_problem(problem, 1500)
     assert log.expected is not None and problem.info.prior is not None
-    # About 55% of the ratings are four stars or more, whoever rated.
+    # About 55% of the ratings are four stars or more, for all users.
     assert abs(log.rewards.mean() - 0.55) < 0.1
     # What training users like, test users like: the documented level, without any learning.
     guided = np.eye(5)[(log.features @ problem.info.prior.centre).argmax(axis=1)]

@@ -85,13 +85,13 @@ def test_25m_head_is_refused(real: Path, tmp_path: Path) -> None:
         dpb_data.load_ratings(real / "ratings.truncated.csv")
     assert not dpb_data.check(real).ok
     assert len(dpb_data.load_ratings(real, strict=False)) == 10_000
-    # With the line closed and the name of the release, the counts tell.
+    # With the line closed and the name of the release, the counts differ.
     (tmp_path / "ml-25m").mkdir()
     content = (real / "ratings.truncated.csv").read_bytes()
     (tmp_path / "ml-25m" / "ratings.csv").write_bytes(content + b"\n")
     with pytest.raises(DataError, match="expected 25,000,095 ratings, found 10,000"):
         dpb_data.load_ratings(tmp_path / "ml-25m")
-    # One digit less, even with the line closed, is no date in MovieLens' life.
+    # One digit less, even with the line closed, is a date before MovieLens.
     (tmp_path / "ml-25m" / "ratings.csv").write_bytes(content[:-1] + b"\n")
     with pytest.raises(DataError, match=r"line 10001: expected timestamp .*'153720865'"):
         dpb_data.load_ratings(tmp_path / "ml-25m")

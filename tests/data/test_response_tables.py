@@ -1,4 +1,4 @@
-"""Logs of decisions: Open Bandit files, tables of prices, KuaiRec's matrix."""
+"""Response tables: Open Bandit files, tables of prices, KuaiRec's matrix."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_published_samples(real: Path) -> None:
     assert thompson.propensities.tolist() == [float(row["propensity_score"]) for row in rows]
     assert thompson.affinity is not None
     assert thompson.affinity[:, 33].tolist() == [float(r["user-item_affinity_33"]) for r in rows]
-    # What the random policy earned is what inverse propensity weights say of it.
+    # inverse propensity weights recover the random policy's mean reward
     data = LoggedData.from_arrays(**random.arrays())
     assert (data.propensities * 34).mean() == pytest.approx(1.0)
 

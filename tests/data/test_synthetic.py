@@ -1,4 +1,4 @@
-"""Generated tables: deterministic, of the promised shape, and worth learning on."""
+"""Generated tables: deterministic, of the documented shape, and learnable."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_colons_in_titles_and_the_releases_encodings(
 
 
 def test_latin1_bytes_that_look_like_line_ends_do_not_split(tmp_path: Path) -> None:
-    """0x85 is a line end to str.splitlines, and a letter's neighbour in real files."""
+    """0x85 is a line end for str.splitlines, but part of a title in real files."""
     items = f"10|A\x85B\x1cC (1995)|01-Jan-1995{PIPES}\n20|unknown|{PIPES}\n".encode("latin-1")
     table = dpb_data.load_ratings(item_folder(tmp_path, items))
     assert table.titles == ["A\x85B\x1cC (1995)", "unknown"]

@@ -1,4 +1,4 @@
-"""A small board and a submission to it."""
+"""A small leaderboard and a submission to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def archive(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Any:
-    """Makes fresh copies of a result directory."""
+    """Return a function that copies a result directory."""
 
     def make(folder: Path) -> Path:
         target = tmp_path / "board"

@@ -1,7 +1,7 @@
-"""Lists of hostile things to try, and what becomes of them.
+"""Lists of hostile inputs, and checks of their effect.
 
-``DPB_TRIES`` says how many of each list are tried, chosen by a fixed seed; 0 tries all. What is
-tried by default stands in docs/robustness.md.
+``DPB_TRIES`` is the number of cases per list, chosen by a fixed seed; 0 tries all.
+docs/robustness.md lists the default numbers.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ VALUES: list[Any] = [
 
 
 def chosen(items: Sequence[T]) -> list[T]:
-    """The items to try: all, or as many as asked for, the same each time."""
+    """Return all items, or a fixed sample of TRIES of them."""
     if not TRIES or len(items) <= TRIES:
         return list(items)
     return random.Random(SEED).sample(list(items), TRIES)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all values within a JSON value."""
+    """Yield the paths of all values within a JSON value."""
     if at:
         yield at
     items = (
@@ -71,7 +71,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def put(value: Any, at: tuple[Any, ...], new: Any) -> None:
-    """Replaces what stands at a path."""
+    """Replace the value at a path."""
     for key in at[:-1]:
         value = value[key]
     value[at[-1]] = new
@@ -79,7 +79,7 @@ def put(value: Any, at: tuple[Any, ...], new: Any) -> None:
 
 @contextlib.contextmanager
 def in_time(seconds: int = 20) -> Iterator[None]:
-    """Fails what hangs."""
+    """Fail the test if the block takes too long."""
 
     def late(*_: Any) -> None:
         pytest.fail("it hangs")
@@ -94,7 +94,7 @@ def in_time(seconds: int = 20) -> Iterator[None]:
 
 
 def refused(call: Any) -> bool:
-    """Whether a call raises an error of ours that says something; others pass through."""
+    """Return whether a call raises a DPBError with a message; other errors propagate."""
     try:
         with in_time():
             call()
@@ -105,7 +105,7 @@ def refused(call: Any) -> bool:
 
 
 def shown(folder: Path) -> int:
-    """Draws the whole board: nothing that was only stated has a rank. Returns its rows."""
+    """Render the leaderboard, check that stated rows have no rank, and return its length."""
     data = Result.load(folder).to_leaderboard()
     assert "<script" in render(data)
     for task in data.tasks:

@@ -1,4 +1,4 @@
-"""Forged submissions and manifests: refused in words, or harmless; the board always lives."""
+"""Forged submissions and manifests are rejected or harmless; the leaderboard stays readable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened(archive: Path) -> tuple[dict[str, Any], list[CellResult], bytes]:
 
 
 def honest(info: dict[str, Any], results: list[CellResult], table: bytes) -> bytes:
-    """What a forger does after changing the rows: cells and digests that fit again."""
+    """Return a table whose cells and digests match the changed rows, as a forger would."""
     with contextlib.suppress(Exception):
         entries = from_rows(info["rows"])
         results = [
@@ -51,7 +51,7 @@ def forge(target: Path, info: dict[str, Any], table: bytes) -> Path:
 
 
 def attempt(path: Path, board: Path) -> bool:
-    """Imports a forgery; the board lives whatever comes of it. Returns whether it was refused."""
+    """Import a forgery, check that the leaderboard is readable, return whether it was rejected."""
     rows = shown(board)
     gone = refused(lambda: import_submission(path, board))
     with in_time():
@@ -60,7 +60,7 @@ def attempt(path: Path, board: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_every_value_of_a_submission_may_be_a_lie(
+def test_every_value_of_a_submission_may_be_forged(
     archive: Path, ours: Path, copy: Any, tmp_path: Path
 ) -> None:
     info, results, table = opened(archive)
@@ -97,9 +97,7 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("change", NUMBERS)
-def test_numbers_may_be_lies(
-    change: str, archive: Path, ours: Path, copy: Any, tmp_path: Path
-) -> None:
+def test_forged_curves(change: str, archive: Path, ours: Path, copy: Any, tmp_path: Path) -> None:
     info, results, _ = opened(archive)
     for name in ("regret", "reward"):
         lies = [replace(r, **{name: NUMBERS[change](getattr(r, name))}) for r in results]
@@ -128,7 +126,7 @@ def test_bytes_of_an_archive_may_be_anything(
         path.write_bytes(bytes(content))
         if refused(lambda: import_submission(path, tmp_path / "none")):
             assert not (tmp_path / "none" / "manifest.json").exists()
-        else:  # some bytes of a zip say nothing
+        else:  # some bytes of a zip have no meaning
             attempt(path, copy(ours))
             (tmp_path / "none").rename(tmp_path / f"taken-{k}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hostile_lists import DEFAULT_TRIES, TRIES
 from test_forgeries import NUMBERS
-from test_places import CALLS, FILES, GIVEN, HOWS
+from test_unexpected_files import CALLS, FILES, GIVEN, HOWS
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "robustness.md"
@@ -20,7 +20,8 @@ def test_the_page_states_the_numbers_of_cases() -> None:
     commands = re.search(r'"DPB_TRIES", (\d+)', (TESTS / "cli" / "test_fuzz.py").read_text())
     values = runpy.run_path(str(TESTS / "envs" / "test_fuzz.py"))["VALUES"]
     assert commands is not None and f"takes {len(values)} hostile values" in text
-    bombs = (Path(__file__).parent / "test_places.py").read_text().split("    made = {")[1]
+    source = (Path(__file__).parent / "test_unexpected_files.py").read_text()
+    bombs = source.split("    made = {")[1]
     assert said == [
         DEFAULT_TRIES, 2 * len(NUMBERS), DEFAULT_TRIES, DEFAULT_TRIES,
         len(FILES) * len(HOWS) * len(CALLS), 2 * len(GIVEN), DEFAULT_TRIES,

@@ -1,4 +1,4 @@
-"""Makes the helpers of this room importable."""
+"""Make the helper modules of this folder importable."""
 
 from __future__ import annotations
 

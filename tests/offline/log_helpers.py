@@ -1,4 +1,4 @@
-"""Small logs for the tests of off-policy evaluation, and the formulas in plain Python."""
+"""Small logs for tests of off-policy evaluation, and the formulas in plain Python."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def by_hand(log, target, q, threshold):
 
 
 def weights_of(log, target):
-    """pi(a|x) / p of what was logged."""
+    """Return pi(a|x) / p of the logged choices."""
     return np.asarray(target)[np.arange(len(log)), log.actions] / log.propensities
 
 

@@ -67,7 +67,7 @@ def test_unbiased_by_enumeration_of_every_log():
     behaviour = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
     mean = np.array([[0.9, 0.2, 0.4], [0.3, 0.7, 0.05]])
     target = np.array([[0.2, 0.2, 0.6], [0.7, 0.0, 0.3]])
-    q = np.array([[0.3, 0.9, 0.1], [0.5, 0.2, 0.8]])  # wrong on purpose
+    q = np.array([[0.3, 0.9, 0.1], [0.5, 0.2, 0.8]])  # deliberately wrong
     true = float((target * mean).sum(axis=1).mean())
     total, expectation = 0.0, dict.fromkeys(("ips", "dr", "dm", "switch-dr", "snips"), 0.0)
     for actions in itertools.product(range(3), repeat=2):

@@ -1,4 +1,4 @@
-"""Agents that say how likely their choices are: logs carry it, estimates recover the truth."""
+"""Agents that state probabilities: logs contain them, and estimates recover the truth."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def shown(problem, seeds=SEEDS):
 
 
 @pytest.mark.parametrize("name", ["random", "lin-ucb", "lin-greedy"])
-def test_what_is_said_is_how_often_it_is_chosen(name):
-    """1,500 rounds of a frozen agent against its own word, five standard deviations."""
+def test_stated_probabilities_match_choice_frequencies(name):
+    """1,500 rounds of a frozen agent against its stated probabilities, to five std."""
     params = {} if name == "random" else {"gamma": 0.05}
     problem, agent = begun(make_agent(name, **params), 50)
     instance = problem.instance(SEEDS)
@@ -70,7 +70,7 @@ def test_what_is_said_is_how_often_it_is_chosen(name):
         assert (np.abs((drawn == k).mean(axis=0) - said[:, k]) <= 5 * spread + 1e-12).all()
 
 
-def test_who_cannot_say_says_nothing():
+def test_agents_without_probabilities_return_none():
     for name in ("lin-ts", "one-pass-linear"):
         problem, agent = begun(make_agent(name), 10)
         assert agent.probabilities(shown(problem)) is None
@@ -103,7 +103,7 @@ def test_a_learning_log_is_the_run_of_the_harness():
 
 @pytest.mark.parametrize("delay", [None, "geometric=5"])
 def test_estimators_recover_the_truth_from_a_learning_log(delay):
-    """The policy that logged was another one in every round; its own word makes it exact."""
+    """The logging policy changes in every round; stated probabilities make estimates exact."""
     target = np.tile([0.1, 0.2, 0.7], (2000, 1))
     misses = 0
     for seed in range(4):
@@ -119,7 +119,7 @@ def test_estimators_recover_the_truth_from_a_learning_log(delay):
     assert misses <= 2
 
 
-def test_a_frozen_agent_is_taken_at_its_word():
+def test_a_frozen_agents_stated_probabilities_are_logged():
     """No sampling: the logged probabilities are the mixture of its own with uniform ones."""
     problem, agent = begun(BatchedSingle(Cautious), 40)
     logs = collect(problem, 40, SEEDS, agent, exploration=0.2, samples=1)
@@ -155,7 +155,7 @@ class Wrong(Agent):
         (np.full((1, 3), 1 / 3), AgentError, "each of 2 replicates"),
     ],
 )
-def test_what_is_no_distribution_is_refused(told, error, says):
+def test_invalid_probabilities_are_rejected(told, error, says):
     problem, agent = begun(Wrong(told), 10)
     with pytest.raises(error, match=says):
         collect(problem, 10, SEEDS, agent, learn=True)

@@ -15,7 +15,7 @@ from dpb_gym.offline import KERNELS, PriceLog
 from dpb_gym.streams import AgentStreams
 
 N = 200_000
-EVEN = (np.arange(N) + 0.5) / N  # what a uniform price does on average, without its noise
+EVEN = (np.arange(N) + 0.5) / N  # evenly spaced prices: the average of uniform ones, without noise
 
 
 def even_log(reward, low=0.0, high=1.0, price_range=None):
@@ -52,7 +52,7 @@ def test_the_bias_is_half_the_curvature_times_the_kernels_variance(kernel):
     for name in ("ips", "snips"):
         found = offline.estimate(name, log, target, **options)
         assert found == pytest.approx(at + bias, abs=1e-7), name
-    # a model that is right up to a constant takes the bias away
+    # a model that is correct up to a constant removes the bias
     reward = np.asarray(log.rewards)
     q = np.stack([reward - 0.7, np.full(N, at - 0.7)], axis=1)
     found = offline.estimate("dr", log, target, q=q, **options)
@@ -72,7 +72,7 @@ def test_no_weight_is_lost_at_an_end(kernel):
     assert half == pytest.approx(1.5, abs=1e-4)
 
 
-def test_the_family_of_weights_by_hand():
+def test_changed_weights_of_prices_by_hand():
     logged, target, q = small_prices()
     log = PriceLog.from_arrays(**logged, reward_range=(0.0, 1.0))
     u = (target - logged["prices"]) / 0.3

@@ -1,4 +1,4 @@
-"""Propensities that nobody logged: estimated, cross-fitted, and marked."""
+"""Missing propensities: estimated, cross-fitted, and marked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def truth():
     return x, actions, rewards, p, mean, target
 
 
-def test_they_are_close_to_those_that_logged(truth):
+def test_estimated_propensities_are_close_to_the_true_ones(truth):
     x, actions, rewards, p, _, _ = truth
     log = LoggedData.from_arrays(x, actions, None, rewards, (0, 1))
     assert log.estimated
@@ -64,7 +64,7 @@ def test_a_round_does_not_enter_its_own_propensity(truth):
     assert (before != after).any()
 
 
-def test_estimates_with_them_are_right_and_say_so(truth, tmp_path):
+def test_estimates_with_estimated_propensities_are_marked(truth, tmp_path):
     x, actions, rewards, p, mean, target = truth
     unknown = LoggedData.from_arrays(x, actions, None, rewards, (0, 1))
     known = LoggedData.from_arrays(x, actions, p[np.arange(N), actions], rewards, (0, 1))
@@ -75,10 +75,10 @@ def test_estimates_with_them_are_right_and_say_so(truth, tmp_path):
     assert found.estimated and "propensities estimated" in found.table()
     other = offline.evaluate_offline(target, known, resamples=0)
     assert not other.estimated and "estimated" not in other.table()
-    # a wrong guess is worse: all candidates alike
+    # uniform propensities are worse
     uniform = LoggedData.from_arrays(x, actions, np.full(N, 1 / M), rewards, (0, 1))
     assert abs(offline.estimate("ips", uniform, target) - true) > 0.05
-    # and a file keeps the mark
+    # files keep the mark
     short = unknown.select(slice(0, 50))
     short.write_csv(tmp_path / "log.csv")
     assert LoggedData.from_columns(tmp_path / "log.csv", (0, 1)).estimated

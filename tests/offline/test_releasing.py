@@ -20,7 +20,7 @@ BUDGET = Budget.approx(1.0, 1e-5)
 
 
 class Silent(NoiseSource):
-    """No noise, so that the tests see what is protected."""
+    """Noise source without noise, so that tests see the exact values."""
 
     def normal(self, shape=()):
         return np.zeros((1, shape))
@@ -110,7 +110,7 @@ def test_noise_has_the_stated_scale_and_is_calibrated():
 
 
 def test_published_error_bounds_the_true_one():
-    """On logs drawn afresh the released value spreads less than its stated bound."""
+    """Over new logs the released value varies less than its stated bound."""
     rng = np.random.default_rng(0)
     n, m = 400, 4
     target = rng.dirichlet(np.ones(m), n)
@@ -178,7 +178,7 @@ def test_a_policy_that_never_agrees_has_a_public_value():
     assert value == 0.5 and sensitivity < 1e-10
 
 
-def test_a_published_number_has_noise_that_nobody_can_draw_again():
+def test_released_values_use_system_noise_by_default():
     """The same call twice: the operating system's noise, on a grid, at the stated scale."""
     log, target, _ = small_log()
     found = [offline.release_value(log, target, "eps=1,delta=1e-5") for _ in range(200)]

@@ -43,7 +43,7 @@ MODELS = {
     "cascade": [RNG.random(M), RNG.random((M, M))],
     "anything": [RNG.random((M, M)), RNG.random((M, M))],
 }
-Q = RNG.random((K, M, M))  # wrong on purpose: of position k, given the item above
+Q = RNG.random((K, M, M))  # deliberately wrong, of position k, given the item above
 
 
 def reward(model, slate):
@@ -90,7 +90,7 @@ def test_unbiased_under_its_own_model_of_the_customer(name, unbiased):
 
 
 def test_a_right_model_takes_the_variance_away():
-    """With the true rewards to go, every log gives the cascade estimate its expectation."""
+    """With the true model every log's cascade estimate equals its expectation."""
     right = np.zeros((2, K, M))
     first, second = MODELS["cascade"]
     to_go = first + (TARGET[1] * second).sum(axis=1)
@@ -104,7 +104,7 @@ def test_a_right_model_takes_the_variance_away():
         assert found == pytest.approx(value("cascade", TARGET), abs=1e-12)
 
 
-def test_answers_of_a_random_policy_are_its_own_distribution():
+def test_sampled_slates_estimate_the_policys_probabilities():
     """The shares of many answers, as probabilities of whole, prefix, position and next item."""
     logged, _, _ = small_slates(n=4)
     logged.pop("conditional")
@@ -127,7 +127,7 @@ def test_answers_of_a_random_policy_are_its_own_distribution():
     np.testing.assert_allclose(never.conditional.sum(axis=2), 1.0)
 
 
-def test_sets_do_not_care_for_order():
+def test_sets_ignore_order():
     rng = np.random.default_rng(5)
     n, m, size = 400, 5, 2
     actions = np.array([rng.permutation(m)[:size] for _ in range(n)])
@@ -150,7 +150,7 @@ def test_sets_do_not_care_for_order():
 
 
 def test_logs_of_an_assortment_problem_against_its_truth():
-    """A fixed assortment's estimated revenue lies near its expected one on fresh customers."""
+    """A fixed assortment's estimated revenue is near its expected one on new customers."""
     env = {"n_items": 6, "capacity": 2, "dim": 3, "context_norm": "clip"}
     problem = make_problem("DPB/Assortment-v0", horizon=9000, **env)
     log = SlateLog.from_problem(problem, 6000, seed=4)

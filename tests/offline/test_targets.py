@@ -24,7 +24,7 @@ def log():
 
 
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb", "adaprivate-ucb", "one-pass-linear"])
-def test_policies_without_chance_are_one_hot(log, name):
+def test_deterministic_policies_are_one_hot(log, name):
     agent = offline.train_offline(name, log, BUDGET if "private" in name else None)
     shares = offline.probabilities(agent, log)
     assert set(np.unique(shares)) == {0.0, 1.0} and (shares.sum(axis=1) == 1).all()
@@ -119,7 +119,7 @@ def test_learning_from_a_log_is_observing_it(log):
 
 
 class Recorder(SingleAgent):
-    """Chooses the first candidate and writes down what it is told."""
+    """Agent that chooses the first candidate and records its observations."""
 
     def begin(self):
         self.seen = []
@@ -131,8 +131,8 @@ class Recorder(SingleAgent):
         self.seen.append((context.t, action, feedback.reward))
 
 
-def test_rejection_tells_agreeing_rounds_evenly():
-    """Acceptance is inverse to the propensity, so what is told does not depend on it."""
+def test_rejection_accepts_agreeing_rounds_evenly():
+    """Acceptance is inverse to the propensity, so observations do not depend on it."""
     log = LoggedData.from_problem(
         "DPB/Recommendation-v0",
         4000,

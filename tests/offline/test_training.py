@@ -1,4 +1,4 @@
-"""What training from a log costs: public acceptance, replicates that share rounds."""
+"""Cost of offline training: public acceptance, replicates that share rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ N, M = 400, 2
 
 
 class Recorder(SingleAgent):
-    """Chooses the first candidate and writes down what it is told."""
+    """Agent that chooses the first candidate and records its observations."""
 
     def begin(self):
         self.seen = []
@@ -47,7 +47,7 @@ def told(log, seeds=(0,), **options):
 
 
 def test_one_record_does_not_decide_whether_others_are_used():
-    """A customer whose propensity was 50 times smaller changes nothing about anybody else."""
+    """A customer with a 50 times smaller propensity does not affect other rounds."""
     (before,), (after,) = told(simple_log(0.5)), told(simple_log(0.01))
     assert [seen for seen in before if seen[0] > 0] == [seen for seen in after if seen[0] > 0]
     assert (0.0, 0.0) in after  # a propensity at the declared minimum is always accepted
@@ -95,14 +95,14 @@ def test_replicates_that_share_a_log_share_the_budget(log, budget, name):
     )
 
 
-def test_the_claim_of_one_replicate_times_2000_would_be_122(log):
+def test_epsilon_of_2000_replicates_with_a_full_budget_each(log):
     curator = offline.train_offline("one-pass-linear", log, "eps=1,delta=1e-5").curator
     events = curator.guarantee.curve.events
     assert accounting.epsilon(Composition.of(*events * 2000), 1e-5) > 100
 
 
 @pytest.mark.parametrize("budget", ["eps=1,delta=1e-5", "rho=0.2"])
-def test_replicates_with_parts_of_their_own_have_the_whole_budget(log, budget):
+def test_replicates_with_separate_parts_have_the_whole_budget(log, budget):
     alone = offline.train_offline("one-pass-linear", log, budget).curator
     parts = offline.train_offline(
         "one-pass-linear", log, budget, seeds=range(4), rounds="parts"
@@ -139,7 +139,7 @@ def test_single_agents_that_share_a_log_share_the_budget():
     assert sigmas[4] == pytest.approx(2 * sigmas[1])
 
 
-def test_what_cannot_be_divided_is_refused_before_anything_is_learned(log):
+def test_indivisible_mechanisms_are_rejected_before_training(log):
     """A local agent randomises every reward with the whole budget, once per replicate."""
     offline.train_offline("local-lin-ucb", log, "eps=2,delta=1e-5")
     with pytest.raises(BudgetExceeded):
@@ -157,7 +157,7 @@ def test_noise_may_come_from_the_operating_system(log):
 
 
 def test_no_two_trainings_share_their_noise(log):
-    """Two releases with the same normals at two scales give away the raw sum."""
+    """Two releases with the same normals at two scales would reveal the raw sum."""
     sums = {}
     for key, options in {
         "alone": {},
@@ -170,7 +170,7 @@ def test_no_two_trainings_share_their_noise(log):
     assert len({tuple(values) for values in sums.values()}) == 3
 
 
-def test_estimated_propensities_do_not_decide_for_those_who_protect_whole_rounds(log):
+def test_replay_with_estimated_propensities_needs_public_choices(log):
     unknown = LoggedData.from_arrays(
         log.features, log.actions, None, log.rewards, (0, 1), minimum_propensity=0.01
     )

@@ -1,4 +1,4 @@
-"""Where the truth is known: errors within their standard errors, intervals that cover."""
+"""Estimates against known truth: errors within standard errors, intervals that cover."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_standard_errors_and_intervals_over_many_logs():
             ]
         )
     z = np.array(z)
-    # Rounds here have different means on purpose: standard errors are conservative.
+    # Rounds here have different means by design, so standard errors are conservative.
     assert (np.abs(z.mean(axis=0)) < 4 / math.sqrt(logs)).all()
     assert (z.std(axis=0) < 1.2).all() and (z.std(axis=0) > 0.6).all()
     share = np.mean(covered, axis=0)

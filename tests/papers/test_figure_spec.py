@@ -49,7 +49,7 @@ def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:
                     trust="computed here",
                 )
             )
-    return figure.place(series)
+    return figure.curves_of(series)
 
 
 @pytest.mark.parametrize("target", ALL)
@@ -70,12 +70,12 @@ def test_every_claim_finds_what_it_compares(target: str) -> None:
 @pytest.mark.parametrize("target", ALL)
 def test_agents_and_quick_versions_can_be_made(target: str) -> None:
     (figure,) = load_figures(target)
-    for one in (figure, figure.quickened()):
+    for one in (figure, figure.quick_version()):
         for plan in plan_suite(one.suite):
             assert set(plan.skipped.values()) <= {"not listed for this task"}
             for run in plan.runs:
                 run.spec.make()
-    quick = figure.quickened().suite
+    quick = figure.quick_version().suite
     assert quick.protocol != figure.suite.protocol
     for small, full in zip(quick.tasks, figure.suite.tasks):
         expected = figure.quick.horizons.get(full.name, figure.quick.horizon)
@@ -108,7 +108,7 @@ def test_figures_that_share_results_agree() -> None:
     assert len(groups["synthetic"]) == 5
     for figures in groups.values():
         for small in (False, True):
-            shared = [figure.quickened() if small else figure for figure in figures]
+            shared = [figure.quick_version() if small else figure for figure in figures]
             assert len({figure.suite.protocol for figure in shared}) == 1
             assert len({(f.suite.block, f.suite.replicates) for f in shared}) == 1
             known: dict[str, Any] = {}

@@ -164,7 +164,7 @@ def test_axes_that_are_maps(figure_data: dict[str, Any]) -> None:
         cell = cell.model_copy(update={"task": cell.task.model_copy(update={"name": "raw"})})
         return replace(one, agent=label, task="raw", cell=cell)
 
-    placed = figure.place(
+    placed = figure.curves_of(
         [
             series("greedy-mnl", "Greedy 5", {"explore": 5}, 5),
             series("greedy-mnl", "Greedy 40", {"explore": 40}, 40),

@@ -24,7 +24,7 @@ def two_tasks(figure_data: dict[str, Any]) -> dict[str, Any]:
 def test_tasks_may_have_horizons_of_their_own(figure_data: dict[str, Any]) -> None:
     data = two_tasks(figure_data)
     data["quick"]["horizons"] = {"b": 3 * data["quick"]["horizon"]}
-    quick = Figure.model_validate(data).quickened().suite
+    quick = Figure.model_validate(data).quick_version().suite
     assert [task.horizon for task in quick.tasks] == [
         data["quick"]["horizon"],
         3 * data["quick"]["horizon"],
@@ -46,6 +46,6 @@ def test_quick_horizons_are_ordered_like_the_full_ones(name: str) -> None:
     """Claims along the horizon need several of them, in the same order and in pairs."""
     (figure,) = load_figures(f"private-pricing/{name}")
     full = {task.name: task.horizon for task in figure.suite.tasks}
-    quick = {task.name: task.horizon for task in figure.quickened().suite.tasks}
+    quick = {task.name: task.horizon for task in figure.quick_version().suite.tasks}
     assert len(set(quick.values())) == len(set(full.values())) > 1
     assert sorted(full, key=lambda n: (full[n], n)) == sorted(quick, key=lambda n: (quick[n], n))

@@ -210,7 +210,7 @@ def test_a_failing_agent_of_a_study(study: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_the_quick_version_of_a_study_is_small(study: dict[str, Any], tmp_path: Path) -> None:
-    quick = Figure.model_validate(study).quickened()
+    quick = Figure.model_validate(study).quick_version()
     assert quick.study is not None and quick.study.rounds == 20
     seen: list[tuple[int, int]] = []
     run_figure(quick, tmp_path, workers=1, show=lambda done, of: seen.append((done, of)))

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import each other's oracles."""
+"""Make the helper modules of this folder importable."""
 
 import sys
 from pathlib import Path

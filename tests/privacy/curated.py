@@ -1,4 +1,4 @@
-"""Releasers on curators of their own, with the noise that a test asks for."""
+"""Releasers with new curators and given noise, for tests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def curator(
 
 
 def made(kind: type[Sum], *args: Any, rho: float | None = None, **kwargs: Any) -> Any:
-    """A sum: of width 3 on 2 replicates, clipped to the unit ball, unless told otherwise.
+    """Return a sum; default: width 3, 2 replicates, clipped to the unit ball.
 
-    With `sigma`, by default 1, the bound is lifted; with `rho` that is the budget.
+    With `sigma` (default 1) there is no bound of the cost; with `rho` that is the budget.
     """
     names = ("replicates", "unit", "notion", "relation", "noise", "seed")
     setting = {name: kwargs.pop(name) for name in names if name in kwargs}

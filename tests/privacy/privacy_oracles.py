@@ -1,4 +1,4 @@
-"""Independent oracles shared by the tests of this folder: everything written out plainly."""
+"""Independent reference implementations for the tests of this folder."""
 
 from __future__ import annotations
 

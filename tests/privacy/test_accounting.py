@@ -74,6 +74,24 @@ def test_default_orders_would_be_loose() -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@given(
+    st.floats(1e-12, 50.0),
+    st.floats(1e-3, 3.0),
+    st.floats(1e-300, 0.9),
+    st.lists(st.booleans(), min_size=8, max_size=8),
+)
+def test_renyi_conversion_has_the_bits_of_dp_accounting(
+    scale: float, power: float, delta: float, mask: list[bool]
+) -> None:
+    from dp_accounting.rdp import compute_epsilon
+
+    orders = accounting.ORDERS[np.resize([*mask, True], len(accounting.ORDERS))]
+    divergence = (scale * orders**power).tolist()
+    expected, _ = compute_epsilon(orders.tolist(), divergence, delta)
+    assert accounting.renyi_to_epsilon(orders.tolist(), divergence, delta) == expected
+
+
+@settings(max_examples=60, deadline=None)
 @given(st.floats(0.01, 20), st.floats(1e-12, 0.3))
 def test_gaussian_epsilon_inverts_delta(mu: float, delta: float) -> None:
     epsilon = accounting.gaussian_epsilon(mu, delta)
@@ -114,7 +132,7 @@ def test_gaussian_compositions_add_in_mu_squared(
 
 
 def test_gaussian_agrees_with_both_peer_accountants_under_replace_one() -> None:
-    """The unit trap: RDP reads sigma over the distance, PLD sigma over the norm bound."""
+    """Units: RDP takes sigma over the distance, PLD sigma over the norm bound."""
     from dp_accounting import GaussianDpEvent, NeighboringRelation
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
@@ -134,8 +152,8 @@ def test_gaussian_agrees_with_both_peer_accountants_under_replace_one() -> None:
     assert wrong.get_epsilon(DELTA) > 1.9 * ours
 
 
-def test_count_trap_of_randomized_response() -> None:
-    """`PLDAccountant` forgets the count of randomized response; ours does not."""
+def test_counts_of_randomized_response_compose() -> None:
+    """`PLDAccountant` ignores the count of randomized response; ours does not."""
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent, SelfComposedDpEvent
     from dp_accounting.pld import PLDAccountant
 
@@ -223,7 +241,7 @@ def test_zero_out_poisson_gaussian_is_exact(q: float, sigma: float) -> None:
     st.floats(0.0, 1.0),
     st.floats(0.0, 3.0),
 )
-def test_no_pair_of_rewards_is_worse_than_one_and_zero(
+def test_rewards_one_and_zero_are_the_worst_pair(
     q: float, sigma: float, reward: float, other: float, epsilon: float
 ) -> None:
     x = np.linspace(-10 * sigma, 1 + 10 * sigma, 20_001)
@@ -237,7 +255,7 @@ def test_no_pair_of_rewards_is_worse_than_one_and_zero(
     assert delta <= allowed * (1 + 1e-5) + 1e-9
 
 
-def test_symmetric_poisson_gaussian_doubles_inside() -> None:
+def test_symmetric_poisson_gaussian_matches_replace_one_pld() -> None:
     """Without sampling (q = 1) the event is a plain Gaussian of the same distance."""
     plain = accounting.epsilon(of(GaussianEvent(2.0, 1.5)), DELTA)
     sampled = of(PoissonGaussianEvent(1.0, 2.0, 1.5, pair="symmetric"))
@@ -255,8 +273,8 @@ def test_mixtures_split_delta_soundly() -> None:
     assert together <= halves * (1 + 1e-9)
 
 
-def test_nothing_is_composed_for_an_event_without_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To compose the others first took memory without bound, and was thrown away."""
+def test_composition_stops_early_without_a_dominating_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composing the other events first would take unbounded memory for nothing."""
     monkeypatch.setattr(accounting, "_event_pld", lambda event: pytest.fail("composed"))
     both = of(GaussianEvent(sigma_of(0.3), count=100_000), ZCDPEvent(0.2))
     assert accounting.epsilon(both, DELTA) > accounting.epsilon(of(ZCDPEvent(0.2)), DELTA)
@@ -287,7 +305,7 @@ def test_bad_delta(bad: float) -> None:
 @given(
     st.floats(0.05, 10), st.floats(1e-10, 1e-3), st.lists(st.floats(0.1, 5), min_size=1, max_size=4)
 )
-def test_calibrated_gaussians_spend_what_was_asked(
+def test_calibrated_gaussians_spend_the_budget(
     epsilon: float, delta: float, weights: list[float]
 ) -> None:
     budget = Budget.approx(epsilon, delta)
@@ -301,14 +319,14 @@ def test_calibrated_gaussians_spend_what_was_asked(
 
 
 @pytest.mark.parametrize("q", [0.1, 0.3, 0.7])
-def test_calibrate_scale_spends_what_was_asked(q: float) -> None:
+def test_calibrate_scale_spends_the_budget(q: float) -> None:
     budget = Budget.approx(1.0, DELTA)
     sigma = calibrate_scale(budget, lambda s: [PoissonGaussianEvent(q, s)])
     spent = accounting.epsilon(of(PoissonGaussianEvent(q, sigma)), DELTA)
     assert 1 - 1e-6 <= spent <= 1.0
 
 
-def test_calibrate_scale_refuses_what_cannot_fit() -> None:
+def test_calibrate_scale_rejects_impossible_budgets() -> None:
     with pytest.raises(ParameterError, match="no noise scale"):
         calibrate_scale(Budget.zcdp(0.1), lambda s: [ZCDPEvent(1.0)])
     with pytest.raises(BudgetError, match="zCDP"):

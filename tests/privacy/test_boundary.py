@@ -1,4 +1,4 @@
-"""Nothing leaves but through a releaser that charged for it: what a curator and sums refuse."""
+"""Requests that curators and sums reject, so that every release is charged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpb_gym.privacy import Curator, GaussianEvent, NoiseSource, Schedule, Syste
 APPROX = "eps=1,delta=1e-5"
 
 
-def test_after_a_refused_plan_nothing_is_ever_released() -> None:
+def test_nothing_is_released_after_a_rejected_plan() -> None:
     own = curator("rho=0.5", horizon=10)
     fine = own.batch_sum(2, clip=1.0, share=0.1)
     sums = own.running_sum(2, clip=1.0, sigma=0.1)  # costs far more than the budget
@@ -29,7 +29,7 @@ def test_after_a_refused_plan_nothing_is_ever_released() -> None:
 
 
 @pytest.mark.parametrize("unit", ["reward", "user-rewards", "user-round", "user"])
-def test_directions_are_public_only_where_the_unit_says_so(unit: str) -> None:
+def test_directions_are_public_for_response_units_only(unit: str) -> None:
     """The worst pair of neighbours that the unit allows attains the sensitivity."""
     own = curator(None, 2, horizon=10)
     told = Curator(
@@ -43,7 +43,7 @@ def test_directions_are_public_only_where_the_unit_says_so(unit: str) -> None:
     assert told.sensitivity == pytest.approx(np.linalg.norm(one - other))
 
 
-def test_sampling_is_of_one_record_per_unit() -> None:
+def test_sampling_needs_one_record_per_unit() -> None:
     """A user with k sampled records is in the sample with probability 1 - (1 - q)^k, not q."""
     own = curator(APPROX, notion="central", unit="user-rewards", horizon=10)
     with pytest.raises(ParameterError, match="one record of each unit"):
@@ -53,7 +53,7 @@ def test_sampling_is_of_one_record_per_unit() -> None:
         own.batch_sum(2, reward=(0.0, 1.0), sampling=0.3)
 
 
-def test_sums_of_clipped_users_take_every_record_and_need_public_users() -> None:
+def test_user_sums_reject_sampling_and_secret_users() -> None:
     own = curator(APPROX, notion="central", unit="user-rewards", horizon=10)
     with pytest.raises(ParameterError, match="leave sampling out"):
         own.user_sum(2, radius=1.0, reward=(0.0, 1.0), sampling=0.3)
@@ -61,7 +61,7 @@ def test_sums_of_clipped_users_take_every_record_and_need_public_users() -> None
         curator(horizon=10).user_sum(2, radius=1.0, reward=(0.0, 1.0))
 
 
-def test_a_schedule_that_costs_more_than_is_charged_is_refused() -> None:
+def test_schedules_that_cost_more_than_their_charge_are_rejected() -> None:
     ends = np.arange(1, 11)
     for schedule in (Schedule.unweighted(ends), lambda sigma: Schedule.unweighted(ends)):
         sums = curator("rho=0.5", horizon=10).weighted_sum(2, clip=1.0, schedule=schedule)
@@ -72,7 +72,7 @@ def test_a_schedule_that_costs_more_than_is_charged_is_refused() -> None:
     assert Schedule.geometric(1000, 5, 1.4, 1.0).cost == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_replicates_budget_is_given_away_once() -> None:
+def test_a_replicate_has_one_curator() -> None:
     whole = curator("rho=0.5", 2, horizon=10)
     whole.single(0)
     for again in (
@@ -93,7 +93,7 @@ def test_a_replicates_budget_is_given_away_once() -> None:
             own.single(0)
 
 
-def test_what_was_disclosed_before_counts_for_every_part() -> None:
+def test_disclosures_hold_for_every_single_replicate() -> None:
     whole = curator("rho=0.5", 2, horizon=10)
     whole.disclose("a rehearsal")
     part = whole.single(0)
@@ -108,7 +108,7 @@ def test_declared_releases_are_charged_for_every_copy_of_the_records() -> None:
     assert own.ledger.spent == pytest.approx(3 * 0.005)
 
 
-def test_bounds_of_a_loss_have_no_default() -> None:
+def test_loss_bounds_have_no_default() -> None:
     for given in ({}, {"gradient_bound": 2.0}, {"curvature": 1.0}):
         with pytest.raises(ParameterError, match="give gradient_bound and curvature"):
             curator(horizon=10).minimiser(2, **given)
@@ -124,7 +124,7 @@ def test_a_weighted_record_is_rounded_twice() -> None:
     assert moved >= 2.0 + 2 * sums.grid * math.sqrt(4)
 
 
-def test_batches_of_another_length_have_noise_of_their_own() -> None:
+def test_batches_of_different_length_have_independent_noise() -> None:
     """Otherwise the difference of two configurations' first releases is a raw sum."""
     import gymnasium as gym
 

@@ -1,4 +1,4 @@
-"""What one user can change in the releases, searched for; and the books that bound it."""
+"""Largest change of the releases by one user, by search, and the bounds of contributions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clipped_sums(users, rows, ends, radius, order=2):
 
 
 def independent(sums):
-    """Distance in releases with noise of their own: root of the sum of squares, (B,)."""
+    """Distance in releases with independent noise: root of the sum of squares, (B,)."""
     return np.sqrt((sums**2).sum(axis=(0, 2)))
 
 
@@ -120,7 +120,7 @@ def test_clipping_each_batch_alone_is_not_enough():
 
 @pytest.mark.parametrize("name", SPREADS)
 def test_norms_add_up_in_sums_that_keep_old_records(name):
-    """The budget of order 1 covers releases that overlap; the budget of squares does not."""
+    """Order 1 covers overlapping releases; order 2 does not."""
     users, ends = SPREADS[name]
     schedule, radius = falling(ends, 0.6), 1.5
     found = search(users, ends, radius, 1, weighted(schedule), spanning=True)
@@ -182,7 +182,7 @@ def twin(users, rows, ends, radius, order):
 )
 @example(seed=36587, order=2, radius=7.595340554537124, ids=1)  # a rest of one rounding error
 @settings(max_examples=30, deadline=None)
-def test_the_clip_is_the_plain_twin_in_every_replicate(seed, order, radius, ids):
+def test_the_clip_equals_plain_python_in_every_replicate(seed, order, radius, ids):
     rng = np.random.default_rng(seed)
     n, B, ends = 40, 3, (7, 8, 25, 40)
     users = rng.integers(0, ids, (n, B))
@@ -251,7 +251,7 @@ def test_noise_charge_and_content_of_the_clipped_sum():
     assert abs(np.corrcoef(noise.reshape(2, -1))[0, 1]) < 4 / math.sqrt(600)
 
 
-def test_clipped_sums_refuse_what_does_not_fit():
+def test_clipped_sums_reject_wrong_shapes_and_options():
     with pytest.raises(ParameterError, match="batch is empty"):
         user_sum().release()
     with pytest.raises(ParameterError, match="identifies users"):

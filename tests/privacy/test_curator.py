@@ -1,4 +1,4 @@
-"""The curator: what it makes, charges and promises; each fault of the first edition once."""
+"""The curator: releasers, charges and guarantees."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dpb_gym.streams import AgentStreams
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
 
 
-# ------------------------------------------------------------------ nothing is spent twice
+# ------------------------------------------------------------------ charges
 
 
 @pytest.mark.parametrize("number", [2, 22])
 def test_releasers_of_the_same_records_add_up(number: int) -> None:
-    """Noise of its own in each of them: the ledger says what they cost together."""
+    """Their noise is independent, and the ledger states their total cost."""
     own = curator("rho=0.5", unit="reward", horizon=10)
     own.as_printed("a test")
     sums = [own.batch_sum(2, reward=(0.0, 1.0), sigma=1.0) for _ in range(number)]
@@ -95,15 +95,15 @@ def test_shares_are_checked() -> None:
         full.seal()
 
 
-def test_nothing_is_made_after_the_first_use() -> None:
+def test_no_releaser_is_created_after_the_first_use() -> None:
     own = curator()
     own.batch_sum(2, clip=1.0).add([[0.1, 0.2]])
     with pytest.raises(BudgetError, match="charged already"):
         own.batch_sum(2, clip=1.0)
 
 
-def test_noise_of_ones_own_is_charged_at_its_true_cost() -> None:
-    """Below the budget it passes; above it is refused before anything is drawn."""
+def test_printed_noise_is_charged_at_its_true_cost() -> None:
+    """It passes below the budget; above it is rejected before noise is drawn."""
     fits = curator("rho=0.5", unit="reward")
     fits.batch_sum(2, reward=(0, 1), sigma=2.0).ready()
     assert fits.ledger.spent == 0.125 and fits.guarantee.basis == "computed"
@@ -118,11 +118,11 @@ def test_noise_of_ones_own_is_charged_at_its_true_cost() -> None:
     assert printed.guarantee.rho == 2.0 and "Theorem 9" in printed.guarantee.basis
 
 
-# ------------------------------------------------------------------ whose word counts
+# ------------------------------------------------------------------ basis of the guarantee
 
 
 class Claims(dpb_gym.SingleAgent):
-    """Reads raw rewards; makes no releaser."""
+    """Agent that reads raw rewards and creates no releaser."""
 
     protects = ("central", "reward")
 
@@ -138,7 +138,7 @@ class Claims(dpb_gym.SingleAgent):
 
 
 class Declares(Claims):
-    """Accounts for itself."""
+    """Agent that declares its cost."""
 
     def begin(self):
         super().begin()
@@ -157,7 +157,7 @@ def test_a_budget_that_was_never_charged_is_an_error() -> None:
         play(Claims)
 
 
-def test_a_declared_guarantee_says_so() -> None:
+def test_a_declared_guarantee_has_basis_declared() -> None:
     (row,) = play(Declares).to_leaderboard().tasks[0].rows
     assert row.guarantee is not None and "declared" in str(row)
 
@@ -184,7 +184,7 @@ def test_guarantees_of_parts_are_those_of_the_whole() -> None:
 
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 def test_rho_holds_at_every_order(rho: float) -> None:
-    """The first edition truncated objective perturbation: eps 4.815 at rho .5, not 4.728."""
+    """Objective perturbation without truncation: eps 4.815 at rho .5, not 4.728."""
     info = dpb_gym.make_problem("DPB/Pricing-v0", horizon=200).info
     agent = dpb_gym.make_agent("explore-commit-pricing")
     agent.set_up(info, AgentStreams([0]), Budget.zcdp(rho))
@@ -217,7 +217,7 @@ def noisy_sum(budget: str, configuration: str, episode: int = 0) -> tuple[float,
     ],
 )
 def test_two_releases_do_not_share_their_normals(one: tuple, other: tuple) -> None:
-    """If they did, a weighted difference would be the raw sum."""
+    """With common noise a weighted difference would be the raw sum."""
     (s1, r1), (s2, r2) = noisy_sum(*one), noisy_sum(*other)
     mixed = (s1 * r2 - s2 * r1) / (s1 - s2)
     assert np.abs(mixed - 3.5 * np.array([0.6, 0.8])).min() > 1e-6
@@ -277,7 +277,7 @@ def test_agents_run_on_system_noise(name: str) -> None:
 # ------------------------------------------------------------------ raw statistics
 
 
-def test_clip_counts_are_asked_for_and_never_stored() -> None:
+def test_clip_counts_are_never_stored() -> None:
     own = curator(horizon=4)
     sums = own.batch_sum(2, clip=0.5, what="clipped")
     sums.add([[3.0, 4.0]])

@@ -1,4 +1,4 @@
-"""What a guarantee per round is worth per rating and per person of replayed ratings."""
+"""Guarantees per rating and per person of replayed ratings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpb_gym.privacy import (
 )
 
 
-def test_what_a_guarantee_per_round_is_worth_per_rating_and_person() -> None:
+def test_guarantees_per_rating_and_person() -> None:
     curve = Composition.of(GaussianEvent(4.0, 1.0, 3))
     guarantee = Guarantee("central", "reward", curve=curve, uses=(2, 9))
     found = guarantee.data_level(1e-6)
@@ -56,7 +56,7 @@ def test_groups_of_five(event: Event, grouped: Event) -> None:
     assert found.zcdp == pytest.approx(grouped.zcdp) and found.pure == pytest.approx(grouped.pure)
 
 
-def test_groups_of_which_nothing_is_known_and_units_that_hold_a_group_already() -> None:
+def test_groups_without_a_bound_and_user_units() -> None:
     approximate = Composition.of(ApproxEvent(0.5, 1e-7))
     assert approximate.group(1) == approximate and approximate.group(2) is None
     unknown = Guarantee("central", "reward", curve=approximate, uses=(1, 2)).data_level()

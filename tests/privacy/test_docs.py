@@ -1,4 +1,4 @@
-"""The snippets of docs/privacy.md and of the docstrings run and print what they say."""
+"""The snippets of docs/privacy.md and of the docstrings run and print their output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODULES = [
 ]
 
 
-def test_page_runs_and_prints_what_it_says() -> None:
+def test_the_page_runs_and_prints_its_output() -> None:
     namespace: dict[str, object] = {}
     blocks = BLOCK.findall(PAGE.read_text())
     assert sum(kind == "python" for kind, _ in blocks) >= 8
@@ -61,7 +61,7 @@ OURS = [entry for entry in ENVIRONMENTS.values() if entry.id.startswith("DPB/")]
 
 
 @pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.id)
-def test_every_environment_says_what_it_reveals(entry, capsys, monkeypatch) -> None:
+def test_every_environment_lists_its_public_data(entry, capsys, monkeypatch) -> None:
     assert entry.reveals, f"{entry.id}: say in its catalogue entry what it tells of people's data"
     assert f"| `{entry.id}` | {entry.reveals} |" in GUARANTEES.read_text()
     monkeypatch.setattr("sys.argv", ["dpb", "show", entry.id, "--json"])
@@ -71,7 +71,7 @@ def test_every_environment_says_what_it_reveals(entry, capsys, monkeypatch) -> N
     assert json.loads(capsys.readouterr().out)["reveals"] == entry.reveals
 
 
-def test_what_the_replays_reveal_is_there_to_be_seen() -> None:
+def test_public_data_of_replays_is_documented() -> None:
     env = gymnasium.make("DPB/MovieLensReplay-v0", horizon=20)
     problem = env.unwrapped.core.problem
     env.reset(seed=0)
@@ -81,7 +81,7 @@ def test_what_the_replays_reveal_is_there_to_be_seen() -> None:
     assert problem.info.person_uses and problem.info.rating_uses and problem.info.n_arms
 
 
-def test_logs_and_strangers_say_it_too() -> None:
+def test_public_data_of_logs_and_plugins_is_documented() -> None:
     made = dpb_gym.from_log("synthetic-loans", "pricing", features=["term", "score"])
     assert "fitted" in ENVIRONMENTS[made].reveals
     assert ENVIRONMENTS[made].reveals in GUARANTEES.read_text()

@@ -1,4 +1,4 @@
-"""The ledger: refuses before, adds up, survives checkpoints."""
+"""The ledger: sums of charges, rejection, pickling."""
 
 from __future__ import annotations
 

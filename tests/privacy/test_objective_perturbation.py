@@ -134,7 +134,7 @@ def test_search_over_one_dimensional_pairs() -> None:
 
 
 def test_the_gradient_term_is_nearly_attained_and_half_of_it_would_be_wrong() -> None:
-    """Two records 150 degrees apart, and very many that drive theta along their bisector.
+    """Two records 150 degrees apart, and many that move theta along their bisector.
 
     Erratum P2: with sensitivity L instead of 2 L the bound is broken.
     """
@@ -160,7 +160,7 @@ def test_the_gradient_term_is_nearly_attained_and_half_of_it_would_be_wrong() ->
 
 
 def test_the_curvature_term_is_needed() -> None:
-    """A convex loss with curvature 1 on thin slabs: its gradient hardly moves, and yet.
+    """A convex loss with curvature 1 on thin slabs and almost constant gradient.
 
     Against a record without loss, the divergence is ten times what the gradient term allows,
     and within the whole bound.
@@ -230,7 +230,7 @@ def test_zcdp_dominates_the_renyi_curve(t: float, sigma: float, distance: float,
 
 
 class TestCalibration:
-    """What is asked is what is spent, at every order."""
+    """The given rho is spent at every order."""
 
     ARGS: ClassVar = {"dim": 5, "gradient_bound": 2.0, "curvature": 1.0}
 
@@ -353,7 +353,7 @@ def data_for(kind: str, replicates: int, n: int, d: int) -> list[list[Record]]:
 
 
 def minimise(loss, linear, ridge, start=None):  # type: ignore[no-untyped-def]
-    """Minimisers and gradient norms, by way of an exact curator."""
+    """Return minimisers and gradient norms of an exact curator."""
     releaser = LossMinimiser(curator(None, len(linear)), linear.shape[1])
     releaser.ready()
     releaser.loss = loss
@@ -383,7 +383,7 @@ def test_minimiser_is_certified_and_agrees_with_a_peer(kind: str) -> None:
         assert far[b] == pytest.approx(theta[b], abs=1e-9)
 
 
-def test_minimiser_refuses_what_it_cannot_certify() -> None:
+def test_minimiser_rejects_uncertified_solutions() -> None:
     def concave(b: int, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return -50 * float(theta @ theta), -100 * theta, -100 * np.eye(1)
 
@@ -437,7 +437,7 @@ def test_calls_are_capped_and_batches_do_not_matter() -> None:
     assert (run([2, 0])[:, 0] == together[:, 2]).all()
 
 
-def test_replicates_ask_at_times_of_their_own() -> None:
+def test_replicates_may_release_in_different_rounds() -> None:
     releaser = curator("rho=1", 2).minimiser(2, gradient_bound=1.0, curvature=0.25)
     releaser.loss = convex_loss("logistic", data_for("logistic", 2, 5, 2))
     first = releaser.release([True, False])

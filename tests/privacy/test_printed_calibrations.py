@@ -41,7 +41,7 @@ def bound(q: float, sigma: float, order: int) -> float:
         (0.5, 5.0, 13_600),
     ],
 )
-def test_what_the_papers_noise_really_costs(q: float, nominal: float, true: float) -> None:
+def test_true_cost_of_the_papers_noise(q: float, nominal: float, true: float) -> None:
     event = amplified_sigma_ru(nominal, DELTA, q)
     claimed = min(bound(q, event.sigma, a) + math.log(1 / DELTA) / (a - 1) for a in RU_ORDERS)
     assert claimed == pytest.approx(nominal, rel=1e-6)
@@ -74,7 +74,7 @@ def test_sampling_never_pays(q: float, least: float, most: float) -> None:
     assert max(ratios) == pytest.approx(most, abs=0.01)
 
 
-def test_where_the_equation_has_no_root() -> None:
+def test_budgets_that_the_equation_never_reaches() -> None:
     with pytest.raises(ParameterError, match="never reaches"):
         amplified_sigma_ru(0.1, DELTA, 0.3)
     for bad in ({"epsilon": -1.0}, {"delta": 0.0}, {"q": 0.0}, {"q": 1.5}):

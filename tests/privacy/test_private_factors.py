@@ -96,7 +96,7 @@ def test_calibration_and_guarantee():
     assert g.epsilon(1e-5) == pytest.approx(1.0, rel=1e-4)
 
 
-def test_without_noise_to_speak_of_these_are_the_principal_directions():
+def test_with_negligible_noise_factors_are_principal_directions():
     rng = np.random.default_rng(4)
     rows = rows_of(rng, n=200)
     found = private_factors(rows, 3, per_user(LOOSE))

@@ -1,4 +1,4 @@
-"""Intake, batch sums, exact twins: clipping, counting, refusing, charging."""
+"""Records, batch sums and exact sums: clipping, counting, rejection, charges."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_segment_clips_value_and_direction(values: np.ndarray, directions: np.nd
 
 @pytest.mark.parametrize("radius", [1e-170, 1e-165, 1e-150, 1.0, 1e160])
 def test_no_size_escapes_the_ball(radius: float) -> None:
-    """Also where squares of norms overflow, or vanish."""
+    """Also if squares of norms overflow or underflow."""
     for size in (1e-300, 1e-164, 1e-155, 1.0, 1e150, 1e170, 1e307):
         releaser = batch(clip=Ball(radius), sigma=1e-300, width=2)
         releaser.add(np.full((2, 2), size))
@@ -128,7 +128,7 @@ def test_wrong_shapes_and_mixed_replicates(records: object) -> None:
         silent().add(records)  # type: ignore[arg-type]
 
 
-def test_matrix_records_must_be_what_they_claim() -> None:
+def test_matrix_records_are_checked_against_their_bound() -> None:
     skew = np.array([[[0.0, 1.0], [0.0, 0.0]]] * 2)
     with pytest.raises(ParameterError, match="symmetric"):
         silent(symmetric=2).add(skew)
@@ -173,7 +173,7 @@ def test_squares_are_the_matrices_bit_for_bit(many: int, radius: float) -> None:
 
 @pytest.mark.parametrize("radius", [1e-170, 1e-40, 1.0])
 def test_no_square_escapes_the_ball(radius: float) -> None:
-    """Also where the squares of a direction vanish and the value brings them back."""
+    """Also if squares of a direction underflow and the value is large."""
     for value, size in ((1e300, 1e-162), (1e300, 1e-170), (1.0, 1e-80), (1.0, 1.0)):
         releaser = batch(clip=Ball(radius), sigma=1e-300, symmetric=2)
         releaser.add(np.full(2, value), np.full((2, 2), size))
@@ -209,7 +209,7 @@ def test_bounds_must_fit_the_shape() -> None:
             Segment(low, high)
 
 
-def test_disjoint_batches_cost_what_one_does() -> None:
+def test_disjoint_batches_cost_as_much_as_one() -> None:
     own = curator("eps=1,delta=1e-5", notion="central", unit="reward")
     releaser = BatchSum(own, 3, reward=(0.0, 1.0))
     for _ in range(20):
@@ -244,7 +244,7 @@ def test_cumulative_sums_accumulate_their_noise() -> None:
         assert 1e-4 < stats.chi2.cdf(statistic, replicates) < 1 - 1e-4
 
 
-def test_forgetting_subtracts_releases_so_it_costs_nothing_and_its_noise_goes() -> None:
+def test_forgetting_subtracts_releases_with_their_noise_at_no_cost() -> None:
     replicates, plans = 4000, []
     forgetful = batch(width=1, replicates=replicates, sigma=2.0, cumulative=True)
     keeping = batch(width=1, replicates=replicates, sigma=2.0, cumulative=True)
@@ -259,7 +259,7 @@ def test_forgetting_subtracts_releases_so_it_costs_nothing_and_its_noise_goes() 
         plans.append(np.array(releases))
     kept = plans[1]
     for k in range(12):
-        # after a third batch, that block is left; until then, the one before it too
+        # after the third batch only that block remains; before, also the one before it
         dropped = max(0, (k + 1) // 3 * 3 - 3)
         wanted = kept[k] - (kept[dropped - 1] if dropped else 0.0)
         np.testing.assert_allclose(plans[0][k], wanted, atol=1e-9)
@@ -310,7 +310,7 @@ def test_without_a_budget_the_same_calls_are_exact() -> None:
     assert own.guarantee is None and not own.ledger.entries
 
 
-def test_sampling_is_charged_for_what_it_is() -> None:
+def test_sampling_is_charged_exactly() -> None:
     own = curator("eps=1,delta=1e-5", notion="central", unit="reward")
     releaser = BatchSum(own, 3, reward=(0.0, 1.0), sampling=0.3)
     sigma = releaser.sigma
@@ -333,7 +333,7 @@ def test_sampled_sums_are_unbiased() -> None:
 
 
 def test_users_with_several_records() -> None:
-    """Erratum R10: replacing a user with k records moves a sum by up to k times as much."""
+    """Erratum R10: replacing a user with k records moves a sum by up to k times a record's."""
     for make in (batch, lambda **kwargs: running("blt", 5, **kwargs)):
         with pytest.raises(ParameterError, match="participations"):
             make(unit="user")

@@ -1,4 +1,4 @@
-"""Continual sums: what is released is the sum plus the stated noise, whatever the batch."""
+"""Running sums: releases are the sum plus the stated noise, independent of the batch."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_sensitivity_follows_from_bound_and_relation(
     assert running("blt", 10, sensitivity=9.0, **own).sensitivity == 9.0
 
 
-def test_the_exact_twin_is_the_limit() -> None:
+def test_exact_sums_are_the_limit_of_small_noise() -> None:
     exact = curator(None, 3, horizon=10).running_sum(symmetric=2, clip=1.0)
     private = running("blt", 10, symmetric=2, replicates=3, sigma=1e-12)
     records = np.random.default_rng(0).normal(size=(10, 3, 2, 2)) / 9

@@ -20,12 +20,12 @@ ORDERS = 1.0 + np.geomspace(1e-2, 1e5, 150)
 
 
 def counted(bits: list[float]) -> np.ndarray:
-    """Law of the number of ones among independent bits, by their probabilities."""
+    """Return the distribution of the number of ones among independent bits."""
     return reduce(np.convolve, [np.array([1.0 - p, p]) for p in bits])
 
 
 def worlds(epsilon: float, coins: int, differ: int, others: str) -> list[np.ndarray]:
-    """Laws of what the shuffler hands on: `differ` bits of one user are ones in one world only."""
+    """Return the two distributions of the shuffled count; `differ` bits of one user differ."""
     flip = 1.0 / (1.0 + math.exp(epsilon))
     rest = [flip if bit == "0" else 1.0 - flip for bit in others] + [0.5] * coins
     return [counted(rest + [one] * differ) for one in (flip, 1.0 - flip)]
@@ -40,7 +40,7 @@ def renyi(p: np.ndarray, q: np.ndarray, orders: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("epsilon", [0.3, math.log((1 - FLIP) / FLIP), 2.39])
 @pytest.mark.parametrize("coins", [1, 2, 7, 40])
 def test_the_bound_is_never_below_the_truth(epsilon, coins):
-    """All Renyi orders and the hockey stick, with hostile bits of others and without."""
+    """All Renyi orders and the hockey stick, with and without adversarial bits of others."""
     for differ, others in itertools.product((1, 2, 5), ("", "0", "000", "0101")):
         event = ShuffledBitsEvent(epsilon, coins, differ)
         claim = Guarantee("shuffle", "user-round", curve=Composition.of(event))
@@ -53,11 +53,11 @@ def test_the_bound_is_never_below_the_truth(epsilon, coins):
 
 
 def test_the_bound_is_not_loose_and_has_its_limits():
-    """A smaller constant would be false: randomised response alone, and many coins, attain it."""
+    """The constant is tight: randomised response alone and many coins attain it."""
     for coins, epsilon in ((400, 0.3), (1, 0.1)):
         p, q = worlds(epsilon, coins, 1, "")
         exact = (renyi(p, q, ORDERS) / ORDERS).max()
-        # the bit itself counts beside the coins
+        # the bit itself adds to the coins
         assert exact > 0.97 * ShuffledBitsEvent(epsilon, coins + 1, 1.0).zcdp
     with pytest.raises(ParameterError, match="epsilon"):
         ShuffledBitsEvent(2.5, 10, 1.0)
@@ -72,7 +72,7 @@ def test_the_bound_is_not_loose_and_has_its_limits():
     ],
 )
 def test_no_pair_of_records_differs_in_more_bits(options, size):
-    """Steps between what two customers count, recomputed by search over records of any length."""
+    """Return the largest number of steps between two customers' counts, by search."""
     own = curator("rho=1", horizon=None)
     sums = own.shuffled_sum(**options, batch=1, levels=11)
     event = sums.cost(own.most_rho)
@@ -120,7 +120,7 @@ def test_sums_are_unbiased_with_the_noise_that_is_stated(budget):
     assert str(own.guarantee).startswith("shuffle zCDP rho=")
 
 
-def test_a_batch_has_as_many_customers_as_were_promised():
+def test_a_batch_needs_exactly_its_customers():
     for budget in ("rho=1", None):
         sums = curator(budget).shuffled_sum(1, clip=1.0, batch=3)
         for given in (2, 4):
@@ -147,12 +147,12 @@ def test_the_notion_has_shuffled_sums_only():
         ({}, {"relation": "add-remove"}),
     ],
 )
-def test_what_would_not_hold_is_refused(change, setting):
+def test_unsupported_options_are_rejected(change, setting):
     with pytest.raises(ParameterError):
         ShuffledSum(curator(**setting), 2, **{"clip": 1.0, "batch": 4, **change})
 
 
-def test_an_audit_notices_coins_that_are_missing():
+def test_an_audit_detects_missing_coins():
     """As shipped it passes; a quarter of the coins, or records of twice the bits, do not."""
 
     def fewer(own):

@@ -1,4 +1,4 @@
-"""System noise: grids, exact sums, honest costs; refused where it does not carry over."""
+"""System noise: grids, exact sums, costs, and unsupported mechanisms."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class TestSystem:
         assert math.sqrt(costs[1]) - math.sqrt(costs[0]) == pytest.approx(999 * 2 * grid, rel=1e-3)
 
     def test_clipped_users_are_on_the_grid_too(self) -> None:
-        """Sums that clipping shortens are rounded again, which is charged for every batch."""
+        """Clipped sums are rounded again, which is charged for every batch."""
         own = curator("rho=0.5", 200, noise="system", horizon=64, unit="user-rewards")
         sums = UserSum(own, 2, radius=1.0, reward=(0, 1))
         along = np.tile([0.6, 0.5], (200, 1))

@@ -41,8 +41,8 @@ def test_sensitivity_and_variance_against_the_matrices(name: str, steps: int) ->
     assert made @ made.T == pytest.approx(noise @ noise.T, abs=1e-9)
 
 
-def test_a_mechanism_of_ones_own_is_its_column_and_its_gain(monkeypatch) -> None:
-    """Noise on every record, C = I: what it releases, costs and says passes the audit."""
+def test_custom_mechanisms_define_column_and_gain(monkeypatch) -> None:
+    """Noise on every record, C = I: releases, cost and statement pass the audit."""
 
     class OnRecords(Toeplitz):
         gain = 1.0
@@ -132,7 +132,7 @@ def test_shipped_parameters_are_sane(steps: int) -> None:
     assert all(0 < value < 1 for value in theta) and all(weight >= 0 for weight in omega)
 
 
-def test_beyond_the_table_its_last_entry_serves() -> None:
+def test_steps_beyond_the_table_use_its_last_entry() -> None:
     last = blt_parameters(2**30)
     assert blt_parameters(2**31) == last != blt_parameters(2**29)
     arrays = [np.array(part) for part in last]

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dpb_gym import report
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.columns import COLUMNS, Column, columns, register
+from dpb_gym.report.columns import COLUMNS, ResultColumn, columns, register
 from dpb_gym.report.page import render
 
 NAME = "regret_per_round"
@@ -23,7 +23,7 @@ NAME = "regret_per_round"
 @pytest.fixture
 def column():
     """A registered column, removed after the test."""
-    found = Column(
+    found = ResultColumn(
         NAME,
         "Regret/round",
         "number",
@@ -93,4 +93,4 @@ def test_records_files_and_page_have_the_same_names(make):
 def test_a_name_is_taken_once(column):
     for name in (NAME, "regret", "speed"):
         with pytest.raises(ParameterError, match="choose another name"):
-            register(Column(name, "Again"))
+            register(ResultColumn(name, "Again"))

@@ -88,6 +88,15 @@ def test_the_table_of_sizes_lists_every_package(monkeypatch):
     assert listed == {*structure.sizes()[0], "all"}
 
 
+def test_changes_need_few_files_and_lines():
+    rows = re.findall(r"^\| an? [^|]+ \| (.+) \| (\d+) \| \d+ \|$", PARTS["Size of a change"], re.M)
+    assert len(rows) >= 4
+    for cell, read in rows:
+        files = re.findall(r"`([\w/.-]+/[\w.-]+)`", cell)
+        assert files and len(files) <= 3 and int(read) <= 600
+        assert all((ROOT / file).is_file() for file in files), cell
+
+
 def test_the_lengths_of_the_examples_are_right():
     stated = dict(re.findall(r"^\| an? (\w+)[^|]*\|.*\| (\d+) \|$", PARTS["Adding to it"], re.M))
     counted = {
@@ -101,6 +110,10 @@ def test_the_lengths_of_the_examples_are_right():
         (node,) = (n for n in nodes if re.match(r"class|register", ast.unparse(n)))
         lines[what] = node.end_lineno - node.lineno + 1
     lines["figure"] = len(code("A figure", "yaml").splitlines())
+    nodes = ast.walk(ast.parse((ROOT / "tests/report/test_columns.py").read_text()))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    call = next(node for node in calls if ast.unparse(node.func) == "ResultColumn")
+    lines["column"] = call.end_lineno - call.lineno + 1
     assert {what: int(count) for what, count in stated.items()} == lines
 
 

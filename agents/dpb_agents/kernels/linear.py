@@ -1,7 +1,7 @@
 """Choices and records of the linear bandits.
 
-Candidates are compared as they are. Ties go to the lower index. Arrays lead with the replicate
-axis; replicates are handled one by one.
+Candidates are compared unclipped. Ties go to the lower index. The first axis of all arrays is the
+replicate. Replicates are computed one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TILE = 8
 
 @jit
 def append_constant(features, constant, out):
-    """out = (x, constant) / sqrt(1 + constant^2): again in the unit ball if x is.
+    """Write (x, constant) / sqrt(1 + constant^2), which is in the unit ball if x is.
 
     Args:
         features: ``(B, m, d)``.
@@ -51,11 +51,11 @@ def append_constant(features, constant, out):
 
 @inline
 def _best(features, b, theta, inverse, width, rows, images, scores):
-    """Candidate of the largest score; `rows`, `images` ``(m, d)`` and `scores` are overwritten."""
+    """Return the candidate of the largest score; overwrites `rows`, `images` and `scores`."""
     m, d = rows.shape
     rows[:] = features[b]
     if width > 0.0:
-        # `multiply_one` of every row, in its order, each of the matrix's rows read once.
+        # the operations of `multiply_one` for every row, with each row of the matrix read once
         images[:] = 0.0
         n = d - d % 4
         for i in range(0, n, 4):
@@ -79,7 +79,7 @@ def _best(features, b, theta, inverse, width, rows, images, scores):
 
 @jit
 def choose(features, theta, inverse, width, action):
-    """argmax_k <x_k, theta> + width ||x_k||_inverse, theta and inverse given apart.
+    """Write argmax_k <x_k, theta> + width ||x_k||_inverse.
 
     Args:
         features: ``(B, m, d)``.
@@ -96,7 +96,7 @@ def choose(features, theta, inverse, width, action):
 
 @jit
 def choose_optimistic(features, inverse, response, width, action):
-    """`choose` with theta = inverse response, and one width for all.
+    """Write the choice of `choose` with theta = inverse response and one width for all.
 
     Args:
         features: ``(B, m, d)``.
@@ -127,7 +127,7 @@ def _sampled(features, b, upper, response, v, xi, theta, rows, scores):
 
 @jit
 def choose_sampled(features, upper, response, v, normals, action):
-    """argmax_k <x_k, theta> with theta = R^-1 (R'^-1 b + v xi), where A = R'R.
+    """Write argmax_k <x_k, theta> with theta = R^-1 (R'^-1 b + v xi), where A = R'R.
 
     theta is a draw from N(A^-1 b, v^2 A^-1) (RU, Algorithm 1, line 8).
 
@@ -254,11 +254,11 @@ def _follow(reward, chosen, b, sums, row, response):
 
 @jit
 def choose_widest(features, active, theta, inverse, action):
-    """The active candidate of largest ||x||_inverse; without one, the largest <x, theta>.
+    """Write the active candidate of largest ||x||_inverse; without one, the largest <x, theta>.
 
     Args:
         features: ``(B, m, d)``.
-        active: Which candidates are left, ``(B, m)`` bool.
+        active: Remaining candidates, ``(B, m)`` bool.
         theta: ``(B, d)``.
         inverse: ``(B, d, d)``.
         action: Output ``(B,)``.
@@ -286,7 +286,7 @@ def choose_widest(features, active, theta, inverse, action):
 
 @jit
 def eliminate(features, theta, inverse, spread, noise, active):
-    """Drops active rows whose upper bound is below the largest lower bound, in place.
+    """Deactivate rows whose upper bound is below the largest lower bound, in place.
 
     The bounds are <x, theta> -+ (spread ||x||_inverse + noise ||inverse x||).
 
@@ -294,7 +294,7 @@ def eliminate(features, theta, inverse, spread, noise, active):
         features: ``(B, n, d)``.
         theta: ``(B, d)``.
         inverse: ``(B, d, d)``.
-        spread: Width for the rewards' own randomness, >= 0.
+        spread: Width for the randomness of the rewards, >= 0.
         noise: Width for the privacy noise, >= 0.
         active: ``(B, n)`` bool; rows that are not active do not count.
     """
@@ -319,7 +319,7 @@ def eliminate(features, theta, inverse, spread, noise, active):
 
 @jit
 def grow(inverses, vectors, logdets):
-    """Adds v v' to Gram matrices given by their inverses, and the growth of log det to `logdets`.
+    """Add v v' to Gram matrices given by their inverses, and the growth of log det to `logdets`.
 
     Args:
         inverses: ``(B, d, d)``, in place.
@@ -334,7 +334,7 @@ def grow(inverses, vectors, logdets):
 
 @jit
 def remember(features, arms, table, seen):
-    """Writes the offered candidates' features into the tables of a fixed pool.
+    """Write the offered candidates' features into the tables of a fixed pool.
 
     Args:
         features: ``(B, m, d)``.
@@ -354,7 +354,7 @@ def remember(features, arms, table, seen):
 
 @jit
 def release(sums, normals, cursor, due, sigma, inverse, norm, keep, out):
-    """out[b] = inverse[b] sums[b] + sigma norm[b] z where `due`; moves the cursors there.
+    """Write inverse[b] sums[b] + sigma norm[b] z where `due`, and advance the cursors there.
 
     Args:
         sums: Exact sums of the open segments ``(B, d)``; emptied where due, unless `keep`.
@@ -381,7 +381,7 @@ def release(sums, normals, cursor, due, sigma, inverse, norm, keep, out):
 
 @jit
 def with_reward(vectors, rewards, out):
-    """out[b] = [x; r], ``(B, d + 1)``; 0 where x = 0: such a round returned nothing."""
+    """Write [x; r], ``(B, d + 1)``; 0 where x = 0, which marks a round without feedback."""
     B, d = vectors.shape
     for b in range(B):
         seen = False
@@ -393,7 +393,7 @@ def with_reward(vectors, rewards, out):
 
 @jit
 def shifted_inverse(noisy, shift, inverse, theta, logdet):
-    """V = G + shift I from noisy [G, u; u', .]; inverse V^-1, theta = V^-1 u, log det V.
+    """Write V^-1, theta = V^-1 u and log det V of V = G + shift I, from noisy [G, u; u', .].
 
     Args:
         noisy: ``(B, d + 1, d + 1)``.
@@ -418,7 +418,7 @@ def shifted_inverse(noisy, shift, inverse, theta, logdet):
 
 @jit
 def records(vectors, rewards, root, gamma, bound, weights, scaled, response):
-    """The two records of a round, in units of their bound R = `bound`.
+    """Write the two records of a round, in units of their bound R = `bound`.
 
     With W = root^2, w = 1 / (1 + gamma ||W x||): weights[b] scaled[b] scaled[b]' =
     w (root x)(root x)' / R and response[b] = w r W x / R.
@@ -445,7 +445,7 @@ def records(vectors, rewards, root, gamma, bound, weights, scaled, response):
 
 @jit
 def between(outer, inner):
-    """outer inner outer for symmetric matrices ``(B, d, d)``, exactly symmetric."""
+    """Return outer inner outer for symmetric matrices ``(B, d, d)``, exactly symmetric."""
     B, d, _ = outer.shape
     scratch, out = np.empty((d, d)), np.empty((B, d, d))
     for b in range(B):
@@ -459,7 +459,7 @@ def between(outer, inner):
 
 @jit
 def slopes(vectors, theta, out):
-    """out[b] = mu'(<x, theta>) with the logistic mean mu, ``(B,)``."""
+    """Write mu'(<x, theta>) with the logistic mean mu, ``(B,)``."""
     for b in range(vectors.shape[0]):
         e = exp(-abs(dot_one(vectors[b], theta[b])))
         out[b] = e / ((1.0 + e) * (1.0 + e))
@@ -467,7 +467,7 @@ def slopes(vectors, theta, out):
 
 @jit
 def outgrown(gram, shift, frozen, factor, due):
-    """due[b] = gram[b] + shift I is larger than factor frozen[b] in some direction.
+    """Write whether gram[b] + shift I exceeds factor frozen[b] in some direction.
 
     Args:
         gram: ``(B, d, d)``.
@@ -477,7 +477,7 @@ def outgrown(gram, shift, frozen, factor, due):
         due: Output ``(B,)``.
 
     Returns:
-        Whether any of them is True.
+        Whether any entry is True.
     """
     B, d, _ = gram.shape
     left, lower = np.empty((d, d)), np.empty((d, d))

@@ -1,6 +1,6 @@
 """Kernels of one-pass least squares: choices, records, posterior means.
 
-Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
+The first axis of all arrays is the replicate. Replicates are computed one by one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dpb_gym.kernels.elementary import sigmoid
 from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
 
 ROOT2 = np.sqrt(2.0)
-# Lengths that differ by less are the same, rounded.
+# Lengths whose squares differ by a smaller factor count as equal.
 ROUNDING = 1.0 + 1e-6
+# Replicates that are played in turn, whose states fit in a core's cache.
+TILE = 8
 
 
 @jit
 def _add(features, b, k, weight, out):
-    """out += weight x; returns |x|^2."""
+    """Add weight x to `out` and return |x|^2."""
     square = 0.0
     for j in range(out.shape[0]):
         x = np.float64(features[b, k, j])
@@ -28,18 +30,28 @@ def _add(features, b, k, weight, out):
 
 
 @jit
-def best_candidates(features, theta, doubt, even, worth, action):
-    """argmax_k <x_k, theta> + worth (x_k' doubt x_k - even |x_k|^2)_+; the longer of equals.
+def best_candidates(features, theta, factor, scale, normals, action):
+    """Write the candidate of the largest <x, theta + scale L z>, the longest of equals.
 
-    Records are of one length, so the longer a feature the more its reward says; of equally long
-    ones the lower index.
+    Records have equal lengths, so the reward of a longer feature says more. Of equally long
+    candidates the lower index is chosen.
 
-    features ``(B, m, d)``, theta ``(B, d)`` or wider, doubt ``(B, d, d)`` symmetric, even and
-    worth ``(B,)``.
+    Args:
+        features: ``(B, m, d)``.
+        theta: ``(B, d)`` or wider.
+        factor: L, lower triangular, ``(B, d, d)``.
+        scale: ``(B,)``, >= 0; 0 is greedy.
+        normals: z, ``(B, d)``.
+        action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    x = np.empty(d)
+    x, drawn = np.empty(d), np.empty(d)
     for b in range(B):
+        for i in range(d):
+            drawn[i] = theta[b, i]
+            if scale[b] > 0.0:
+                for j in range(i + 1):
+                    drawn[i] += scale[b] * factor[b, i, j] * normals[b, j]
         best, longest = -np.inf, 0.0
         action[b] = 0
         for k in range(m):
@@ -47,40 +59,54 @@ def best_candidates(features, theta, doubt, even, worth, action):
             square = _add(features, b, k, 1.0, x)
             s = 0.0
             for j in range(d):
-                s += x[j] * theta[b, j]
-            if worth[b] > 0.0:
-                excess = 0.0
-                for i in range(d):
-                    row = 0.5 * (doubt[b, i, i] - even[b]) * x[i]
-                    for j in range(i):
-                        row += doubt[b, i, j] * x[j]
-                    excess += 2.0 * row * x[i]
-                s += worth[b] * max(0.0, excess)
+                s += x[j] * drawn[j]
             if s > best or (s == best and square > ROUNDING * longest):
                 best, longest = s, square
                 action[b] = k
 
 
 @jit
+def likeness(moments, m, ratio):
+    """Write m Var(xbar) / Var(x), 1 for independent candidates and 0 for repeated ones.
+
+    Args:
+        moments: Sums over n rounds of [xbar; |xbar|^2, mean |x_k|^2, 1], ``(B, d + 3)``.
+        m: Candidates in a round.
+        ratio: Output ``(B,)``; 1 before the second round.
+    """
+    B, d = len(moments), moments.shape[1] - 3
+    for b in range(B):
+        n = moments[b, d + 2]
+        ratio[b] = 1.0
+        if n >= 2.0:
+            centre = 0.0
+            for j in range(d):
+                centre += (moments[b, j] / n) ** 2
+            between = n / (n - 1.0) * max(0.0, moments[b, d] / n - centre)
+            ratio[b] = m * between / max(moments[b, d + 1] / n - centre, 1e-9)
+
+
+@jit
 def directions(features, action, observed, contrast, intercept, phi, out, moments):
-    """What a round's reward is regressed on, and the unit vector that it multiplies.
+    """Write the regressors phi of a round's reward and the unit vector v that it multiplies.
 
     phi[b] = [x; 1; xbar] for the chosen x and the mean xbar of the round's candidates. With
     z = x - kappa xbar, out[b] = [z / |z|; intercept] / sqrt(1 + intercept^2). kappa is 0 or, with
-    `contrast`, (1 - (1 + 2 / d) s^2 / |xbar|^2)_+, s^2 what the candidates' spread about xbar
-    leaves in |xbar|^2 by chance, of relative variance 2 / d: kappa xbar estimates what they share,
-    after James and Stein. It is at most 1 - 1 / m, for candidates that are all but equal. phi[b]
-    and out[b] are 0 where nothing was observed, out[b] also if z = 0.
+    `contrast`, (1 - (1 + 2 / d) s^2 / |xbar|^2)_+. s^2 is the expected |xbar|^2 of candidates that
+    share nothing, estimated from their spread with a relative variance of 2 / d, so kappa xbar is
+    a James-Stein estimate of what they share. kappa is at most 1 - 1 / m, so that nearly equal
+    candidates leave a record. phi[b] and out[b] are 0 where nothing was observed, out[b] also if
+    z = 0.
 
     Args:
         features: ``(B, m, d)``.
         action: ``(B,)``, the chosen candidates.
         observed: ``(B,)``.
-        contrast: Whether what the round's candidates share is taken out of z.
+        contrast: Whether kappa xbar is subtracted.
         intercept: Value of the constant feature.
         phi: Output ``(B, 2 d + 1)``.
         out: Output ``(B, d + 1)``.
-        moments: ``(B, d + 3)``, gains [xbar; |xbar|^2, mean |x_k|^2, 1].
+        moments: Increased by [xbar; |xbar|^2, mean |x_k|^2, 1], ``(B, d + 3)``.
 
     Returns:
         0, or 1 + the first replicate whose action is out of range.
@@ -101,7 +127,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             alone += _add(features, b, k, 1.0 / m, x[d + 1 :]) / m
         for j in range(d):
             together += x[d + 1 + j] ** 2
-        if together < np.inf:  # NaN is refused below
+        if together < np.inf:  # not for NaN
             for j in range(d):
                 moments[b, j] += x[d + 1 + j]
             moments[b, d] += together
@@ -116,7 +142,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
         for j in range(d):
             z[j] = x[j] - kappa * x[d + 1 + j]
             square += z[j] * z[j]
-        # NaN goes on to the releaser, which refuses it
+        # the releaser raises for NaN
         if square == 0.0:
             continue
         for j in range(d):
@@ -127,7 +153,7 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
 
 @jit
 def joint_rows(directions, response, weights, rows):
-    """Rows of private rounds: the isometric half of v v', and the response times v.
+    """Write rows of private rounds: the isometric half of v v', and the response times v.
 
     Args:
         directions: v, ``(B, n)``.
@@ -150,18 +176,18 @@ def joint_rows(directions, response, weights, rows):
 
 @jit
 def bend(phi, mean, steepness, directions, bent, offset):
-    """A logistic reward's expectation, to first order about where the posterior mean puts it.
+    """Linearise the expected logistic reward at the posterior mean.
 
     With p = sigmoid(s u), s = `steepness`, E r = (4 / s) (p - 1/2) has the slope 4 p (1 - p) at u,
-    which is 1 at u = 0 and also what a reward's variance is a multiple of.
+    which is 1 at u = 0 and proportional to the variance of the reward.
 
     Args:
         phi: ``(B, n)``; u = <phi, mean>.
         mean: ``(B, n)`` or wider.
         steepness: 4 over the range of the rewards.
-        directions: v, which the reward multiplies, ``(B, m)``.
+        directions: v, the factor of the reward, ``(B, m)``.
         bent: Output, the slope times v.
-        offset: Gains (E r - slope u) v, ``(B, m)``.
+        offset: Increased by (E r - slope u) v, ``(B, m)``.
     """
     for b in range(len(phi)):
         u = (phi[b] * mean[b, : phi.shape[1]]).sum()
@@ -173,11 +199,51 @@ def bend(phi, mean, steepness, directions, bent, offset):
 
 @jit
 def add_products(left, right, out):
-    """out[b] += left[b] right[b]'."""
+    """Add left[b] right[b]' to out[b]."""
     for b in range(len(left)):
         for i in range(left.shape[1]):
             for j in range(right.shape[1]):
                 out[b, i, j] += left[b, i] * right[b, j]
+
+
+@jit
+def play_greedy(rounds, policy, rules, regression, moments, out, reward, action):
+    """Choices and records of `OnePass` for a stretch of rounds without a release.
+
+    Args:
+        rounds: Features ``(n, B, m, d)``; rewards and whether they are observed, of every
+            candidate ``(n, B, m)``.
+        policy: theta, doubt, even and worth, see `best_candidates`.
+        rules: Contrast and intercept, see `directions`, and the middle of the rewards.
+        regression: Whether sums for a regression are wanted and whether they are bent, steepness,
+            mean and offset, see `bend`; sums of bent v times phi and of bent v times v, in place.
+        moments: See `directions`.
+        out: Output ``(n, B, d + 1)``: see `directions`.
+        reward: Output ``(n, B)``: rewards less the middle.
+        action: Output ``(n, B)``.
+    """
+    features, rewards, observed = rounds
+    theta, doubt, even, worth = policy
+    contrast, intercept, middle = rules
+    regress, bends, steepness, mean, offset, gram, squares = regression
+    n, B, _, d = features.shape
+    phi, bent, seen = np.empty((1, 2 * d + 1)), np.empty((1, d + 1)), np.empty(1, np.bool_)
+    for first in range(0, B, TILE):
+        for t in range(n):
+            for b in range(first, min(B, first + TILE)):
+                own = slice(b, b + 1)
+                x, v, chosen = features[t, own], out[t, own], action[t, own]
+                best_candidates(x, theta[own], doubt[own], even[own], worth[own], chosen)
+                k = action[t, b]
+                seen[0] = observed[t, b, k]
+                directions(x, chosen, seen, contrast, intercept, phi, v, moments[own])
+                reward[t, b] = rewards[t, b, k] - middle
+                if regress:
+                    bent[:] = v
+                    if bends:
+                        bend(phi, mean[own], steepness, v, bent, offset[own])
+                    add_products(bent, phi, gram[own])
+                    add_products(bent, v, squares[own])
 
 
 @jit
@@ -192,14 +258,14 @@ def _product(left, right):
 
 @jit
 def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
-    """One step of the Kalman filter on (theta, S), S the weighted sum of rewards times z.
+    """Update the normal distribution of (theta, S), S the weighted sum of rewards times z.
 
-    A batch adds weight * sum (<phi, theta> + e) z to S, Var e = spread; then the state is
-    conditioned on release = S + N(0, noise I).
+    This is one step of a Kalman filter. A batch adds weight * sum (<phi, theta> + e) z to S,
+    Var e = spread. Then the state is conditioned on release = S + N(0, noise I).
 
     Args:
-        mean: ``(B, n + m)``, in place.
-        covariance: ``(B, n + m, n + m)``, in place, exactly symmetric.
+        mean: ``(B, n + m)``, updated in place.
+        covariance: ``(B, n + m, n + m)``, updated in place, exactly symmetric.
         gram: Sum of z phi' over the batch, ``(B, m, n)``.
         own: Sum of z z', ``(B, m, m)``.
         weight: Of the batch.
@@ -241,7 +307,7 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
 
 @jit
 def shrunken_curvature(half, share, noise, intercept, out):
-    """Estimates H = sum v v' over t rounds, v = [z; b] / sqrt(1 + b^2), |z| = 1, from a noisy half.
+    """Estimate H = sum v v' over t rounds, v = [z; b] / sqrt(1 + b^2), |z| = 1, from a noisy half.
 
     The trace and the constant's entry of H are public. The cross term c of slopes and constant
     is shrunk by its expected noise, d noise^2 / 2, and obeys Cauchy-Schwarz; the deviation D of
@@ -256,7 +322,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
         out: Output ``(n, n)``.
 
     Returns:
-        The parts of D's noise, in variance, and of c that the shrinkage left.
+        The factor of D by which the shrinkage multiplied it.
     """
     n = out.shape[0]
     d = n - 1
@@ -296,7 +362,7 @@ def shrunken_curvature(half, share, noise, intercept, out):
     out[d, :d] = cross
     out[:d, d] = cross
     out[d, d] = level
-    return left, kept
+    return left
 
 
 @jit
@@ -310,16 +376,14 @@ def joint_posterior(
     response_noise,
     mean,
     prior,
-    common,
     b,
     out,
 ):
-    """Posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
+    """Write posterior means of t given noisy sums of v v' and of the responses <v, t> + e times v.
 
     With H from `shrunken_curvature`, u = H t + e, t ~ N(mean, prior) and
-    e ~ N(0, spread H + s^2 I), s^2 the noise of u and what is left of H's, times t:
-    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean). The prior's variance along
-    the slopes' mean, H's cross term, is larger by `common`, as far as that is known.
+    e ~ N(0, spread H + s^2 I), s^2 the variance of the noise of u and of H t after shrinkage, it is
+    mean + prior H (H prior H + spread H + s^2 I)^-1 (u - H mean).
 
     Args:
         halves: Isometric halves, ``(B, n (n + 1) / 2)``.
@@ -331,19 +395,14 @@ def joint_posterior(
         response_noise: Variance per coordinate of u, > 0.
         mean: ``(n,)``.
         prior: ``(n, n)``.
-        common: See above.
         b: Value of the constant feature.
         out: Output ``(B, n)``.
     """
     B, n = out.shape
     h, solution = np.empty((n, n)), np.empty(n)
     for r in range(B):
-        left, kept = shrunken_curvature(halves[r], shares[r], noise, b, h)
-        cross, wider = h[n - 1, : n - 1], prior.copy()
-        square = (cross * cross).sum()
-        if square > 0.0:
-            wider[: n - 1, : n - 1] += common * kept * kept / square * np.outer(cross, cross)
-        reached = _product(wider, h)
+        left = shrunken_curvature(halves[r], shares[r], noise, b, h)
+        reached = _product(prior, h)
         covariance = _product(h, reached) + spread * h
         for j in range(n):
             covariance[j, j] += response_noise + left * curvature_noise
@@ -356,9 +415,9 @@ def joint_posterior(
 
 @jit
 def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
-    """Scales each round's public direction so that its user stays within a lifetime bound.
+    """Scale each round's public direction so that its user stays within a lifetime bound.
 
-    With z_s the directions that user had before, the bound is on
+    With z_s the earlier directions of the user, the bound is on
     sum_{s,t} |<z_s, z_t>|, which is at least ||sum_t c_t z_t||^2 for all |c_t| <= 1. Directions
     that are not admitted become 0.
 
@@ -366,8 +425,8 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         users: ``(B,)``, below counts.shape[1].
         admitted: ``(B,)``.
         bound: Largest sum, > 0.
-        counts: Rounds kept so far ``(B, U)``, updated.
-        spent: The sums so far ``(B, U)``, updated.
+        counts: Stored rounds ``(B, U)``, updated.
+        spent: The sums ``(B, U)``, updated.
         kept: Scaled directions ``(B, U, k, m)``, float32, updated.
         directions: ``(B, m)``, in place.
     """
@@ -378,7 +437,7 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
             continue
         square, cross = (z * z).sum(), 0.0
         if not square < np.inf:
-            # the releaser refuses it
+            # the releaser raises for it
             continue
         for i in range(counts[b, u]):
             cross += abs((kept[b, u, i] * z).sum())

@@ -1,6 +1,6 @@
-"""Noisy iterative hard thresholding, and the density of what it gives out.
+"""Noisy iterative hard thresholding, and the density of its releases.
 
-Arrays lead with the replicate axis; replicates are handled one by one, in a fixed order.
+The first axis of all arrays is the replicate. Replicates are computed one by one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dpb_gym.kernels.linalg import dot_one, multiply_one
 
 @jit
 def add(vectors, rewards, most, gram, response):
-    """gram[b] += x x' and response[b] += r x; x is moved into the unit ball, and into the cube
-    [-most, most]^d."""
+    """Add x x' to gram[b] and r x to response[b]; x is clipped to the unit ball and cube."""
     B, d = vectors.shape
     x = np.empty(d)
     for b in range(B):
@@ -40,7 +39,7 @@ def _descended(gram, response, step, theta, out):
 def thresholded(
     gram, response, step, xi, zeta, gumbels, normals, radius, theta, points, order, values
 ):
-    """M steps of descent, each followed by peeling and scaling; theta is the last iterate.
+    """Run M steps of descent, each followed by peeling and scaling.
 
     v = theta - step (gram theta - response). Peeling keeps the coordinates of largest |v_j| +
     xi G_j with Gumbel noise G, one after the other, with the values v_j + zeta Z_j.
@@ -50,13 +49,13 @@ def thresholded(
         response: ``(B, d)``.
         step: Length of a step.
         xi: Noise of the choice; 0 is exact.
-        zeta: Noise of the values, likewise.
+        zeta: Noise of the values; 0 is exact.
         gumbels: G, ``(B, M, d)``.
         normals: Z, ``(B, M, s)``.
-        radius: Of the l1 ball that iterates are scaled into.
+        radius: Radius of the l1 ball that iterates are scaled into.
         theta: First iterates ``(B, d)``, replaced by the last.
         points: Output: iterates before each step, ``(B, M, d)``.
-        order: Output: coordinates kept, in order, ``(B, M, s)``.
+        order: Output: selected coordinates, in order, ``(B, M, s)``.
         values: Output: their noisy values, ``(B, M, s)``.
     """
     B, M, s = order.shape
@@ -88,7 +87,9 @@ def thresholded(
 
 @jit
 def log_density(gram, response, step, xi, zeta, points, order, values, out):
-    """Log-density of what `thresholded` kept, given the sums; see there for the arguments.
+    """Write the log-density of a release of `thresholded`, given the sums.
+
+    `thresholded` documents the other arguments.
 
     Args:
         out: Output ``(B,)``, up to a constant.

@@ -1,4 +1,4 @@
-"""AdaC-UCB and AdaP-UCB: UCB in episodes that double and forget."""
+"""AdaC-UCB and AdaP-UCB: UCB in doubling episodes that discard earlier ones."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from dpb_gym.registry import register_agent
     supports=SUPPORTS,
     protects=("central", "reward"),
     fixed_arms=True,
-    summary="AdaP-UCB (Azize & Basu 2022): UCB in doubling, forgetful episodes, Laplace noise.",
+    summary="AdaP-UCB (Azize & Basu 2022): UCB in doubling episodes, Laplace noise.",
     law="laplace",
 )
 @register_agent("adac-ucb", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
 class AdaptiveUCB(MultiArmed):
-    """AdaC-UCB (Azize & Basu 2024): UCB in doubling, forgetful episodes, Gaussian noise.
+    """AdaC-UCB (Azize & Basu 2024): UCB in doubling episodes, Gaussian noise.
 
     After arXiv:2309.00557; with Laplace noise it is the AdaP-UCB of arXiv:2209.02570. Every arm is
     played once. Then an episode plays the arm of largest index until that arm has been played
-    twice as often as before; the mean reward of the episode's n rounds, with noise, replaces what
-    was known of the arm. With rewards in [0, 1] the index in round t is
+    twice as often as before. The noisy mean reward of the episode's n rounds replaces the earlier
+    estimate of the arm. With rewards in [0, 1] the index in round t is
 
     - mean + sqrt((1 / (2 n) + 2 sigma^2 / n^2) alpha log t) for sums with N(0, sigma^2), where
       sigma^2 = 1 / (2 rho) under zCDP,
     - mean + sqrt(alpha log t / (2 n)) + alpha log t / (epsilon n) for sums with
       Laplace(1 / epsilon) (AdaP-UCB, pure epsilon).
 
-    Each reward is in one episode and in one release: the episodes compose in parallel. The
+    Each reward is in one episode and in one release, so episodes compose in parallel. The
     guarantee is central, for the **reward** of one round, replace-one.
 
     Args:
-        alpha: Exponent of the confidence level t^-alpha, >= 0; the papers' proofs need more than
-            3, which explores too much for horizons of this size.
+        alpha: Exponent of the confidence level t^-alpha, >= 0. The papers' proofs need more than
+            3, which explores too much at horizons of 10^4 rounds.
         law: ``"gaussian"`` or ``"laplace"``.
     """
 
@@ -65,7 +65,7 @@ class AdaptiveUCB(MultiArmed):
         self._played = np.zeros(self._shape, np.int64)
         self._count = np.zeros(B, np.int64)
         self._length = np.ones(B, np.int64)
-        self._mean = np.full(self._shape, np.inf)  # whoever was never played comes first
+        self._mean = np.full(self._shape, np.inf)  # arms that were never played come first
         self._n = np.ones(self._shape)
 
     def _choose(self, t: int) -> Array:
@@ -87,7 +87,7 @@ class AdaptiveUCB(MultiArmed):
         self._count[due] = 0
 
     def _index(self, t: int) -> Array:
-        """Upper confidence bounds ``(B, n_arms)``."""
+        """Return upper confidence bounds ``(B, n_arms)``."""
         log, n = self.alpha * portable.log(t), self._n
         spread = self._range * self._range / (2.0 * n)
         if self.law == "laplace":

@@ -1,4 +1,4 @@
-"""What the agents of the multi-armed bandit share: arms by number, private sums by arm."""
+"""Base of the multi-armed agents, and private reward sums per arm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAWS = ("gaussian", "laplace")
 
 
 class MultiArmed(Configured):
-    """An agent that knows an arm by its number in the pool alone.
+    """An agent that identifies arms by their number in the pool and ignores features.
 
     Raises:
         AgentError: If not every round offers the same arms, or rewards are not bounded.
@@ -40,15 +40,15 @@ class MultiArmed(Configured):
 
     @abstractmethod
     def _open(self, problem: ProblemInfo, curator: Curator) -> None:
-        """Starts with ``_shape``, replicates and arms."""
+        """Initialise the state; ``_shape`` is (replicates, arms)."""
 
     @abstractmethod
     def _choose(self, t: int) -> Array:
-        """The arms to play in round t, ``(B,)``."""
+        """Return the arms to play in round t, ``(B,)``."""
 
     @abstractmethod
     def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        """Takes the rewards of `arm`, ``(B,)``, where `seen`."""
+        """Update with the rewards of `arm`, ``(B,)``, where `seen`."""
 
     def act(self, context: Context) -> Array:
         assert context.arms is not None
@@ -69,18 +69,18 @@ class MultiArmed(Configured):
 class ArmSums(Sum):
     """Sums of the rewards of every arm plus noise, released for the replicates that are due.
 
-    A release closes the segment, so every reward is in one release and all releases cost what one
-    does. A reward enters the sum of one arm, whose number is public: neighbours differ in one
-    coordinate by the reward's range, which is the sensitivity in every norm. When a segment ends
-    may depend on arms and earlier releases, and on no reward of the open segment.
+    A release closes a segment. Every reward is in one release, so all releases together cost as
+    much as one. The arm of a reward is public, so neighbours differ in one coordinate by the
+    reward's range, which is the sensitivity in every norm. The end of a segment may depend on
+    arms and earlier releases but not on rewards of the open segment.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Provides budget and noise.
         arms: Number of arms.
         reward: Range of the rewards.
         law: ``"gaussian"``, or ``"laplace"`` of scale range / epsilon, which is pure
             epsilon-differential privacy; its nominal rho is epsilon^2 / 2.
-        what: What is released, in words.
+        what: Description for the ledger.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class ArmSums(Sum):
         return self.sigma / math.sqrt(2.0)
 
     def add(self, reward: Array, arm: Array, seen: Array) -> None:  # type: ignore[override]
-        """Ingests a reward of `arm` per replicate, ``(B,)``; nothing where not `seen`."""
+        """Add one reward of `arm` per replicate, ``(B,)``, where `seen`."""
         super().add(reward, (self._arms == arm[:, None]) & seen[:, None])
 
     def release(self, due: Array) -> Array:
-        """Sums of the closed segments ``(B, arms)``, renewed where `due`, ``(B,)`` bool."""
+        """Close the segments where `due`, ``(B,)`` bool; return the newest sums ``(B, arms)``."""
         self.ready()
         noise = np.zeros((1, len(self._arms)))
         for b in np.flatnonzero(due):

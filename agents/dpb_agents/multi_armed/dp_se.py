@@ -18,23 +18,23 @@ from dpb_gym.registry import register_agent
 class DPSE(MultiArmed):
     """DP-SE: successive elimination by Laplace means, pure privacy (Sajed & Sheffet 2019).
 
-    Algorithm 2 of arXiv:1905.09383. Epoch e plays the arms that are left, S, in turn, R times
-    each, and forgets the epochs before. Its means get Laplace(1 / (epsilon R)) noise, and an arm
-    goes whose mean is more than 2 h + 2 c below the largest. With gap = 2^-e, L = log(8 |S| e^2 /
+    Algorithm 2 of arXiv:1905.09383. Epoch e plays the remaining arms S in turn, R times each,
+    and uses no earlier epoch. Its means get Laplace(1 / (epsilon R)) noise. An arm is eliminated
+    if its mean is more than 2 h + 2 c below the largest. With gap = 2^-e, L = log(8 |S| e^2 /
     beta), l = log(4 |S| e^2 / beta), beta = 1 / T and rewards in [0, 1]:
 
     - R = max(32 L / gap^2, 8 l / (epsilon gap)) + 1, rounded up,
     - h = sqrt(L / (2 R)), c = l / (epsilon R).
 
-    `scale` multiplies h and c, and the two parts of R by its square and itself, so that they keep
-    their proportions: at ``scale=1`` the first of ten arms' epochs is over after more than 10^4
-    rounds. epsilon is that of the noise which the curator adds; without a budget it is infinite.
+    `scale` multiplies h and c, and the two parts of R by its square and itself, which keeps their
+    proportions. At ``scale=1`` the first epoch of ten arms takes more than 10^4 rounds. epsilon is
+    that of the curator's noise, infinite without a budget.
 
-    Each reward is in one epoch, which is released once: epochs compose in parallel. The guarantee
-    is central, for the **reward** of one round, replace-one, and pure.
+    Each reward is in one epoch, which is released once, so epochs compose in parallel. The
+    guarantee is pure and central, for the **reward** of one round, replace-one.
 
     Args:
-        scale: Multiplier of the confidence widths, > 0; 1 is the paper's.
+        scale: Multiplier of the confidence widths, > 0; 1 in the paper.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -58,7 +58,7 @@ class DPSE(MultiArmed):
         self._length: Array | None = None
 
     def _plan(self, b: np.integer[Any]) -> tuple[int, float]:
-        """R and 2 h + 2 c of the replicate's epoch."""
+        """Return R and 2 h + 2 c of the replicate's epoch."""
         s, e, left = self.scale, int(self._epoch[b]), int(self._active[b].sum())
         many = portable.log(8.0 * left * e * e * self._horizon)
         few = portable.log(4.0 * left * e * e * self._horizon)
@@ -74,7 +74,7 @@ class DPSE(MultiArmed):
         return turn
 
     def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        if self._length is None:  # the curator has calibrated its noise by now
+        if self._length is None:  # the curator calibrates its noise after `begin`
             self._length = np.array([self._plan(b)[0] for b in self._rows])
         wanted = self._active & (self._count < self._length[:, None])
         taken = seen & wanted[self._rows, arm]

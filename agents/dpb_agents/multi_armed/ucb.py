@@ -1,4 +1,4 @@
-"""UCB1, and LDP-UCB: the same on the users' private bits."""
+"""UCB1, and LDP-UCB, which is UCB1 on locally private bits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UCB(MultiArmed):
     doi:10.1023/A:1013689704352.
 
     Args:
-        alpha: Weight of the bonus, >= 0; 2 is UCB1's.
+        alpha: Weight of the bonus, >= 0; 2 in UCB1.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
@@ -55,13 +55,13 @@ class BernoulliResponse(RandomizedResponse):
     """A reward in [low, high] as one private bit: CTB of Ren et al. (2020), Algorithm 1.
 
     The bit is 1 with probability (r e^eps + 1 - r) / (e^eps + 1), r the reward on the scale of
-    [0, 1]. For rewards at the ends that is randomized response; in between the odds change less,
-    so it is epsilon-private throughout.
+    [0, 1]. For r = 0 and r = 1 this is randomized response. In between the odds change less, so
+    it is epsilon-private for all rewards.
 
     Args:
         epsilon: Local epsilon, positive.
-        low: Smaller rewards are raised to it.
-        high: Larger rewards are lowered to it.
+        low: Smallest reward; smaller ones are clipped to it.
+        high: Largest reward; larger ones are clipped to it.
     """
 
     def __init__(self, epsilon: float, low: float, high: float) -> None:
@@ -69,7 +69,7 @@ class BernoulliResponse(RandomizedResponse):
         self.low, self.high, self.width = low, high, 1
 
     def privatise(self, values: ArrayLike, numbers: ArrayLike) -> NDArray[np.int64]:
-        """Bits ``(B,)`` for rewards ``(B,)``, given uniforms ``(B, 1)``."""
+        """Return bits ``(B,)`` for rewards ``(B,)``, given uniforms ``(B, 1)``."""
         rewards = np.clip(validation.array("answers", values, (None,)), self.low, self.high)
         r = (rewards - self.low) / (self.high - self.low)
         chance = self.other + (self.keep - self.other) * r
@@ -92,14 +92,14 @@ class BernoulliResponse(RandomizedResponse):
 class LDPUCB(LocalPrivacy):
     """LDP-UCB (Ren, Zhou, Liu & Shroff 2020): UCB on one private bit of every user's reward.
 
-    LDP-UCB-B of arXiv:2007.03121: each user sends a bit (`BernoulliResponse`), the server plays the
-    largest mean of bits + sqrt(alpha log t / N). Here the bits are first made unbiased
-    estimates of the reward, which scales mean and bonus alike and changes no action.
+    LDP-UCB-B of arXiv:2007.03121: each user sends a bit (`BernoulliResponse`) and the server plays
+    the largest mean of bits + sqrt(alpha log t / N). Here the bits are first converted to unbiased
+    estimates of the reward. This scales mean and bonus by the same factor and changes no action.
 
     The guarantee is local, for the **reward** of one round; contexts and actions are public.
 
     Args:
-        alpha: Weight of the bonus, >= 0; 2 is the paper's.
+        alpha: Weight of the bonus, >= 0; 2 in the paper.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}

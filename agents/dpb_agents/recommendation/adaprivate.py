@@ -1,6 +1,6 @@
 """The AdaPrivate family (RU): linear policies on noisy reward sums of disjoint batches.
 
-Of the rewards of single rounds, or of all rounds of one user (section 6.1, corrected).
+The sums protect the reward of one round, or all rewards of one user (section 6.1, corrected).
 arXiv:2606.21757.
 """
 
@@ -46,18 +46,18 @@ class NoisyBatches(LinearPolicy):
     """RU, Algorithm 1: b grows by the noisy sum of one batch of rewards at a time.
 
     A = ridge I + sum x x' is public and exact. Every reward is in one batch, so the batches
-    compose in parallel; the last, partial batch is never used. The noise of the batches adds up
+    compose in parallel. The last, partial batch is never used. The noise of the batches adds up
     in b (erratum R5).
 
-    Protected is the **reward** of one round, against whoever sees all recommendations. The
-    contexts, which items were recommended, and in rejection replay which rounds were accepted,
-    count as public and are **not** protected (erratum R15): A is released without noise.
+    The **reward** of one round is protected; an adversary may see all recommendations. Contexts,
+    recommended items and, in rejection replay, the accepted rounds count as public and are **not**
+    protected (erratum R15), because A is exact.
 
     Args:
         calibration: ``"verified"``: sigma of the exact Gaussian mechanism, or of the
             exactly accounted Poisson-sampled one. ``"paper"``: RU, Eq. 2.8 (valid, erratum
-            R1) or, with sampling, Eq. 3.6 (no bound at all, erratum R2); the guarantee states
-            what is really delivered.
+            R1) or, with sampling, Eq. 3.6 (no upper bound, erratum R2). The guarantee states
+            the true cost.
     """
 
     batch: int = 300
@@ -127,7 +127,7 @@ class AdaPrivateTS(NoisyBatches, LinTS):
 
 @central("adaprivate-amp", sampling=0.5)
 class AdaPrivateAmp(AdaPrivateTS):
-    """AdaPrivate-TS on half of the rewards, drawn in secret (RU, section 3.2).
+    """AdaPrivate-TS on a secret random half of the rewards (RU, section 3.2).
 
     See `AdaPrivateTS`.
 
@@ -147,15 +147,15 @@ class AdaPrivateAmp(AdaPrivateTS):
 
 
 def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) -> float:
-    """RU's noise of a batch: Eq. 2.8, or with sampling Eq. 3.6.
+    """Return RU's noise of a batch: Eq. 2.8, or with sampling Eq. 3.6.
 
     Eq. 2.8, ``range / sqrt(2 rho)`` with ``rho = (sqrt(eps + l) - sqrt(l))^2``,
-    ``l = log(1/delta)``, is valid and looser than it need be (erratum R1). Eq. 3.6 is no upper
-    bound at all (erratum R2).
+    ``l = log(1/delta)``, is valid and not tight (erratum R1). Eq. 3.6 is no upper bound (erratum
+    R2).
 
     Raises:
         BudgetError: If Eq. 3.6 is given a zCDP budget.
-        ParameterError: If it reaches the nominal epsilon at no sigma.
+        ParameterError: If Eq. 3.6 has no solution.
     """
     width = reward[1] - reward[0]
     if budget.epsilon is None or budget.delta is None:
@@ -171,16 +171,16 @@ def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) 
 
 
 class UserBatches(LinearPolicy):
-    """Noisy batch sums as in `NoisyBatches`, which protect all rewards of one user.
+    """Noisy batch sums as in `NoisyBatches` that protect all rewards of one user.
 
-    Contexts, recommendations and which rounds are whose are public. Only the first k rounds of a
-    user are learnt from. Her sums c_1, c_2, ... of all batches are shortened so that
+    Contexts, recommendations and user ids are public. Only the first k rounds of a user count. The
+    sums c_1, c_2, ... of a user's rewards in all batches are clipped to
     ``sum_j ||c_j||^2 <= C^2``, C = `clip` sqrt(k) h, with h the largest absolute reward after
-    centring; replacing her then costs 2C (erratum R10). Where that is more than what k rewards
-    can differ by, k times their range, nothing is shortened and that is charged.
+    centring. The sensitivity is then 2C (erratum R10). If 2C exceeds k times the rewards' range,
+    nothing is clipped and that is the sensitivity.
 
     Args:
-        max_rounds_per_user: k. None: what the problem declares.
+        max_rounds_per_user: k. None: the number that the problem declares.
         clip: See above, > 0. None: group privacy, rho / k^2 per reward.
 
     Raises:
@@ -188,7 +188,7 @@ class UserBatches(LinearPolicy):
     """
 
     retired: ClassVar[dict[str, str]] = {
-        "window": "what a user gave is capped for good, so nothing is forgotten"
+        "window": "the contributions of a user are capped for good, so nothing is forgotten"
     }
 
     batch: int = 300

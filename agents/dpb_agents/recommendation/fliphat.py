@@ -1,4 +1,4 @@
-"""FLIPHAT: sparse linear bandits by forgetful, private iterative hard thresholding.
+"""FLIPHAT: sparse linear bandits by private iterative hard thresholding in episodes.
 
 After arXiv:2405.14038.
 """
@@ -24,14 +24,14 @@ from dpb_gym.registry import register_agent
 
 
 class Kept(NamedTuple):
-    """What one run of noisy iterative hard thresholding gives out.
+    """The release of one run of noisy iterative hard thresholding.
 
     Attributes:
         points: Iterates before each step, ``(B, M, d)``.
-        order: Coordinates that peeling kept, in order, ``(B, M, s)``.
+        order: Selected coordinates, in order of selection, ``(B, M, s)``.
         values: Their noisy values, ``(B, M, s)``.
         step: eta / n.
-        xi: Scale of the noise by which they were chosen.
+        xi: Scale of the noise of the selection.
         zeta: Scale of the noise of their values.
     """
 
@@ -50,26 +50,26 @@ class Peeling(Releaser):
     keeps the s coordinates of largest |v_j| + xi G_j, G standard Gumbel, with values v_j + zeta
     Z_j, Z standard normal; P_C scales into ``||theta||_1 <= C``.
 
-    Neighbours exchange one record (x, y) for any other (**replace-one**). x is moved into the unit
-    ball and its coordinates into [-x_max, x_max], y into [-R, R], and ``||theta_m||_1 <= C``. So
-    every coordinate of v moves by at most lambda = 2 (eta / n) x_max (R + x_max C), and s of them
+    Neighbours differ in one record (x, y) (**replace-one**). x is clipped to the unit ball, its
+    coordinates to [-x_max, x_max], and y to [-R, R], and ``||theta_m||_1 <= C``. So every
+    coordinate of v moves by at most lambda = 2 (eta / n) x_max (R + x_max C), and s of them
     together by Lambda = min(sqrt(s), 1 / x_max) lambda. Peeling is s exponential mechanisms (Durfee
     & Rogers 2019) of bounded range 2 lambda / xi, each of zCDP (lambda / xi)^2 / 2 (Cesar & Rogers
     2021), and a Gaussian one of (Lambda / zeta)^2 / 2. M steps spend rho, half on either, with
-    xi = lambda sqrt(M s / rho) and zeta = Lambda sqrt(M / rho); a record is in one episode, so all
-    of them cost what one does.
+    xi = lambda sqrt(M s / rho) and zeta = Lambda sqrt(M / rho). A record is in one episode, so
+    all episodes together cost as much as one.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Provides budget and noise.
         dim: d.
         sparsity: s, at most d.
         x_max: Bound of a feature's size.
         bound: R.
         radius: C.
-        start: First iterate of every episode, ``(d,)``; moved into the l1 ball.
+        start: First iterate of every episode, ``(d,)``; scaled into the l1 ball.
 
     Attributes:
-        kept: What the newest release gave out; None before the first.
+        kept: The newest release; None before the first.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Peeling(Releaser):
         self._sigma = 0.0 if rho is None else 1.0 / math.sqrt(rho)
 
     def sensitivity(self, step: float) -> float:
-        """lambda: how far one record can move a coordinate of v, at a step of `step` = eta / n."""
+        """Return lambda, the sensitivity of a coordinate of v at a step of `step` = eta / n."""
         return 2.0 * step * self.x_max * (self.bound + self.x_max * self.radius)
 
     def add(self, features: Array, rewards: Array) -> None:
-        """Ingests one record per replicate: x ``(B, d)``, all 0 for none, and y ``(B,)``.
+        """Add one record per replicate: x ``(B, d)``, all 0 for none, and y ``(B,)``.
 
         Raises:
             ParameterError: If a number is not finite; nothing changes.
@@ -118,7 +118,7 @@ class Peeling(Releaser):
         agent_kernels.sparse.add(features, y, self.x_max, self._gram, self._response)
 
     def release(self, step: float, steps: int) -> Array:
-        """Ends the episode, forgets its records, and returns theta_M ``(B, d)``.
+        """End the episode, discard its records, and return theta_M ``(B, d)``.
 
         Args:
             step: eta / n, public.
@@ -144,7 +144,7 @@ class Peeling(Releaser):
         return theta
 
     def log_density(self, kept: Kept) -> Array:
-        """Log-density of a release given this releaser's open episode, up to a constant."""
+        """Return the log-density of a release given the open episode, up to a constant."""
         out = np.empty(len(self._response))
         seen = kept.step, kept.xi, kept.zeta, kept.points, kept.order, kept.values
         agent_kernels.sparse.log_density(self._gram, self._response, *seen, out)
@@ -155,22 +155,23 @@ class Peeling(Releaser):
 class FLIPHAT(LinearRival):
     """Forgetful iterative private hard thresholding (Chakraborty, Roy & Basu 2024).
 
-    From the abstract and what the published code does; the text was not at hand. Episodes of
-    doubling length play the largest <x, theta>; at the end of one, theta comes anew from its own
-    records by sparse least squares (`Peeling`) with M = ceil(M_0 log(1 + n)) steps, and they are
-    forgotten. Departures: the noise covers a replaced record (erratum J1), is calibrated for
-    zCDP, Gumbel where coordinates are chosen and Gaussian on their values, where the paper has
-    Laplace; iterates are scaled into the l1 ball, as the nearest point of a ball that is too small
-    drops coordinates; features, in the unit ball, are clipped to x_max per coordinate; rewards are
-    centred; eta = `step` d suits features spread over d coordinates.
+    After the abstract and the published code. Episodes of doubling length play the largest
+    <x, theta>. At the end of an episode theta is estimated from its own records by sparse least
+    squares (`Peeling`) with M = ceil(M_0 log(1 + n)) steps, and the records are discarded.
 
-    Joint privacy of one **user-round**, replace-one; sensitivity and noise are `Peeling`'s. The
-    target's own offer is the only one that depends on her features but through releases.
+    Departures: the noise covers a replaced record (erratum J1) and is calibrated for zCDP, Gumbel
+    for the selection and Gaussian for the values, where the paper has Laplace. Iterates are scaled
+    into the l1 ball, because projection onto a ball that is too small drops coordinates. Features
+    are clipped to the unit ball and to x_max per coordinate. Rewards are centred. eta = `step` d
+    suits features that are spread over d coordinates.
+
+    The guarantee is joint privacy of one **user-round**, replace-one, with the sensitivity and
+    noise of `Peeling`. Features of a user affect other users' rounds through releases only.
 
     Args:
         prior_mean: See `WarmStart`: the first iterate of every episode.
         centre: Subtract the middle of the reward's range (erratum R9).
-        sparsity: s, the coordinates of theta that are not 0; at most d are.
+        sparsity: s, the number of nonzero coordinates of theta; at most d are used.
         length: Rounds of the first episode. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         steps: M_0, > 0.
@@ -180,7 +181,7 @@ class FLIPHAT(LinearRival):
     """
 
     releaser: Peeling = field(init=False, repr=False)  # type: ignore[assignment]
-    # all coordinates are kept, so the one that the target moves is among them
+    # all coordinates are selected, so the one that the target moves is among them
     audit_params: ClassVar[dict[str, Any]] = {"sparsity": 2, "radius": 0.01, "length": 16}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "sparsity": [5, 10],

@@ -1,4 +1,4 @@
-"""Information-weighted regression: private linear bandits whose records weigh what they tell.
+"""Information-weighted regression for private linear bandits.
 
 After arXiv:2502.13115.
 """
@@ -19,27 +19,26 @@ from dpb_gym import kernels
 from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
-LEAST = 0.5  # of the regularisation, below which no eigenvalue stays
+LEAST = 0.5  # lower bound of eigenvalues, as a share of the regularisation
 
 
 @joint("information-weighted")
 class InformationWeighted(LinearRival):
     """Optimism on information-weighted regression (after Chen, Li, Rakhlin & Simchi-Levi 2025).
 
-    From abstracts and summaries, its text was not at hand. There: under joint
-    privacy what counts of a covariate distribution is no covariance but the matrix W with
-    E[W x x' W / (1 + gamma ||W x||)] + lambda W = I; regression with the weights w(x) = 1 / (1 +
-    gamma ||W x||), on the scale of W, attains the optimal rate. Here, in episodes whose lengths
-    double, each of which
+    After abstracts and summaries. Under joint privacy the relevant statistic of the covariates is
+    the matrix W with E[W x x' W / (1 + gamma ||W x||)] + lambda W = I, instead of the covariance.
+    Regression with the weights w(x) = 1 / (1 + gamma ||W x||), on the scale of W, attains the
+    optimal rate. Here episodes double in length, and each of them
 
     1. releases A = sum w (W^(1/2) x)(W^(1/2) x)' and u = sum w r W x of its own rounds with noise,
        and theta = V^-1 W^-1 u with V = W^(-1/2) (A + shift I + ridge W) W^(-1/2);
-    2. takes W = (V / n)^(-1/2) for the next one, a step of the fixed point's iteration;
+    2. sets W = (V / n)^(-1/2) for the next one, a step of the fixed-point iteration;
     3. plays the largest <x, theta> + alpha (half + noise / sqrt n) ||x||_{V^-1}.
 
-    gamma = `weight` times the noise of u over its sampling error: unless rewards are few, records
-    weigh nearly the same. Departures: optimism instead of the paper's planner, which the summaries
-    do not tell; Gaussian noise; one step of the iteration an episode instead of a run of it.
+    gamma = `weight` times the noise of u over its sampling error. With many rewards all records
+    have nearly the same weight. Departures: optimism instead of the paper's planner, which the
+    summaries do not describe; Gaussian noise; one step of the iteration per episode.
 
     Joint privacy of one **user-round**, replace-one. W, gamma are public (earlier releases), and
     ||W x|| / (1 + gamma ||W x||) <= R = ||W|| / (1 + gamma ||W||). Records are released in units
@@ -53,7 +52,7 @@ class InformationWeighted(LinearRival):
         centre: Subtract the middle of the reward's range (erratum R9).
         length: Rounds of the first episode. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
-        weight: Factor of gamma, >= 0; 0 weighs all records alike.
+        weight: Factor of gamma, >= 0; at 0 all records have the same weight.
         shift: Multiple of the bound on the operator norm of A's noise that is added to A, >= 0.
     """
 
@@ -94,17 +93,17 @@ class InformationWeighted(LinearRival):
         self.releaser.add(weights, scaled)
         self.response.add(response)
         if self._rounds == self._begun + self._length:
-            self._estimate_anew()
+            self._update()
             self._begun, self._length = self._rounds, 2 * self._length
 
     def _weigh(self) -> None:
-        """gamma and R of an episode."""
+        """Set gamma and R of an episode."""
         n = self._length / self._stretch
         gamma = self.weight * self.response.sigma / (self._half * math.sqrt(n))
         self._gamma = np.full(len(self._size), gamma)
         self._bound = self._size / (1.0 + gamma * self._size)
 
-    def _estimate_anew(self) -> None:
+    def _update(self) -> None:
         d, n, R = self._theta.shape[1], self._rounds / self._stretch, self._bound
         roots, frame = kernels.linalg.eigh(self._root)
         back = kernels.linalg.compose(1.0 / roots, frame)
@@ -118,16 +117,16 @@ class InformationWeighted(LinearRival):
         pull = kernels.linalg.compose(shift / (roots * roots) + self.ridge, frame)
         self._mean = _multiplied(pull, self._known)
         known = self._total, shift, self.ridge, n, self._root
-        self._inverse, self._root, self._size = renewed(*known)
+        self._inverse, self._root, self._size = next_weights(*known)
         self._theta = _multiplied(self._inverse, self._summed)
         self._pull, self._informed = self._ones, bool(self._mean.any())
         self._width = self.alpha * (self._half + self.response.sigma * noise / math.sqrt(n))
 
 
-def renewed(
+def next_weights(
     total: Array, shift: Array, ridge: float, rounds: float, root: Array
 ) -> tuple[Array, Array, Array]:
-    """The inverse of V = total + shift W^-1 + ridge I, and the next W = (V / rounds)^(-1/2).
+    """Return the inverse of V = total + shift W^-1 + ridge I, and the next W = (V / rounds)^(-1/2).
 
     In units of W^(-1/2), eigenvalues of V are at least half of shift + ridge.
 
@@ -135,7 +134,7 @@ def renewed(
         total: Noisy sum ``(B, d, d)``.
         shift: ``(B, 1)``.
         ridge: > 0.
-        rounds: Rounds that the sum is over.
+        rounds: Number of rounds in the sum.
         root: W^(1/2), ``(B, d, d)``.
 
     Returns:

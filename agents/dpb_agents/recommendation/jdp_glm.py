@@ -1,4 +1,4 @@
-"""Joint privacy for logistic rewards: rarely switching optimism on a private MLE.
+"""Jointly private GLM-UCB for logistic rewards, with a rarely updated private MLE.
 
 After arXiv:2602.00417.
 """
@@ -29,15 +29,15 @@ from dpb_gym.privacy import (
 )
 from dpb_gym.problems.base import Array, ProblemInfo
 
-STEEPEST = 0.25  # mu'(z) of the logistic mean, at most
-SLACK = 100.0
+STEEPEST = 0.25  # largest slope mu'(z) of the logistic mean
+SLACK = 100.0  # factor of the tolerance, see `RewardMLE`
 
 
 class RewardMLE(PrivateMLE):
-    """`PrivateMLE` of logistic rewards: x is the phi = [features; -price] / sqrt(d) of its store.
+    """`PrivateMLE` of logistic rewards, where x is the phi = [features; -price] / sqrt(d).
 
-    Tolerance and the output noise that covers it are enlarged together once more, at the same cost:
-    rewards far from 1/2 press theta against ||theta|| <= 2, where the search is less exact.
+    The tolerance and the output noise that covers it are larger by `SLACK`, at the same cost:
+    rewards far from 1/2 move theta to the bound ||theta|| <= 2, where the search is less exact.
     """
 
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
@@ -50,7 +50,7 @@ class RewardMLE(PrivateMLE):
         return super().minimise(due, linear, ridge, tolerance / SLACK)
 
     def add(self, vectors: Array, rewards: Array) -> None:  # type: ignore[override]
-        """Stores one record per replicate: x ``(B, d)``, 0 for none, and r ``(B,)``."""
+        """Store one record per replicate: x ``(B, d)``, 0 for none, and r ``(B,)``."""
         root = math.sqrt(self.dim)
         super().add(root * vectors[:, :-1], -root * vectors[:, -1], rewards)
 
@@ -59,33 +59,33 @@ class RewardMLE(PrivateMLE):
 class JDPGLM(LinearRival):
     """Rarely switching GLM-UCB with a private MLE and a private design matrix (Sarmasarkar 2026).
 
-    After Algorithm 2, from its abstract and what its published code does; the
-    text was not at hand. Rewards in [0, 1] have mean mu(<x, theta>), mu logistic.
+    After the abstract and the published code of Algorithm 2. Rewards in [0, 1] have mean
+    mu(<x, theta>), mu logistic.
 
-    1. H_t = noisy running sum of mu'(<x, theta>) x x' + lambda I, theta as it was at each round.
-    2. When H_t exceeds (1 + `growth`) H_tau in some direction (not in determinant: noise breaks
-       what determinants say of directions), tau = t and theta is released anew: the MLE of all
-       rewards so far over ||theta|| <= 2, by objective perturbation.
-    3. Played is the largest <x, theta> + alpha ||x||_{H_tau^-1}.
+    1. H_t = noisy running sum of mu'(<x, theta>) x x' + lambda I, with theta of each round.
+    2. When H_t exceeds (1 + `growth`) H_tau in some direction, tau = t and theta is released: the
+       MLE of all rewards so far over ||theta|| <= 2, by objective perturbation. Determinants are
+       not compared, because noise makes them unreliable.
+    3. The action is the largest <x, theta> + alpha ||x||_{H_tau^-1}.
 
-    Departures. Objective perturbation instead of noisy gradient descent: calibrated for zCDP at
-    every order and certified to its tolerance. One design matrix and one estimate: the paper's
-    warm-up has its own, to eliminate by intervals of half-width gamma sqrt(kappa) ||x||_{V^-1},
-    which at ||theta|| = 2, d = 20 and T = 10,000 fall below the largest gap, 4, only after some
-    46,000 rounds of warm-up. The continual sum is a BLT instead of a tree. See erratum J2.
+    Departures: objective perturbation instead of noisy gradient descent, calibrated for zCDP at
+    every order and certified to its tolerance. There is one design matrix and one estimate. The
+    paper's warm-up has its own, which eliminates by intervals of half-width gamma sqrt(kappa)
+    ||x||_{V^-1}. At ||theta|| = 2, d = 20 and T = 10,000 these fall below the largest gap, 4, only
+    after some 46,000 rounds. The continual sum is a BLT instead of a tree. See erratum J2.
 
-    Joint privacy of one **user-round**, replace-one. A record mu' x x' is positive semidefinite of
-    norm at most 1/4: sensitivity sqrt(2) / 4 times that of the mechanism. A record's loss has a
-    gradient of norm at most 1, so sensitivity 2, and curvature of trace at most 1/4; every record
-    may be in all `updates` MLEs, which are charged together (`PrivateMLE`). When to switch is
-    decided by releases.
+    The guarantee is joint privacy of one **user-round**, replace-one. A record mu' x x' is positive
+    semidefinite of norm at most 1/4: sensitivity sqrt(2) / 4 times that of the mechanism. A
+    record's loss has a gradient of norm at most 1, so sensitivity 2, and curvature of trace at most
+    1/4. Every record may be in all `updates` MLEs, which are charged together (`PrivateMLE`).
+    Switches depend on releases only.
 
     Args:
         alpha: Width of the bonus, >= 0.
-        ridge: Added to H times the identity besides, > 0.
-        share: Part of the budget that the MLEs get, in (0, 1).
-        updates: Most releases of theta; by default what H allows for if records are even over the
-            directions, and without a budget any number.
+        ridge: Added to H times the identity in addition, > 0.
+        share: Part of the budget for the MLEs, in (0, 1).
+        updates: Most releases of theta. None: as many as H causes if records are even over the
+            directions; without a budget any number.
         growth: Growth of H in some direction that makes theta due, > 0.
         every: Rounds between releases of H. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
@@ -96,7 +96,7 @@ class JDPGLM(LinearRival):
     """
 
     releaser: RunningSum = field(init=False, repr=False)
-    # one estimate that both records of an audit's target may drive far
+    # a single estimate, which the records of an audit's target can change by much
     audit_params: ClassVar[dict[str, Any]] = {"updates": 1, "share": 0.5}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.0, 0.3],
@@ -163,7 +163,7 @@ class JDPGLM(LinearRival):
             self._freeze(H, due)
 
     def _freeze(self, H: Array, due: Array) -> None:
-        """H_tau = H_t + lambda I, with eigenvalues of at least half of lambda."""
+        """Set H_tau = H_t + lambda I, with eigenvalues of at least half of lambda."""
         values, vectors = kernels.linalg.eigh(H[due])
         values = np.maximum(values, -0.5 * self._lambda) + self._lambda
         self._frozen[due] = kernels.linalg.compose(values, vectors)

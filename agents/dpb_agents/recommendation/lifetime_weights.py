@@ -1,4 +1,4 @@
-"""Public weights that bound what all rewards of one user can move."""
+"""Public weights that bound the effect of all rewards of one user."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from dpb_gym.problems.base import Array
 
 
 class LifetimeWeights:
-    """Scales the public directions of a user's rounds so that they never add up to too much.
+    """Scale the public directions of a user's rounds to bound their joint effect.
 
     Replacing the rewards of a user, each within a range of length 1, moves the sum of rewards
     times directions z_t by D = sum_t c_t z_t with |c_t| <= 1, and ||D||^2 is at most
-    sum_{s,t} |<z_s, z_t>|. Directions are scaled down once that would exceed ``reach^2``. In a
-    linear mechanism, where a record of norm 1 moves the noise-normalised releases by a vector
+    sum_{s,t} |<z_s, z_t>|. Directions are scaled down once this sum would exceed ``reach^2``. In
+    a linear mechanism, where a record of norm 1 moves the noise-normalised releases by a vector
     of norm at most 1 / sigma, record z_t moves them by z_t (x) e_t with ||e_t|| <= 1 / sigma,
     and |<z_s (x) e_s, z_t (x) e_t>| <= |<z_s, z_t>| / sigma^2: the same bound holds for the
     whole stream of releases, however a user's rounds spread over batches (erratum R10).
-    Weights depend on public data only, so they bias nothing; k orthogonal directions cost
-    sqrt(k), not k.
+    Weights depend on public data only and cause no bias. k orthogonal directions cost sqrt(k).
 
     Args:
         replicates: Number of replicates B.
         width: Length of a direction.
-        limit: Most rounds of a user that count, k.
+        limit: k, the most rounds of a user that count.
 
     Attributes:
-        reach: Bound of ||D||, in units of the range: sqrt(k (1 + (k - 1) / sqrt(width))), what
-            k directions with cosines of 1 / sqrt(width) need; at most k.
+        reach: Bound of ||D||, in units of the range: sqrt(k (1 + (k - 1) / sqrt(width))), the
+            value for k directions with cosines of 1 / sqrt(width); at most k.
     """
 
     def __init__(self, replicates: int, width: int, limit: int) -> None:
@@ -42,7 +41,7 @@ class LifetimeWeights:
         self._kept = np.zeros((replicates, 64, limit, width), np.float32)
 
     def scale(self, users: Array | None, counted: Array, directions: Array) -> None:
-        """Scales this round's directions ``(B, width)`` in place; beyond the cap they are 0.
+        """Scale this round's directions ``(B, width)`` in place; beyond the cap they are 0.
 
         Args:
             users: User ids ``(B,)``, small non-negative integers.
@@ -61,7 +60,7 @@ class LifetimeWeights:
             self._counts = np.pad(self._counts, ((0, 0), (0, grow)))
             self._spent = np.pad(self._spent, ((0, 0), (0, grow)))
             self._kept = np.pad(self._kept, ((0, 0), (0, grow), (0, 0), (0, 0)))
-        # kept in single precision: the rest covers its rounding
+        # the margin covers the rounding of directions stored in single precision
         bound = self.reach**2 * (1.0 - 1e-6)
         agent_kernels.linear_records.lifetime_weights(
             ids, admitted, bound, self._counts, self._spent, self._kept, directions

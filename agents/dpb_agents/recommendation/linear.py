@@ -22,7 +22,7 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 SUPPORTS = ["recommendation"]
-# Eight points for every agent of the zoo, its defaults among them.
+# Every tuning grid has eight points, and the defaults are one of them.
 WIDTHS = [0.1, 0.3, 1.0, 3.0]
 # Stands for the sums where the policy learns of them by releases only.
 NO_SUMS = np.empty((0, 0)), 0.0, 0.0, np.empty(0, np.int64)
@@ -33,11 +33,12 @@ central = partial(
 
 
 def take_recommended(features: Array, action: Array, observed: Array, out: Array) -> Array:
-    """out[b] = w x of the recommended candidate, in the unit ball; 0 where nothing was observed.
+    """Write w x of the recommended candidate to `out`, 0 where nothing was observed.
 
     Returns:
-        w = 1 / max(1, ||x||), ``(B,)``: with w r for r a linear model stays as it is. Where noise
-        is added r stays whole, as the papers have it: that costs less than a weaker signal.
+        w = 1 / max(1, ||x||), ``(B,)``, which scales x into the unit ball. Exact sums multiply r by
+        w as well, which leaves a linear model unchanged. Noisy sums use r itself, as in the papers,
+        which costs less than a weaker signal.
 
     Raises:
         ActionError: If a candidate does not exist.
@@ -55,7 +56,7 @@ def take_recommended(features: Array, action: Array, observed: Array, out: Array
 def shifted_inverse(
     noisy: Array, shift: float, inverse: Array, theta: Array, logdet: Array
 ) -> None:
-    """The kernel of this name; eigenvalues of V below half the shift are raised to that."""
+    """Call the kernel of this name, and raise eigenvalues of V below half the shift to that."""
     agent_kernels.linear.shifted_inverse(noisy, shift, inverse, theta, logdet)
     for b in np.flatnonzero(np.isnan(logdet)):
         values, vectors = kernels.linalg.eigh(noisy[None, b, :-1, :-1])
@@ -69,10 +70,11 @@ class LinearPolicy(WarmStart):
     """Ridge regression on rewards: A = ridge I + sum x x', b = ridge m + sum r x, m the prior mean.
 
     With a prior of precision P (`ProblemInfo.prior`), A = ridge I + s^2 P + sum x x' and
-    b = (ridge I + s^2 P) m + sum r x, s half the rewards' range: records that were seen before.
+    b = (ridge I + s^2 P) m + sum r x, with s half the rewards' range: the prior counts like earlier
+    records.
 
-    A is over the recommended candidates' features, which are public; the rewards are seen only
-    through releases of b. `LinUCB` and `LinTS` choose; the AdaPrivate family releases with noise.
+    A is a sum over the recommended candidates' features, which are public. Rewards are read only
+    through releases of b. `LinUCB` and `LinTS` define the choice, the AdaPrivate family the noise.
 
     Args:
         ridge: lambda, > 0.
@@ -80,21 +82,21 @@ class LinearPolicy(WarmStart):
             observed (rejection replay), n_candidates times as many.
         centre: Subtract the middle of the reward's range. The features have no
             intercept, so this removes a large bias at no cost in privacy (erratum R9).
-            The papers' agents do not; ``lin-greedy`` does, because without exploration
-            the bias can keep it on a wrong candidate for ever.
-        intercept: Value of a constant feature, which learns the rewards' level; 0 for none.
-            Features and constant together are scaled back into the unit ball, so private sums
-            keep their sensitivity, and their noise grows by ``sqrt(1 + intercept^2)``.
+            The papers' agents do not. ``lin-greedy`` does, because without exploration
+            the bias can fix it on a wrong candidate.
+        intercept: Value of a constant feature for the rewards' level; 0 for none. Features and
+            constant together are scaled into the unit ball, so private sums have the same
+            sensitivity, and their noise grows by ``sqrt(1 + intercept^2)``.
         gamma: Forced exploration (RU, section 6.2): a uniformly random candidate with probability
             ``min(1, d log(t) / (gamma t))`` in round t, > 0; RU take d, hence about
-            ``log(T)^2 / 2`` random rounds. Decided without any data, so it costs no privacy.
+            ``log(T)^2 / 2`` random rounds. It uses no data, so it costs no privacy.
             None: no forced exploration.
-        window: Rounds that A and b remember, at least 2 `batch`: every half window they forget
-            what is older than a half (drift). None: all.
+        window: Rounds in A and b, at least 2 `batch`: every half window they drop records that are
+            older than half a window (for drift). None: all rounds.
 
     Attributes:
         tuning_grid: Parameters worth tuning, per registered name.
-        releaser: Takes the raw rewards; the policy reads its releases only.
+        releaser: Receives the raw rewards; the policy reads its releases only.
 
     Raises:
         ParameterError: If a parameter is out of range, or the problem's rewards are not
@@ -131,11 +133,12 @@ class LinearPolicy(WarmStart):
         self._exploration = 0.0 if self.gamma is None else problem.dim / self.gamma
         if self._exploration:
             self._coins = streams.uniforms(2)
+        self.stretches = not self._exploration and self.window is None
         self._rounds = 0
-        # theta of the features as they are scaled, times the ridge of those
+        # prior mean and ridge in units of the scaled features
         known, stretch = self.prior(problem), 1.0 + self.intercept**2
         pull = known.centre * (self.ridge / math.sqrt(stretch))
-        gram = np.eye(d) * (self.ridge / stretch)  # the ridge of unscaled features
+        gram = np.eye(d) * (self.ridge / stretch)
         information = known.information((0.5 * (high - low)) ** 2)
         if information is not None:
             gram[: problem.dim, : problem.dim] += information / stretch
@@ -156,24 +159,24 @@ class LinearPolicy(WarmStart):
     def _sums(
         self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
     ) -> Any:
-        """Makes the releaser of the sums of rewards in `reward` times features."""
+        """Make the releaser of the sums of rewards in `reward` times features."""
         return curator.batch_sum(width, reward=reward, cumulative=True)
 
     @abstractmethod
     def _start(self, gram: Array, replicates: int, streams: AgentStreams) -> None:
-        """Begins with A = `gram`, ``(d, d)``, in every replicate."""
+        """Initialise A = `gram`, ``(d, d)``, in every replicate."""
 
     @abstractmethod
     def _restart(self, grams: Array) -> None:
-        """Goes on with A = `grams`, ``(B, d, d)``."""
+        """Replace A by `grams`, ``(B, d, d)``."""
 
     @abstractmethod
     def _choose(self, features: Array, action: Array) -> None:
-        """Writes the chosen candidates into `action`."""
+        """Write the chosen candidates into `action`."""
 
     @abstractmethod
     def _grow(self) -> None:
-        """Adds the outer products of ``_chosen`` to A."""
+        """Add the outer products of ``_chosen`` to A."""
 
     @among_available
     def act(self, context: Context) -> Array:
@@ -188,12 +191,12 @@ class LinearPolicy(WarmStart):
         return action
 
     def _forced(self) -> float:
-        """Probability that this round's candidate is uniformly random."""
+        """Return the probability that this round's candidate is uniformly random."""
         t = self._rounds + 1
         return min(1.0, self._exploration * portable.log(t) / t)
 
     def _features(self, context: Context) -> Array:
-        """The candidates' features, with the constant one if there is an intercept."""
+        """Return the candidates' features, with the constant one if there is an intercept."""
         features = context.features
         if self.intercept == 0.0:
             return features
@@ -206,11 +209,11 @@ class LinearPolicy(WarmStart):
         return self._stretched
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
-        """Which replicates' rounds enter the statistics, ``(B,)``."""
+        """Return which replicates' rounds enter the statistics, ``(B,)``."""
         return self._all if feedback.observed is None else feedback.observed
 
     def _add(self, reward: Array, context: Context) -> None:
-        """Hands the centred rewards of this round to the releaser."""
+        """Add the centred rewards of this round to the releaser."""
         self.releaser.add(reward, self._chosen)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -231,10 +234,6 @@ class LinearPolicy(WarmStart):
                 self._block[:] = 0.0
 
     replaced = ("act", "observe", "_admitted", "_add", "_choose", "_grow", "_forced")
-
-    @property
-    def stretches(self) -> bool:
-        return not self._exploration and self.window is None
 
     def _play(self, rounds: Stretch, kernel: Any, state: Array, *draws: Array) -> Array:
         """Play a stretch with a kernel that does `act` and `observe`; release where batches end.
@@ -356,7 +355,7 @@ class LinTS(LinearPolicy):
         self._width = self._first_width(len(gram))
 
     def _first_width(self, dim: int) -> float:
-        """Width of the first batch's draws."""
+        """Return the width of the first batch's draws."""
         return self.v
 
     def _choose(self, features: Array, action: Array) -> None:

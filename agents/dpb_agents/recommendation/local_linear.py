@@ -1,4 +1,4 @@
-"""Locally private recommendation: linear and logistic bandits behind messages of the users."""
+"""Locally private recommendation: linear and logistic bandits on the users' messages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CENTRED_TS = [{"v": v, "centre": True} for v in (0.3, 1.0, 3.0)]
     mechanism="gaussian",
 )
 class LocalRewards(LocalPrivacy):
-    """A linear bandit that learns from rewards which each user privatises; see `LocalPrivacy`."""
+    """A linear bandit on rewards that each user privatises; see `LocalPrivacy`."""
 
     tuning_grid: ClassVar[dict[str, Any]] = {
         "local-reward-lin-ucb": {
@@ -62,14 +62,16 @@ class LocalRewards(LocalPrivacy):
 
 
 class Statistics(Messages):
-    """The users' side: sends x x' and (r - centre) x of who was recommended as one message."""
+    """The users' side, which sends x x' and (r - centre) x as one message."""
 
     mechanism: GaussianStatistics
     centre = 0.0
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> Array:
-        """The messages of one round as rows, see `GaussianStatistics.rows`; of noise alone where
-        nothing was observed: silence would tell that the logged candidate is another one.
+        """Return the messages of one round as rows, see `GaussianStatistics.rows`.
+
+        Without feedback a message is noise alone, because a missing message would reveal that the
+        logged candidate is another one.
 
         Raises:
             ActionError: If a candidate does not exist.
@@ -97,9 +99,9 @@ class Statistics(Messages):
 class LocalLinear(WarmStart):
     """Linear bandit on locally private statistics x x' and r x (LDP-LinUCB).
 
-    Each user learns A and theta, chooses by her own features, and sends one Gaussian message
-    (`dpb_gym.feedback.GaussianStatistics`); the server only ever adds up messages. After Zheng,
-    Cai, Huang, Li & Wang (2020, arXiv:2006.00701) and Han, Zhu, Wang, Sun, Tan & Du (2021), with an
+    Each user receives A and theta, chooses by the own features, and sends one Gaussian message
+    (`dpb_gym.feedback.GaussianStatistics`). The server only adds up messages. After Zheng, Cai,
+    Huang, Li & Wang (2020, arXiv:2006.00701) and Han, Zhu, Wang, Sun, Tan & Du (2021), with an
     exact sensitivity, rewards centred at the middle of their range, and a shift of the noisy Gram
     matrix, ``shift`` times the mean operator norm sigma sqrt(2 d t) of its noise.
 
@@ -176,10 +178,10 @@ class LocalLinear(WarmStart):
 class LocalGLM(LocalSGD):
     """Logistic bandit on locally private gradients (LDP-SGD of Han, Liang, Wang & Zhang 2021).
 
-    Round t: the customer takes the candidate of largest <x, theta_t>, answers r in [low, high],
-    and sends the gradient (sigmoid(<x, theta_t>) - y) x with noise, y = (r - low) / (high - low);
-    the server moves theta against it. There is no bonus: contexts that vary explore by
-    themselves, as the paper assumes. In a round without feedback she sends noise alone.
+    In round t the customer chooses the candidate of largest <x, theta_t>, has the reward r in
+    [low, high], and sends the noisy gradient (sigmoid(<x, theta_t>) - y) x, y = (r - low) /
+    (high - low). The server takes a gradient step. There is no bonus, because the paper assumes
+    that contexts vary enough to explore. In a round without feedback the message is noise alone.
 
     The guarantee is local, for the features and the reward of one user-round.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,55 +13,53 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
-from dpb_gym import kernels, portable
+from dpb_gym import kernels
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule, WeightedSum
 
-# What is so many times less known than if all had been played alike is tried.
-OVERDUE = 2.0
-# Rounds before the first, in which candidates were alike as far as chance makes them.
-LIKE_CHANCE = 10.0
-
 
 class OnePass(WarmStart):
-    """Greedy on the posterior mean of a linear predictor, given noisy sums of the records.
+    """Play the posterior mean of a linear predictor, given noisy sums of the records.
 
     A reward r in a range of length w around c has E r = c + m(level + <x, theta>), m(u) = u or
-    w (sigmoid(4 u / w) - 1/2), which has slope 1 at 0 and never leaves the range. theta and
-    the level have independent normal priors: theta has the mean and the precision that are told
-    (`ProblemInfo.prior`) and besides, around the mean, the variance ``(norm w / 2)^2 / d`` per
-    coordinate, which is also the level's, around 0. Every record enters once, at rounds that grow
-    geometrically the sums are released with Gaussian noise, and until the first release the agent
-    plays the prior's mean (if that is 0 the longest candidate). Without a budget sums are exact.
+    w (sigmoid(4 u / w) - 1/2), which has slope 1 at 0 and stays in the range. theta and the level
+    have independent normal priors. That of theta has the mean and precision of
+    `ProblemInfo.prior`, and the variance ``(norm w / 2)^2 / d`` per coordinate around the mean.
+    The level has the same variance around 0. Every record enters the sums once. The sums are
+    released with Gaussian noise at rounds that grow geometrically; without a budget they are
+    exact. Until the first release the agent plays the prior mean, or the longest candidate if
+    that is 0.
 
     Args:
-        norm: Prior size of theta - `prior_mean`, in units of half the reward's range > 0.
-            With features in the unit ball and rewards that never leave their range a linear
-            model has norm at most 1.
-        intercept: Value of the constant feature in what is released, > 0.
+        norm: Prior size of theta - `prior_mean`, in units of half the reward's range, > 0.
+            A linear model has norm at most 1 if features are in the unit ball and mean rewards
+            stay in their range.
+        intercept: Value of the constant feature in the records, > 0.
         first: Round of the first release, in units of the round at which the noise is as large
             as the prior's theta.
         ratio: Factor between two releases' rounds, > 1.
-        anytime: Spread the releases over every horizon up to 10^9, for which a round counts
-            1 / t, instead of the problem's own; so it is if the problem tells none.
-        max_rounds_per_user: k: what is protected is all rounds of one user, of which the first k
-            are learnt from; which rounds are hers is public. None: a single round.
+        anytime: Plan the releases for every horizon up to 10^9, in which round t counts 1 / t,
+            instead of the problem's own. This is the default if the horizon is unknown.
+        max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
+            one user are protected; user ids are public. None: a single round is protected.
 
     Attributes:
         theta: Posterior mean of the slopes and the level, ``(B, d + 1)``.
-        releaser: Takes the raw records; the policy reads its releases only.
+        releaser: Receives the raw records; the policy reads its releases only.
 
     Raises:
         ParameterError: If a parameter is out of range, or rewards are not bounded.
     """
 
+    replaced = ("act", "observe", "_learn")
     contrast: ClassVar[bool] = False
     norm: float = positive(1.0)
     intercept: float = positive(0.15)
@@ -87,29 +86,33 @@ class OnePass(WarmStart):
         # the variance of a reward is at most this
         self._spread = (0.5 * self._range) ** 2
         self._size = self._variance = (0.5 * self.norm * self._range) ** 2 / d
-        self._believed = np.eye(d + 1) * self._variance
+        self._prior_covariance = np.eye(d + 1) * self._variance
         self._information = known.information()
         if self._information is not None:
-            # both priors: what is told, and the size that theta - mean can have
-            told = (self._information + np.eye(d) / self._variance)[None]
-            kernels.linalg.inverse(told, told)
-            self._believed[:d, :d] = told[0]
-            self._variance = float(np.trace(told[0])) / d
+            both = (self._information + np.eye(d) / self._variance)[None]
+            kernels.linalg.inverse(both, both)
+            self._prior_covariance[:d, :d] = both[0]
+            self._variance = float(np.trace(both[0])) / d
         self.theta = np.repeat(self._mean[None], B, axis=0)
         self._phi, self._directions = np.empty((B, 2 * d + 1)), np.empty((B, d + 1))
-        # what is not known of theta, how much less is even, what more is worth: central only
-        self._doubt, self._even, self._worth = np.zeros((B, d, d)), np.zeros(B), np.zeros(B)
         self._moments, self._all = np.zeros((B, d + 3)), np.ones(B, bool)
-        # noise of standard deviation 1 is so much in a coordinate of sum r v
+        # posterior draws of theta: normals, Cholesky factors, how much rounds repeat candidates
+        self._normals = streams.normals(d)
+        self._factor, self._repeated = np.empty((B, d, d)), np.zeros(B)
+        kernels.linalg.cholesky(
+            np.repeat(self._prior_covariance[None, :d, :d], B, axis=0), self._factor
+        )
+        # standard deviation in a coordinate of sum r v of noise of standard deviation 1
         self._unit_noise = 1.0
         self._batches = 0
+        self.stretches = self.max_rounds_per_user is None
         self._open(curator)
 
     @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
         agent_kernels.linear_records.best_candidates(
-            context.features, self.theta, self._doubt, self._even, self._worth, action
+            context.features, self.theta, self._factor, self._repeated, self._normals.next(), action
         )
         return action
 
@@ -131,45 +134,83 @@ class OnePass(WarmStart):
                 f"0..{context.features.shape[1] - 1}"
             )
         self._learn(context, feedback.reward - self._middle, observed)
+        self._renew_if_due()
+
+    def _renew_if_due(self) -> None:
+        """Update theta after a release."""
         ends, batch = self.releaser.schedule.ends, self._batches
         if batch < len(ends) and self.releaser.rounds == ends[batch]:
             self._batches += 1
-            self._renew(batch)
+            self._update(batch)
 
-    def _plan(self, sigma: float) -> Schedule:
-        """When to release, and what batches weigh.
+    def play(self, rounds: Stretch) -> Array:
+        scale, sums = 4.0 / self._range, (self._state, self._offset, self._gram, self._own)
+        regression = True, self.link == "logistic", scale, *sums
+        return self._play(rounds, regression, self.releaser.add_rounds)
+
+    def _play(
+        self, rounds: Stretch, regression: tuple[Any, ...], record: Callable[[Array, Array], None]
+    ) -> Array:
+        """Play a stretch in parts that end with a release.
 
         Args:
-            sigma: Standard deviation of a release's noise; 0: exact.
+            rounds: The stretch.
+            regression: See `kernels.linear_records.play_greedy`.
+            record: Hands rewards and directions of several rounds to the releaser.
+        """
+        n, B = rounds.shape
+        features = rounds.context.features
+        directions, reward = np.empty((n, B, self.theta.shape[1])), np.empty((n, B))
+        action, start = np.empty((n, B), np.int64), 0
+        self._candidates = features.shape[2]
+        while start < n:
+            left = self.releaser.schedule.ends[self._batches :][:1] - self.releaser.rounds
+            part = slice(start, min([n, *(start + left).tolist()]))
+            agent_kernels.linear_records.play_greedy(
+                (features[part], rounds.reward[part], rounds.observed[part]),
+                (self.theta, self._doubt, self._even, self._worth),
+                (self.contrast, self.intercept, self._middle),
+                regression,
+                self._moments,
+                directions[part],
+                reward[part],
+                action[part],
+            )
+            record(reward[part], directions[part])
+            self._renew_if_due()
+            start = part.stop
+        return action
+
+    def _plan(self, sigma: float) -> Schedule:
+        """Return the schedule of the releases.
+
+        Args:
+            sigma: Standard deviation of a release's noise; 0 if exact.
         """
         from dpb_gym.privacy import Schedule
 
         anytime = self.anytime or self.problem.horizon is None
         horizon = LONGEST if anytime else self.problem.longest
         if sigma == 0.0:
-            # exact sums may be released often: nothing is spent
-            fine = Schedule.geometric(
-                horizon, self.problem.dim, portable.power(self.ratio, 0.2), 0.0
-            )
-            return Schedule.unweighted(fine.ends)
-        # a round tells a coordinate of theta so much, roughly
+            exact = Schedule.geometric(horizon, self.problem.dim, self.ratio, 0.0)
+            return Schedule.unweighted(exact.ends)
+        # information of one round about a coordinate of theta
         rate = 1.0 / self.problem.dim
         if self.problem.partial_feedback:
             rate /= self.problem.n_candidates or 1
         noise = sigma * self._unit_noise / rate
         first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
-        part = effective_dimension(self.problem.dim) / self.problem.dim
-        return planned(
+        return best_schedule(
             Schedule.geometric(horizon, first, self.ratio, 1.0),
             horizon,
-            noise=part * noise,
-            spread=part * self._spread / rate,
+            noise=noise,
+            spread=self._spread / rate,
             prior=self._variance,
             anytime=anytime,
         )
 
     def _open(self, curator: Curator) -> None:
-        """Makes the releaser."""
+        """Make the releaser."""
         B, n = self.theta.shape
         half, reach, k = 0.5 * self._range, 1.0, self.max_rounds_per_user
         self._weights: LifetimeWeights | None = None
@@ -188,11 +229,14 @@ class OnePass(WarmStart):
         self._state[:, :n] = self._mean
         self._covariance = np.zeros((B, m + n, m + n))
         self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
-        self._offset = np.zeros((B, n))
+        self._offset, self._likeness = np.zeros((B, n)), np.ones(B)
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
-        """Hands the round's record to the releaser; rewards are less the middle of their range."""
-        self._candidates = context.features.shape[1]
+        """Add the round's record to the releaser; `reward` is centred."""
+        agent_kernels.linear_records.likeness(
+            self._moments, context.features.shape[1], self._likeness
+        )
+        self._repeated = np.maximum(0.0, 1.0 - self._likeness) ** 2
         if self._weights is not None:
             self._weights.scale(context.users, observed, self._directions)
         self.releaser.add(reward, self._directions)
@@ -205,34 +249,26 @@ class OnePass(WarmStart):
         agent_kernels.linear_records.add_products(bent, self._phi, self._gram)
         agent_kernels.linear_records.add_products(bent, self._directions, self._own)
 
-    def _likeness(self) -> tuple[Array, Array]:
-        """Mean |x|^2; the variance of xbar over that of the mean of as many strangers."""
-        rounds = np.maximum(1.0, self._moments[:, -1])
-        *means, together, square = self._moments[:, :-1].T / rounds
-        centre = sum(mean**2 for mean in means)
-        ratio = self._candidates * (together - centre) / np.maximum(square - centre, 1e-9)
-        ratio = (LIKE_CHANCE + rounds * ratio) / (LIKE_CHANCE - 1.0 + rounds)
-        return np.where(square > 0.0, square, 1.0), ratio
-
-    def _believe(self, square: Array, ratio: Array) -> None:
-        """The prior covariance of theta, level and gamma."""
+    def _set_prior(self) -> None:
+        """Set the prior covariance of theta, level and gamma."""
         n, m = self.theta.shape[1], self._phi.shape[1]
+        square = self._moments[:, n] / np.maximum(1.0, self._moments[:, -1])
+        square = np.where(square > 0.0, square, 1.0)
         precision = np.eye(n - 1) * (square / self._size)[:, None, None]
         if self._information is not None:
             precision += self._information
         kernels.linalg.inverse(precision, self._covariance[:, : n - 1, : n - 1])
         self._covariance[:, n - 1, n - 1] = self._size
-        own = self.effect * np.maximum(0.0, 1.0 - 1.0 / ratio)
+        own = self.effect * (1.0 - 1.0 / np.maximum(1.0, self._likeness))
         self._covariance[:, range(n, m), range(n, m)] = (own**2 * self._size / square)[:, None]
 
-    def _renew(self, batch: int) -> None:
-        """Renews theta from the release that closed a batch, the first of which is 0."""
-        square, ratio = self._likeness()
+    def _update(self, batch: int) -> None:
+        """Update theta with the release that closed batch number `batch`, counted from 0."""
         if not batch:
-            self._believe(square, ratio)
+            self._set_prior()
         weight = float(self.releaser.schedule.weights[batch])
         self._state[:, self._phi.shape[1] :] += weight * self._offset
-        # exact sums count as all but exact, which keeps the filter's matrices invertible
+        # a floor for exact sums keeps the filter's matrices invertible
         noise = max(self.releaser.noise_std, 1e-3 * self._range)
         agent_kernels.linear_records.filter_step(
             self._state,
@@ -245,20 +281,11 @@ class OnePass(WarmStart):
             noise**2,
         )
         self.theta = self._state[:, : self.theta.shape[1]].copy()
-        # theta given the level, which all candidates share
+        # the covariance of theta given the level, which all candidates share
         d, c = self.theta.shape[1] - 1, self._covariance
         along = c[:, d, :d, None]
-        self._doubt = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
-        precision = np.repeat(np.eye(d)[None], len(along), axis=0)
-        kernels.linalg.inverse(self._doubt, precision)
-        size = self._size
-        if self.norm > 1.0:
-            # to a wide prior a single play would be knowledge
-            size /= self.norm**2
-            precision += np.eye(d) * (square * (1.0 / size - 1.0 / self._size))[:, None, None]
-            kernels.linalg.inverse(precision, self._doubt)
-        self._even = OVERDUE * d / np.trace(precision, axis1=1, axis2=2)
-        self._worth = 0.5 * self._range / size * np.maximum(0.0, 1.0 - ratio)
+        given = c[:, :d, :d] - along * along.transpose(0, 2, 1) / c[:, d, d, None, None]
+        kernels.linalg.cholesky(given, self._factor)
         self._gram[:] = self._own[:] = self._offset[:] = 0.0
 
 
@@ -268,23 +295,23 @@ class OnePassLinear(OnePass):
 
     See `OnePass`.
 
-    Central privacy of one reward, or of all rewards of one user, replace-one: every
-    recommendation may be seen. Contexts, which items were recommended, and in rejection replay
-    which rounds were accepted, are not protected.
+    The guarantee is central privacy of one reward, or of all rewards of one user, replace-one.
+    Contexts, recommended items and, in rejection replay, the accepted rounds are not protected.
 
-    A reward multiplies a public unit vector v, so its sensitivity is its range, whatever the
-    features' scale (a user's vectors are scaled by `LifetimeWeights`). What theta is then follows
-    from the public sums of v [x; 1; xbar]' and v v' of every batch: a Kalman filter on (theta,
-    level, gamma, weighted sum) is its exact posterior for normal rewards, however the information
-    is spread over batches and directions. xbar is the mean of the round's candidates and
-    <xbar, gamma> what all of them have in common, their customer's taste. theta's prior size is
-    for features of mean square 1. Where the same candidates are offered again and again what was
-    not played is not learnt: as far as it is behind, up to half the range is added to its score.
-    Reasons and proofs: docs/agents/one-pass-linear.md.
+    A reward multiplies a public unit vector v, so its sensitivity is its range for features of any
+    length (`LifetimeWeights` scales the vectors of a user). The sums of v [x; 1; xbar]' and v v' of
+    every batch are public. A Kalman filter on (theta, level, gamma, weighted sum) is then the exact
+    posterior for normal rewards. xbar is the mean of the round's candidates, and <xbar, gamma> the
+    customer's taste, which all of them share. theta's prior size is for features of mean square 1.
+
+    Where rounds repeat their candidates, a greedy policy never learns what it does not play, so
+    the agent plays theta + (1 - ratio)_+^2 (draw - theta) with a draw from its posterior. The ratio
+    is 0 for candidates that are the same in all rounds and 1 for independent ones.
+    docs/agents/one-pass-linear.md has the derivations.
 
     Args:
         effect: Prior size of gamma, in units of theta's, if all of xbar is the customer's, >= 0.
-        link: What a reward's mean is of the linear predictor, ``"logistic"`` or ``"identity"``.
+        link: Mean reward as a function of the linear predictor, ``"logistic"`` or ``"identity"``.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -301,43 +328,33 @@ class OnePassLinear(OnePass):
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
 
 
-def effective_dimension(d: int) -> float:
-    """How many directions d features amount to, (sum l)^2 / sum l^2 of their eigenvalues l.
-
-    They are not known: here the i-th falls like 1 / sqrt(i), between even ones (d) and 1 / i.
-    """
-    return math.fsum(i**-0.5 for i in range(1, d + 1)) ** 2 / math.fsum(
-        1.0 / i for i in range(1, d + 1)
-    )
-
-
-def planned(
+def best_schedule(
     start: Schedule, horizon: int, *, noise: float, spread: float, prior: float, anytime: bool
 ) -> Schedule:
-    """Release weights that minimise a model of the greedy policy's regret.
+    """Return the schedule that minimises a model of the greedy policy's regret.
 
     With b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
     variance v_k = noise^2 / P_k + spread / t_k, P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2,
     and a greedy policy earns about rho_k = (prior / (prior + v_k))^(1/2) of what can be earned.
     The a_i maximise the sum of rho_k over all rounds, by a fixed-point iteration
     a_i <- lambda_i q_i, q_i = a_i sum_{j <= i} b_j n_j, lambda_i = sum_{k >= i} d rho_k / d P_k.
-    Everything in it is public.
+    All inputs are public.
 
     Args:
-        start: When to release, and where to begin.
+        start: Rounds of the releases, and first iterate.
         horizon: T.
-        noise: Standard deviation of one release's noise in a coordinate of the sum, in units of
-            one round's information about a coordinate of theta.
-        spread: Variance of one round's own randomness in the same units.
+        noise: Standard deviation of a release's noise per coordinate of the sum, in units of one
+            round's information about a coordinate of theta.
+        spread: Variance of one round's reward in the same units.
         prior: Prior variance of a coordinate of theta.
         anytime: Round t counts 1 / t.
     """
     from dpb_gym.privacy import Schedule
 
     ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
-    # at least one round: a release may fall on the very last one
+    # a release at the end of the last round counts one round
     rounds = np.maximum(np.diff(ends, append=horizon), 1) / (ends if anytime else 1)
-    for _ in range(100):  # enough for six digits of the model's regret
+    for _ in range(100):  # gives six digits of the model's regret
         weights = 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1])
         signal = scales * np.cumsum(weights * sizes)
         precision = np.cumsum(signal**2)
@@ -345,6 +362,6 @@ def planned(
         share = np.sqrt(prior / (prior + variance))
         gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
         scales = np.cumsum(gain[::-1])[::-1] * signal
-        # late releases may count for nothing; their noise must stay finite
+        # the noise of releases without value must stay finite
         scales = np.maximum(scales / scales.max(), 1e-6)
     return Schedule(ends, 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1]), scales)

@@ -8,39 +8,43 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import positive, real
+from dpb_agents.common.parameters import positive
 from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
+
+# Instead of the sums of `OnePassLinear`.
+NO_REGRESSION = False, False, 1.0, *[np.empty((0, 0))] * 2, *[np.empty((0, 0, 0))] * 2
+FEW = 16  # rounds whose rows fit in a core's cache
 
 
 @register_agent(
     "one-pass-linear-joint", supports=["recommendation"], protects=("joint", "user-round")
 )
 class OnePassLinearJoint(OnePass):
-    """One-pass private Newton on noisy sums of curvature and rewards: contexts are private too.
+    """One-pass private Newton on noisy sums of curvature and rewards; contexts are private.
 
     See `OnePass`.
 
-    Joint privacy of one user's round, or of all of them, replace-one, against whoever sees every
-    recommendation but her own.
+    The guarantee is joint privacy of one round of a user, or of all of them, replace-one: an
+    adversary may see every recommendation except the user's own.
 
-    One row holds both: the isometric half of v v', times w_H, and the reward, scaled to
-    [-1/2, 1/2], times v and w_u. Two rows differ by at most 1, and up to w_H^2 = w_u^2 / 8 the
-    curvature costs the response nothing (docs/agents/one-pass-linear.md). theta is the posterior
-    mean given the releases, combined into one, with the curvature shrunk by its known noise.
+    A row consists of the isometric half of v v', times w_H, and of v times w_u and the reward,
+    scaled to [-1/2, 1/2]. Two rows differ by at most 1. Up to w_H^2 = w_u^2 / 8 the curvature
+    costs the response nothing (docs/agents/one-pass-linear.md). theta is the posterior mean given
+    the best combination of the releases, with the curvature shrunk by its known noise. Where every
+    round offers the same arms, v v' is public and the agent is `OnePassLinear` on these v.
 
     Args:
         prior_mean: See `OnePass`; its length is learnt.
-        max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times what one does.
+        max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times as much.
         curvature: w_H^2 / w_u^2, > 0.
-        common: Prior variance of theta along the mean feature besides, as a share of
-            ``(norm w / 2)^2``, >= 0: what candidates have in common is often what people like.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -53,7 +57,6 @@ class OnePassLinearJoint(OnePass):
     norm: float = 1.5
     intercept: float = 0.35
     curvature: float = positive(0.2)
-    common: float = real(0.15, 0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,20 +66,21 @@ class OnePassLinearJoint(OnePass):
         self._arms: Array | None = None
         if self.problem.fixed_arms:
             super()._open(curator)
+            self.stretches = False
             return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
         self._weights = joint_weights(self.curvature)
-        # rewards are <v, t>, t = scale [theta; level / b], in units of their range. |x| is at most
-        # 1 and slopes belong to x / |x|, so prior_mean is worth a factor between 0 and 1.
+        # Rewards are <v, t>, t = scale [theta; level / b], in units of their range. prior_mean
+        # belongs to x and t to x / |x|: the factor between them is taken as uniform in [0, 1], of
+        # mean 1/2 and variance 1/12.
         self._scale = np.append(np.ones(d), 1.0 / b) * math.sqrt(1.0 + b * b) / self._range
         known = self._mean * self._scale
         self._center = 0.5 * known
-        self._prior = self._believed * np.outer(self._scale, self._scale)
+        self._prior = self._prior_covariance * np.outer(self._scale, self._scale)
         self._prior += np.outer(known, known) / 12.0
-        self._common = self.common * d * self._variance * float(self._scale[0]) ** 2
         size = float(np.trace(self._prior[:d, :d]) + (self._center**2).sum())
-        # the noise of H is isometric, so a coordinate of it times t has this mean square
+        # mean square of a coordinate of the noise of H, which is isometric, times t
         self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
         unit_noise = math.sqrt(1.0 / float(self._weights[1]) ** 2 + self._bent)
         self._unit_noise = unit_noise * math.sqrt(1.0 + b * b) * self._range
@@ -85,7 +89,7 @@ class OnePassLinearJoint(OnePass):
         self.releaser = curator.weighted_sum(
             n * (n + 1) // 2 + n,
             sensitivity=1.0,
-            # rows of any two records are at most 1 apart, so nothing is ever moved
+            # of no effect, since rows have norm 1 at most
             clip=2.0 if curator.private else None,
             participations=k or 1,
             schedule=self._plan,
@@ -112,14 +116,31 @@ class OnePassLinearJoint(OnePass):
             self._directions, response, self._weights, self._rows
         )
         self.releaser.add(self._rows)
-        # how many rounds yield a record is public but in rejection replay
+        # the number of records is public except in rejection replay
         if self.problem.partial_feedback:
             self._recorded += 1.0 / (self.problem.n_candidates or 1)
         else:
             self._recorded += observed
 
+    def play(self, rounds: Stretch) -> Array:
+        return self._play(rounds, NO_REGRESSION, self._record)
+
+    def _record(self, reward: Array, directions: Array) -> None:
+        """Hand the records of several rounds to the releaser, a few rounds at a time."""
+        (rounds, B, n), width = directions.shape, self._rows.shape[1]
+        response = np.clip(reward / self._range, -0.5, 0.5)
+        each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
+        for first in range(0, rounds, FEW):
+            part = slice(first, first + FEW)
+            vectors, numbers = directions[part].reshape(-1, n), response[part].reshape(-1)
+            rows = np.empty((len(numbers), width))
+            agent_kernels.linear_records.joint_rows(vectors, numbers, self._weights, rows)
+            self.releaser.add_rounds(rows.reshape(-1, B, width))
+        for _ in range(rounds):
+            self._recorded += each
+
     def _check_arms(self, context: Context) -> None:
-        """What a fixed arm's features are must not depend on who is offered it."""
+        """Raise AgentError unless the arms have the features of the first round."""
         assert context.arms is not None
         order = context.arms.argsort(axis=1)[:, :, None]
         arms = np.take_along_axis(context.features, order, axis=1)
@@ -128,9 +149,9 @@ class OnePassLinearJoint(OnePass):
         elif not np.array_equal(arms, self._arms):
             raise AgentError(f"every round should offer the same arms, round {context.t} does not")
 
-    def _renew(self, batch: int) -> None:
+    def _update(self, batch: int) -> None:
         if self.problem.fixed_arms:
-            super()._renew(batch)
+            super()._update(batch)
             return
         n = self.theta.shape[1]
         sums, std, uneven = self.releaser.value, 0.0, 1.0
@@ -152,11 +173,10 @@ class OnePassLinearJoint(OnePass):
             std / curvature,
             0.25 * uneven,
             std**2 * self._bent,
-            # exact sums count as all but exact, which keeps the matrices invertible
+            # a floor for exact sums keeps the matrices invertible
             max((std / response) ** 2, 1e-6 * rounds),
             self._center,
             self._prior,
-            self._common,
             self.intercept,
             t,
         )
@@ -164,7 +184,7 @@ class OnePassLinearJoint(OnePass):
 
 
 def joint_weights(curvature: float) -> Array:
-    """(w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
+    """Return (w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
     most = 1.0
     if curvature > 0.125:
         most = 2.0 * curvature + 0.5 + 1.0 / (32.0 * curvature)

@@ -67,7 +67,7 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
     if spec.uses_oracle:
         facts.append(["Hidden state", "uses it: a baseline, not ranked"])
     if f"reference-{spec.name}" in agent_specs():
-        facts.append(["Reference version, to read", _link(f"reference-{spec.name}")])
+        facts.append(["Reference implementation", _link(f"reference-{spec.name}")])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
@@ -188,7 +188,7 @@ def _recipe_part(name: str) -> list[str]:
 
 
 def _code_part(spec: AgentSpec) -> list[str]:
-    """The whole file of a reference agent."""
+    """Return the source of a reference agent."""
     module = sys.modules[spec.maker.__module__]
     if not module.__name__.startswith("dpb_agents.reference."):
         return []

@@ -171,24 +171,27 @@ class Sum(Releaser):
         self.ready()
         self._take(records, along, self._total)
 
-    def add_rounds(self, records: FloatArray, along: FloatArray) -> None:
+    def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         """Ingest the records of several rounds, as `add` does one round after another.
 
         Args:
-            records: Numbers ``(n, B)``.
+            records: Numbers ``(n, B)``, or without directions rows ``(n, B, width)``.
             along: Their directions ``(n, B, width)``.
         """
-        for record, direction in zip(records, along):
-            self.add(record, direction)
+        for t, record in enumerate(records):
+            self.add(record, None if along is None else along[t])
 
-    def _take_rounds(self, values: FloatArray, along: FloatArray, into: FloatArray) -> None:
-        """Add n rounds' clipped records, values ``(n, B)`` times vectors; see `_take`."""
-        self._check_room(len(values))
-        clip = self.clip
-        ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
+    def _take_rounds(self, records: FloatArray, along: FloatArray | None, into: FloatArray) -> None:
+        """Add n rounds' clipped vector records to the rows `into`; see `_take`."""
+        self._check_room(len(records))
+        clip, codes = self.clip, kernels.continual
         ball = (self._radius, self.grid, into, self.clipped_count)
-        _raise_for(kernels.continual.add_scaled_rounds(values, along, *ends, *ball))
-        self.rounds += len(values)
+        if along is None:
+            _raise_for(codes.add_clipped_rounds(records, *ball))
+        else:
+            ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
+            _raise_for(codes.add_scaled_rounds(records, along, *ends, *ball))
+        self.rounds += len(records)
 
     def _check_room(self, rounds: int) -> None:
         """Raise HorizonExceeded if so many more rounds were not declared."""
@@ -328,7 +331,7 @@ class BatchSum(Sum):
             along = np.where(included[:, None], np.asarray(along, np.float64), 0.0)
         self._take(records, along, self._total)
 
-    def add_rounds(self, records: FloatArray, along: FloatArray) -> None:
+    def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()
         sampled = self._bits is not None or overridden(self, "add_rounds", "add")
         if sampled or self.shape.symmetric:

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.validation import FloatArray
 
 
 class WeightedSum(Sum):
@@ -76,6 +78,23 @@ class WeightedSum(Sum):
     def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
         self.ready()
         self._take(records, along, self._total)
+        self._release_if_due()
+
+    def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
+        self.ready()
+        if self.shape.symmetric or overridden(self, "add_rounds", "add"):
+            super().add_rounds(records, along)
+            return
+        start, n = 0, len(records)
+        while start < n:
+            left = self._schedule.ends[self.releases :][:1] - self.rounds
+            part = slice(start, min([n, *(start + left).tolist()]))
+            self._take_rounds(records[part], None if along is None else along[part], self._total)
+            self._release_if_due()
+            start = part.stop
+
+    def _release_if_due(self) -> None:
+        """Release after the rounds of the schedule."""
         schedule, k = self._schedule, self.releases
         if k == len(schedule.ends) or self.rounds != schedule.ends[k]:
             return

@@ -34,7 +34,7 @@ function makeScale(low, high, from, to, log) {
   return scale;
 }
 
-/* Drops marks until their labels stand `gap` pixels apart. */
+/* Values whose marks are at least `gap` pixels apart. */
 function spaced(values, scale, gap) {
   const kept = [];
   for (const value of values) {
@@ -45,10 +45,10 @@ function spaced(values, scale, gap) {
 
 const PEN = document.createElement('canvas').getContext('2d'), FONT = getComputedStyle(document.body).fontFamily;
 
-/* Pixels that the widest of some labels needs. */
-function room(labels, font) {
+/* Width in pixels of the widest label. */
+function widest(labels, font) {
   PEN.font = (font || '') + ' 11px ' + FONT;
-  return labels.reduce((widest, label) => Math.max(widest, PEN.measureText(label).width), 0);
+  return labels.reduce((most, label) => Math.max(most, PEN.measureText(label).width), 0);
 }
 
 function axes(svg, width, box, x, y, xTicks, xTitle) {
@@ -59,16 +59,16 @@ function axes(svg, width, box, x, y, xTicks, xTitle) {
     draw('text', { x: box.left - 7, y: at + 4, 'text-anchor': 'end' }, layer).textContent = tick(value);
   }
   draw('line', { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, 'class': 'base' }, layer);
-  for (const value of spaced(xTicks, x, 14 + room(xTicks.map(tick)))) {
+  for (const value of spaced(xTicks, x, 14 + widest(xTicks.map(tick)))) {
     draw('line', { x1: x(value), x2: x(value), y1: box.bottom, y2: box.bottom + 4, 'class': 'base' }, layer);
     draw('text', {
-      x: Math.min(x(value), width - room([tick(value)]) / 2), y: box.bottom + 17, 'text-anchor': 'middle'
+      x: Math.min(x(value), width - widest([tick(value)]) / 2), y: box.bottom + 17, 'text-anchor': 'middle'
     }, layer).textContent = tick(value);
   }
   draw('text', { x: box.right, y: box.bottom + 33, 'text-anchor': 'end' }, layer).textContent = xTitle;
 }
 
-/* Names at the right ends of lines, pushed apart so that they can be read. */
+/* Names at the right ends of lines, moved apart so that none overlap. */
 function endLabels(svg, box, ends) {
   ends.sort((a, b) => a.y - b.y);
   ends.forEach((end, i) => { end.at = Math.max(end.y, i ? ends[i - 1].at + GAP : box.top); });
@@ -86,13 +86,13 @@ function endLabels(svg, box, ends) {
   }
 }
 
-/* What tells tuned rows from defaults stands last and stays. */
+/* Shortened label; keeps the ending ' (tuned)'. */
 function shorten(label, size) {
   const tail = label.endsWith(' (tuned)') ? ' (tuned)' : '', letters = Array.from(label);
   return letters.length > size ? letters.slice(0, size - 1 - tail.length).join('') + '\u2026' + tail : label;
 }
 
-/* Of very many lines the best are drawn, and those that are singled out. */
+/* Of more than CROWD lines, only the best LEADING and pinned ones are drawn. */
 const few = rows => rows.length > CROWD ? '; the best ' + LEADING + ' of ' + rows.length : '';
 function leading(sorted, row) {
   return sorted.length > CROWD ? sorted.filter((one, k) => k < LEADING || state.pins.includes(row(one))) : sorted;
@@ -105,15 +105,15 @@ function canvas(holder, width, height, label) {
   }, holder);
 }
 
-/* A picture of lines: each has a row, the rows that light it, a name for its right end, and points (t, mean)
-   with low and high where there is an interval; they get their places x and y. */
+/* A picture of lines. A line has a row, the rows that highlight it, a name for its right end, and points
+   (t, mean), with low and high if there is an interval. Sets the pixels x and y of every point. */
 function picture(holder, width, plan) {
   const { lines, logy } = plan, names = plan.named ? lines.map(line => line.name) : [], inset = plan.inset || 0;
   const height = Math.max(plan.least, names.length ? GAP * names.length + 60 : 0);
   const svg = canvas(holder, width, height, plan.label), ends = [];
-  const box = { top: 10, bottom: height - 40, right: width - (names.length ? 22 + room(names, '600') : 14) };
+  const box = { top: 10, bottom: height - 40, right: width - (names.length ? 22 + widest(names, '600') : 14) };
   const y = makeScale(...plan.ys, box.bottom, box.top, logy), floor = v => logy ? Math.max(v, y.low) : v;
-  box.left = 12 + room(y.ticks(5).map(tick));
+  box.left = 12 + widest(y.ticks(5).map(tick));
   const x = makeScale(...plan.xs, box.left + 2 * inset, box.right - inset, plan.logx);
   axes(svg, width, box, x, y, plan.ticks || x.ticks(width < 480 ? 4 : 7), plan.title);
   const cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg);
@@ -151,7 +151,7 @@ function reach(values, log) {
 
 const path = list => list.map((p, i) => (i ? 'L' : 'M') + p[0].toFixed(1) + ' ' + p[1].toFixed(1)).join('');
 
-/* What of a curve can be drawn; on a log axis, the last two decades. */
+/* Points of a curve that can be drawn; on a log axis, the last two decades. */
 function points(row) {
   const [rounds, means, below, above] = row.curve, result = [];
   const first = state.logx ? Math.min(row.table.horizon / 100, rounds[Math.max(0, rounds.length - 2)]) : 0;
@@ -162,7 +162,7 @@ function points(row) {
   return result;
 }
 
-/* Where very many curves would show, each agent keeps its largest budget and those singled out. */
+/* Of more than CROWD curves, those of each agent's largest budget and pinned ones. */
 function thinned(rows) {
   if (rows.length <= CROWD) return rows;
   const smaller = row => rows.some(other => other.agent === row.agent && other.strength > row.strength);
@@ -205,7 +205,7 @@ function drawCurves(view) {
   view.chart = { series, ...picture(holder, width, plan) };
 }
 
-/* A figure per plan; all widths first: each asked for after drawing would lay the page out again. */
+/* One figure per plan. All widths are read before drawing, because reading one after it forces a layout. */
 function figures(view, holder, plans, caption, drawOne) {
   holder.textContent = '';
   const frames = plans.map(plan => {
@@ -254,7 +254,7 @@ function drawFrontier(view, plan, holder, width) {
   });
 }
 
-/* What stands at the round under the pointer: the nearest curve, and the best agents there. */
+/* Readout at the round under the pointer: the nearest curve, and the best agents. */
 function readout(view, event) {
   const chart = view.chart;
   if (!chart) return;

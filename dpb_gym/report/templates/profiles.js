@@ -1,28 +1,28 @@
-/* How rows of a track compare over its tasks: performance profiles, probability of improvement. */
+/* Comparisons over the tasks of a track: performance profiles, probability of improvement. */
 const MOST_RATIO = 100;
 
-/* The mean over the tasks of how often one row has less regret than another. */
+/* Mean over the tasks of the probability that one row has less regret than another. */
 function improvement(view, a, b) {
   const found = view.parts.map(part => [part.get(a.key), part.get(b.key)]);
   const each = found.map(([x, y]) => x && y ? chance(x, y) : null);
   return each.includes(null) ? null : each.reduce((sum, p) => sum + p, 0) / each.length;
 }
 
-/* Each rival's regret as a multiple of the least, on every stream of customers that all of them met. */
+/* Each rival's regret as a multiple of the least, on every replicate that all of them have. */
 function ratios(view, rivals) {
   return view.parts.map(part => {
     const finals = rivals.map(row => part.get(row.key).finals), found = rivals.map(() => []);
     finals[0].forEach((_, k) => {
-      const met = finals.map(values => values[k]);
-      if (met.some(value => value === null || value === undefined)) return;
-      const least = Math.min(...met);
-      met.forEach((value, i) => found[i].push(least > 0 ? value / least : value <= 0 ? 1 : Infinity));
+      const each = finals.map(values => values[k]);
+      if (each.some(value => value === null || value === undefined)) return;
+      const least = Math.min(...each);
+      each.forEach((value, i) => found[i].push(least > 0 ? value / least : value <= 0 ? 1 : Infinity));
     });
     return found;
   });
 }
 
-/* Rows that are compared at the largest budget that shows, one plan per notion and unit. */
+/* Rows at the largest visible budget, one plan per notion and unit. */
 function contests(view) {
   const able = view.visible.filter(row => !row.reference && !row.stated && !row.gaps);
   return [...Map.groupBy(able, row => row.group).values()].map(rows => {

@@ -28,7 +28,7 @@ def problem(horizon=3000, means=MEANS, **kwargs):
 
 
 def play(name, budget, made=None, **params):
-    """Arms, rewards and, episode after episode, what the releaser gave out; of one replicate."""
+    """Return arms, rewards and the releases of all episodes, for one replicate."""
     made = made or problem()
     agent, instance = make_agent(name, **params), made.instance([5])
     agent.set_up(made.info, AgentStreams([5]), budget and dpb_gym.Budget.parse(budget))
@@ -75,7 +75,7 @@ def successive_elimination(rewards, released, n, epsilon, scale, T):
 
 
 @pytest.mark.parametrize(("budget", "epsilon"), [(None, math.inf), ("rho=0.5", 1.0)])
-def test_dp_se_is_its_paper_s_loop(budget, epsilon):
+def test_dp_se_equals_the_loop_of_its_paper(budget, epsilon):
     agent, arms, rewards, released = play("dp-se", budget, scale=0.2)
     noisy = released if budget else []
     played, epochs = successive_elimination(rewards, noisy, 4, epsilon, agent.scale, 3000)
@@ -132,7 +132,7 @@ def exact(log, n):
         ("adap-ucb", None, exact),
     ],
 )
-def test_adaptive_episodes_are_their_papers_loop(name, budget, bonus):
+def test_adaptive_episodes_equal_the_loops_of_their_papers(name, budget, bonus):
     _, arms, rewards, released = play(name, budget, alpha=1.0)
     played = episodes(rewards, released if budget else [], 4, 1.0, 3000, bonus)
     assert played == arms and len(released) > 10
@@ -140,7 +140,7 @@ def test_adaptive_episodes_are_their_papers_loop(name, budget, bonus):
 
 
 @pytest.mark.parametrize("name", ["ucb", "ldp-ucb"])
-def test_ucb_is_its_loop_on_rewards_or_on_bits(name):
+def test_ucb_equals_its_loop_on_rewards_or_on_bits(name):
     budget = None if name == "ucb" else "rho=2"
     made = problem(1500)
     agent, arms, rewards, _ = play(name, budget, made, alpha=0.5)
@@ -202,7 +202,7 @@ def test_sums_have_the_noise_that_is_charged(law, budget):
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-def test_a_bit_is_private_and_tells_the_reward_without_bias(epsilon):
+def test_a_bit_is_private_and_an_unbiased_estimate(epsilon):
     bit = BernoulliResponse(epsilon, -1.0, 3.0)
     rewards = np.linspace(-2.0, 4.0, 13)  # clipped to the range
     grid = (np.arange(20_000) + 0.5) / 20_000
@@ -259,7 +259,7 @@ def test_arms_that_change_are_refused(name, kwargs):
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_arms_are_known_by_number_wherever_they_stand(name):
+def test_arms_are_identified_by_number_in_any_position(name):
     """Shuffled every round, the same arms are played as in a fixed order."""
     budget = None if name == "ucb" else "rho=50"
     _, arms, _, _ = play(name, budget, problem(400))
@@ -278,7 +278,7 @@ def test_arms_are_known_by_number_wherever_they_stand(name):
     assert shuffled == arms and len(set(arms)) == 4
 
 
-def test_nonsense_is_refused():
+def test_invalid_arguments_are_refused():
     agent, made = make_agent("ucb"), problem(5)
     agent.set_up(made.info, AgentStreams([0]), None)
     context = made.instance([0]).context()

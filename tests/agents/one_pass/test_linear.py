@@ -1,4 +1,4 @@
-"""one-pass-linear: exact twins, units of protection, sensitivities, rewards off centre."""
+"""one-pass-linear: exact sums, units of protection, sensitivities, levels of rewards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scipy.special import expit
 import dpb_gym
 from dpb_agents.kernels import linear_records
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
-from dpb_agents.recommendation.one_pass_linear import planned
+from dpb_agents.recommendation.one_pass_linear import best_schedule
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget, Schedule, WeightedSum
@@ -62,17 +62,17 @@ def play(agent, problem, seeds, rounds, change=None):
     return regret, np.array(actions)
 
 
-# ------------------------------------------------------------------ exact and noisy twins
+# ------------------------------------------------------------------ exact and noisy sums
 
 
 def james_stein(x):
-    """What of the candidates' mean is not chance, as far as their spread tells."""
+    """Return kappa, the estimated share of the candidates' mean that is not chance."""
     chance = (1 + 2 / x.shape[1]) * x.var(0, ddof=1).sum() / len(x) / (x.mean(0) ** 2).sum()
     return np.clip(1.0 - chance, 0.0, 1.0 - 1.0 / len(x))
 
 
 def chosen_records(problem, agent, seed, rounds):
-    """Plays one replicate; the rows [x; 1] of what was chosen, unit directions and rewards."""
+    """Play one replicate; return the rows [x; 1; xbar], unit directions and rewards."""
     instance = problem.instance([seed])
     phi, z, r = [], [], []
     for t in range(rounds):
@@ -92,7 +92,7 @@ def chosen_records(problem, agent, seed, rounds):
 
 
 def test_without_budget_it_is_the_posterior_given_exact_sums():
-    """theta from the sums of r z of every batch, which are all but exact."""
+    """theta from the nearly exact sums of r z of every batch."""
     problem = problem_of(130)
     agent = begin(problem, [3], None, effect=0.0, link="identity")
     phi, z, r = chosen_records(problem, agent, 3, 130)
@@ -120,7 +120,7 @@ def test_the_prior_mean_is_played_and_then_corrected():
 
 
 def gaussian_posterior(prior, batches, weights, releases, stds, spread):
-    """Posterior mean of theta from the joint normal law of all releases, in one go."""
+    """Return the posterior mean of theta from the joint distribution of all releases."""
     n, m, k = len(prior), batches[0][0].shape[1], len(batches)
     grams = [w * (z.T @ phi) for w, (z, phi) in zip(weights, batches)]
     owns = [w * w * spread * (z.T @ z) for w, (z, _) in zip(weights, batches)]
@@ -161,7 +161,7 @@ def test_the_filter_is_the_posterior_given_all_releases():
 
 
 @pytest.mark.parametrize("width", [1.0, 3.0])
-def test_a_logistic_reward_is_bent_as_its_mean_and_variance_are(width):
+def test_the_linearised_link_matches_mean_and_variance(width):
     """Against scipy's sigmoid, differences and Bernoulli's variance, rewards 0 or `width`."""
     rng = np.random.default_rng(1)
     phi, mean, v = (rng.normal(size=(40, n)) for n in (3, 5, 2))
@@ -181,7 +181,7 @@ def test_a_logistic_reward_is_bent_as_its_mean_and_variance_are(width):
 
 
 def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
-    """The mode of all records at once; a line through the same records is far from it."""
+    """The estimate is near the mode of all records; that of the identity link is not."""
     problem, rounds = problem_of(12_000), 12_000
     agents = [begin(problem, [0], None, effect=0.0, link=link) for link in ("logistic", "identity")]
     rng, theta = np.random.default_rng(2), np.array([3.0, -2.0, 1.0, 0.0, 2.0])
@@ -213,7 +213,7 @@ def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
 
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
 def test_the_features_unit_does_not_matter(name):
-    """Longer features of an as much shorter theta are played alike, however long they are."""
+    """Actions are the same in any unit of the features."""
     problem, rng = problem_of(600), np.random.default_rng(3)
     first, x = problem.instance([0, 1]).context(), rng.normal(size=(600, 2, 5, 5)).astype("f4")
     coins, actions = rng.random((600, 2)), []
@@ -261,7 +261,7 @@ def test_a_replicate_does_not_depend_on_its_batch(name, k):
 
 
 def model_regret(schedule, horizon, noise, spread, prior):
-    """1 - rho per round, by sums written out."""
+    """Return the sum of 1 - rho over rounds, by explicit sums."""
     P, total = 0.0, 0.0
     for i, end in enumerate(schedule.ends):
         inner = sum(schedule.weights[j] * schedule.sizes[j] for j in range(i + 1))
@@ -273,9 +273,9 @@ def model_regret(schedule, horizon, noise, spread, prior):
 
 
 @pytest.mark.parametrize("noise", [5.0, 100.0])
-def test_the_plan_is_a_minimum_and_spends_everybodys_budget(noise):
+def test_the_schedule_is_a_minimum_and_spends_the_budget_of_every_record(noise):
     arguments = {"noise": noise, "spread": 5.0, "prior": 0.0125}
-    plan = planned(Schedule.geometric(4000, 40, 1.2, 1.0), 4000, anytime=False, **arguments)
+    plan = best_schedule(Schedule.geometric(4000, 40, 1.2, 1.0), 4000, anytime=False, **arguments)
     k = len(plan.ends)
     for j in range(k):
         cost = plan.weights[j] ** 2 * (plan.scales[j:] ** 2).sum()
@@ -291,12 +291,12 @@ def test_the_plan_is_a_minimum_and_spends_everybodys_budget(noise):
         assert best < model_regret(geometric, 4000, **arguments)
 
 
-def test_a_short_horizon_has_a_plan():
+def test_a_short_horizon_has_a_schedule():
     agent = begin(problem_of(2), [0], Budget.zcdp(1.0))
     assert agent.releaser.schedule.ends.tolist() == [2]
 
 
-def test_a_plan_for_any_horizon_does_not_depend_on_it():
+def test_the_anytime_schedule_does_not_depend_on_the_horizon():
     short, long = (begin(problem_of(T), [0], Budget.zcdp(1.0), anytime=True) for T in (200, 900))
     np.testing.assert_array_equal(short.releaser.schedule.scales, long.releaser.schedule.scales)
     assert short.releaser.schedule.ends[-1] > 1e8
@@ -316,7 +316,7 @@ def direction(x, others=(), contrast=False, intercept=0.35):
     return z[0]
 
 
-def test_directions_are_unit_vectors_whatever_the_features_scale():
+def test_directions_are_unit_vectors_for_features_of_any_length():
     rng = np.random.default_rng(0)
     scale = rng.choice([1e-8, 0.3, 5], (50, 1, 1))
     features = (rng.normal(size=(50, 3, 4)) * scale).astype("f4")
@@ -412,7 +412,7 @@ def test_joint_rows_hold_the_record():
 
 
 def stacked(schedule, directions, rounds):
-    """What unit rewards at the given rounds do to all releases, in units of sigma."""
+    """Return the effect of unit rewards at the given rounds on all releases, in units of sigma."""
     batch = np.searchsorted(schedule.ends, rounds)
     out = np.zeros((len(rounds), len(schedule.ends), directions.shape[1]))
     for t, (j, z) in enumerate(zip(batch, directions)):
@@ -423,7 +423,7 @@ def stacked(schedule, directions, rounds):
 
 @pytest.mark.parametrize("kind", ["same", "random", "alternating", "orthogonal"])
 @pytest.mark.parametrize("consecutive", [True, False])
-def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
+def test_all_rewards_of_a_user_move_the_releases_within_the_reach(kind, consecutive):
     """Every vector of signs of a user's rewards, in one batch or spread over many."""
     rng = np.random.default_rng(2)
     k, width = 6, 8
@@ -448,7 +448,7 @@ def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
     kept = np.array(kept)
     assert not kept[k:].any()
     start = Schedule.geometric(400, 20, 1.3, 1.0)
-    schedule = planned(start, 400, noise=30.0, spread=5.0, prior=0.01, anytime=False)
+    schedule = best_schedule(start, 400, noise=30.0, spread=5.0, prior=0.01, anytime=False)
     last = int(schedule.ends[-1])
     rounds = np.arange(30, 30 + k) if consecutive else np.linspace(1, last, k).astype(int)
     effect = stacked(schedule, kept[:k], rounds)
@@ -464,7 +464,7 @@ def test_all_rewards_of_a_user_stay_within_the_reach(kind, consecutive):
 
 
 @pytest.mark.parametrize(("name", "k"), AGENTS)
-def test_agents_state_and_spend_what_was_asked(name, k):
+def test_agents_state_and_spend_their_budget(name, k):
     problem = problem_of(200, **USERS)
     agent = begin(problem, [0, 1], Budget.approx(1.0, 1e-5), name, max_rounds_per_user=k)
     guarantee = agent.curator.guarantee
@@ -479,7 +479,7 @@ def test_agents_state_and_spend_what_was_asked(name, k):
 
 
 class Spy:
-    """Keeps the records that go into a releaser."""
+    """Store the records that are added to a releaser."""
 
     def __init__(self, inner):
         self.inner, self.records = inner, []
@@ -497,7 +497,7 @@ BOTH = ["one-pass-linear", "one-pass-linear-joint"]
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_user_counts_with_her_first_rounds_only(name):
+def test_only_the_first_rounds_of_a_user_count(name):
     problem = problem_of(120, **USERS)
     agent = begin(problem, [0], Budget.zcdp(1.0), name, max_rounds_per_user=2)
     spy = Spy(agent.releaser)
@@ -526,7 +526,7 @@ def test_users_must_be_identified(name):
 
 
 def test_parameters_are_checked():
-    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"common": -1.0}):
+    for bad in ({"curvature": 0.0}, {"intercept": 0.0}, {"norm": -1.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent("one-pass-linear-joint", **bad)
 
@@ -581,7 +581,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
     np.testing.assert_array_equal(run(second, scramble=True)[0], actions)
 
 
-# ------------------------------------------------------------------ how it fares
+# ------------------------------------------------------------------ regret
 
 
 def test_every_agent_learns():
@@ -602,7 +602,7 @@ def make_begun(name, problem, seeds):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_rewards_need_not_be_centred(name):
-    """Expected rewards squeezed around a level far off the middle are learned from all the same.
+    """Rewards in a narrow range far from the middle are learned from as well.
 
     With private contexts the level multiplies the noise in the mean of x, so it costs more.
     """
@@ -629,7 +629,7 @@ def test_rewards_need_not_be_centred(name):
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
 @pytest.mark.parametrize("budget", [None, Budget.zcdp(0.5)])
 def test_an_arm_that_was_never_played_is_tried(name, budget):
-    """Arms that are always offered teach nothing of each other; the first one pays .6."""
+    """Rewards of one arm say nothing about another; the first one pays .6."""
     problem = dpb_gym.make_problem(
         "DPB/MultiArmed-v0", horizon=3000, n_arms=5, theta=[0.4, -1, -1, -1, 1.6], reward="linear"
     )
@@ -639,7 +639,7 @@ def test_an_arm_that_was_never_played_is_tried(name, budget):
 
 
 def test_arms_that_every_round_offers_are_public_and_only_if_they_stay_the_same():
-    """No context tells of its customer, so the joint form releases rewards alone."""
+    """Contexts contain nothing about customers, so the joint agent releases rewards alone."""
     problem = dpb_gym.make_problem("DPB/MultiArmed-v0", horizon=100, n_arms=5)
     agent = begin(problem, range(3), Budget.zcdp(0.5), "one-pass-linear-joint")
     assert agent.curator.guarantee.notion == "joint" and agent.releaser.value.shape == (3, 6)
@@ -665,8 +665,8 @@ def test_until_the_first_release_the_longest_candidate_is_played():
     assert agent.act(context).tolist() == [3, 3, 4, 0]
 
 
-def test_what_the_candidates_of_a_round_share_is_not_theirs():
-    """A customer's taste is in all features and moves the reward: theta is found despite it."""
+def test_the_taste_of_a_customer_does_not_bias_theta():
+    """A taste is in all features and moves the reward; theta is still estimated."""
     rng = np.random.default_rng(0)
     theta, taste = np.array([0.5, 0.5, 0, 0, 0]), np.array([-0.5, -0.5, 0, 0, 0])
     problem = problem_of(1500)
@@ -687,7 +687,7 @@ def test_what_the_candidates_of_a_round_share_is_not_theirs():
     assert (found > 0.6).all() and found.mean() > 2 * missed.mean()
 
 
-def test_the_releaser_is_a_weighted_sum_that_ships():
+def test_the_releaser_is_the_weighted_sum_of_the_library():
     problem = problem_of(100)
     agent = begin(problem, [0], Budget.zcdp(1.0))
     assert isinstance(agent.releaser, WeightedSum)

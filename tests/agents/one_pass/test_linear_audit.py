@@ -1,4 +1,4 @@
-"""End-to-end audits of one-pass-linear's other units: sound ones pass, faulty ones fail."""
+"""End-to-end audits of one-pass-linear's units: valid agents pass, faulty ones fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGENTS = [("one-pass-linear-joint", None), ("one-pass-linear-joint", 3), ("one-p
 
 
 def underestimating(name, k):
-    """The agent with a tenth of the noise variance that it charges."""
+    """Return the agent with a tenth of the noise variance that it charges."""
     agent = make_agent(name, max_rounds_per_user=k)
     begin = agent.begin
 
@@ -54,6 +54,6 @@ def test_agents_pass(name, k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "k"), AGENTS)
-def test_too_little_noise_is_seen(name, k):
+def test_too_little_noise_is_detected(name, k):
     report = run(lambda: underestimating(name, k))
     assert report.verdict == "FAIL", report

@@ -1,4 +1,4 @@
-"""A lockstep run that keeps what happened, and a releaser that records or plays back."""
+"""Run an agent in lockstep; releasers that record or replay releases."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def play(
     tamper=None,
     **env,
 ):
-    """Plays one agent (or registered name); arrays of the result lead with the round.
+    """Play an agent (or registered name); the first axis of the result is the round.
 
     Args:
         prepare: Called with the agent after `begin`.
-        tamper: ``tamper(t, reward)`` replaces the rewards that the agent is told.
+        tamper: ``tamper(t, reward)`` replaces the rewards that the agent observes.
     """
     problem = make_problem(env_id, horizon=horizon, **env)
     agent = agent if isinstance(agent, Agent) else make_agent(agent, **(params or {}))
@@ -65,7 +65,7 @@ def play(
 
 
 class Recorder:
-    """Passes everything on to a releaser and keeps its releases."""
+    """Forward calls to a releaser and store its releases."""
 
     def __init__(self, releaser):
         self.inner = releaser
@@ -80,7 +80,7 @@ class Recorder:
 
 
 class Playback:
-    """Ignores the records and hands out earlier releases."""
+    """Ignore the records and return earlier releases."""
 
     def __init__(self, releases):
         self.releases = list(releases)

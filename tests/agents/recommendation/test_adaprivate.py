@@ -1,4 +1,4 @@
-"""What the private linear policies promise, spend, release and hide."""
+"""Guarantees, costs, releases and privacy of the private linear policies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def begun(name, budget, **params):
     ("eps", "printed", "exact"),
     [(0.5, 9.700, 7.03), (1.0, 4.901, 3.73), (2.0, 2.499, 1.99), (5.0, 1.055, 0.892)],
 )
-def test_noise_of_the_papers_budgets(name, centre, eps, printed, exact):
+def test_noise_at_the_budgets_of_the_paper(name, centre, eps, printed, exact):
     paper = begun(name, Budget.zcdp(textbook_rho(eps, DELTA)), centre=centre)
     assert paper.releaser.sigma == pytest.approx(printed, rel=1e-3)
     ours = begun(name, Budget.approx(eps, DELTA), centre=centre)
@@ -56,7 +56,7 @@ def test_guarantee_and_ledger(play, name, rho):
     mu, eps = math.sqrt(2.0 * rho), promised.epsilon(DELTA)
     delta = stats.norm.cdf(mu / 2 - eps / mu) - math.exp(eps) * stats.norm.cdf(-mu / 2 - eps / mu)
     assert delta == pytest.approx(DELTA, rel=1e-4)
-    # Three disjoint batches of 300 cost what one costs; the partial batch is never released.
+    # Three disjoint batches of 300 cost as much as one; the partial batch is never released.
     ledger = agent.curator.ledger
     assert ledger.spent == pytest.approx(rho, rel=1e-9)
     assert len(ledger.entries) == 1 and agent.releaser.batches == 3
@@ -65,7 +65,7 @@ def test_guarantee_and_ledger(play, name, rho):
     assert accounted_epsilon(ledger.composition, DELTA) == eps
 
 
-def test_without_a_budget_nothing_is_promised(play):
+def test_without_a_budget_there_is_no_guarantee(play):
     run = play("adaprivate-ucb", range(2), 10)
     assert run.agent.curator.guarantee is None and run.agent.releaser.sigma == 0.0
 
@@ -162,7 +162,7 @@ def test_regret_falls_with_the_budget(play, name):
         assert gap.mean() > 3.0 * gap.std(ddof=1) / math.sqrt(len(gap))
 
 
-def test_noise_that_vanishes_gives_the_non_private_policy(play):
+def test_vanishing_noise_gives_the_non_private_policy(play):
     # Same rule, same batches: only the releaser differs.
     nearly = play("adaprivate-ucb", range(3), 900, Budget.zcdp(1e14), {"batch": 50})
     exact = play("lin-ucb", range(3), 900, params={"batch": 50})

@@ -1,4 +1,4 @@
-"""AdaPrivate-TS-Amp: what sampling really buys, by quadrature, and what is released."""
+"""AdaPrivate-TS-Amp: privacy of sampling by quadrature, and the releases."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_noise_of_the_verified_calibration_is_exact(centre, eps, q):
     sigma = agent.releaser.sigma
     worst = (0.5, -0.5) if centre else (1.0, 0.0)
     assert hockey_stick(q, sigma, *worst, eps) == pytest.approx(DELTA, rel=1e-4)
-    # what is promised is what was asked for, and what the ledger will charge
+    # the guarantee is the budget, and so is the charge in the ledger
     assert agent.curator.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
     assert agent.curator.guarantee.epsilon(DELTA) <= eps
     assert agent.curator.guarantee.unit == "reward"
@@ -89,7 +89,7 @@ def test_no_pair_of_centred_rewards_is_worse_than_the_ends(q, sigma, first, seco
 
 @settings(max_examples=20, deadline=None)
 @given(st.floats(0.05, 0.95), st.floats(1.0, 5.0), st.floats(1.0, 5.0), st.floats(0.0, 2.0))
-def test_rewards_far_from_zero_are_charged_with_their_length(q, first, second, epsilon):
+def test_rewards_far_from_zero_cost_their_absolute_value(q, first, second, epsilon):
     """An excluded reward counts as 0, which lies outside 1..5: the range is no bound."""
     sums, event = sampled(Budget.approx(1.0, DELTA), (1.0, 5.0), q)
     assert event.sensitivity == 5.0
@@ -99,7 +99,7 @@ def test_rewards_far_from_zero_are_charged_with_their_length(q, first, second, e
 
 @pytest.mark.parametrize("eps", [0.1, 0.5, 1.0, 2.0, 5.0])
 @pytest.mark.parametrize("q", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_sampling_never_buys_less_noise(eps, q):
+def test_sampling_never_reduces_the_noise(eps, q):
     """Erratum R3: rescaled, the noise exceeds that without sampling."""
     budget = Budget.approx(eps, DELTA)
     amplified = sampled(budget, (0.0, 1.0), q)[0].sigma / q
@@ -145,8 +145,8 @@ def test_budgets_that_cannot_be_calibrated():
         begun(Budget.zcdp(0.5), calibration="paper")
 
 
-def test_a_zcdp_budget_buys_no_amplification():
-    """At every Renyi order: large orders see the sample as if it were everything."""
+def test_a_zcdp_budget_has_no_amplification():
+    """zCDP holds at every Renyi order, and sampling does not help at large orders."""
     agent = begun(Budget.zcdp(0.5), sampling=0.3)
     assert agent.releaser.sigma == pytest.approx(1.0)
     assert agent.curator.guarantee.rho == pytest.approx(0.5)
@@ -178,7 +178,7 @@ def chosen_records(run, rounds):
 
 
 def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
-    """With noise that vanishes: every release is a subset sum over q, right on average."""
+    """With vanishing noise every release is a subset sum over q, unbiased."""
     q, B, kept = 0.4, 150, {}
 
     def prepare(agent):
@@ -209,7 +209,7 @@ def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
 
 
 def test_inclusion_bits_come_from_the_privacy_stream_only(play, recorder):
-    """Same bits whatever the rewards; others for other seeds."""
+    """The bits depend on the seed and not on the rewards."""
     kept = []
     for tamper in (lambda t, r: np.ones(len(r)), lambda t, r: np.full(len(r), 0.25)):
 
@@ -225,7 +225,7 @@ def test_inclusion_bits_come_from_the_privacy_stream_only(play, recorder):
 
 
 class Nominal(AdaPrivateAmp):
-    """What the paper claims for Eq. 3.6: the nominal epsilon."""
+    """The agent with the nominal epsilon that the paper claims for Eq. 3.6."""
 
     def __init__(self):
         super().__init__(batch=1, sampling=0.3, calibration="verified")
@@ -239,7 +239,7 @@ class Nominal(AdaPrivateAmp):
 
 
 @pytest.mark.slow
-def test_audits_pass_what_is_exact_and_fail_the_printed_claim():
+def test_audits_accept_the_exact_noise_and_reject_the_printed_claim():
     budget = Budget.approx(1.0, DELTA)
     how = {"runs": 1000, "horizon": 6}
     verified = {"batch": 1, "sampling": 0.3}

@@ -59,7 +59,7 @@ class Twin:
 @pytest.mark.parametrize(
     "params", [{"intercept": 0.5}, {"intercept": 2.0, "ridge": 0.3}, {"decay": 0.7, "batch": 40}]
 )
-def test_every_action_is_that_of_the_definition(play, rule, params):
+def test_every_action_follows_the_definition(play, rule, params):
     rounds, d = 300, 4
     name = {"greedy": "lin-greedy", "ucb": "lin-ucb", "ts": "lin-ts"}[rule]
     own = {k: v for k, v in params.items() if k != "decay" or rule == "ts"}
@@ -86,7 +86,7 @@ def test_every_action_is_that_of_the_definition(play, rule, params):
 
 @pytest.mark.parametrize("intercept", [0.1, 1.0, 7.0])
 def test_summed_directions_stay_in_the_unit_ball(play, intercept):
-    """So that one reward moves a sum by at most its range, whatever the features."""
+    """One reward then moves a sum by at most its range, for any features."""
     longest = []
 
     class Spy:
@@ -111,7 +111,7 @@ def test_summed_directions_stay_in_the_unit_ball(play, intercept):
 
 
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb"])
-def test_an_intercept_learns_what_centring_knows(play, name):
+def test_an_intercept_estimates_what_centring_subtracts(play, name):
     plain = play(name, range(16), 3000, params={"centre": False}).regret
     learnt = play(name, range(16), 3000, params={"centre": False, "intercept": 0.5}).regret
     gap = plain - learnt
@@ -135,7 +135,7 @@ def test_the_tuned_width_follows_the_noise(eps, d):
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [3.0, 1.0])
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ts"])
-def test_forced_rounds_come_at_their_rate_and_are_uniform(gamma, name):
+def test_forced_rounds_have_their_rate_and_are_uniform(gamma, name):
     B, d, m = 4_000, 3, 4
     problem = make_problem("DPB/Recommendation-v0", horizon=5000, dim=d, n_candidates=m)
     agent = make_agent(name, gamma=gamma, **({"v": 0.0} if name == "lin-ts" else {}))
@@ -155,7 +155,7 @@ def test_forced_rounds_come_at_their_rate_and_are_uniform(gamma, name):
 
 
 def test_forced_rounds_do_not_depend_on_the_rewards(play):
-    """So they cost no privacy: same rounds and same candidates with other rewards."""
+    """They cost no privacy: same rounds and same candidates with other rewards."""
 
     def watched(kept):
         def prepare(agent):
@@ -212,7 +212,7 @@ def test_forced_exploration_widens_the_design(play):
 @pytest.mark.parametrize(
     ("eps", "printed", "spent"), [(0.5, 9.700, 0.36), (1.0, 4.901, 0.74), (5.0, 1.055, 4.12)]
 )
-def test_the_papers_noise_is_larger_than_its_promise_needs(name, eps, printed, spent):
+def test_the_noise_of_the_paper_is_larger_than_its_guarantee_needs(name, eps, printed, spent):
     """RU, Eq. 2.8; erratum R1."""
     budget = Budget.approx(eps, DELTA)
     agent = begun(name, budget, calibration="paper")

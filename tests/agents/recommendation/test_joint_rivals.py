@@ -1,4 +1,4 @@
-"""Jointly private agents of others: against plain twins, and their sensitivities by search."""
+"""Jointly private rivals against plain NumPy, and their sensitivities by search."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNIT = ("joint", "user-round")
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("budget", ["rho=0.1", "eps=2,delta=1e-5"])
-def test_the_promise_is_the_budget_and_it_is_spent(name, budget):
+def test_the_guarantee_is_the_budget_and_it_is_spent(name, budget):
     problem = make_problem("DPB/Recommendation-v0", horizon=1000, dim=4)
     agent = make_agent(name)
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.parse(budget))
@@ -82,7 +82,7 @@ def a_root(rng, d):
     return half @ half.T / d + 0.2 * np.eye(d)
 
 
-def test_information_weighted_records_are_what_the_page_says():
+def test_information_weighted_records_are_as_documented():
     rng = np.random.default_rng(0)
     root, x, gamma = a_root(rng, 4), rng.standard_normal(4) / 3.0, 0.7
     W = root @ root
@@ -117,7 +117,7 @@ def test_information_weighted_sensitivities_by_search(gamma):
 
 
 def test_the_bound_of_records_is_never_exceeded_and_nearly_met(play):
-    """R of later episodes: what exceeded it would be clipped, what stays far below wastes noise."""
+    """R of later episodes: records above it would be clipped, records far below it waste noise."""
     sizes = []
 
     def keep(agent):
@@ -167,7 +167,7 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
 # ------------------------------------------------------------------ GLM
 
 
-def test_glm_records_have_a_quarter_of_the_gram_s_sensitivity():
+def test_glm_records_have_a_quarter_of_the_gram_sensitivity():
     def record(x, theta):
         slope = np.empty(1)
         x = x / max(1.0, np.linalg.norm(x))
@@ -243,7 +243,7 @@ def step_of(releaser, theta, x, y, step):
 
 @pytest.mark.parametrize(("x_max", "least"), [(0.3, 0.99), (1.0, 0.55)])
 def test_peeling_sensitivities_by_search(x_max, least):
-    """lambda of a coordinate of v and Lambda of s of them bound any exchange of a record."""
+    """lambda of a coordinate of v and Lambda of s of them bound any replacement of a record."""
     releaser, step, s = peeling(x_max=x_max), 0.25, HOW["sparsity"]
 
     def moved(x, y, u, v, theta, largest):
@@ -288,7 +288,7 @@ def test_the_noise_spends_the_budget():
     assert not releaser._gram.any() and not releaser._response.any(), "records are forgotten"
 
 
-def test_what_peeling_chooses_has_the_density_that_it_tells():
+def test_selections_of_peeling_have_the_stated_density():
     """Orders of four coordinates, against the exponential mechanism by hand and by frequency."""
     n = 2500
     releaser = peeling("rho=0.7", replicates=n)
@@ -312,8 +312,8 @@ def test_what_peeling_chooses_has_the_density_that_it_tells():
         np.testing.assert_allclose(told[here], exact, rtol=1e-9, atol=1e-9)
 
 
-def test_the_choice_is_as_private_as_it_is_charged():
-    """Renyi divergence of an exponential mechanism at bounded range, over hostile utilities."""
+def test_the_selection_costs_as_much_privacy_as_is_charged():
+    """Renyi divergence of an exponential mechanism at bounded range, over adversarial utilities."""
     rng, worst = np.random.default_rng(0), 0.0
     for _ in range(300):
         u = rng.standard_normal(3) * rng.choice([0.1, 1.0, 5.0])
@@ -326,7 +326,7 @@ def test_the_choice_is_as_private_as_it_is_charged():
     assert 0.9 * 0.125 < worst <= 0.125
 
 
-def test_peeling_refuses_what_it_cannot_keep():
+def test_peeling_refuses_invalid_records_and_noise():
     releaser = peeling()
     with pytest.raises(ParameterError, match="finite"):
         releaser.add(np.full((1, 4), np.nan), np.zeros(1))
@@ -336,7 +336,7 @@ def test_peeling_refuses_what_it_cannot_keep():
         Peeling(curator, 4, start=np.zeros(4), **HOW)
 
 
-def test_a_sparse_truth_is_found_where_dense_rivals_have_more_to_learn():
+def test_fliphat_beats_dense_rivals_on_a_sparse_theta():
     theta = np.zeros(60)
     theta[:5] = [8.0, -8.0, 8.0, 8.0, -8.0]
     result = dpb_gym.evaluate(

@@ -1,4 +1,4 @@
-"""The linear policies against a plain twin written for one replicate."""
+"""The linear policies against plain NumPy for one replicate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpb_gym.streams import AgentStreams, Stream, generator
 
 NAMES = ("lin-greedy", "lin-ucb", "lin-ts", "adaprivate-ucb", "adaprivate-ts")
 LOOSE = Budget.zcdp(2.0)
-# the plain twin's rules as registered agents
+# rules of the plain version as registered agents
 RULES = {
     "greedy": ("lin-greedy", {"centre": False}),
     "ucb": ("lin-ucb", {}),
@@ -81,8 +81,8 @@ SETTINGS = [
 
 @pytest.mark.parametrize("rule", ["greedy", "ucb", "ts"])
 @pytest.mark.parametrize(("params", "plain"), SETTINGS)
-def test_every_action_is_the_plain_twin_s_best(play, rule, params, plain):
-    """The twin follows the agent's history; equal scores (unit vectors at the start) may
+def test_every_action_is_best_in_the_plain_version(play, rule, params, plain):
+    """The plain version follows the agent's history; equal scores (unit vectors at the start) may
     fall either way."""
     env = {"dim": 6, "reward": "linear"}
     run = play(RULES[rule][0], range(3), 600, params=own(rule, params), **env)
@@ -106,7 +106,7 @@ def test_batch_agent_equals_the_single_agent(play, rule, params, plain):
 
 
 @pytest.mark.parametrize("rule", ["greedy", "ts"])
-def test_features_outside_the_unit_ball_and_their_rewards_are_cut_alike(play, rule):
+def test_features_outside_the_unit_ball_and_their_rewards_are_scaled_alike(play, rule):
     theta = np.array([3.0, -1.0, 0.5])
     env = {"dim": 3, "fresh": True, "theta": theta, "reward": "linear"}
     problem = make_problem("DPB/Recommendation-v0", horizon=200, **env)
@@ -146,8 +146,8 @@ def test_statistics_after_a_run(play, rule):
             np.testing.assert_allclose(inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-13)
 
 
-def test_thompson_draws_have_the_posterior_s_mean_and_covariance():
-    """Recovers the draws from the kernel's choices: P(choose +x) = Phi(mean / sd)."""
+def test_thompson_draws_have_the_mean_and_covariance_of_the_posterior():
+    """Recover the draws from the kernel's choices: P(choose +x) = Phi(mean / sd)."""
     from scipy.stats import norm
 
     from dpb_agents import kernels as agent_kernels
@@ -190,7 +190,7 @@ def test_learning_beats_random(play, name, env):
 
 
 @pytest.mark.parametrize("name", ["lin-ucb", "lin-greedy"])
-def test_centring_removes_the_missing_intercept(play, name):
+def test_centring_replaces_the_missing_intercept(play, name):
     # Erratum R9: 403 -> 94 at T = 10,000.
     plain = play(name, range(8), 4000, params={"centre": False})
     centred = play(name, range(8), 4000, params={"centre": True})
@@ -252,7 +252,7 @@ def test_bad_actions_and_problems_are_refused():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_begin_starts_afresh(play, name):
+def test_begin_resets_the_state(play, name):
     first = play(name, range(2), 350, budget_of(name))
     again = play(first.agent, range(2), 350, budget_of(name))
     np.testing.assert_array_equal(first.actions, again.actions)

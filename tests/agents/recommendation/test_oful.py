@@ -14,7 +14,7 @@ from dpb_gym.streams import AgentStreams
 @pytest.mark.parametrize(
     "params", [{"ridge": 1.5}, {"alpha": 0.3, "ridge": 2.0, "norm": 2.0, "delta": 0.1}]
 )
-def test_play_is_that_of_the_paper(params):
+def test_every_action_follows_the_paper(params):
     problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=300, dim=4, n_candidates=6)
     agent, instance = make_agent("oful", **params), problem.instance([3])
     agent.set_up(problem.info, AgentStreams([3]))

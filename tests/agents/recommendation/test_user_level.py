@@ -1,4 +1,4 @@
-"""User-level privacy of AdaPrivate: what one user moves, what it costs, whom it protects."""
+"""User-level privacy of AdaPrivate: sensitivity to one user, cost, and guarantee."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipp
 
 
 @pytest.mark.parametrize("params", [{"centre": True}, {}, {"clip": None}])
-def test_spent_is_what_was_asked_for(play, params):
+def test_the_whole_budget_is_spent(play, params):
     budget, env = Budget.approx(2.0, 1e-5), {"interactions_per_user": 7}
     params = {"batch": 50, **params}
     run = play("adaprivate-user-ucb", range(2), 260, budget, params, **env)
@@ -70,7 +70,7 @@ def test_spent_is_what_was_asked_for(play, params):
 
 
 def released_without_noise(agent):
-    """Returns the list that collects the batches' sums before their noise."""
+    """Return the list that collects the batches' sums before their noise."""
     sums = agent.releaser
     kept, original = [], sums._noise.gaussian
 
@@ -176,7 +176,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(play):
 
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
 def test_clipping_beats_group_privacy(play, order):
-    """RU, section 6.1, the one claim of it that can be tested."""
+    """The testable claim of RU, section 6.1."""
     budget, seeds = Budget.approx(5.0, 1e-5), range(16)
     env = {"interactions_per_user": 10, "user_order": order}
     regret = {}
@@ -237,7 +237,7 @@ def test_users_must_be_bounded_and_identified(play):
 
 
 def test_users_of_a_data_set_are_protected_too(play):
-    """MovieLens says who a user is but not how many rounds she will have."""
+    """MovieLens identifies users but not how many rounds each will have."""
     params = {"max_rounds_per_user": 5, "centre": True, "batch": 50}
     env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 6}
     run = play("adaprivate-user-ts", range(2), 400, Budget.zcdp(1.0), params, **env)
@@ -266,7 +266,7 @@ AUDIT = {
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
-def test_audits_pass_and_see_something(clip, order):
+def test_audits_pass_with_a_positive_estimate(clip, order):
     params = {"clip": clip, "centre": True, "batch": 8}
     how = {**AUDIT, "env_kwargs": {**AUDIT["env_kwargs"], "user_order": order}, "horizon": 32}
     report = audit("adaprivate-user-ucb", Budget.zcdp(2.0), params=params, **how)
@@ -276,7 +276,7 @@ def test_audits_pass_and_see_something(clip, order):
 
 
 class Forgetful(LifetimeClip):
-    """Clips every batch afresh, whatever a user has spent."""
+    """Clip every batch separately, without a limit per user over all batches."""
 
     def close(self):
         self._spent.table[:] = 0.0

@@ -1,4 +1,4 @@
-"""Forgetting: what a window keeps, and that it helps when theta drifts."""
+"""Windows: which rounds they contain, and that they help when theta drifts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpb_gym.streams import AgentStreams
 
 
 @pytest.mark.parametrize("name", ["lin-ucb", "lin-ts"])
-def test_a_window_keeps_the_last_half_and_what_came_after_it(play, name):
+def test_a_window_contains_the_last_half_and_the_rounds_after_it(play, name):
     run = play(name, [3, 4], 25, params={"window": 10, "centre": True}, dim=4, n_arms=12)
     # halves of 5: after round 25 the block of rounds 21..25 is left
     x = np.take_along_axis(run.features, run.actions[..., None, None], axis=2)[-5:, :, 0]
@@ -67,7 +67,7 @@ def test_windows_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("name", ["lin-greedy", "random"])
-def test_probabilities_are_of_what_is_available(name):
+def test_probabilities_are_over_available_candidates(name):
     problem = make_problem("DPB/Recommendation-v0", horizon=40, available=0.5)
     agent = make_agent(name, **({"gamma": 1.0} if name == "lin-greedy" else {}))
     instance, lanes = problem.instance(range(50)), np.arange(50)

@@ -180,6 +180,7 @@ def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
     write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
     monkeypatch.setattr(dpb_agents, "__path__", [str(tmp_path), *dpb_agents.__path__])
     said = "best of 8 points on 4 seeds (1,200,000 agent rounds, 35 s)"
+    recipes._read.cache_clear()
     recipes._recipes.cache_clear()
     assert effort("lin-ts", {"v": 0.3}, "offers") == said
     assert effort("lin-ts", {"v": 0.3}) == effort("lin-ts", {"v": 0.3}, "other") == ""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpb_gym.report import Interval, records
-from dpb_gym.report.columns import COLUMNS, Column, register
+from dpb_gym.report.columns import COLUMNS, ResultColumn, register
 from dpb_gym.report.number_format import decimals, number
 from dpb_gym.report.tables import board
 
@@ -301,7 +301,7 @@ def test_the_download_holds_the_rows_that_pass(opened, make):
 
 
 def test_a_registered_column_is_shown_and_sorts(opened, make):
-    register(Column("spread", "Spread", "number", value=lambda task, row: row.regret.high))
+    register(ResultColumn("spread", "Spread", "number", value=lambda task, row: row.regret.high))
     try:
         data = make.data()
         page = opened(data, hash="#sort=spread")

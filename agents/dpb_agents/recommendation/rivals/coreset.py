@@ -1,4 +1,4 @@
-"""CoreSet-Elimination-DP: phases of pure exploration that eliminate arms."""
+"""CoreSet-Elimination-DP: phased elimination of arms."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class CoresetElimination(LinearRival):
     sigma ||V^-1 x||) sqrt(2 log(2 n K T))`` for n arms and K phases. Arms of a fixed pool are
     dropped for good; with fresh arms every round's candidates are compared with each other.
 
-    Sensitivity of a phase's sum: the reward's range. RU divides the budget by the number of
-    phases, which is needless since the phases are disjoint; the ledger accounts for what is
-    released, in parallel, so with ``composition="sequential"`` the guarantee is 1 / K of the
-    budget. Central, for the **reward** of one round, replace-one.
+    Sensitivity of a phase's sum: the reward's range. RU divides the budget by the number of phases,
+    although the phases are disjoint. The ledger composes the releases in parallel, so with
+    ``composition="sequential"`` the guarantee is 1 / K of the budget. Central, for the **reward**
+    of one round, replace-one.
 
     Args:
         alpha: Factor of the confidence width, >= 0.
         length: Rounds of the first phase. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         composition: ``"sequential"``: the phases share the budget, as in the paper;
-            ``"parallel"``: each has all of it.
+            ``"parallel"``: each phase spends all of it.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -107,7 +107,7 @@ class CoresetElimination(LinearRival):
         kernels.linalg.multiply(self._inverse, self.releaser.release(self._all), self._theta)
         self._estimated = True
         if self._pool:
-            # arms never offered are neither a yardstick nor dropped
+            # arms never offered are not compared and not dropped
             left = self._active & self._seen
             self._eliminate(self._table, left)
             self._active = left | ~self._seen

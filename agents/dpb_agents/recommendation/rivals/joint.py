@@ -1,4 +1,4 @@
-"""The jointly private LinUCBs: on noisy sums of [x; r] [x; r]', continual, of batches, shuffled."""
+"""Jointly private LinUCB on noisy sums of [x; r] [x; r]': continual, batched or shuffled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 
 def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
-    """Bound on the operator norm of isometric symmetric noise, all T rounds with 1 - 1/T.
+    """Return a bound on the operator norm of isometric symmetric noise in all T rounds.
+
+    It holds with probability 1 - 1/T.
 
     Noise of standard deviation s on the diagonal and s / sqrt(2) off it has mean operator norm
     at most s sqrt(2 side) and is 1-Lipschitz in the underlying normals, so it exceeds the bound
@@ -45,15 +47,15 @@ def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
 
 
 class JointLinUCB(LinearRival):
-    """LinUCB that knows features and rewards through noisy sums of [x; r] [x; r]' only.
+    """LinUCB on noisy sums of [x; r] [x; r]'.
 
-    V is the sum of x x' plus noise plus a shift that bounds the noise's operator norm with high
-    probability; theta = V^-1 u with the noisy u = sum r x. Eigenvalues of V below half the shift
-    are raised to that.
+    V is the noisy sum of x x' plus a shift that bounds the noise's operator norm with high
+    probability. theta = V^-1 u with the noisy u = sum r x. Eigenvalues of V below half the shift
+    are raised to half the shift.
 
     Args:
         shift: Multiple of the bound on the noise's operator norm that is added to V, >= 0.
-        ridge: Added to V besides, > 0.
+        ridge: Added to V in addition, > 0.
     """
 
     releaser: RunningSum | BatchSum = field(init=False, repr=False)
@@ -73,18 +75,18 @@ class JointLinUCB(LinearRival):
 
     @abstractmethod
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        """Makes the releaser."""
+        """Make the releaser."""
 
     @abstractmethod
     def _newest(self) -> Array:
-        """The release that is due, ``(B, d + 1, d + 1)``."""
+        """Return the release that is due, ``(B, d + 1, d + 1)``."""
 
     @abstractmethod
     def _noise_norm(self) -> float:
-        """A bound on the operator norm of the current noise that holds with high probability."""
+        """Return a high-probability bound on the operator norm of the current noise."""
 
     def _widths(self) -> Array:
-        """Widths of the bonus after a release, ``(B,)``."""
+        """Return the widths of the bonus after a release, ``(B,)``."""
         return self._width
 
     def _learn(self, reward: Array) -> None:
@@ -107,13 +109,15 @@ class JDPLinUCB(JointLinUCB):
 
     arXiv:1810.00068.
 
-    Joint privacy of one **user-round**, replace-one: features, reward, and in rejection replay
-    whether she was observed, against whoever sees all recommendations but her own.
+    The guarantee is joint privacy of one **user-round**, replace-one: features, reward and, in
+    rejection replay, whether the round was observed. An adversary may see every recommendation
+    except the user's own.
 
     Sensitivity: a record [x; r] [x; r]' is positive semidefinite of Frobenius norm at most L =
-    1 + max r^2 (2 for rewards in [0, 1]), so replacing one moves the sum by at most sqrt(2) L;
-    a continual sum multiplies that by its own sensitivity (sqrt(levels) for the tree). V =
-    noisy sum + ``shift`` times a bound on the noise's operator norm; bonus alpha ||x||_{V^-1}.
+    1 + max r^2 (2 for rewards in [0, 1]), so replacing one moves the sum by at most sqrt(2) L.
+    A continual sum multiplies that by its own sensitivity (sqrt(levels) for the tree). V is the
+    noisy sum plus ``shift`` times a bound on the noise's operator norm. The bonus is alpha
+    ||x||_{V^-1}.
 
     Args:
         alpha: Width of the bonus; with ``calibration="paper"`` a factor of the paper's beta_t.
@@ -122,8 +126,8 @@ class JDPLinUCB(JointLinUCB):
         calibration: ``"verified"``: sigma from the sensitivity above and the budget.
             ``"paper"``: node noise N' of standard deviation s = 4 sqrt(m) L log(4/delta) /
             epsilon, symmetrised by (N' + N'^T) / sqrt(2), shift 2 Upsilon and width beta_t of
-            the published algorithm; needs an (epsilon, delta) budget. Sound, and the guarantee
-            is what it really costs: a small part of the budget.
+            the published algorithm; needs an (epsilon, delta) budget. It is valid, and the
+            guarantee states its true cost, which is a small part of the budget.
         norm: Assumed bound of ||theta||, in the width of ``calibration="paper"`` only.
         centre: Subtract the middle of the reward's range (erratum R9): L falls to 1.25.
 
@@ -160,7 +164,7 @@ class JDPLinUCB(JointLinUCB):
             sigma=sigma,
             what="running sum of [x; r] [x; r]'",
         )
-        # before the first release the policy acts as if V were the shift alone
+        # before the first release V is the shift alone
         start = self.ridge + self.shift * self._noise_norm()
         self._inverse[:] = np.eye(d) / start
         self._pull[:] = start
@@ -196,10 +200,9 @@ class NoisyGramUCB(JointLinUCB):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 
     The first row of RU's ablation (Table 4), which the paper does not specify. Every `every`
-    rounds the batch's noisy sum of [x; r] [x; r]' is added to those before. With the calibration
-    that follows from the sensitivity sqrt(2) (1 + max r^2) of a record (see `jdp-lin-ucb`) this
-    gives what noise on A can be for: joint privacy of one **user-round**, replace-one. Batches
-    are disjoint and compose in parallel.
+    rounds the batch's noisy sum of [x; r] [x; r]' is added to the earlier ones. A record has
+    sensitivity sqrt(2) (1 + max r^2) (see `jdp-lin-ucb`). The guarantee is joint privacy of one
+    **user-round**, replace-one. Batches are disjoint and compose in parallel.
 
     Args:
         every: Rounds between releases. Where only one in n_candidates rounds is observed
@@ -208,9 +211,9 @@ class NoisyGramUCB(JointLinUCB):
             sqrt(2 rho) on A (off its diagonal) and b, as if only the reward counted, rho by RU's
             Eq. 2.8 for an (epsilon, delta) budget. The guarantee is what that gives for a
             user-round: four times that rho for rewards in [0, 1].
-        shift: Multiple of a bound on the noise's operator norm that is added to V; at 0, the
-            naive reading, only the ridge is.
-        ridge: Added to V besides, > 0; eigenvalues below half of both are raised to that.
+        shift: Multiple of a bound on the noise's operator norm that is added to V, >= 0; at 0
+            only the ridge is added.
+        ridge: Added to V in addition, > 0. Eigenvalues below half of both are raised to that.
     """
 
     releaser: BatchSum = field(init=False, repr=False)
@@ -224,7 +227,7 @@ class NoisyGramUCB(JointLinUCB):
     def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
         budget, sigma = curator.budget, None
         if self.calibration == "paper" and budget is not None:
-            # the paper's noise costs more than the budget
+            # the noise in the paper costs more than the budget
             curator.as_printed("RU, Table 4")
             rho = budget.rho
             if budget.epsilon is not None and budget.delta is not None:
@@ -251,21 +254,21 @@ class NoisyGramUCB(JointLinUCB):
 class ShuffleLinUCB(NoisyGramUCB):
     """LinUCB on shuffled batch sums of x x' and r x (Chowdhury & Zhou 2022; Garcelon et al. 2022).
 
-    Customers of batch m learn V_{m-1} and theta_{m-1}, choose by their own features the largest
-    <x, theta> + alpha ||x||_{V^-1}, and send [x; r] [x; r]' as randomised bits
-    (`dpb_gym.privacy.ShuffledSum`). The shuffler mixes the bits of the `every` customers of the
-    batch; V_m adds what their numbers say of the sum, and V holds ``shift`` times a bound on the
-    noise's operator norm besides. One record holds both sums, so its sensitivity is exact; the
-    bits are our own, see there what differs from the papers' protocols.
+    Customers of batch m receive V_{m-1} and theta_{m-1}, choose the largest <x, theta> + alpha
+    ||x||_{V^-1} by their own features, and send [x; r] [x; r]' as randomised bits
+    (`dpb_gym.privacy.ShuffledSum`, which documents how it differs from the papers' protocols). The
+    shuffler mixes the bits of the `every` customers of the batch. V_m is the estimated sum plus
+    ``shift`` times a bound on the noise's operator norm. One record includes both sums, so its
+    sensitivity is exact.
 
-    The guarantee is of notion shuffle, for one **user-round**, replace-one: it trusts the shuffler
-    to forget who sent what, and nobody else. Sensitivity of a record sqrt(2) (1 + max r^2) as in
-    `jdp-lin-ucb`, in steps of the bits. Batches are disjoint and compose in parallel. Without a
-    budget the sums are exact.
+    The guarantee has notion shuffle, for one **user-round**, replace-one. It trusts the shuffler to
+    hide who sent which bits, and no other party. The sensitivity of a record is sqrt(2)
+    (1 + max r^2) as in `jdp-lin-ucb`, in steps of the bits. Batches are disjoint and compose in
+    parallel. Without a budget the sums are exact.
 
     Args:
         every: Customers of a batch, B. Where only one in n_candidates rounds is observed
-            (rejection replay), n_candidates times as many; who was not observed sends x = 0.
+            (rejection replay), n_candidates times as many; customers without feedback send x = 0.
     """
 
     releaser: ShuffledSum = field(init=False, repr=False)

@@ -1,4 +1,4 @@
-"""What the private linear bandits of this package share."""
+"""Base of the private linear bandits of this package, and private sums of rewards."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
 COMPOSITIONS = ("sequential", "parallel")
-AHEAD = 256  # normals at a time
+AHEAD = 256  # normals that are drawn at a time
 
 
 class LinearRival(WarmStart):
-    """A linear bandit that plays the largest <x, theta> + width ||x|| in some metric.
+    """A linear bandit that plays the largest <x, theta> + width ||x||_M for a metric M.
 
-    Subclasses open their releasers in `_open` and learn in `_learn`; between releases they
-    see public numbers only.
+    Subclasses make their releasers in `_open` and update in `_learn`. Between releases they use
+    public numbers only.
 
     Args:
         alpha: Width of the bonus, >= 0.
@@ -37,7 +37,7 @@ class LinearRival(WarmStart):
 
     Attributes:
         tuning_grid: Values to try per parameter, eight points for every agent.
-        releaser: Takes the raw records; the policy reads its releases only.
+        releaser: Receives the raw records; the policy reads its releases only.
     """
 
     releaser: Sum = field(init=False, repr=False)
@@ -57,7 +57,7 @@ class LinearRival(WarmStart):
         self._shift = 0.5 * (low + high) if self.centre else 0.0
         self._noisy = curator.private
         self._half = 0.5 * (high - low)
-        # where only one in n_candidates rounds is observed, schedules stretch as much
+        # schedules stretch as much where only one in n_candidates rounds is observed
         self._stretch = problem.n_candidates or 1 if problem.partial_feedback else 1
         self._horizon = problem.longest
         self._rounds = 0
@@ -75,11 +75,11 @@ class LinearRival(WarmStart):
 
     @abstractmethod
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        """Makes the releasers; rewards, less the shift, lie in `bound`."""
+        """Make the releasers; rewards minus the shift are in `bound`."""
 
     @abstractmethod
     def _learn(self, reward: Array) -> None:
-        """Takes one shifted reward per replicate; the candidates are in ``_chosen``."""
+        """Update with one shifted reward per replicate, of the candidates in ``_chosen``."""
 
     @among_available
     def act(self, context: Context) -> Array:
@@ -88,7 +88,7 @@ class LinearRival(WarmStart):
         return action
 
     def _estimate(self) -> Array:
-        """V^-1 (b + pull m): ``_theta`` = V^-1 b, and V holds ``_pull`` times the identity."""
+        """Return V^-1 (b + pull m); ``_theta`` is V^-1 b, and V includes ``_pull`` I."""
         if not self._informed:
             return self._theta
         pulled = np.empty_like(self._theta)
@@ -104,30 +104,30 @@ class LinearRival(WarmStart):
 
 
 def operator_norm(matrices: Array) -> Array:
-    """Largest absolute eigenvalues of symmetric matrices ``(n, d, d)``, rounded up."""
-    found: Array = np.abs(kernels.linalg.eigvalsh(matrices)).max(axis=1)
-    return found * (1.0 + 1e-9)
+    """Return the largest absolute eigenvalues of symmetric matrices ``(n, d, d)``, rounded up."""
+    largest: Array = np.abs(kernels.linalg.eigvalsh(matrices)).max(axis=1)
+    return largest * (1.0 + 1e-9)
 
 
 class RewardSums(Sum):
     """Sums of r x plus Gaussian noise, released for the replicates that are due.
 
     A record is a protected reward r, clipped to its range, times a public direction x, clipped
-    to the unit ball; neighbours differ in one reward, so a sum has sensitivity
-    ``high - low``. When a segment ends may depend on directions and on earlier releases, which
-    are public, and on no reward of the open segment.
+    to the unit ball. Neighbours differ in one reward, so a sum has sensitivity
+    ``high - low``. The end of a segment may depend on directions and on earlier releases, which
+    are public, but not on rewards of the open segment.
 
-    Without `keep` a release closes the segment: every record is in one release, so they cost
-    what one does. With ``keep=n`` the sums stay open, every record is in all later releases, at
-    most n of them, and n are charged.
+    Without `keep` a release closes the segment. Every record is then in one release, and all of
+    them together cost as much as one. With ``keep=n`` the sums stay open, every record is in all
+    later releases, and n releases are charged.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Provides budget and noise.
         width: Length d of a direction.
         reward: Range of the rewards.
-        what: What is released, in words.
-        split: Number of parts of the budget, of which each release costs one.
-        keep: Number of releases that all of a replicate's records may be part of.
+        what: Description for the ledger.
+        split: Number of equal parts of the budget; the releases cost one of them.
+        keep: Most releases per replicate that include all of its records.
     """
 
     def __init__(
@@ -156,15 +156,15 @@ class RewardSums(Sum):
             )
 
     def release(self, due: Array, inverse: Array | None = None, norm: Array | None = None) -> Array:
-        """Releases ``(B, d)``, renewed where `due`.
+        """Release where `due`, and return the newest releases ``(B, d)``.
 
         Args:
             due: ``(B,)`` bool.
             inverse: Public symmetric matrices M ``(B, d, d)``: release M s + norm sigma z
                 instead of s + sigma z. Sensitivity ||M x|| (high - low) of the image is at most
                 norm times that of the sum.
-            norm: Upper bounds of the operator norms of M, ``(B,)``; the caller vouches for
-                them. Needed with `inverse`.
+            norm: Upper bounds of the operator norms of M, ``(B,)``, which are not checked. Needed
+                with `inverse`.
 
         Raises:
             BudgetExceeded: If a replicate has used up its releases; nothing is released.

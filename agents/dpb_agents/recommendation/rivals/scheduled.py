@@ -1,4 +1,4 @@
-"""LinUCB on noisy sums or estimates released on a schedule: batches, all along, episodes."""
+"""LinUCB on noisy sums or estimates that are released on a fixed schedule."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
-# The norm of A^-1 is renewed when the rounds have grown by so much.
+# Growth of the number of rounds between two updates of the norm of A^-1.
 STALE = 1.02
 
 
@@ -30,19 +30,19 @@ class BatchedAggregation(LinearRival):
 
     A = ridge I + sum x x' is public and grows every round; every `batch` rounds the batch's sum
     of r x is released with noise and added to b. RU gives each batch rho B / T. The batches
-    are disjoint, so that is needless: each could have all of rho, which makes this agent
-    `adaprivate-ucb`. Table 6 compares with a handicapped baseline.
+    are disjoint, so each could spend all of rho. That agent is `adaprivate-ucb`, and Table 6
+    compares with a weaker baseline than necessary.
 
-    Sensitivity of a batch's sum: the reward's range. The ledger accounts for what is released:
-    batches compose in parallel, so with ``composition="sequential"`` the noise is the paper's
-    and the guarantee is about B / T of the budget. Central, for the **reward** of one round,
+    Sensitivity of a batch's sum: the reward's range. The ledger composes the batches in parallel,
+    so with ``composition="sequential"`` the noise is that of the paper and the guarantee is about
+    B / T of the budget. Central, for the **reward** of one round,
     replace-one.
 
     Args:
         batch: Rounds between releases. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many.
         composition: ``"sequential"``: the batches share the budget, as in the paper;
-            ``"parallel"``: each has all of it.
+            ``"parallel"``: each batch spends all of it.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -131,15 +131,15 @@ class Episodic(LinearRival):
     when it is long enough and det A, of all rounds, has grown by `trigger` since the last end.
 
     Replacing one reward moves theta by at most the reward's range times ||V^-1 x|| <= D; V is
-    public. An estimate from *all* data would contain every reward again and again, and sigma
-    would no longer do: the episodes must be forgotten. As it is, every reward is in one
-    estimate and they compose in parallel. The guarantee is central, for the **reward** of one
+    public. An estimate from *all* data would contain every reward many times, and sigma
+    would be too small. With an estimate from each episode alone, every reward is in one
+    estimate, and they compose in parallel. The guarantee is central, for the **reward** of one
     round, replace-one.
 
     Args:
         length: Rounds of the first episode; the next are twice as long each. Where only one in
             n_candidates rounds is observed (rejection replay), n_candidates times as many.
-        trigger: Least growth of det A per episode, >= 1; 1 is by length alone.
+        trigger: Least growth of det A per episode, >= 1; at 1 only the length counts.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {

@@ -1,4 +1,4 @@
-"""Rarely switching LinUCB, private and not: theta and the bonus are frozen between switches."""
+"""Rarely switching LinUCB: theta and the bonus are constant between switches."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dpb_gym.registry import register_agent
 class RarelySwitching(LinearRival):
     """Rarely switching private LinUCB with a plain bonus, after RU's comparison [construct].
 
-    RU names "RarelySwitching-zCDP" without saying what sets it apart; this is `adac-oful-zcdp`
-    with the bonus alpha ||x||_{V^-1} and a larger `growth`. A = ridge I + sum x x' is public. When
-    det A has grown by the factor ``1 + growth`` the sum of r x since the last such switch is
-    released with noise and added to b; theta = A^-1 b and V = A stay frozen until the next.
+    RU names "RarelySwitching-zCDP" without a definition. This is `adac-oful-zcdp` with the bonus
+    alpha ||x||_{V^-1} and a larger `growth`. A = ridge I + sum x x' is public. When det A has grown
+    by the factor ``1 + growth``, the sum of r x since the last switch is released with noise and
+    added to b. theta = A^-1 b and V = A are constant until the next switch.
 
-    Sensitivity of a released sum: the reward's range; every reward is in one. The guarantee is
+    Sensitivity of a released sum: the reward's range. Every reward is in one sum. The guarantee is
     central, for the **reward** of one round, replace-one. Features, actions and the times of
     switches count as public.
 
     Args:
-        growth: A switch comes when det A exceeds ``1 + growth`` times its value at the last.
+        growth: A switch happens when det A exceeds ``1 + growth`` times its value at the last.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -54,7 +54,7 @@ class RarelySwitching(LinearRival):
         self._width = self._widths(self._all)
 
     def _widths(self, due: Array) -> Array:
-        """Widths of the bonus ``(B,)``, renewed where `due`."""
+        """Return the widths of the bonus ``(B,)``, updated where `due`."""
         return self._width
 
     def _learn(self, reward: Array) -> None:
@@ -124,12 +124,12 @@ class OFUL(RarelySwitching):
     https://papers.nips.cc/paper/4417-improved-algorithms-for-linear-stochastic-bandits. Recommends
     the largest ``<x, theta> + alpha width ||x||_{V^-1}`` with the width of their Theorem 2, ``R
     sqrt(log(det V / ridge^d) + 2 log(1 / delta)) + sqrt(ridge) norm``, where rewards in a range
-    are sub-Gaussian with R half of it. theta, V and width are renewed when det V has grown by the
-    factor ``1 + growth`` (their rarely switching form; 1 doubles it). `lin-ucb` keeps a constant
-    width instead and learns every round.
+    are sub-Gaussian with R half of it. theta, V and width are updated when det V has grown by the
+    factor ``1 + growth`` (their rarely switching form; 1 doubles it). `lin-ucb` has a constant
+    width instead and updates every round.
 
     Args:
-        alpha: Factor of the width, >= 0; 1 is the paper's.
+        alpha: Factor of the width, >= 0; 1 in the paper.
         norm: Assumed bound of ||theta||, >= 0.
         delta: Probability with which the confidence set may fail, in (0, 1).
     """

@@ -1,4 +1,4 @@
-"""Runs that also keep which arms were offered."""
+"""Runs that also record the offered arms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(name="play")
 def play_fixture(play):
-    """`play` of the room above, with ``arms`` (T, B, m) in its result."""
+    """`play` of the parent folder, with ``arms`` (T, B, m) in its result."""
 
     def run(agent, seeds, horizon, *args, env_id="DPB/Recommendation-v0", **kwargs):
         result = play(agent, seeds, horizon, *args, env_id=env_id, **kwargs)

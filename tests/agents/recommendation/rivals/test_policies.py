@@ -1,4 +1,4 @@
-"""Every rival against a plain NumPy twin that follows its history, at noise that vanishes."""
+"""Every rival against plain NumPy on the same history, with vanishing noise."""
 
 from __future__ import annotations
 
@@ -182,12 +182,12 @@ CASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("centre", [False, True])
 @pytest.mark.parametrize(("name", "twin", "params"), CASES)
-def test_every_action_is_the_plain_twin_s_best(play, name, twin, params, centre):
+def test_every_action_is_best_in_the_plain_version(play, name, twin, params, centre):
     run = play(name, range(3), T, EXACT, {**params, "centre": centre}, dim=D)
     follow(run, twin, params, centre)
 
 
-def test_elimination_without_a_pool_compares_the_offered(play):
+def test_elimination_without_a_pool_compares_offered_candidates(play):
     params = {"alpha": 0.05, "length": 30}
     run = play("coreset-elimination", range(3), T, EXACT, params, dim=D, fresh=True)
     follow(run, type("Fresh", (Coreset,), {"pool": 5}), params, False)
@@ -251,7 +251,7 @@ def test_tuning_grids_are_of_equal_size_and_valid(name):
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_begin_starts_afresh(play, name):
+def test_begin_resets_the_state(play, name):
     first = play(name, range(2), 400, Budget.zcdp(1.0), dim=4)
     again = play(first.agent, range(2), 400, Budget.zcdp(1.0), dim=4)
     np.testing.assert_array_equal(first.actions, again.actions)

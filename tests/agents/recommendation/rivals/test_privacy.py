@@ -1,4 +1,4 @@
-"""What every rival promises, what it spends, and that rewards go through its releaser only."""
+"""Guarantee and cost of every rival, and that rewards are used through releases only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def begun(name, budget, horizon=1000, dim=4, **params):
 
 @pytest.mark.parametrize("name", REWARD + JOINT)
 @pytest.mark.parametrize("budget", [Budget.zcdp(0.1), Budget.approx(2.0, DELTA)], ids=str)
-def test_the_promise_is_the_budget_and_it_is_spent(play, name, budget):
+def test_the_guarantee_is_the_budget_and_it_is_spent(play, name, budget):
     params = QUICK.get(name, {}) | ({"composition": "parallel"} if name == REWARD[4] else {})
     agent = play(name, range(2), 300, budget, params, dim=3).agent
     promised = agent.curator.guarantee
@@ -68,14 +68,14 @@ def test_reward_noise_follows_from_the_range_and_the_number_of_releases(name, ce
         "coreset-elimination": 6,
     }.get(name, 1)
     assert agent.releaser.sigma == pytest.approx(math.sqrt(releases / 0.04), rel=1e-9)
-    # disjoint segments cost what one does, whatever the noise was made for
+    # disjoint segments cost as much as one
     disjoint = name in ("batched-aggregation", "coreset-elimination")
     assert agent.curator.guarantee.rho == pytest.approx(
         0.02 / (releases if disjoint else 1), rel=1e-9
     )
 
 
-def test_a_record_of_joint_privacy_moves_by_at_most_sqrt2_times_its_size():
+def test_replacing_a_joint_record_moves_it_by_at_most_sqrt2_times_its_size():
     """Search for the worst pair of user-rounds, by random restarts of a local search."""
     rng = np.random.default_rng(0)
 
@@ -104,7 +104,7 @@ def test_a_record_of_joint_privacy_moves_by_at_most_sqrt2_times_its_size():
 
 
 @pytest.mark.parametrize("centre", [False, True])
-def test_joint_noise_follows_from_the_record_s_size(centre):
+def test_joint_noise_follows_from_the_size_of_records(centre):
     size, rho = 1.25 if centre else 2.0, 0.3
     tree = begun("jdp-lin-ucb", Budget.zcdp(rho), horizon=1000, centre=centre)
     # releases every 10 rounds: 100 steps, 7 levels
@@ -149,7 +149,7 @@ def test_noise_for_rewards_only_is_four_times_too_small_for_user_rounds():
 
 
 class Recorder:
-    """Passes everything on to a releaser and keeps releases and who was due."""
+    """Forward calls to a releaser; store its releases and the due replicates."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -171,7 +171,7 @@ class Recorder:
 
 
 class Playback(Recorder):
-    """Hands out the releases of a `Recorder` and insists on the same requests."""
+    """Return the releases of a `Recorder`; fail on other requests."""
 
     def __init__(self, inner, recorded):
         super().__init__(inner)
@@ -217,7 +217,7 @@ def test_rewards_reach_actions_and_schedules_through_releases_only(play, name):
 
 
 @pytest.mark.parametrize("name", ["zcdp-episodic", "dgs-lin-ucb"])
-def test_the_vouched_norms_bound_the_images(play, name):
+def test_the_given_norms_bound_the_images(play, name):
     kept = {}
 
     def record(agent):
@@ -234,7 +234,7 @@ def test_the_vouched_norms_bound_the_images(play, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REWARD + JOINT)
-def test_audit_passes_and_flags_a_tenth_of_the_noise_variance(name):
+def test_audit_passes_and_fails_for_a_tenth_of_the_noise_variance(name):
     params, budget = QUICK.get(name, {}), Budget.zcdp(2.0)
     report = dpb_gym.audit(name, budget, runs=500, params=params)
     assert report.verdict == "PASS"
@@ -301,6 +301,6 @@ def test_unobserved_rounds_leave_no_trace_in_joint_sums(play):
         np.testing.assert_allclose(kept["it"].kept[-1][i], v.T @ v, atol=1e-4)
 
 
-def test_segments_are_the_rewards_range():
+def test_segments_have_the_range_of_the_rewards():
     # what the agents rely on for sensitivity 1
     assert Segment(0.0, 1.0).sensitivity() == Segment(-0.5, 0.5).sensitivity() == 1.0

@@ -16,7 +16,7 @@ WIDTH = 3
 
 
 def sums(replicates=2, sigma=1.0, seeds=None, keep=None, horizon=1000, bound=(0.0, 1.0)):
-    """Sums whose budget makes their noise `sigma`."""
+    """Return sums whose noise has standard deviation `sigma`."""
     generators = [np.random.default_rng(s) for s in (seeds or range(replicates))]
     rho = 0.5 * (keep or 1) * ((bound[1] - bound[0]) / sigma) ** 2
     curator = Curator(

@@ -1,4 +1,4 @@
-"""LinUCB behind a shuffler: what it learns, when, and what it promises."""
+"""LinUCB on shuffled sums: estimates, release times, and guarantee."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_without_a_budget_it_is_ridge_regression_on_whole_batches(every):
     assert agent.curator.guarantee is None and agent.releaser.batches == 35 // every
 
 
-def test_its_noise_is_of_bits_and_its_promise_of_the_shuffler():
+def test_noise_is_that_of_bits_and_the_guarantee_has_notion_shuffle():
     agent, _, thetas, _ = played(Budget.zcdp(0.5), 20, every=10)
     promise = agent.curator.guarantee
     assert (promise.notion, promise.unit) == ("shuffle", "user-round")
     assert 0.49 < promise.rho <= 0.5 and "shuffle zCDP" in str(promise)
-    # the noise is as large as a trusted curator's, and not twice that
+    # the noise is as large as that of a trusted curator, and not twice that
     central = np.sqrt(2.0) * 2.0 / np.sqrt(2 * 0.5)
     assert central < agent.releaser.sigma < 1.5 * central
     # two batches of bits: a whole number of ones, less a whole number that is expected
@@ -58,7 +58,7 @@ def test_its_noise_is_of_bits_and_its_promise_of_the_shuffler():
     assert np.array_equal(thetas, again)
 
 
-def test_a_replay_waits_for_as_many_customers_as_are_observed():
+def test_batches_in_replay_count_n_candidates_times_as_many_customers():
     agent, *_, problem = played(
         Budget.zcdp(0.5), 70, horizon=200, every=10, env="DPB/MovieLensReplay-v0"
     )

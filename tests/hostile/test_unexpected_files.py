@@ -1,4 +1,4 @@
-"""Pipes, links, folders and rubbish where files should be; bombs; suites of a stranger."""
+"""Pipes, links, folders and garbage in the place of files; zip bombs; untrusted suites."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CALLS: list[Callable[[Path, Path], Any]] = [
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("how", HOWS)
-def test_nothing_hangs_and_nothing_outside_is_touched(
+def test_nothing_hangs_and_no_file_outside_changes(
     name: str, how: str, finished: Path, archive: Path, copy: Any, tmp_path: Path
 ) -> None:
     outside = tmp_path / "outside"
@@ -85,13 +85,13 @@ def test_nothing_hangs_and_nothing_outside_is_touched(
             assert not outside.exists()
 
 
-# A link that somebody gives is followed.
+# a link given by the user is followed
 GIVEN = [how for how in HOWS if how not in ("link to a file", "empty")]
 
 
 @pytest.mark.parametrize("name", ["archive.zip", "suite.yaml"])
 @pytest.mark.parametrize("how", GIVEN)
-def test_what_is_given_may_be_no_file(name: str, how: str, tmp_path: Path) -> None:
+def test_arguments_that_are_not_regular_files(name: str, how: str, tmp_path: Path) -> None:
     spoil(tmp_path / name, how, tmp_path / "outside")
     call = import_submission if name == "archive.zip" else lambda path, _: load_suite(str(path))
     assert refused(lambda: call(tmp_path / name, tmp_path / "board"))
@@ -110,7 +110,7 @@ def test_every_value_of_a_suite_may_be_anything() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_suite_imports_nothing_and_unfolds_to_little(tmp_path: Path) -> None:
+def test_a_suite_imports_nothing_and_expands_to_limited_size(tmp_path: Path) -> None:
     (tmp_path / "trap").mkdir()
     (tmp_path / "trap" / "__init__.py").write_text("raise SystemExit('imported')")
     with pytest.raises(SuiteError, match="needs"):
@@ -151,7 +151,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def bombs(archive: Path, folder: Path) -> dict[str, Path]:
-    """Small files that would unfold to gigabytes."""
+    """Write small files that would expand to gigabytes."""
     members = unpack(archive)
     schema = to_table([]).schema
     count = 1 << 20
