@@ -175,7 +175,7 @@ def test_maximum_likelihood_from_the_prior_on(name):
     )
 
 
-@pytest.mark.parametrize("name", ["dpmnl", "private-pricing", "jdp-glm-ucb"])
+@pytest.mark.parametrize("name", ["dpmnl", "private-pricing"])
 def test_a_replicate_keeps_the_prior_until_its_own_first_update(name):
     """An update of another replicate must not change its estimate."""
     agent, problem = begin(name, budget="rho=20", growth=1.05, horizon=200)
