@@ -30,8 +30,9 @@ class Timing:
 
     Attributes:
         rounds: Agent rounds that were timed: replicates times rounds.
-        agent_seconds: In the agent's `act` and `observe`.
-        response_seconds: In the responses to its actions.
+        agent_seconds: In the agent's `act` and `observe`, or in `play`.
+        response_seconds: In the responses to its actions. Those of rounds played in compiled code
+            are tabulated once for all agents, as part of `environment_seconds`.
         environment_seconds: In the contexts and best actions, shared by the cells of a block.
         companions: Number of cells that shared them, this one included.
     """
@@ -110,7 +111,7 @@ class Failure:
     Attributes:
         cell: What was run.
         stage: ``"begin"``, ``"act"``, ``"action"`` (refused by the problem),
-            ``"observe"`` or ``"end"``.
+            ``"observe"``, ``"play"`` or ``"end"``.
         round: Round of the failure, 0 before the first.
         seed: Seed of the replicate that failed, None if it is not known which one.
         message: What happened, in one line.

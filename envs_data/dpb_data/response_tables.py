@@ -166,7 +166,7 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Responses:
+class _ResponseColumns:
     """Base of the tables of customers' responses.
 
     Attributes:
@@ -191,7 +191,7 @@ class _Responses:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PriceTable(_Responses):
+class PriceTable(_ResponseColumns):
     """Prices quoted to customers, and whether they bought.
 
     Attributes:
@@ -211,7 +211,7 @@ class PriceTable(_Responses):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ClickTable(_Responses):
+class ClickTable(_ResponseColumns):
     """Items shown to customers at random, and whether they clicked.
 
     Attributes:
@@ -310,7 +310,7 @@ def clicks(
 def _responses(
     source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read the columns `own` of a table, and the fields of `_Responses`."""
+    """Read the columns `own` of a table, and the fields of `_ResponseColumns`."""
     features = [features] if isinstance(features, str) else features
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []

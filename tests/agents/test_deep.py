@@ -1,4 +1,4 @@
-"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` holds them against Stable-Baselines3."""
+"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` compares them with Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick(name, **more):
 
 
 def play(agent, env_id, rounds, seeds=(5,), observed=None, **kwargs):
-    """Plays some rounds; returns contexts, actions and rewards."""
+    """Play some rounds; returns contexts, actions and rewards."""
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     instance = problem.instance(seeds)
     agent.set_up(problem.info, AgentStreams(seeds))
@@ -82,7 +82,7 @@ def test_the_agents_of_stable_baselines_name_their_successors(name):
         make_agent(f"sb3-{name}")
 
 
-def test_who_cannot_play_assortments_says_so():
+def test_agents_without_assortments_raise_an_error():
     info = dpb_gym.make_problem("DPB/Assortment-v0").info
     for name in ("dqn", "sac"):
         with pytest.raises(AgentError, match="assortment"):
@@ -112,7 +112,7 @@ def outputs(weights, widths, x, relu):
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("widths", [(3, 1), (5, 33, 7, 2), (4, 40, 1)])
-def test_networks_and_their_slopes(widths, relu):
+def test_networks_and_their_gradients(widths, relu):
     """Outputs by NumPy; slopes by differences of NumPy's outputs, in 5 to 19 columns."""
     rng = np.random.default_rng(1)
     count = sum((fan + 1) * out for fan, out in pairwise(widths))
@@ -175,7 +175,7 @@ def test_slates_follow_plackett_luce(offered):
     assert sum(counts) == many and chisquare(counts, many * wanted).pvalue > 1e-3
 
 
-def test_far_scores_and_short_offers_stay_finite():
+def test_extreme_scores_and_short_offers_stay_finite():
     scores, slopes = np.array([900.0, 0.0, -900.0]), np.empty(3)
     log = zoo.ppo.slate_log_probability(scores, np.ones(3, bool), np.array([2, 0]), slopes)
     assert np.isfinite(log) and np.isfinite(slopes).all()
@@ -198,7 +198,7 @@ def test_revenues_count_relative_to_the_largest():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rounds_are_remembered_in_order_and_the_oldest_forgotten(name):
+def test_the_replay_buffer_replaces_the_oldest_rounds(name):
     agent = quick(name, **({"n_steps": 20} if name == "ppo" else {"buffer_size": 10}))
     contexts, actions, rewards = play(agent, "DPB/Pricing-v0", 13)
     if name == "ppo":
@@ -223,8 +223,8 @@ def test_rounds_without_feedback_are_left_out(name):
     np.testing.assert_array_equal(agent._rewards[1, :3], [0.0, 2.0, 4.0])
 
 
-def test_a_candidate_played_later_is_the_one_remembered():
-    """Responses may come late for who learns from a buffer: context and action come along."""
+def test_the_replay_buffer_stores_the_played_candidate():
+    """Agents with a replay buffer allow delayed responses, with their context and action."""
     agent = quick("dqn")
     contexts, actions, _ = play(agent, "DPB/Recommendation-v0", 9, (1, 2), dim=3)
     for b in range(2):
@@ -232,7 +232,7 @@ def test_a_candidate_played_later_is_the_one_remembered():
         np.testing.assert_array_equal(agent._remembered[b, :9], played)
 
 
-def test_everybody_trains_on_time():
+def test_replicates_train_when_due():
     """Rounds 6, 9, ..., 30 with two steps each; after every 8 rounds, two passes of two."""
     for name, steps in (("dqn", 18), ("sac", 18), ("ppo", 16)):
         agent = quick(name)
@@ -241,7 +241,7 @@ def test_everybody_trains_on_time():
         assert np.isfinite(agent._weights).all()
 
 
-def test_a_mini_batch_of_one_round_may_be_left_over():
+def test_the_last_mini_batch_may_have_one_round():
     agent = quick("ppo", n_steps=5)
     play(agent, "DPB/Pricing-v0", 17)
     assert agent._steps.tolist() == [12] and np.isfinite(agent._weights).all()
@@ -277,8 +277,8 @@ def test_epsilon_falls_to_its_end():
     assert 0.46 < (agent.act(context) == 0.0).mean() < 0.54
 
 
-def test_first_weights_are_those_of_the_libraries():
-    """Orthonormal frames times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
+def test_initial_weights_are_those_of_the_libraries():
+    """Weights are orthonormal times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=9, dim=7)
     agent = make_agent("ppo", net_arch=(32,))
     agent.set_up(problem.info, AgentStreams([1]))
@@ -295,7 +295,7 @@ def test_first_weights_are_those_of_the_libraries():
         assert part.std() == pytest.approx(bound / np.sqrt(3), rel=0.03)
 
 
-def test_compiled_training_is_its_python_text():
+def test_compiled_training_equals_python():
     """Bits of short runs without a compiler."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_deep as t;"

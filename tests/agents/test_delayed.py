@@ -1,4 +1,4 @@
-"""Every agent under delayed feedback: it learns, whatever the batch, and keeps nothing from act."""
+"""Every agent under delayed feedback: learning, batch independence, and no state from `act`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ YARDSTICKS = ("oracle", "best-fixed-price")
 
 
 def zoo(arena, delayed=True):
-    """Those of the kind; where arms are fixed random and the agents that need it."""
+    """Return the agents of the kind; with fixed arms those that need them, and random."""
     fixed = arena == "multi-armed"
     return {
         name: spec
@@ -43,7 +43,7 @@ def zoo(arena, delayed=True):
 
 
 def play(arena, name, seeds, rounds, delay):
-    """Actions of one agent, ``(rounds, B)``, and its guarantee."""
+    """Return the actions of one agent, ``(rounds, B)``, and its guarantee."""
     env, kwargs = ARENAS[arena]
     problem = dpb_gym.make_problem(env, horizon=rounds, delay=delay, **kwargs)
     spec = agent_specs()[name]
@@ -67,12 +67,12 @@ PAIRS = [(arena, name) for arena in ARENAS for name in zoo(arena)]
 
 
 @pytest.mark.parametrize(("arena", "name"), PAIRS)
-def test_no_delay_is_delay_zero_and_a_replicate_is_alone(arena, name):
+def test_no_delay_equals_delay_zero_and_replicates_are_independent(arena, name):
     at_once, guarantee = play(arena, name, [3, 4], 40, None)
     assert (play(arena, name, [3, 4], 40, 0)[0] == at_once).all()
     late, same = play(arena, name, [3, 4], 40, "geometric=4,lost=0.1")
     assert (play(arena, name, [4], 40, "geometric=4,lost=0.1")[0][:, 0] == late[:, 1]).all()
-    # releasers step once a round all the same: every plan is charged as it was
+    # releasers still advance once per round, so charges are unchanged
     assert str(same) == str(guarantee)
 
 
@@ -103,11 +103,11 @@ def unobserved(arena, name, nobody):
 
 
 @pytest.mark.parametrize(("arena", "name"), PAIRS)
-def test_a_round_that_was_not_observed_teaches_nothing(arena, name):
+def test_agents_learn_nothing_from_unobserved_rounds(arena, name):
     assert (unobserved(arena, name, False) == unobserved(arena, name, True)).all()
 
 
-def test_prices_that_were_not_observed_have_no_share_in_their_mean():
+def test_unobserved_prices_do_not_enter_means():
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=60)
     agent, context = ControlledVariance(), problem.instance([3]).context()
     agent.set_up(problem.info, AgentStreams([3]))
@@ -136,7 +136,7 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
 
 
 @pytest.mark.parametrize("arena", [a for a in ARENAS if zoo(a, delayed=False)])
-def test_agents_that_cannot_are_refused_by_name(arena):
+def test_unsuitable_agents_are_rejected_by_name(arena):
     (name, *_) = zoo(arena, delayed=False)
     env, kwargs = ARENAS[arena]
     with pytest.raises(AgentError, match=rf"{name}.*own round.*fixed=5"):
@@ -146,7 +146,7 @@ def test_agents_that_cannot_are_refused_by_name(arena):
 
 
 class Fixed(Agent):
-    """Plays by the round alone, and writes down what it is told."""
+    """Agent whose actions depend on the round alone and that records its observations."""
 
     def begin(self, problem, streams, curator):
         self.told = []

@@ -38,7 +38,7 @@ def test_baselines_and_references_have_nothing_to_tune():
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_parameters_are_few_and_one_that_went_says_what_to_say_instead(name):
+def test_parameters_are_few_and_removed_ones_name_their_replacement(name):
     cls = agent_spec(name).maker
     taken = inspect.signature(cls).parameters
     assert len(taken) <= MOST

@@ -1,4 +1,4 @@
-"""Plays small cells and prints a digest of every agent's curves, as JSON.
+"""Play small cells and print a digest of every agent's curves, as JSON.
 
   python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...|all] [--horizon T] [--workers W]
 
@@ -39,7 +39,7 @@ TASKS = {
 
 
 def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str, str]:
-    """First 16 digits of the SHA-256 of the curves, by task, agent and budget."""
+    """Return the first 16 digits of the SHA-256 of the curves, by task, agent and budget."""
     env_id, kwargs = TASKS[task]
     info = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info
     known = [name for name, spec in dpb_gym.agent_specs().items() if not shortcoming(spec, info)]
@@ -66,7 +66,7 @@ def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str,
 
 
 def main() -> None:
-    """Reads the command line and prints the digests."""
+    """Parse the command line and print the digests."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--agents", default=FEW)

@@ -182,7 +182,7 @@ PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
+def test_every_private_agent_shows_its_guarantee(name: str, dpb: Any) -> None:
     shown = dpb("show", name, "--budget", "eps=1,delta=1e-5", "--json")
     assert shown.status == 0, shown.err
     lines = [v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")]
@@ -194,7 +194,7 @@ def test_every_private_agent_says_what_it_promises(name: str, dpb: Any) -> None:
         )
 
 
-def test_environments_promise_nothing(dpb: Any) -> None:
+def test_environments_take_no_budget(dpb: Any) -> None:
     assert "is none" in dpb("show", "DPB/Pricing-v0", "--budget", "rho=1").err
 
 

@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_options_are_seen() -> None:
+def test_all_options_are_fuzzed() -> None:
     options = {o for command in COMMANDS.values() for p in command.params for o in p.opts}
     assert {"list", "run", "verify", "reproduce", "audit", "data path"} <= set(COMMANDS)
     assert {"--budget", "--workers", "--html", "--json", "--set"} <= options

@@ -1,4 +1,4 @@
-"""Terminals as they are: the C locale, closed streams, letters that a locale cannot write."""
+"""The C locale, closed streams, and letters that a locale cannot write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result(tmp_path_factory):
     [("", True), (">&-", False), ("2>&-", True), (">&- 2>&- <&-", False)],
     ids=["c-locale", "no-stdout", "no-stderr", "none"],
 )
-def test_a_leaderboard_is_written_whatever_becomes_of_its_streams(result, streams, shown):
+def test_a_leaderboard_is_written_with_any_standard_streams(result, streams, shown):
     page = result.with_name("page.html")
     page.unlink(missing_ok=True)
     done = subprocess.run(
@@ -52,7 +52,7 @@ def test_a_leaderboard_is_written_whatever_becomes_of_its_streams(result, stream
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_full_disk_is_said_in_one_line(result):
+def test_a_full_disk_is_one_line_on_the_standard_error(result):
     done = subprocess.run(
         f'{DPB} leaderboard "$RESULT" > /dev/full',
         shell=True,

@@ -77,7 +77,7 @@ def test_results_go_from_one_directory_to_another(folder: Path, capfd: Any) -> N
         (["verify", "nowhere", "--agent", "random"], "no such result directory"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(
+def test_mistakes_are_one_line_and_write_nothing(
     folder: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(folder)

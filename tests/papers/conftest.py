@@ -1,4 +1,4 @@
-"""Makes the helpers of these tests importable, and offers a made-up figure."""
+"""Helpers of these tests, and a made-up figure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from figure_helpers import FIGURE
 
 @pytest.fixture
 def figure_data() -> dict[str, Any]:
-    """A valid figure, to be spoilt."""
+    """A valid figure for tests to modify."""
     return copy.deepcopy(FIGURE)
 
 

@@ -1,4 +1,4 @@
-"""Figures and results made up for the tests of the reproduction engine."""
+"""Made-up figures and results for the tests of reproduction."""
 
 from __future__ import annotations
 

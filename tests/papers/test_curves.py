@@ -26,7 +26,7 @@ def value(one: Any, kind: str, curves: Any = (), **fields: Any) -> float:
     return float(found.of(*(np.mean(list(column.values())) for column in found.columns)))
 
 
-def test_quantities_by_hand() -> None:
+def test_quantities_have_hand_computed_values() -> None:
     regret = np.array([[1.0, 4.0, 6.0, 7.0], [3.0, 4.0, 8.0, 9.0]])
     one = curve(regret, reward=[20.0, 30.0], horizon=200, agent="a", K=5)
     other = curve([10.0, 30.0], reward=[50.0, 50.0], agent="random", K=5)
@@ -57,7 +57,7 @@ def test_linear_growth_has_slope_ratio_one_and_roots_less() -> None:
         slopes(curve([1.0, 2.0]), (0.6, 0.9))
 
 
-def test_spent_is_the_true_cost_over_the_one_asked_for() -> None:
+def test_spent_is_the_cost_over_the_requested_budget() -> None:
     def run(event: GaussianEvent, budget: Budget) -> float:
         promise = Guarantee("joint", "user-round", curve=Composition.of(event)).to_dict()
         return value(curve([1.0, 2.0], guarantee=promise, budget=budget), "spent")
@@ -81,7 +81,7 @@ def test_a_budget_that_is_kept_exactly_holds() -> None:
     assert judge(one, [curve([1.0, 2.0], **made)], ()).verdict == "FAILS"
 
 
-def test_references_must_be_one() -> None:
+def test_a_reference_must_be_a_single_curve() -> None:
     one = curve([1.0, 2.0], agent="a", K=5)
     for others in ([], [curve([1.0, 1.0], agent="random", K=k) for k in (None, 5)]):
         with pytest.raises(ResultError):

@@ -20,7 +20,7 @@ TARGETS = ["private-pricing/fig2", "private-pricing/fig4", "adaprivate-ts/table1
 def test_no_curve_leaves_its_panel(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Panels of a row share the regret axis, columns have horizons of their own, and no panel is
+    """Panels of a row share the regret axis, columns have separate horizons, and no panel is
     drawn twice, also where the columns are variants."""
     drawn: list[Any] = []
     save = matplotlib.figure.Figure.savefig

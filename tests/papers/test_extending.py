@@ -1,4 +1,4 @@
-"""Papers from outside: figures by path and by entry point, quantities of one's own, own data."""
+"""Papers of other packages: figures by path and entry point, registered quantities, own data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dpb_gym.papers import (
 
 @pytest.fixture
 def registry(monkeypatch: Any) -> None:
-    """Quantities registered by a test are forgotten after it."""
+    """Remove the quantities that a test registers."""
     monkeypatch.setattr("dpb_gym.papers.quantities.QUANTITIES", dict(QUANTITIES))
 
 
@@ -48,7 +48,7 @@ def command(monkeypatch: Any, *words: str) -> int:
 # ------------------------------------------------------------------ quantities
 
 
-def test_a_quantity_of_ones_own(registry: None) -> None:
+def test_a_registered_quantity_is_measured(registry: None) -> None:
     Power = Annotated[float, Field(gt=0.0)]
 
     def per_power(curve: Curve, reference: Curve, *, power, scale=1.0):  # type: ignore[no-untyped-def]
@@ -153,7 +153,7 @@ def test_a_package_adds_papers_and_quantities(package: dict[str, Any], tmp_path:
         assert np.isclose(twice, comparison.left_value.mean).any()
 
 
-# ------------------------------------------------------------------ data of one's own
+# ------------------------------------------------------------------ the user's data
 
 
 def test_one_task_is_changed_or_all(figure: Figure) -> None:
@@ -181,7 +181,7 @@ def test_claims_are_about_generated_data_until_every_task_has_its_own(
     assert not both.synthetic and both.judged == figure.claims
 
 
-def test_claims_follow_a_task_to_its_own_data() -> None:
+def test_claims_of_a_task_with_its_own_data_are_not_marked() -> None:
     (figure,) = load_figures("adaprivate-ts/table3")
     changed = figure.with_environment({"movielens.data": "ratings.csv"})
     assert [t.env_kwargs["data"] for t in changed.suite.tasks] == ["ratings.csv", "jester-1"]

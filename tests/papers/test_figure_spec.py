@@ -100,7 +100,7 @@ def test_every_table_is_filled_and_every_printed_number_has_its_place(target: st
 
 
 def test_figures_that_share_results_agree() -> None:
-    """One store: equal protocols, and equal parameters under equal labels, full and quick."""
+    """Figures with shared results have equal protocols, and equal parameters by label."""
     groups: dict[str, list[Figure]] = {}
     for figure in load_figures("adaprivate-ts"):
         if figure.results is not None:
@@ -118,8 +118,8 @@ def test_figures_that_share_results_agree() -> None:
                     assert known.setdefault(agent.label, made) == made, agent.label
 
 
-def test_the_numbers_of_ru() -> None:
-    """What RU print, against the text of the tables: rows in order, columns by epsilon."""
+def test_printed_numbers_of_the_adaprivate_tables() -> None:
+    """The paper's numbers against the text of its tables: rows in order, columns by epsilon."""
     tables = {(f.figure, t.id): t for f in load_figures("adaprivate-ts") for t in f.tables}
     expected = {
         ("table1", "own"): [92.2, 95.2, 96.9, 98.2, 93.5, 96.7, 98.2, 98.7],
@@ -149,8 +149,8 @@ def test_the_numbers_of_ru() -> None:
         assert [value for value, _ in tables[place_].printed.values()] == values, place_
 
 
-def test_the_constants_of_section_5() -> None:
-    """What CS state, read from the files that are run."""
+def test_constants_of_private_pricing() -> None:
+    """The paper's constants, read from the files that are run."""
     figures = {figure.figure: figure for figure in load_figures("private-assortment")}
     assert sorted(figures) == ["fig4", "fig5", "fig6", "fig7", "fig8"]
     sweeps = {

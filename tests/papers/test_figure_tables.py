@@ -46,7 +46,7 @@ def curves() -> list[Curve]:
 OWN = {"kind": "percent-of-reference", "reference": {"run": ["UCB", "TS"]}}
 
 
-def test_percentages_are_of_the_own_family_seed_by_seed(curves: list[Curve]) -> None:
+def test_percentages_are_per_replicate_and_per_reference(curves: list[Curve]) -> None:
     reference = {"reference": {"run": ("UCB", "TS")}}
     by_hand = {2: (60 + 110) / 2, 3: 75.0, 4: (90 + 100) / 2, 0: 100.0}
     for i, expected in by_hand.items():

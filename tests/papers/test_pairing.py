@@ -73,7 +73,7 @@ def test_ratios_are_of_means_not_means_of_ratios() -> None:
     assert values.tolist() == pytest.approx([10 / 91, 9 / 90, 1.0])
 
 
-def test_where_there_is_no_test() -> None:
+def test_few_or_constant_values_have_no_p_value() -> None:
     (value,), count = jackknife(constant(3.0))
     assert (value.tolist(), count, p_value(value)) == ([3.0], 0, None)
     assert two_sided(one([1.0, 2.0]), constant(0.0)) is None

@@ -1,4 +1,4 @@
-"""Quick versions with horizons of their own per task."""
+"""Quick versions with a separate horizon per task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables through the engine: shared results, smaller samples, missing data, studies."""
+"""Reproduction of tables: shared results, smaller samples, missing data, studies."""
 
 from __future__ import annotations
 

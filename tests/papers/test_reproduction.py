@@ -1,4 +1,4 @@
-"""From a figure to files: a made-up figure through the whole engine."""
+"""Reproduction of a made-up figure, from its file to all output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpb_gym.running.api import evaluate
 
 @pytest.fixture
 def only(monkeypatch: Any, figure: Figure) -> Figure:
-    """Makes the made-up figure the only target."""
+    """Make the made-up figure the only target."""
     monkeypatch.setattr(reproduction, "load_figures", lambda target: [figure])
     return figure
 
@@ -99,7 +99,7 @@ def test_pages_are_self_contained_and_say_the_same(only: Figure, tmp_path: Path)
     assert set(widths) == {2, 3, 4, 6}
 
 
-def test_what_is_there_is_not_computed_again(only: Figure, tmp_path: Path) -> None:
+def test_existing_cells_are_not_computed_again(only: Figure, tmp_path: Path) -> None:
     first = reproduce("made-up", tmp_path, workers=1, progress=False)
     assert first.figures[0].rounds == 2 * 3 * 4 * 60
     (folder,) = {path.parent for path in tmp_path.rglob("result.parquet")}
@@ -114,7 +114,7 @@ def test_what_is_there_is_not_computed_again(only: Figure, tmp_path: Path) -> No
 
 
 def test_fewer_replicates_than_are_stored(only: Figure, tmp_path: Path) -> None:
-    """The judgement uses the replicates that were asked for, not all that are there."""
+    """The judgement uses the requested replicates, not all stored ones."""
     reproduce("made-up", tmp_path, workers=1, progress=False)
     two = reproduce("made-up", tmp_path, replicates=2, workers=1, progress=False)
     assert {len(c.series.replicates) for c in two.figures[0].curves} == {2}
@@ -122,7 +122,7 @@ def test_fewer_replicates_than_are_stored(only: Figure, tmp_path: Path) -> None:
     assert two.figures[0].facts["replicates"].startswith("2,")
 
 
-def test_quick_and_full_lie_apart(only: Figure, tmp_path: Path) -> None:
+def test_quick_and_full_versions_have_separate_folders(only: Figure, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     quick = reproduce(
         "made-up", tmp_path, quick=True, workers=1, progress=lambda a, b: seen.append((a, b))
@@ -139,7 +139,7 @@ def test_quick_and_full_lie_apart(only: Figure, tmp_path: Path) -> None:
 def test_a_failing_agent_leaves_its_claims_undecided(
     figure_data: dict[str, Any], tmp_path: Path
 ) -> None:
-    """dpmnl at paper calibration divides by zero at K = 1; its companions are kept."""
+    """dpmnl at paper calibration divides by zero at K = 1; cells of other agents are kept."""
     for task in figure_data["suite"]["tasks"]:
         task["env_kwargs"]["capacity"] = 1
     figure_data["suite"]["agents"].append(

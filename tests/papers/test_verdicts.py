@@ -74,7 +74,7 @@ def test_only_shared_replicates_count() -> None:
     [("along", "falls"), ("along", "grows"), ("than", "below"), ("than", "above")],
 )
 def test_outcomes(difference: float, sd: float, outcome: str, kind: str, expect: str) -> None:
-    """A surely negligible effect contradicts; a wide interval decides nothing."""
+    """An interval of negligible effects contradicts; a wide interval leaves a claim undecided."""
     sign = 1 if expect in ("falls", "below") else -1
     right = curve(noisy(100, 0, sd=sd), rho=0.1)
     left = curve(noisy(100 - sign * difference, 1, sd=sd), rho=1.0)
@@ -182,7 +182,7 @@ def test_nothing_to_compare_is_undecided() -> None:
 
 
 def by_definition(variants: Sequence[Sequence[str]]) -> str:
-    """The verdict where every comparison is decided, in words of its own."""
+    """Return the verdict where every comparison is decided, by its definition."""
     balance = [sum({SUPPORTED: 1, CONTRADICTED: -1}[o] for o in group) for group in variants]
     if not any(CONTRADICTED in group for group in variants):
         return HOLDS
@@ -192,7 +192,7 @@ def by_definition(variants: Sequence[Sequence[str]]) -> str:
 
 
 def completions(variants: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
-    """Every way in which the undecided comparisons may turn out."""
+    """Yield every way of deciding the undecided comparisons."""
     each = [(SUPPORTED, CONTRADICTED) if o == OPEN else (o,) for group in variants for o in group]
     for chosen in product(*each):
         left = iter(chosen)
@@ -200,7 +200,7 @@ def completions(variants: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
 
 
 def test_the_verdict_exhaustively() -> None:
-    """It is what all completions share; so evidence never overturns it, and order is nothing."""
+    """The verdict is the one of all completions, in any order of the comparisons."""
     groups = [list(c) for n in (1, 2, 3) for c in combinations_with_replacement(OUTCOMES, n)]
     seen = set()
     for count in (1, 2, 3):
@@ -231,7 +231,7 @@ def test_verdicts_by_hand(variants: list[list[str]], expected: str) -> None:
     assert verdict(variants) == expected
 
 
-def test_variants_are_judged_apart() -> None:
+def test_variants_are_judged_separately() -> None:
     cells = [("raw", 0.1, 50), ("raw", 1.0, 10), ("clip", 0.1, 10), ("clip", 1.0, 50)]
     curves = [
         curve(noisy(value, value), rho=rho, contexts=contexts) for contexts, rho, value in cells

@@ -15,7 +15,7 @@ from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult, TrackResu
 CHECKPOINTS = np.unique(np.geomspace(1, 10_000, 40).round().astype(int))
 
 # label, registered name, notion, unit, steepness of regret
-ZOO = {
+AGENTS = {
     "assortment": [
         ("One-pass MNL", "one-pass-mnl", "joint", "user-round", 5.0),
         ("Noisy Newton", "noisy-newton", "joint", "user-round", 11.6),
@@ -99,9 +99,9 @@ def make_task(
 ) -> TaskResult:
     """A task like the ones that the papers show."""
     rng = np.random.default_rng(seed)
-    random = max(level for *_, level in ZOO[problem])
+    random = max(level for *_, level in AGENTS[problem])
     rows = []
-    for label, name, notion, unit, level in ZOO[problem]:
+    for label, name, notion, unit, level in AGENTS[problem]:
         for rho in budgets if notion else (None,):
             regret = interval(rng, level * (1.0 if rho is None else rho**-0.45))
             fields: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def make_task(
 def make_data(tasks: Sequence[TaskResult] | None = None, **fields: Any) -> LeaderboardData:
     """A leaderboard of `tasks`, one per problem by default."""
     if tasks is None:
-        tasks = [make_task(problem, seed=k) for k, problem in enumerate(ZOO)]
+        tasks = [make_task(problem, seed=k) for k, problem in enumerate(AGENTS)]
     values: dict[str, Any] = {
         "title": "Private bandits, core suite",
         "suite": "core-v0",
@@ -237,7 +237,7 @@ def make_arena(agents: int = 25, sizes: int = 5, budgets: int = 4, seed: int = 0
     rng = np.random.default_rng(seed)
     rhos = [0.02, 0.1, 0.5, 1.0, 2.0, 5.0][:budgets]
     tasks, tracks = [], []
-    for problem in ZOO:
+    for problem in AGENTS:
         mine = []
         for size in range(sizes):
             rows = []

@@ -1,4 +1,4 @@
-"""Leaderboard data refuses what cannot be drawn."""
+"""Leaderboard data rejects invalid fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_interval_holds_exactly_the_ordered_triples(mean, low, high):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), None, "1", True, 1j])
 @pytest.mark.parametrize("place", ["mean", "low", "high"])
-def test_interval_refuses_what_is_no_finite_number(bad, place):
+def test_interval_rejects_values_that_are_not_finite(bad, place):
     with pytest.raises(ParameterError, match=place):
         Interval(**({"mean": 0.0, "low": -1e9, "high": 1e9} | {place: bad}))
 
@@ -109,7 +109,7 @@ def test_task_names_the_field_that_is_wrong(make, fields, named):
         dataclasses.replace(make.task(), **fields)
 
 
-def test_task_refuses_two_rows_of_one_key(make):
+def test_task_rejects_two_rows_with_one_key(make):
     rng = np.random.default_rng(0)
     twin = make.row(rng, agent="A", budget="rho=1")
     with pytest.raises(ParameterError, match=r"A \(rho=1\)"):
@@ -132,7 +132,7 @@ def test_leaderboard_names_the_field_that_is_wrong(make, fields, named):
         dataclasses.replace(make.data(), **fields)
 
 
-def test_leaderboard_refuses_a_task_twice(make):
+def test_leaderboard_rejects_a_duplicate_task(make):
     with pytest.raises(ParameterError, match="assortment-clip"):
         make.data([make.task(), make.task(seed=1)])
 

@@ -1,4 +1,4 @@
-"""What notebooks show: tables of plain HTML, every text escaped."""
+"""Tables in notebooks: plain HTML with every text escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpb_gym.report.number_format import number
 
 
 class Cells(HTMLParser):
-    """Reads the cells and the tags of some HTML."""
+    """Parser of the cells and tags of some HTML."""
 
     def __init__(self, text):
         super().__init__()

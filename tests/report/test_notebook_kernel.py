@@ -1,4 +1,4 @@
-"""What a real kernel sends to a notebook: bars while agents run, tables and figures at the end."""
+"""Output of a real notebook kernel: progress bars, then tables and figures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def html(outputs):
     return "".join(output["data"]["text/html"] for output in outputs if "data" in output)
 
 
-def test_bars_appear_by_themselves_and_end_with_a_summary(outputs):
+def test_progress_bars_are_shown_by_default_and_end_with_a_summary(outputs):
     (shown,) = outputs["bars"]
     assert shown["output_type"] == "display_data"
     assert re.match(r"<progress value='920' max='920'></progress> 100%", html([shown]))
@@ -73,7 +73,7 @@ def test_bars_appear_by_themselves_and_end_with_a_summary(outputs):
         ("off-policy", ["estimator", "not private"]),
     ],
 )
-def test_results_show_themselves_as_tables(outputs, name, said):
+def test_results_are_shown_as_tables(outputs, name, said):
     text = html(outputs[name])
     assert "<table" in text and all(word in text for word in said)
 

@@ -1,4 +1,4 @@
-"""The page as a document: complete, escaped, self-contained, written whole."""
+"""The page as a document: complete, escaped, self-contained, replaced whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOID = {"meta", "link", "input", "line", "path", "br"}
 
 
 class Page(HTMLParser):
-    """Reads tags, attributes and the text of each element; fails on bad nesting."""
+    """Parser of tags, attributes and texts that fails on bad nesting."""
 
     def __init__(self, text):
         super().__init__()
@@ -89,7 +89,7 @@ NASTY = [
 
 
 def nasty_page(make, text):
-    """A page with `text` in every place that users reach."""
+    """Return a page with `text` in every field that users can set."""
     rng = np.random.default_rng(0)
     rows = tuple(
         make.row(
@@ -312,7 +312,7 @@ def test_tracks_hold_their_scores(make):
             assert read[row.key] == pytest.approx(ends, rel=1e-5)
 
 
-def test_rows_that_miss_a_task_stand_last_and_win_nothing(make):
+def test_rows_that_lack_a_task_are_last_and_not_ranked(make):
     data = make.arena(agents=8, sizes=2, budgets=1)
     first, second = data.tasks[:2]
     winner = min((r for r in first.rows if r.notion == "joint"), key=lambda r: r.regret.mean)

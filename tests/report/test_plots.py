@@ -23,7 +23,7 @@ def colours(data):
 
 
 def panels(figure):
-    """The axes that hold data; legends stand in axes of their own."""
+    """Return the axes with data; legends have separate axes."""
     return [axes for axes in figure.axes if axes.axison]
 
 
@@ -50,7 +50,7 @@ def test_png_shows_every_agent_in_its_colour(make, tmp_path):
         assert count(image, shade) > 60, agent
 
 
-def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
+def test_curves_follow_the_regret(make, tmp_path):
     """With the regret of one agent doubled, its line ends higher and the other's lower."""
 
     def heights(scale):
@@ -74,7 +74,7 @@ def test_a_curve_goes_where_the_numbers_are(make, tmp_path):
     assert high[0] > low[0] and abs(high[1] - low[1]) <= 3
 
 
-def test_lines_and_bands_hold_the_curves(make):
+def test_lines_and_bands_have_the_values_of_the_curves(make):
     data = make.data()
     figure = plot(data, x="linear", y="linear")
     assert [axes.get_title("left") for axes in panels(figure)] == [task.task for task in data.tasks]
@@ -183,7 +183,7 @@ def test_a_figure_shows_in_a_notebook(make):
     assert plot(make.task())._repr_png_().startswith(b"\x89PNG")
 
 
-def test_a_frontier_stands_where_the_numbers_are(make):
+def test_frontiers_are_drawn_at_the_regret_of_their_rows(make):
     task = make.task("assortment")
     (axes,) = panels(plot_frontier(task))
     for agent in ("One-pass MNL", "Noisy Newton", "DPMNL"):
@@ -231,7 +231,7 @@ def test_four_budgets_of_six_agents_have_a_legend_that_fits(make, draw):
 
 
 def test_no_global_state_is_touched(make, tmp_path):
-    """Neither pyplot nor another backend is loaded, and the settings stay as they were."""
+    """Neither pyplot nor another backend is loaded, and the settings do not change."""
     code = f"""
 import sys
 import dpb_gym.report

@@ -1,4 +1,4 @@
-"""The published result of the arena is what the package would compute and show."""
+"""The published result of the arena matches its suite and the documents that quote it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_it_belongs_to_the_suite_and_says_which_algorithms_computed_it() -> None:
+def test_the_published_result_has_the_protocol_and_algorithm_versions() -> None:
     store = ResultDirectory.open(PUBLISHED)
     suite = load_suite("dpb-bench-v1")
     assert store.manifest["protocol"] == suite.protocol
@@ -46,7 +46,7 @@ def data() -> LeaderboardData:
     [("docs/leaderboard/index.md", "tables"), ("README.md", "agents"), ("docs/tuning.md", "tuned")],
 )
 def test_claims_are_written_from_it(monkeypatch, data, path, name):
-    """An edited number, or a result without its tables, fails here."""
+    """An edited number, or a result without its tables, fails this test."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = importlib.import_module("published")
     written = {

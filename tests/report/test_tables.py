@@ -1,4 +1,4 @@
-"""Who is compared with whom, and how budgets and numbers read."""
+"""Comparison groups, and the text of budgets and numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpb_gym.report.tables import board
 
 
 def only(task):
-    """The table of a lone task."""
+    """Return the table of a single task."""
     return board(task).tasks[0]
 
 
@@ -59,7 +59,7 @@ def test_a_row_alone_at_its_budget_is_not_best(make):
     assert not any(line.best for line in lines if line.row.agent.startswith("JDP"))
 
 
-def test_what_a_sender_states_is_never_best_and_wins_nothing(make):
+def test_rows_stated_by_a_sender_are_not_ranked(make):
     task = make.task("assortment")
     liar = replace(task.rows[0], agent="Liar", regret=Interval(0, 0, 0), trust="stated by somebody")
     shown = only(replace(task, rows=(liar, *task.rows)))
@@ -73,7 +73,7 @@ def test_what_a_sender_states_is_never_best_and_wins_nothing(make):
     )
 
 
-def test_who_is_told_the_truth_is_no_contestant(make):
+def test_agents_that_read_hidden_state_are_not_ranked(make):
     task = make.task("assortment")
     told = replace(task.rows[0], agent="Told", regret=Interval(0, 0, 0), oracle=True)
     shown = only(replace(task, rows=(told, *task.rows)))
@@ -179,7 +179,7 @@ def luminance(colour):
 
 
 def test_colours_can_be_read_on_both_backgrounds():
-    """WCAG asks for a contrast of 4.5 for text: names at the ends of curves have these colours."""
+    """WCAG requires a contrast of 4.5 for text; names at the ends of curves have these colours."""
     for index in (None, *range(60)):
         light, dark = shade(index)
         assert 1.05 / (luminance(light) + 0.05) >= 4.5, index
@@ -208,7 +208,7 @@ def oklab(linear):
 
 @pytest.mark.parametrize("sight", SIGHT)
 @pytest.mark.parametrize("theme", [0, 1])
-def test_eight_agents_stay_apart_for_every_kind_of_sight(sight, theme):
+def test_colours_of_eight_agents_are_distinct_for_all_colour_vision(sight, theme):
     points = []
     for index in range(8):
         colour = shade(index)[theme]
@@ -238,7 +238,7 @@ def test_a_column_keeps_three_digits_of_its_smallest_number(values):
         assert places == 3 or math.isclose(read, value, rel_tol=5.01e-3)
 
 
-def test_extremes_leave_the_choice_to_each_number():
+def test_columns_of_extreme_numbers_have_no_common_decimals():
     assert decimals([1.0, 1e9]) is None
     assert decimals([1e-9, 1e-10]) is None
     assert decimals([0.0, 0.0]) == decimals([]) == 0

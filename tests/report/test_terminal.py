@@ -29,7 +29,7 @@ def line_of(text, label):
     return line
 
 
-def test_every_number_stands_in_the_line_of_its_row(make):
+def test_every_number_is_in_the_line_of_its_row(make):
     task = make.task("assortment")
     text = printed(task)
     places = decimals(row.regret.mean for row in task.rows)
@@ -44,7 +44,7 @@ def test_every_number_stands_in_the_line_of_its_row(make):
         assert row.guarantee.split()[0] in line
 
 
-def test_rows_stand_by_group_and_regret_with_the_note(make):
+def test_rows_are_sorted_by_group_and_regret_with_the_note(make):
     task = make.task("recommendation")
     text = printed(task)
     order = [record["agent"] + " " + record["budget"] for record in records(task)]
@@ -55,7 +55,7 @@ def test_rows_stand_by_group_and_regret_with_the_note(make):
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 139, 140, 200])
-def test_no_line_is_wider_than_the_console_and_guarantees_are_all_said(make, width):
+def test_no_line_is_wider_than_the_console_and_all_guarantees_are_printed(make, width):
     data = make.data()
     text = printed(data, width)
     assert max(len(line) for line in text.splitlines()) <= width
@@ -136,7 +136,7 @@ def test_notes_are_printed_once_each(make):
     assert text.count("One remark.") == 1 == text.count("Another.")
 
 
-def test_a_long_table_is_cut_and_says_how_much(make):
+def test_a_long_table_is_cut_with_the_number_of_other_rows(make):
     rng = np.random.default_rng(0)
     rows = tuple(make.row(rng, agent=f"A{i:03d}", regret=Interval(i, i, i)) for i in range(90))
     task = TaskResult(**(vars(make.task()) | {"rows": rows}))

@@ -28,7 +28,7 @@ def sigmoid(z):
 
 
 class DemandLoss:
-    """Raw records of priced demand and their negative log-likelihood, for PrivateMLE alone.
+    """Raw records of priced demand and their negative log-likelihood, for PrivateDemandMLE alone.
 
     Args:
         model: ``"logistic"`` or ``"gaussian"``.
@@ -67,7 +67,7 @@ class DemandLoss:
         return value, phi.T @ slope, (phi.T * bend) @ phi
 
 
-class ConstrainedMLE(LossMinimiser):
+class PrivateDemandMLE(LossMinimiser):
     """Algorithm 3: argmin over ||theta|| <= 2 of loss + rho / 2 ||theta||^2 + w' theta.
 
     The ridge rho and the noise w follow docs/privacy.md instead of line 2 (P2, P3). The constraint
@@ -83,7 +83,7 @@ class ConstrainedMLE(LossMinimiser):
 
         def size(ridge):
             nonlocal theta, norm
-            theta, norm = super(ConstrainedMLE, self).minimise(due, linear, ridge, tolerance)
+            theta, norm = super(PrivateDemandMLE, self).minimise(due, linear, ridge, tolerance)
             return np.linalg.norm(theta)
 
         theta = norm = None
@@ -207,7 +207,7 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
         allowed = d * math.log1p(T / (4 * d * self.rho)) / math.log(self.factor)
         self.most = self.D_inf or math.ceil(allowed)
         records = DemandLoss(problem.demand, self.zeta, self.B_Y)
-        self.private_mle = ConstrainedMLE(
+        self.private_mle = PrivateDemandMLE(
             self.curator,
             d,
             gradient_bound=records.gradient_bound,

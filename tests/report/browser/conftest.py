@@ -52,7 +52,7 @@ def luminance(colour: str) -> float:
 
 
 class Reader:
-    """Does with the open page what a reader does; everything else is the driver's."""
+    """Actions of a reader on the open page; other attributes are the driver's."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -157,7 +157,7 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
-    """Writes a leaderboard and opens it; returns a `Reader`.
+    """Write a leaderboard, open it, and return a `Reader`.
 
     Width and height are those of the page, in CSS pixels, as on a device of that size.
     """

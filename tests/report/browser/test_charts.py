@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("hash", ["", "#logx=0", "#logx=0&logy=0"])
-def test_curves_end_where_the_data_say(opened, make, hash):
+def test_curves_end_at_the_regret_of_their_rows(opened, make, hash):
     task = make.task()
     page = opened(make.data([task]), hash=hash)
     found = page.ends()
@@ -30,7 +30,7 @@ def test_curves_end_where_the_data_say(opened, make, hash):
     assert np.ptp([x for x, _ in found.values()]) < 0.1
 
 
-def test_log_rounds_moves_the_points_to_log_places(opened, make):
+def test_log_rounds_moves_points_to_a_log_scale(opened, make):
     data = make.data([make.task()])
     page = opened(data)
     places = page.execute_script(
@@ -43,7 +43,7 @@ def test_log_rounds_moves_the_points_to_log_places(opened, make):
     np.testing.assert_allclose(slope * np.log(rounds) + offset, places, atol=0.1)
 
 
-def test_pointing_at_a_row_singles_out_its_curve(opened, make):
+def test_pointing_at_a_row_highlights_its_curve(opened, make):
     page = opened(make.data(), height=1600)
     page.hover("#row-0-4 td.reward")
     assert page.lit() == ["4"]
@@ -59,7 +59,7 @@ def test_pointing_at_a_row_singles_out_its_curve(opened, make):
     assert page.lit() == []
 
 
-def test_pointing_at_a_curve_reads_it_out_and_marks_its_row(opened, make):
+def test_pointing_at_a_curve_shows_its_values_and_highlights_its_row(opened, make):
     from selenium.webdriver import ActionChains
 
     task = make.task()
@@ -91,7 +91,7 @@ def test_pointing_at_a_curve_reads_it_out_and_marks_its_row(opened, make):
     assert page.all(".readout") == []
 
 
-def test_frontiers_stand_where_budgets_vary_and_only_within_a_guarantee(opened, make):
+def test_frontiers_are_drawn_per_guarantee_with_several_budgets(opened, make):
     tasks = [
         make.task("assortment", task="one", budgets=(1.0,)),
         make.task("recommendation", task="two", budgets=(0.1, 0.5, 1.0)),
@@ -122,7 +122,7 @@ def test_frontiers_stand_where_budgets_vary_and_only_within_a_guarantee(opened, 
     assert len(page.all("#task-1 .frontiers figure")) == 2
 
 
-def test_wild_numbers_open(opened, make):
+def test_extreme_numbers_are_drawn(opened, make):
     rng = np.random.default_rng(0)
     rows = tuple(
         make.row(

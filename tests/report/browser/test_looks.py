@@ -1,4 +1,4 @@
-"""Widths, themes, odd content and silence on the network in a real browser."""
+"""Widths, themes, odd content and absence of requests in a real browser."""
 
 from __future__ import annotations
 

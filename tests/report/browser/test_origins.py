@@ -1,4 +1,4 @@
-"""Where rows come from: pages, papers, code, files; defaults and tuned; what privacy costs."""
+"""Origins of rows on the page: papers, code, files; defaults and tuned; cost of privacy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAPER = "https://arxiv.org/abs/2410.22488"
 
 @pytest.fixture(scope="module")
 def board(make):
-    """A task where an agent has a tuned row beside its default, and its origin is known."""
+    """A task with a default and a tuned row of one agent, whose origin is known."""
     rng, task = np.random.default_rng(1), make.task("assortment", budgets=(0.5,))
     (dpmnl,) = [row for row in task.rows if row.name == "dpmnl"]
     (one_pass,) = [row for row in task.rows if row.name == "one-pass-mnl"]
@@ -42,7 +42,7 @@ def links(page):
     return [(a.text, a.get_attribute("href")) for a in page.all("a[href]") if a.is_displayed()]
 
 
-def test_rows_of_one_agent_stand_together_and_are_told_apart(opened, board):
+def test_defaults_and_tuned_rows_of_an_agent_are_adjacent_and_marked(opened, board):
     page = opened(board)
     order = [row.split("|")[0] for row in page.visible()]
     assert order == ["DPMNL best", "DPMNL", "Between", "One-pass MNL"]
@@ -67,7 +67,7 @@ def test_a_page_alone_links_to_papers_only(opened, board):
     assert "(1,000 agent rounds, 2 s)" in page.find("#detail-0-3").text
 
 
-def test_a_page_in_its_place_links_to_agents_audits_and_files(driver, opened, board, tmp_path):
+def test_a_published_page_links_to_agents_audits_and_files(driver, opened, board, tmp_path):
     page = opened(board)
     path = tmp_path / "placed.html"
     path.write_text(placed(render(board), "../docs/", "result/"), encoding="utf-8")
@@ -117,7 +117,7 @@ def test_profiles_and_chances_of_a_track_are_those_of_python(opened, make):
     assert found == [f"{p:.2f}" for p in sorted(expected, reverse=True)] and len(found) > 1
 
 
-def test_a_browser_that_cannot_unpack_says_so(driver, opened, board):
+def test_an_old_browser_shows_a_message(driver, opened, board):
     page = opened(board)
     script = "delete window.DecompressionStream"
     (name,) = driver.execute_cdp_cmd(

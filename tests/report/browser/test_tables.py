@@ -40,7 +40,7 @@ def test_numbers_on_the_page_are_those_of_the_data(opened, make):
             assert said == ("computed · computed here" if row.private else "computed here")
 
 
-def test_rows_stand_by_group_and_regret_at_first(opened, make):
+def test_rows_are_sorted_by_group_and_regret_by_default(opened, make):
     data = make.data()
     page = opened(data)
     for t, task in enumerate(data.tasks):
@@ -162,7 +162,7 @@ def test_the_keyboard_reaches_the_filters(opened, make):
     assert [bool(page.visible(t)) for t in range(3)] == [False, False, True]
 
 
-def test_guarantees_stand_apart_unless_asked_otherwise(opened, make):
+def test_rows_are_grouped_by_guarantee_by_default(opened, make):
     data = make.data()
     page = opened(data)
     assert not page.find("#mixed").is_displayed()
@@ -174,7 +174,7 @@ def test_guarantees_stand_apart_unless_asked_otherwise(opened, make):
     assert page.visible() == expected(data.tasks[0], lambda r: r.regret.mean, False)
 
 
-def test_the_address_holds_the_view_and_gives_it_back(opened, make):
+def test_the_address_stores_and_restores_the_view(opened, make):
     data = make.data()
     page = opened(data)
     page.unfold()
@@ -254,7 +254,7 @@ def test_details_open_by_click_and_keyboard(opened, make):
     assert after == "detail-0-1" and page.find("#detail-0-1").is_displayed()
 
 
-def test_a_search_finds_budgets_however_they_are_spelt(opened, make):
+def test_a_search_accepts_every_spelling_of_a_budget(opened, make):
     task = make.task()
     rows = tuple(
         replace(row, budget=f"eps={row.budget.limit},delta=1e-5") if row.budget else row

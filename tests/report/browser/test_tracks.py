@@ -1,4 +1,4 @@
-"""Tracks, crowds of rows and details made on demand, in a real browser."""
+"""Tracks, many rows and details rendered on demand, in a real browser."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_track_is_chosen_by_filter_link_and_search(opened, arena):
     assert all(row.endswith("|rho=0.1") for t in range(9) for row in page.visible(t))
 
 
-def test_a_column_that_a_table_lacks_leaves_its_own_order(opened, arena):
+def test_a_table_without_the_sorted_column_keeps_its_order(opened, arena):
     page = opened(arena, hash="#q=agent")
     before = page.visible(6)
     page.keys("#task-0 th[data-sort=rounds_per_second] button", " ")
@@ -78,7 +78,7 @@ def test_a_column_that_a_table_lacks_leaves_its_own_order(opened, arena):
     assert "sort=score&dir=asc" in page.fragment()
 
 
-def test_a_row_of_a_track_singles_out_its_frontier(opened, arena):
+def test_pointing_at_a_row_of_a_track_highlights_its_frontier(opened, arena):
     page = opened(arena, hash="#task=assortment")
     page.keys("#task-6 tr.row .pin", " ")
     hot = page.execute_script(
@@ -88,7 +88,7 @@ def test_a_row_of_a_track_singles_out_its_frontier(opened, arena):
     assert "pin=assortment%2FAgent" in page.fragment()
 
 
-def test_probabilities_against_rivals_at_equal_privacy_are_made_when_details_open(opened, arena):
+def test_details_list_probabilities_of_improvement_at_equal_privacy(opened, arena):
     page = opened(arena, hash=f"#task={arena.tasks[0].task}")
     assert page.all(".chances") == []
     task = arena.tasks[0]
@@ -118,7 +118,7 @@ def test_every_end_of_a_curve_names_its_agent(opened, make):
     assert sorted(names) == sorted(expected)
 
 
-def test_of_two_thousand_rows_only_those_asked_for_are_made(opened, make):
+def test_two_thousand_rows_are_rendered_on_demand(opened, make):
     page = opened(make.crowd(rows=400, tasks=5), height=900)
     count = "return document.querySelectorAll(arguments[0]).length"
     assert page.execute_script(count, "*") < 700 and page.execute_script(count, "tr.row") == 0
@@ -130,7 +130,7 @@ def test_of_two_thousand_rows_only_those_asked_for_are_made(opened, make):
     assert 0 < page.execute_script(count, "tr.row") < 60
 
 
-def test_of_very_many_curves_the_largest_budgets_show_and_those_singled_out(opened, make):
+def test_many_curves_are_reduced_to_largest_budgets_and_pinned_rows(opened, make):
     data = make.arena(agents=12, sizes=1, budgets=4)
     task = data.tasks[0]
     page = opened(data, hash=f"#task={task.task}")
@@ -172,7 +172,7 @@ def test_a_full_arena_fits_and_names_do_not_overlap(opened, arena, width, dark):
 
 
 @pytest.mark.parametrize("width", [375, 1280])
-def test_the_tasks_of_a_track_show_among_the_winners_on_demand(opened, make, width):
+def test_the_winners_of_single_tasks_are_shown_on_demand(opened, make, width):
     page = opened(make.arena(agents=8, sizes=2, budgets=2), width=width)
     shown = "return [...document.querySelectorAll('.matrix .sub')].map(tr => tr.checkVisibility())"
     assert set(page.execute_script(shown)) == {False}
