@@ -175,6 +175,24 @@ def test_maximum_likelihood_starts_at_the_prior(name):
     )
 
 
+@pytest.mark.parametrize("name", ["dpmnl", "private-pricing"])
+def test_a_replicate_keeps_the_prior_until_its_own_first_update(name):
+    """An update of another replicate must not change its estimate."""
+    agent, problem = begin(name, budget="rho=20", growth=1.05, horizon=200)
+    instance, untouched = problem.instance(SEEDS), 0
+    for _ in range(200):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        first = agent._updates == 0
+        untouched += first.any() and not first.all()
+        np.testing.assert_array_equal(agent._theta[first], np.tile(KNOWN, (first.sum(), 1)))
+        if not first.any():
+            break
+        instance.advance()
+    assert untouched
+
+
 def test_private_minimisers_pull_to_their_centre():
     """With negligible noise: (a + ridge m) / (1 + ridge) for the loss |theta - a|^2 / 2."""
     target, centre = np.array([0.3, -0.2]), np.array([2.0, 1.0])
