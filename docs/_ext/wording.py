@@ -1,7 +1,6 @@
-"""Fail if tracked texts have words that the project's style excludes: python docs/_ext/wording.py.
+"""Fail if tracked texts have words that the style excludes: python docs/_ext/wording.py.
 
-Lines of Python, Markdown, YAML, CSS, JavaScript and templates are searched. Use the field's terms:
-baseline for yardstick, untrusted for a stranger's, agents for the zoo, own for of one's own.
+Use the field's terms: baseline for yardstick, untrusted for a stranger's, agents for the zoo.
 """
 
 from __future__ import annotations

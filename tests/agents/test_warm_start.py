@@ -24,9 +24,9 @@ PROBLEMS = {
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
-ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
-OTHERS |= {n for n in ZOO if n.startswith("reference-")}
-WARM = [n for n in ZOO if n not in OTHERS]
+BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+OTHERS |= {n for n in BUILT_IN if n.startswith("reference-")}
+WARM = [n for n in BUILT_IN if n not in OTHERS]
 # They start with random or exploring rounds, independently of the prior.
 EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}
 KNOWN = np.array([0.5, -0.4, 0.3, 0.6])
@@ -74,7 +74,7 @@ def best(problem, context, b):
 
 
 def test_agents_without_prior_mean_estimate_nothing():
-    for name in ZOO:
+    for name in BUILT_IN:
         known = inspect.signature(agent_spec(name).maker).parameters
         assert name.startswith("reference-") or ("prior_mean" in known) == (name in WARM), name
 
