@@ -1,7 +1,7 @@
 """dpb-gym: environments, agents and one harness for differentially private bandits.
 
-Importing the package registers the environments with Gymnasium. Nothing heavy is
-imported before it is used.
+Importing the package registers the environments with Gymnasium. Heavy dependencies are imported
+lazily.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The agent protocol.
 
 An agent is a policy plus releasers. `Agent` works on B replicates at once; a `SingleAgent` is
-written for one customer stream and batched when it is made. `dpb_gym.registry` knows them by name.
+written for one customer stream and is batched by the registry (`dpb_gym.registry`).
 """
 
 from __future__ import annotations
@@ -41,15 +41,14 @@ class Agent(Policy, ABC):
     """A bandit agent on B independent replicates.
 
     Parameters belong in ``__init__``, state in `begin`, which may be called again to
-    start afresh. Replicate i must not depend on the other replicates.
+    restart. Replicate i must not depend on the other replicates.
 
     Attributes:
-        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
-            registered with.
-        curator: What stands between raw feedback and the policy, set by `set_up`.
-        stretches: Whether `play` can take the coming rounds; set by `begin`.
-        replaced: Methods for which `play` stands; a subclass that overrides one of them below the
-            class that defines `play` is played round by round.
+        protects: Notion and unit of the agent's guarantee (see `Guarantee`); None: as registered.
+        curator: Separates raw feedback from the policy; set by `set_up`.
+        stretches: Whether `play` can play several rounds at once; set by `begin`.
+        replaced: Methods that `play` replaces. A subclass that overrides one of them, but not
+            `play`, is played round by round.
     """
 
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
@@ -64,20 +63,20 @@ class Agent(Policy, ABC):
         noise: str | NoiseSource = "seeded",
         shared: bool = False,
     ) -> None:
-        """Makes the curator, begins, and has the curator calibrate and charge every plan.
+        """Create the curator, call `begin`, then calibrate and charge all planned releases.
 
         Args:
-            problem: What is known of the problem. A prior from a private release is charged, used
-                or not.
+            problem: Public facts of the problem. A prior from a private release is charged even if
+                the agent does not use it.
             streams: Random streams of the replicates.
-            budget: What may be spent; None: exact releases.
-            noise: ``"seeded"``, a simulation whose noise the seed reveals, or ``"system"``; or a
-                source of the caller's.
-            shared: Whether all replicates will see the same records, and share the budget.
+            budget: Privacy budget; None: exact releases.
+            noise: ``"seeded"`` (for simulations: the seed determines the noise), ``"system"``, or
+                a `NoiseSource`.
+            shared: Whether all replicates see the same records and share the budget.
 
         Raises:
-            BudgetError: If the agent makes no releaser although there is a budget, or the
-                prior's release is not covered by it.
+            BudgetError: If there is a budget but the agent creates no releaser, or the prior's
+                release exceeds the budget.
         """
         from dpb_gym.privacy import Curator, NoiseSource
 
@@ -89,8 +88,8 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
-        for refused in ("act", "observe", "play"):  # by a run that was handed over, see `save`
-            vars(self).pop(refused, None)
+        for blocked in ("act", "observe", "play"):  # by `save`, which hands a private run over
+            vars(self).pop(blocked, None)
         self.curator = Curator(
             budget,
             self.protects or ("central", "reward"),
@@ -107,22 +106,22 @@ class Agent(Policy, ABC):
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
 
     def attach(self, instance: Instance) -> None:
-        """Receives the running environment, hidden state included, before `begin`.
+        """Receive the running environment, including its hidden state, before `begin`.
 
-        Called only for agents registered with ``uses_oracle=True``, which are
-        yardsticks (`oracle`) and not learners.
+        Called only for agents registered with ``uses_oracle=True``, which are baselines such as
+        `oracle`.
         """
 
     @abstractmethod
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        """Prepares for ``streams.replicates`` fresh replicates of `problem`.
+        """Initialise the state for ``streams.replicates`` new replicates of `problem`.
 
-        Every releaser is made here, by `curator`, in the same order for every replicate.
+        All releasers are created here, by `curator`.
         """
 
     @abstractmethod
     def act(self, context: Context) -> Array:
-        """Returns one action per replicate.
+        """Return one action per replicate.
 
         Assortment: slates ``(B, K)`` of item indices (-1 leaves a place empty);
         pricing: prices ``(B,)`` in [0, 1]; recommendation: candidate indices ``(B,)``.
@@ -131,13 +130,12 @@ class Agent(Policy, ABC):
 
     @abstractmethod
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        """Takes the raw responses to `action`; a private agent passes them on to its
-        releasers and nowhere else.
+        """Process the raw responses to `action`; a private agent passes them to its releasers only.
 
         Called once a round. Where ``feedback.observed`` is False there is no response. With
-        delayed feedback context and action are those of an earlier round, other ones in every
-        replicate, and ``context.t`` is still the current round: nothing that `act` left in the
-        agent belongs to them.
+        delayed feedback, context and action are those of an earlier round, which differs between
+        replicates, and ``context.t`` is still the current round. State left by `act` does not
+        belong to them.
         """
 
     def play(self, rounds: Stretch) -> Array:
@@ -150,30 +148,30 @@ class Agent(Policy, ABC):
         raise AgentError(f"{type(self).__name__} plays round by round")
 
     def probabilities(self, context: Context) -> Array | None:
-        """How likely each candidate is to be what `act` returns now, ``(B, n_candidates)``.
+        """Return the probability of each candidate to be chosen by the next `act`.
 
-        Optional, for recommendation: logs of an agent that says it carry its own propensities
-        (`dpb_gym.offline.collect`). Called before `act`; changes nothing.
+        Optional, for recommendation: they become the propensities of logs made by
+        `dpb_gym.offline.collect`. Called before `act`; must not change the agent's state.
 
         Returns:
-            Rows that sum to 1, given everything that was observed so far; None, as by default,
-            where the agent cannot say.
+            Probabilities ``(B, n_candidates)`` given all observations so far, or None (the
+            default) if the agent cannot compute them.
         """
         return None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a checkpoint that `load` continues bit for bit; see `dpb_gym.checkpoint`.
+        """Write a checkpoint from which `load` continues bit for bit; see `dpb_gym.checkpoint`.
 
-        An agent with a budget is handed over: it goes on by `load` alone.
+        An agent with a budget is handed over: only the loaded agent can continue.
 
         Raises:
-            AgentError: If the agent holds something that cannot be saved, or was handed over.
+            AgentError: If the agent's state cannot be saved, or the agent was handed over.
         """
         checkpoint.save(self, path)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
-        """Continues from a checkpoint; see `dpb_gym.checkpoint.load`."""
+        """Continue from a checkpoint; see `dpb_gym.checkpoint.load`."""
         agent = checkpoint.load(path, rehearsal=rehearsal)
         if not isinstance(agent, Agent):
             raise CheckpointError(f"{path} holds no agent")
@@ -192,39 +190,39 @@ class SingleAgent(Policy):
     no replicate axis: ``context.features`` is ``(N, d)``, ``feedback.reward`` a float.
 
     Attributes:
-        problem: What is known of the problem (`ProblemInfo`), set before `begin`.
+        problem: Public facts of the problem (`ProblemInfo`), set before `begin`.
         rng: The agent's generator for this replicate.
-        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
-            ones without a budget. Records and releases have no replicate axis.
+        curator: Creates the releasers, the policy's only access to raw feedback; without a budget
+            they are exact. Records and releases have no replicate axis.
     """
 
     problem: ProblemInfo
     rng: np.random.Generator
 
     def begin(self) -> None:
-        """Prepares the state of a fresh replicate."""
+        """Initialise the state of a new replicate."""
 
     def act(self, context: Context) -> Any:
-        """Returns a slate (at most K item indices), a price, or a candidate index."""
+        """Return a slate (at most K item indices), a price, or a candidate index."""
         raise AgentError(f"{type(self).__name__} does not implement act(context)")
 
     def observe(self, context: Context, action: Any, feedback: Feedback) -> None:
-        """Takes the response to `action`; does nothing by default."""
+        """Process the response to `action`; by default do nothing."""
 
     def probabilities(self, context: Context) -> Array | None:
-        """How likely each candidate is to be chosen now, ``(n_candidates,)``; see `Agent`."""
+        """Return the probability of each candidate, ``(n_candidates,)``, or None; see `Agent`."""
         return None
 
 
 class BatchedSingle(Agent):
-    """Runs one copy of a `SingleAgent` per replicate.
+    """Adapter that runs one copy of a `SingleAgent` per replicate.
 
     Args:
-        maker: Class, or function that makes a copy.
-        params: Its keyword arguments.
+        maker: Class, or function that returns a copy.
+        params: Keyword arguments of `maker`.
 
     Attributes:
-        copies: One per replicate; none before `begin`.
+        copies: One copy per replicate; empty before `begin`.
     """
 
     def __init__(
@@ -252,7 +250,7 @@ class BatchedSingle(Agent):
     def act(self, context: Context) -> Array:
         actions = []
         for i, copy in enumerate(self.copies):
-            with self._blaming(i, "act"):
+            with self._reporting(i, "act"):
                 actions.append(copy.act(_lane(context, i)))
         name = type(self.copies[0]).__name__
         return kind_of(self._problem.kind).stack(self._problem, actions, name)
@@ -261,20 +259,20 @@ class BatchedSingle(Agent):
         kind = kind_of(self._problem.kind)
         for i, copy in enumerate(self.copies):
             if feedback.observed is None or feedback.observed[i]:
-                with self._blaming(i, "observe"):
+                with self._reporting(i, "observe"):
                     own = kind.unstack(action, i)
                     copy.observe(_lane(context, i), own, _lane(feedback, i))
 
     def probabilities(self, context: Context) -> Array | None:
-        told = []
+        rows = []
         for i, copy in enumerate(self.copies):
-            with self._blaming(i, "probabilities"):
-                told.append(copy.probabilities(_lane(context, i)))
-        return None if any(row is None for row in told) else np.array(told, np.float64)
+            with self._reporting(i, "probabilities"):
+                rows.append(copy.probabilities(_lane(context, i)))
+        return None if any(row is None for row in rows) else np.array(rows, np.float64)
 
     @contextmanager
-    def _blaming(self, i: int, method: str) -> Iterator[None]:
-        """Names the replicate whose copy broke down."""
+    def _reporting(self, i: int, method: str) -> Iterator[None]:
+        """Raise exceptions of a copy as AgentError that names the replicate."""
         try:
             yield
         except Exception as error:
@@ -294,13 +292,13 @@ def _lane(batch: Batch, i: int) -> Batch:
 
 
 def unsuitable(name: str, problem: ProblemInfo, kind: str, *needed: str) -> AgentError:
-    """The error of an agent that cannot play a problem: another kind, or facts that it lacks.
+    """Return the error for an agent that cannot play a problem: wrong kind or missing facts.
 
     Args:
         name: The agent.
         problem: The problem.
         kind: Kind that the agent plays.
-        needed: Attributes of the `ProblemInfo` without which it cannot.
+        needed: Attributes of the `ProblemInfo` that must not be None.
     """
     if problem.kind != kind:
         return AgentError(f"{name} plays {kind} problems, not {problem.kind}")

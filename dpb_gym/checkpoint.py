@@ -2,18 +2,18 @@
 
 A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. Two runs from
 one state on different customers would add the *same* noise to different data, and the difference
-of their releases would be noiseless. Therefore a private agent's run goes on in one place only:
-`save` hands it over, so that the saved agent refuses to act, and a checkpoint is spent by loading
-it. A marker file beside it remembers; a second load is refused or, as a rehearsal, gives an agent
-whose ledger says that nothing it releases is private. Nobody notices a copy of the file that is
-loaded in another folder, an agent copied in memory, or a run that is set up again from its seeds.
+of their releases would be noiseless. Therefore a private agent's run continues in one place only:
+after `save` the saved agent raises on use, and a checkpoint can be loaded once. A marker file next
+to it records the load. A second load is rejected or, with `rehearsal`, returns an agent whose
+ledger states that its releases are not private. Not detected are a copy of the file loaded in
+another folder, an agent copied in memory, and a run that is set up again from its seeds.
 
-The file is a JSON header line (format, version, class, hash) and a pickle, of which `load` reads a
-part of the language only: it calls classes of this package, of packages that have registered
-agents, of imported modules that define one, plain containers, and what NumPy rebuilds arrays and
-generators with. Any other global is refused. So a stranger's file runs none of its own code, as
-long as the constructors of those classes are harmless. It may still hold a wrong state, a false
-ledger among it, take all memory, or crash NumPy: the hash shows damage and not forgery.
+The file is a JSON header line (format, version, class, hash) and a pickle. `load` restricts the
+globals of the pickle to classes of this package, of packages with registered agents and of imported
+modules that define an agent, to plain containers, and to NumPy's functions for arrays and
+generators. So an untrusted file runs no code of its own, as long as the constructors of those
+classes are harmless. It may still contain a wrong state or a false ledger, exhaust memory, or crash
+NumPy: the hash detects damage, not forgery.
 """
 
 from __future__ import annotations
@@ -59,14 +59,13 @@ PACKAGES: set[str] = set()
 
 
 class Policy:
-    """What can be registered: the base of `Agent` and of `SingleAgent`.
+    """Base class of `Agent` and `SingleAgent`; its subclasses can be registered.
 
     Attributes:
-        protects: Notion and unit of what the agent protects (see `Guarantee`); None: what it was
-            registered with.
-        curator: Makes the releasers through which alone raw feedback reaches the policy; exact
-            ones without a budget.
-        retired: Parameters that it took once, and what to say instead.
+        protects: Notion and unit of the agent's guarantee (see `Guarantee`); None: as registered.
+        curator: Creates the releasers, the policy's only access to raw feedback; without a budget
+            they are exact.
+        retired: Error text by name of a removed parameter.
     """
 
     protects: tuple[str, str] | None = None
@@ -75,18 +74,18 @@ class Policy:
 
 
 def save(agent: Policy, path: str | os.PathLike[str]) -> None:
-    """Writes the agent's whole state to `path`, atomically.
+    """Write the agent's whole state to `path`, atomically.
 
-    An agent with a budget is handed over: from now on the checkpoint is the run, and this agent
-    neither acts nor observes until it is set up again.
+    An agent with a budget is handed over: only the checkpoint can be continued, and this agent
+    raises on `act` and `observe` until it is set up again.
 
     Args:
         agent: A running agent.
-        path: File to write; its folder must exist. An older checkpoint there is replaced.
+        path: File to write; its folder must exist. An existing checkpoint is replaced.
 
     Raises:
-        AgentError: If the agent was handed over before, or holds what cannot be saved.
-        CheckpointError: If the file cannot be written. The agent goes on.
+        AgentError: If the agent was handed over before, or its state cannot be saved.
+        CheckpointError: If the file cannot be written; the agent remains usable.
     """
     name = type(agent).__name__
     curator = getattr(agent, "curator", None)
@@ -123,16 +122,18 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
-    """Continues from a checkpoint; a module of yours that defines the agent is imported before.
+    """Return the agent of a checkpoint, ready to continue.
+
+    A module that defines the agent outside a registered package must be imported before.
 
     Args:
-        path: File that `save` wrote.
-        rehearsal: Load a checkpoint again that was loaded before, for debugging or on the
-            same customers. The agent works as before, but has no guarantee any more.
+        path: File written by `save`.
+        rehearsal: Whether to load a checkpoint again that was loaded before, for debugging or on
+            the same customers. The agent then has no guarantee.
 
     Raises:
-        CheckpointError: If the file is missing, damaged, of another version, or asks for anything
-            but data; or if the agent has a budget and this checkpoint was loaded before.
+        CheckpointError: If the file is missing, damaged, of another version, or refers to unknown
+            classes; or if the agent has a budget and this checkpoint was loaded before.
     """
     from dpb_gym.privacy import Curator
 
@@ -167,7 +168,7 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads data, and objects of known classes."""
+    """Unpickler restricted to plain data and objects of known classes."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name in LISTED.get(module, "").split():
@@ -186,7 +187,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _of_agents(module: str) -> bool:
-    """Whether a module is imported and defines an agent, or is in a registered one's package."""
+    """Return whether a module is imported and defines an agent or is in a registered package."""
     top = module.partition(".")[0]
     if module not in sys.modules or top == __name__.partition(".")[0]:
         return False

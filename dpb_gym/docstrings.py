@@ -1,4 +1,4 @@
-"""What signatures and Google-style docstrings say, in Markdown."""
+"""Parsing of signatures and Google-style docstrings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OTHER = re.compile(r"(?<!`)`([A-Z]\w+)`(?!`)")
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring in parts.
+    """A parsed docstring.
 
     Attributes:
         summary: The first paragraph.
-        body: What follows it, up to the first section.
+        body: Text between summary and first section.
         sections: The sections by title, dedented.
         arguments: The section ``Args`` by argument.
     """
@@ -34,7 +34,7 @@ class Docstring:
 
 
 def defaults(thing: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters that have a default; none of a function that does not tell its own."""
+    """Return parameters with their defaults; empty if there is no signature."""
     with suppress(TypeError, ValueError):
         known = inspect.signature(thing).parameters.items()
         return {name: p.default for name, p in known if p.default is not p.empty}
@@ -42,7 +42,7 @@ def defaults(thing: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parse(thing: Any) -> Docstring:
-    """Reads the docstring of a class or function."""
+    """Parse the docstring of a class or function."""
     text = inspect.getdoc(thing) or ""
     heads = list(_SECTION.finditer(text))
     lead = text[: heads[0].start()] if heads else text
@@ -54,7 +54,7 @@ def parse(thing: Any) -> Docstring:
 
 
 def entries(section: str) -> dict[str, str]:
-    """Splits a section such as ``Args`` into its entries, each as one paragraph."""
+    """Split a section such as ``Args`` into its entries, each as one paragraph."""
     heads = list(_ENTRY.finditer(section))
     found = {}
     for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(section)]):
@@ -68,11 +68,11 @@ def _plain(text: str) -> str:
 
 
 def parameters(thing: Callable[..., Any]) -> dict[str, str]:
-    """What each parameter means, "" where nothing is said.
+    """Return the description of each parameter, "" where there is none.
 
-    A class's docstring describes the parameters that it adds to those of its bases. Where a
-    docstring refers to another one (``See `Other` ``, or an argument list passed on), the other one
-    is read too.
+    A class's docstring describes only parameters that its bases do not have. If a description
+    refers to another object (``See `Other` ``, or an argument list passed on), that object's
+    docstring is used, too.
     """
     known: dict[str, str] = {}
     for owner in reversed(inspect.getmro(thing)) if inspect.isclass(thing) else (thing,):
@@ -91,7 +91,7 @@ def parameters(thing: Callable[..., Any]) -> dict[str, str]:
 
 
 def mentioned(thing: Any) -> list[str]:
-    """What the classes do that the text before the first section refers to (``see `Other` ``)."""
+    """Return descriptions of the classes that the text before the first section refers to."""
     doc = parse(thing)
     names = dict.fromkeys(_OTHER.findall(f"{doc.summary}\n{doc.body}"))
     found = {name: _find(thing, name) for name in names}

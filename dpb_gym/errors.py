@@ -1,4 +1,4 @@
-"""Every error type that dpb-gym raises on bad input or bad state.
+"""Error types of dpb-gym, and helpers for error messages.
 
 Each derives from `DPBError` and from the built-in type that fits, so both
 ``except DPBError`` and ``except ValueError`` work.
@@ -15,13 +15,13 @@ class DPBError(Exception):
     """Base of all errors raised on purpose by dpb-gym.
 
     Attributes:
-        replicate: Which replicate of a batch is at fault, None if it is not known.
+        replicate: Replicate of a batch that caused the error; None if unknown.
     """
 
     replicate: int | None = None
 
     def at(self, replicate: int) -> Self:
-        """The error, naming the replicate at fault."""
+        """Set the replicate that caused the error and return the error."""
         self.replicate = int(replicate)
         return self
 
@@ -78,23 +78,23 @@ class MissingExtraError(DPBError, ImportError):
 
 
 FEW = 12
-"""Known names that a message lists; of more it offers the close ones."""
+"""Maximum number of names that a message lists; of more, it shows close matches only."""
 
 
 def shown(value: object) -> str:
-    """`value` for a message: never too long, whatever its own text does."""
+    """Return the repr of `value` for a message, at most 120 characters; never raise."""
     try:
         text = repr(value)
-    except Exception:  # a stranger's object, or an integer of more than 4300 digits
+    except Exception:  # a repr that fails, or an integer of more than 4300 digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameError:
-    """Builds an `UnknownNameError` that offers close matches.
+    """Return an `UnknownNameError` that offers close matches.
 
     Args:
-        what: Kind of thing that was looked up, e.g. ``"agent"``.
+        what: Kind of the name, e.g. ``"agent"``.
         name: The name that was not found.
         known: The registered names.
     """

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, with errors that say what to do."""
+"""Atomic writing of files, and reading of regular files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TEMPORARY = ".tmp"
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Writes a file under a temporary name in its folder, forces it to disk, and renames it.
+    """Write a file atomically: to a temporary name in its folder, synced, then renamed.
 
     Args:
-        path: The file; its folder exists.
-        content: All of it.
-        durable: False does not wait for the disk: for what may be lost with the power.
+        path: The file; its folder must exist.
+        content: Content of the file.
+        durable: Whether to wait for the disk; False may lose the file in a power failure.
 
     Raises:
-        OSError: If it cannot be written; what stood at `path` stands still.
+        OSError: If it cannot be written; an existing file is unchanged.
     """
     temporary = path.with_name(f".{path.name[:64]}-{uuid.uuid4().hex}{TEMPORARY}")
     try:
@@ -41,10 +41,10 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder and its parents.
+    """Create a folder and its parents.
 
     Raises:
-        ResultError: If that is impossible.
+        ResultError: If it cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -53,10 +53,10 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Writes a file as `write_whole` does; folders are made.
+    """Write a file by `write_whole` and create its folder if needed.
 
     Raises:
-        ResultError: If it cannot be written; what stood at `path` stands still.
+        ResultError: If it cannot be written; an existing file is unchanged.
     """
     make_folder(path.parent)
     try:
@@ -64,7 +64,7 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     except OSError as error:
         raise unwritable(path, error) from error
     if durable:
-        # A rename is only durable once the folder is; some file systems refuse, harmlessly.
+        # A rename is durable once its folder is synced, which some file systems do not support.
         with contextlib.suppress(OSError):
             descriptor = os.open(path.parent, os.O_RDONLY)
             try:
@@ -74,12 +74,12 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes indented JSON; see `write_file`."""
+    """Write indented JSON; see `write_file`."""
     write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def unwritable(path: Path, error: OSError) -> ResultError:
-    """The error for a file that cannot be written."""
+    """Return the error for a file that cannot be written."""
     return ResultError(
         f"cannot write {path}: {error.strerror or error}. Results that were finished before are "
         "untouched; run the same command again when this is mended"
@@ -87,14 +87,14 @@ def unwritable(path: Path, error: OSError) -> ResultError:
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Reads an ordinary file; never follows a link or waits for the other end of a pipe.
+    """Return the content of a regular file, without following links or blocking on pipes.
 
     Args:
         path: The file.
-        most: Bytes that it may have.
+        most: Maximum size in bytes.
 
     Raises:
-        OSError: If it cannot be read, is a link or no ordinary file, or is larger.
+        OSError: If it cannot be read, is a link or no regular file, or is larger.
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with open(path, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
@@ -108,10 +108,10 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def target(path: str | os.PathLike[str]) -> Path:
-    """Returns `path` as a Path with its parent folder made.
+    """Return `path` as a Path and create its parent folder.
 
     Raises:
-        ParameterError: `path` is no path, names a folder, or a parent of it is a file.
+        ParameterError: If `path` is no path or names a folder, or a parent is a file.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ParameterError(f"path must be a file path, got {path!r}")

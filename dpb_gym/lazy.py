@@ -1,4 +1,4 @@
-"""Code that is loaded on first use: parts of packages, and plug-ins."""
+"""Lazy imports of a package's names and submodules, and loading of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _loaded: set[EntryPoint] = set()
 def lazy_names(
     package: str, *own: str
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Makes the ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
+    """Return the ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
-    The names, and where they are, are what its ``__init__`` imports of its own submodules under
-    ``if TYPE_CHECKING:``.
+    Names and their modules are read from the imports under ``if TYPE_CHECKING:`` in the package's
+    ``__init__``.
 
     Args:
         package: The package's ``__name__``.
-        own: Names that are there at once.
+        own: Names that ``__init__`` defines itself.
     """
     home_of: dict[str, str] = {}
     for node in ast.parse(Path(str(sys.modules[package].__file__)).read_text("utf-8")).body:
@@ -51,7 +51,7 @@ def lazy_names(
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:
-    """Makes the ``__getattr__`` of a package that imports its submodules when they are used."""
+    """Return a package's ``__getattr__`` that imports submodules on first use."""
 
     def load(name: str) -> ModuleType:
         path = f"{package}.{name}"
@@ -64,17 +64,17 @@ def submodules(package: str) -> Callable[[str], ModuleType]:
 
 @lru_cache
 def _plugins(group: str) -> list[tuple[bool, EntryPoint]]:
-    """The entry points of a group, and whether they are this package's own; those come first."""
+    """Return the entry points of a group, with a flag for this package's own, which come first."""
     points = [(p.dist is not None and p.dist.name == OURS, p) for p in entry_points(group=group)]
     return sorted(points, key=lambda item: not item[0])
 
 
 def load_plugins(group: str, *, own: bool = False) -> None:
-    """Loads what packages add under an entry-point group, each once; warns of a broken one.
+    """Load the plug-ins of an entry-point group, each once; warn about those that fail.
 
     Args:
         group: Entry-point group.
-        own: Only what this package brings.
+        own: Whether to load only this package's own.
     """
     for ours, point in _plugins(group):
         if point in _loaded or (own and not ours):
@@ -82,7 +82,7 @@ def load_plugins(group: str, *, own: bool = False) -> None:
         _loaded.add(point)
         try:
             point.load()
-        except (Exception, SystemExit) as error:  # one plug-in must not take the others down
+        except (Exception, SystemExit) as error:  # the other plug-ins must still load
             what = group.rpartition(".")[2]
             text = f"could not load the {what} of {point.value} ({point.name}): {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -1,7 +1,7 @@
-"""Local privacy in the harness: an agent behind a mechanism on the users' side.
+"""Local privacy in the harness: agents that learn from locally privatised feedback.
 
-The wrappers of `dpb_gym.feedback` do this for Gymnasium environments; here the same messages,
-bit for bit, reach an agent in the lockstep runner.
+The wrappers of `dpb_gym.feedback` do the same for Gymnasium environments, with the same messages
+bit for bit.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class Messages(Releaser):
-    """The users' side: one message per round and replicate, made before anybody has the truth.
+    """Releaser of local messages, one per round and replicate.
 
-    Every user-round sends one message, and they are about disjoint data: together they cost
-    what one of them does. Their random numbers come from the streams of local privacy, keyed by
-    the mechanism and by whose agent it is, so that two budgets never share noise.
+    Messages of different user-rounds are about disjoint data, so their total cost is that of one
+    message. Their random numbers come from the streams of local privacy, keyed by mechanism and
+    agent, so that two budgets never share noise.
 
     Args:
         curator: Charged with one message.
-        mechanism: What a message is.
+        mechanism: Mechanism of the messages.
         streams: Random streams of the replicates.
     """
 
@@ -60,11 +60,11 @@ class Messages(Releaser):
 
 
 class Responses(Messages):
-    """The users' side for responses: takes the truth, sends private messages.
+    """Releaser of privatised responses.
 
     Args:
         curator: See `Messages`.
-        channel: What a message is in this problem.
+        channel: Privatisation of this problem's responses.
         streams: See `Messages`.
     """
 
@@ -73,7 +73,7 @@ class Responses(Messages):
         super().__init__(curator, channel.mechanism, streams)
 
     def send(self, context: Context, action: Array, feedback: Feedback) -> Sent:
-        """The messages of one round; see `ResponseChannel.send`."""
+        """Return the messages of one round; see `ResponseChannel.send`."""
         self.ready()
         return self.channel.send(context.revenues, action, feedback, self.numbers.next())
 
@@ -81,23 +81,23 @@ class Responses(Messages):
 class LocalPrivacy(Agent):
     """A non-private agent that learns from locally private responses.
 
-    Every response passes through a mechanism before the agent behind sees it, so the agent has
-    the mechanism's guarantee, whatever it does: local, for the response of one round, contexts
-    and actions public. Contexts are **not** protected.
+    Every response is privatised by a mechanism before the inner agent observes it. So the
+    mechanism's guarantee holds for any inner agent: local, for the response of one round, with
+    public contexts and actions. Contexts are **not** protected.
 
     Args:
-        agent: Registered name of a non-private agent, or a function that makes one.
+        agent: Registered name of a non-private agent, or a function that returns one.
         mechanism: Name, see `dpb_gym.feedback.response_mechanism`; calibrated to the budget. Or
-            a mechanism, whose cost must then fit in the budget if there is one.
+            a mechanism, whose cost must not exceed the budget.
         params: Parameters of the agent.
-        debias: Hand on unbiased estimates of numeric responses (recommendation, pricing)
-            instead of the messages themselves. Choices stay messages.
+        debias: Whether to pass on unbiased estimates of numeric responses (recommendation,
+            pricing) instead of the messages. Choices are always passed on as messages.
 
     Attributes:
-        inner: The agent behind, after `begin`.
+        inner: The inner agent, after `begin`.
 
     Raises:
-        AgentError: If the agent behind is private itself or does not fit the problem.
+        AgentError: If the inner agent is private itself or does not fit the problem.
         ParameterError: If the mechanism does not fit the problem.
     """
 
@@ -134,7 +134,7 @@ class LocalPrivacy(Agent):
         self.responses = Responses(curator, ResponseChannel(mechanism, problem), streams)
         shown = problem
         if kind_of(problem.kind).response is None:
-            # messages leave the range of the rewards; agents clip to what they are told
+            # messages exceed the range of the rewards, to which agents clip
             shown = replace(problem, reward_range=mechanism.bounds)
         self.inner.set_up(shown, streams)
 

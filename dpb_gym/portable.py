@@ -1,8 +1,8 @@
-"""Mathematics for result paths in plain Python: the same bits on every machine.
+"""Mathematical functions with the same bits on every machine, for code that affects results.
 
-`math` and NumPy take exp, log and the tails of their normals from the machine's libm, and
-LAPACK from the processor's BLAS; these come from `dpb_gym.kernels.elementary` and `linalg`.
-Square roots and the four operations are exact anyway.
+`math` and NumPy use the machine's libm for exp, log and normals, and LAPACK uses the processor's
+BLAS. The functions here come from `dpb_gym.kernels.elementary` and `linalg`. Square roots and the
+four operations are exact everywhere (IEEE 754).
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from numpy.typing import NDArray
 
 from dpb_gym import kernels
 
-CHUNK = 4096  # uniforms at a time, which stay in cache
+CHUNK = 4096  # uniforms per chunk, which fit in cache
 
 
 def exp(x: float) -> float:
-    """e^x."""
+    """Return e^x."""
     return float(kernels.elementary.exp(float(x)))
 
 
 def expm1(x: float) -> float:
-    """e^x - 1."""
+    """Return e^x - 1."""
     return float(kernels.elementary.expm1(float(x)))
 
 
 def log(x: float) -> float:
-    """Natural logarithm; -inf at 0, NaN below."""
+    """Return the natural logarithm; -inf at 0, NaN below."""
     return float(kernels.elementary.log(float(x)))
 
 
 def log1p(x: float) -> float:
-    """log(1 + x)."""
+    """Return log(1 + x)."""
     return float(kernels.elementary.log1p(float(x)))
 
 
 def power(x: float, y: float) -> float:
-    """x^y for x > 0."""
+    """Return x^y for x > 0."""
     return float(kernels.elementary.power(float(x), float(y)))
 
 
 def erfcx(x: float) -> float:
-    """exp(x^2) erfc(x) for x >= 0."""
+    """Return exp(x^2) erfc(x) for x >= 0."""
     return float(kernels.elementary.erfcx(float(x)))
 
 
 def log_normal_cdf(x: float) -> float:
-    """log P[Z <= x] of a standard normal, precise in both tails."""
+    """Return log P[Z <= x] of a standard normal, precise in both tails."""
     return float(kernels.elementary.log_normal_cdf(float(x)))
 
 
 def log_sum(x: float, y: float) -> float:
-    """log(e^x + e^y)."""
+    """Return log(e^x + e^y)."""
     return x if y == -np.inf else max(x, y) + log1p(exp(-abs(x - y)))
 
 
 def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The last float in [low, high] (to rounding) at which `below` still holds, and the next."""
+    """Return the last float in [low, high] (to rounding) where `below` holds, and the next."""
     for _ in range(200):
         middle = 0.5 * (low + high)
         if middle in (low, high):
@@ -69,12 +69,12 @@ def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[flo
 
 
 def each(function: Callable[[float], float], x: NDArray[Any]) -> NDArray[np.float64]:
-    """A function of one number at every entry of a small array."""
+    """Apply a scalar function to every entry of a small array."""
     return np.array([function(v) for v in np.ravel(x).tolist()]).reshape(np.shape(x))
 
 
 def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
-    """Fills a contiguous array with standard normals by inversion, one uniform for each."""
+    """Fill a contiguous array with standard normals by inversion, one uniform for each."""
     assert out.flags.c_contiguous
     flat = out.reshape(-1)
     uniforms = np.empty(min(CHUNK, flat.size))
@@ -85,7 +85,7 @@ def fill_normals(rng: np.random.Generator, out: NDArray[Any]) -> None:
 
 
 def normals(rng: np.random.Generator, shape: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """Standard normals of a shape, see `fill_normals`."""
+    """Return standard normals of a shape, see `fill_normals`."""
     out = np.empty(shape, dtype)
     fill_normals(rng, out)
     return out

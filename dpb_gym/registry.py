@@ -1,7 +1,7 @@
-"""The registry of agents: their specs, how they are made, and who may take which name.
+"""Registry of agents: names, specs and construction.
 
 Agents register under a short name, in this process with `register_agent` or from any installed
-package through the entry-point group ``dpb_gym.agents``. The names of the zoo are reserved.
+package through the entry-point group ``dpb_gym.agents``. The names of built-in agents are reserved.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ ANY = "any"
 BUDGET_USES = ("never", "optional", "required")
 
 as_key = partial(json.dumps, sort_keys=True, default=repr)
-"""Who acts (name, parameters, budget) as text, which keys the random numbers."""
+"""Return name, parameters and budget of an agent as text, the key of its random numbers."""
 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """Everything needed to make an agent again.
+    """Specification from which an agent can be made.
 
-    What is not listed here is as `register_agent` was told.
+    For the attributes not listed here, see `register_agent`.
 
     Attributes:
-        name: Registered name, or one made up for a class or function.
+        name: Registered name, or a generated one for a class or function.
         entry_point: ``"module:Class"``; ``"factory:module:function"`` for a function.
-        maker: The class, or a function that makes an agent.
+        maker: The class, or a function that returns an agent.
         params: Keyword arguments of the class.
     """
 
@@ -62,19 +62,19 @@ class AgentSpec:
     uses_oracle: bool = False
 
     def over(self, params: Mapping[str, Any]) -> AgentSpec:
-        """The same agent with `params` over the spec's own."""
+        """Return the spec with `params` overriding the spec's own."""
         return replace(self, params={**self.params, **params})
 
     def streams(self, seeds: Sequence[int], budget: Budget | None = None) -> AgentStreams:
-        """The random streams that the harness gives this agent.
+        """Return the random streams that the harness gives this agent.
 
-        Decisions and noise are keyed by the replicate's seed and by who acts: name, parameters
-        and budget. A parameter at its default is as good as none, so that an agent keeps its
-        random numbers when its class is given another parameter.
+        Decisions and noise are keyed by the replicate's seed and the agent's name, parameters and
+        budget. Parameters at their defaults are omitted, so that an agent keeps its random numbers
+        when a new parameter is added to its class.
 
         Args:
             seeds: Seeds of the replicates.
-            budget: What the agent may spend.
+            budget: The agent's budget.
         """
         usual = docstrings.defaults(self.maker) if self.params else {}
         params = self.params.items()
@@ -83,11 +83,11 @@ class AgentSpec:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Every parameter that has a default, with the spec's own over them."""
+        """Defaults of all parameters, overridden by the spec's own."""
         return {**docstrings.defaults(self.maker), **self.params}
 
     def guarantee(self, problem: ProblemInfo, budget: Budget | None) -> Guarantee | None:
-        """What the agent's curator promises on a problem before the first round.
+        """Return the guarantee of the agent's curator on a problem.
 
         Raises:
             DPBError: If the agent cannot play the problem, or takes no such budget.
@@ -97,12 +97,11 @@ class AgentSpec:
         return agent.curator.guarantee
 
     def make(self, **params: Any) -> Agent:
-        """Makes the agent with `params` over the spec's own, batched if it is written for one
-        stream.
+        """Return a new agent, with `params` overriding the spec's own; a `SingleAgent` is batched.
 
         Raises:
             ParameterError: If a parameter is unknown or invalid.
-            AgentError: If the maker does not make an agent.
+            AgentError: If the maker does not return an agent.
         """
         maker, given = self.maker, {**self.params, **params}
         if given and inspect.isclass(maker):
@@ -119,7 +118,7 @@ class AgentSpec:
 
 
 def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
-    """Raises `ParameterError` naming parameters that ``cls(**params)`` does not take."""
+    """Raise `ParameterError` naming parameters that ``cls(**params)`` does not take."""
     signature = inspect.signature(cls)
     known = [p.name for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD]
     if len(known) != len(signature.parameters):
@@ -153,27 +152,26 @@ def register_agent(
     summary: str | None = None,
     **params: Any,
 ) -> Callable[[Registered], Registered]:
-    """Class decorator that registers an agent under `name`.
+    """Return a class decorator that registers an agent under `name`.
 
-    One class may be registered several times under different names and `params`.
+    A class may be registered several times under different names and `params`.
 
     Args:
         name: Short, lower-case, hyphenated.
         supports: Names of problem kinds (assortment, pricing, recommendation, or one of
-            `dpb_gym.register_kind`), or ``"any"`` for every kind there is.
-        protects: Notion and unit of what the agent protects under a budget, e.g.
-            ``("central", "reward")``; see `dpb_gym.Guarantee`. None: it takes no budget.
-        budget: ``"optional"`` (the default with `protects`: without one its releasers are exact)
-            or ``"required"``; ``"never"`` without `protects`.
+            `dpb_gym.register_kind`), or ``"any"`` for all kinds.
+        protects: Notion and unit of the agent's guarantee, e.g. ``("central", "reward")``; see
+            `dpb_gym.Guarantee`. None: it takes no budget.
+        budget: ``"optional"`` (the default with `protects`: without a budget its releasers are
+            exact) or ``"required"``; ``"never"`` without `protects`.
         partial_feedback: False if the agent needs feedback in every round.
-        delayed_feedback: False if `observe` must follow `act` at once, because the agent keeps
-            something of its choice that `observe` is not given.
-        needs_horizon: True if the agent plans for the number of rounds, which not every problem
-            tells.
-        fixed_arms: True if the agent knows arms by their numbers, so that every round must offer
-            the same ones.
-        uses_oracle: True if the harness must show the agent the hidden state.
-        summary: What it does under this name, in one line; the docstring's first by default.
+        delayed_feedback: False if `observe` must directly follow `act`, because the agent stores
+            part of its choice between them.
+        needs_horizon: True if the agent needs the number of rounds, which some problems hide.
+        fixed_arms: True if the agent identifies arms by their indices, so that every round must
+            offer the same arms.
+        uses_oracle: True if the agent needs the hidden state.
+        summary: One-line description; the first line of the docstring by default.
         **params: Default keyword arguments of the class under this name.
 
     Raises:
@@ -216,7 +214,7 @@ def register_agent(
             fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
         )
-        load_plugins(AGENTS, own=True)  # whose names are reserved
+        load_plugins(AGENTS, own=True)  # their names are reserved
         taken = _REGISTRY.get(name)
         if taken is not None and taken.entry_point != spec.entry_point:
             raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
@@ -228,13 +226,13 @@ def register_agent(
 
 
 def agent_specs() -> dict[str, AgentSpec]:
-    """Returns every registered agent by name, plug-ins included."""
+    """Return every registered agent by name, plug-ins included."""
     load_plugins(AGENTS)
     return {name: agent_spec(name) for name in sorted(_REGISTRY)}
 
 
 def agent_spec(name: str, **params: Any) -> AgentSpec:
-    """Returns the spec of a registered agent, with `params` over its own.
+    """Return the spec of a registered agent, with `params` overriding its own.
 
     Raises:
         UnknownNameError: If the name is not registered; the message offers close matches.
@@ -250,12 +248,12 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
 
 
 def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
-    """What is known of an agent: a registered name, a spec, a class, or a function that makes one.
+    """Return the spec of an agent given as a name, a spec, a class, or a factory function.
 
     Args:
-        agent: The agent. A class or function that is not registered gets a name of its own.
+        agent: The agent. A class or function that is not registered gets a generated name.
         kind: The problem kind that it plays if it is not registered.
-        label: What names a function; its own name by default.
+        label: Name for a function; ``__name__`` by default.
 
     Raises:
         UnknownNameError: If the name is not registered.
@@ -294,11 +292,11 @@ def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
 
 
 def list_agents() -> list[dict[str, Any]]:
-    """Lists every registered agent; a notebook shows the list as a table.
+    """Return a list of all registered agents; a notebook shows it as a table.
 
     Returns:
         Records with the agent's name, the problems it supports, whether it takes a privacy
-        budget (``"required"``, ``"optional"`` or ``"never"``) and what it is.
+        budget (``"required"``, ``"optional"`` or ``"never"``) and a summary.
     """
     from dpb_gym.report.notebook import Listing
 
@@ -314,7 +312,7 @@ def list_agents() -> list[dict[str, Any]]:
 
 
 def make_agent(name: str, **params: Any) -> Agent:
-    """Makes a registered agent.
+    """Return a new registered agent.
 
     Raises:
         UnknownNameError: If the name is not registered.
@@ -324,7 +322,7 @@ def make_agent(name: str, **params: Any) -> Agent:
 
 
 def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
-    """Why the agent cannot play the problem, empty if it can."""
+    """Return the reason why an agent cannot play a problem, or "" if it can."""
     if problem.kind not in spec.supports:
         return f"supports {', '.join(spec.supports)}, not {problem.kind}"
     if problem.partial_feedback and not spec.partial_feedback:
@@ -341,15 +339,14 @@ def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
             and not (other.needs_horizon or other.uses_oracle)
             and (spec.budget == "never" or other.budget != "never")
         ]
-        return (
-            "plans for a horizon, which unknown_horizon=True does not tell; these need none: "
-            + ", ".join(able)
+        return "needs a horizon, which unknown_horizon=True hides; these need none: " + ", ".join(
+            able
         )
     return ""
 
 
 def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: bool) -> None:
-    """Raises `AgentError` if the agent cannot run on the problem, with a budget or without."""
+    """Raise `AgentError` if the agent cannot run on the problem, with a budget or without."""
     if reason := shortcoming(spec, problem):
         raise AgentError(f"agent {spec.name!r} {reason}")
     if spec.budget == "required" and not budget:

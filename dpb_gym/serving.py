@@ -1,7 +1,7 @@
-"""An agent in a loop of one's own: decisions for customers, responses whenever they come.
+"""Sessions: an agent that decides for real customers and learns from their responses.
 
-A session is an agent of one replicate and its curator, no server. What it releases is what it
-decides; every figure in it but the guarantee is raw or may be told from raw records.
+A session is an agent of one replicate with its curator, not a server. Only its decisions are
+private releases. All its other data, except the guarantee, are raw or computed from raw records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
-from dpb_gym.problems.delay import NOTHING
+from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import check_supported, spec_of
 from dpb_gym.streams import check_seed
@@ -30,23 +30,23 @@ _MOST = float(np.finfo(np.float32).max)
 
 
 class Session:
-    """A running agent; `serve` starts one, `load` goes on with one that was saved.
+    """A running agent; `serve` starts a session, `load` continues a saved one.
 
-    Methods may be called from several threads. The agent learns from one response per decision at
-    most, in the order of their arrival, just before it decides again: so a session whose customers
-    answer at once is a run of the harness, bit for bit.
+    Methods are thread-safe. Before each decision the agent learns from at most one response, in
+    order of arrival. So a session with immediate responses equals a run of the harness, bit for
+    bit.
 
-    What a guarantee does not cover: that somebody came, that and when she answered.
+    The guarantee does not cover arrivals of customers, or whether and when they respond.
 
     Attributes:
         agent: The agent.
-        problem: What it knows of the problem.
+        problem: Public facts of the problem.
     """
 
     def __init__(self, agent: Agent, problem: ProblemInfo, punctual: bool = False) -> None:
         self.agent, self.problem = agent, problem
         self._lock = threading.RLock()
-        # Plain data on the agent, so that a checkpoint of it is one of the session.
+        # Plain data on the agent, so that the agent's checkpoint contains the session.
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
@@ -55,17 +55,17 @@ class Session:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What is promised; None without a budget."""
+        """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
 
     @property
     def decisions(self) -> int:
-        """Decisions made, at most the problem's horizon."""
+        """Number of decisions so far, at most the problem's horizon."""
         return int(self._state["t"])
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Decisions whose response has not come."""
+        """Numbers of the decisions without a response."""
         return tuple(self._state["open"])
 
     def decide(
@@ -77,23 +77,24 @@ class Session:
         user: int | None = None,
         available: Any = None,
     ) -> tuple[int, Any]:
-        """Decides for the next customer.
+        """Return the decision for the next customer.
 
         Args:
             features: As in `Context`, without the replicate axis: assortment ``(N, d)``, pricing
                 ``(d - 1,)``, recommendation ``(n_candidates, d)``.
-            revenues: Assortment: of the items ``(N,)``; 1 each by default where all are equal.
+            revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users.
-            available: Which items or candidates can be offered, where that changes; all by default.
+            available: Mask of items or candidates that can be offered, where availability varies;
+                all by default.
 
         Returns:
-            A number to `observe` the response by, and the action: a slate of at most K items, a
+            The decision's number, for `observe`, and the action: a slate of at most K items, a
             price, or a candidate's index.
 
         Raises:
             ParameterError: If a value has the wrong shape, is not finite or out of range; the
-                session is as before.
+                session is unchanged.
             HorizonExceeded: If the horizon is over.
             AgentError: If the agent needs the last response first.
         """
@@ -117,17 +118,17 @@ class Session:
             return context.t, offered.item() if offered.ndim == 0 else offered.copy()
 
     def observe(self, decision: int, response: Any) -> None:
-        """Takes the response to a decision, late or out of order.
+        """Record the response to a decision; responses may be late and out of order.
 
         Args:
-            decision: Its number.
-            response: Assortment: the item that was bought, or None; pricing: the demand (0 or 1,
-                False or True, if demand is logistic); recommendation: the reward; other kinds: the
-                reward, with ``(reward, answer)`` where they have more.
+            decision: Number of the decision.
+            response: Assortment: the bought item, or None; pricing: the demand (0 or 1, False or
+                True, if demand is logistic); recommendation: the reward; other kinds: the reward,
+                or ``(reward, answer)`` if the kind has an answer.
 
         Raises:
-            ParameterError: If there is no such decision, it was answered or dropped, or no such
-                response is possible; the session is as before.
+            ParameterError: If there is no such decision, it was answered or dropped, or the
+                response is impossible; the session is unchanged.
         """
         with self._lock:
             context, action = self._opened(decision)
@@ -136,18 +137,18 @@ class Session:
             self._state["came"].append((context, action, feedback))
 
     def drop(self, decision: int) -> None:
-        """Waits no longer for a response, which frees its memory; raises as `observe`."""
+        """Drop a decision without a response and free its memory; raises like `observe`."""
         with self._lock:
             self._opened(decision)
             del self._state["open"][decision]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Hands the session over to a file, with what is pending; see `dpb_gym.checkpoint`.
+        """Save the session, with pending decisions, and hand it over; see `dpb_gym.checkpoint`.
 
-        The file holds raw responses and past noise: keep it as secret as the customers' data. With
-        noise from the operating system there is no seed in it: whoever goes on draws new noise,
-        so that a copy tells no future noise. Still a file is loaded once, for two sessions would
-        each spend the budget on the customers so far.
+        The file contains raw responses and past noise: protect it like the customers' data. With
+        noise from the operating system the file contains no seed and reveals no future noise.
+        A file is still loaded only once, because two sessions would each spend the budget on the
+        customers so far.
 
         Raises:
             AgentError: If the agent cannot be saved, or was handed over before.
@@ -158,7 +159,7 @@ class Session:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, rehearsal: bool = False) -> Session:
-        """Goes on with a saved session; see `dpb_gym.checkpoint.load` for what is raised."""
+        """Return a saved session; raises like `dpb_gym.checkpoint.load`."""
         agent = Agent.load(path, rehearsal=rehearsal)
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
@@ -179,12 +180,12 @@ class Session:
     ) -> Context:
         info, kind = self.problem, kind_of(self.problem.kind)
         x = validation.array("features", features, kind.feature_shape(info), -_MOST, _MOST)
-        earned = listed = who = None
+        item_revenues = listed = who = None
         if kind.revenues:
             if revenues is None and info.equal_revenues:
                 revenues = np.ones(info.n_items or 0)
-            worth = validation.array("revenues", revenues, (info.n_items,), *info.reward_range)
-            earned = worth.astype(np.float32)[None]
+            given = validation.array("revenues", revenues, (info.n_items,), *info.reward_range)
+            item_revenues = given.astype(np.float32)[None]
         elif revenues is not None:
             raise ParameterError(f"a {info.kind} problem has no revenues")
         if info.n_candidates is not None:
@@ -200,7 +201,8 @@ class Session:
             mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
         elif available is not None:
             raise ParameterError("everything is available here: ProblemInfo(masked=True) says not")
-        return Context(self._state["t"] + 1, x.astype(np.float32)[None], earned, listed, who, mask)
+        now = self._state["t"] + 1
+        return Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask)
 
     def _feedback(self, context: Context, action: Array, response: Any) -> Feedback:
         kind, seen = kind_of(self.problem.kind), np.array([True])
@@ -232,9 +234,9 @@ class Session:
         return Feedback(reward, observed=seen, answer=answer)
 
     def _learn(self, now: Context) -> None:
-        """Closes the last round: with the response that came first, or with none.
+        """Pass the oldest pending response to the agent, or an unobserved round if there is none.
 
-        Without one the agent is shown zeros, so that it sees nobody's features twice.
+        Without a response the agent observes placeholders, so that no features are shown twice.
         """
         state, kind = self._state, kind_of(self.problem.kind)
         state["owed"] = False
@@ -242,11 +244,11 @@ class Session:
             context, action, feedback = state["came"].pop(0)
         else:
             fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
-            blank: Any = {k: np.full_like(v, NOTHING.get(k, 0)) for k, v in fields.items()}
+            blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
             context = now._replace(**blank)
             action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
-            told = [k for k in ("choice", "demand") if k == kind.response]
-            absent: Any = {k: np.full(1, NOTHING.get(k, 0.0)) for k in told}
+            names = [k for k in ("choice", "demand") if k == kind.response]
+            absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
             feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
 
@@ -260,21 +262,21 @@ def serve(
     seed: int | None = None,
     **params: Any,
 ) -> Session:
-    """Starts an agent that decides for customers of yours.
+    """Start a session: an agent that decides for real customers.
 
     Args:
-        agent: A registered name, an agent class, or a function that makes one.
-        budget: What may be spent on the whole session, as `Budget` or text; None for no privacy.
-        problem: What the agent may know: a `ProblemInfo`, whose `horizon` bounds the number of
-            decisions; or an environment or its id, e.g. one of `from_log`, for its `ProblemInfo`.
-        noise: ``"system"``: from the operating system's entropy, not repeatable; needs the extra
-            ``secure``. ``"seeded"``: for tests; whoever knows the seed can take it away.
-        seed: Of the agent's own random choices, and of seeded noise; random by default.
+        agent: A registered name, an agent class, or a function that returns an agent.
+        budget: Budget of the whole session, as `Budget` or text; None for no privacy.
+        problem: Public facts: a `ProblemInfo`, whose `horizon` bounds the number of decisions; or
+            an environment's problem or id, e.g. from `from_log`, for its `ProblemInfo`.
+        noise: ``"system"``: from the operating system's entropy, not reproducible; needs the extra
+            ``secure``. ``"seeded"``: for tests; anyone with the seed can remove the noise.
+        seed: Seed of the agent's random choices and of seeded noise; random by default.
         **params: Parameters of the agent.
 
     Raises:
         AgentError: If the agent does not play the problem, or needs a budget.
-        BudgetError: If the budget cannot be spent as the agent plans.
+        BudgetError: If the agent's planned releases exceed the budget.
         MissingExtraError: If OpenDP is not installed (``noise="system"``).
 
     Example:

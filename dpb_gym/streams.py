@@ -1,10 +1,9 @@
 """Random streams: one per replicate and purpose, so that nothing depends on the batch.
 
-A replicate is named by its integer seed (and, inside an environment, by the number
-of its episode). Every kind of random number it needs has a stream of its own, and
-every kind consumes a fixed count of numbers per round. Numbers can therefore be
-drawn in blocks of any length, for any batch, beside any companions, and are the same
-bit for bit.
+A replicate is identified by its integer seed (and, inside an environment, by the number of its
+episode). Every kind of random number has a separate stream and consumes a fixed count of numbers
+per round. Therefore numbers are bit for bit the same for any block length, batch size and set of
+other agents.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MAX_BLOCK_ROUNDS = 512
 
 
 class Stream(IntEnum):
-    """Purposes. The numbers are part of every result: never renumber, only append."""
+    """Purposes of random streams; the numbers affect every result: append, never renumber."""
 
     HIDDEN = 0
     FEATURES = 1
@@ -47,15 +46,14 @@ class Stream(IntEnum):
 def generator(
     seed: int, stream: Stream, episode: int = 0, configuration: str = ""
 ) -> np.random.Generator:
-    """Returns the generator of one replicate for one purpose.
+    """Return the generator of one replicate for one purpose.
 
     Args:
         seed: Seed of the replicate, a non-negative integer.
-        stream: What the numbers are for.
+        stream: Purpose of the numbers.
         episode: Number of the episode inside an environment; the harness uses 0.
-        configuration: Whose numbers they are: agent, parameters and budget as text. Two budgets
-            of one agent must not share their noise, or subtracting their releases would leave
-            the raw sums.
+        configuration: Agent, parameters and budget as text. Two budgets of one agent must not
+            share noise: subtracting their releases would cancel it.
     """
     key: tuple[int, ...] = (int(episode), int(stream))
     if configuration:
@@ -66,14 +64,14 @@ def generator(
 
 
 def check_seed(seed: object) -> int:
-    """Validates a non-negative integer seed."""
+    """Return a non-negative integer seed or raise `ParameterError`."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ParameterError(f"seed must be a non-negative integer, got {shown(seed)}")
     return int(seed)
 
 
 def block_rounds(replicates: int, bytes_per_round: int) -> int:
-    """Rounds per block: enough to amortise calls, few enough to stay in cache."""
+    """Return the rounds per block: enough to amortise calls, few enough to stay in cache."""
     per_round = max(1, replicates * bytes_per_round)
     return int(min(MAX_BLOCK_ROUNDS, max(1, BLOCK_BYTES // per_round)))
 
@@ -85,7 +83,7 @@ class BlockDraws:
     view that stays valid until the next call.
 
     Args:
-        generators: One generator per replicate, used by nobody else.
+        generators: One generator per replicate, not used elsewhere.
         shape: Shape of one replicate's numbers in one round.
         fill: ``fill(generator, out)`` writes the numbers of ``len(out)`` rounds.
     """
@@ -104,7 +102,7 @@ class BlockDraws:
         self._next = rounds
 
     def next(self) -> NDArray[np.float64]:
-        """Returns the next round's numbers, shape ``(B, *shape)``."""
+        """Return the next round's numbers, shape ``(B, *shape)``."""
         if self._next == len(self._block):
             ahead = np.empty_like(self._block[:, 0])
             for i, rng in enumerate(self._generators):
@@ -124,13 +122,12 @@ class BlockDraws:
 
 
 def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:
-    """Fills an array with uniforms on [0, 1)."""
+    """Fill an array with uniforms on [0, 1)."""
     rng.random(out=out)
 
 
 class AgentStreams:
-    """The random numbers an agent may use: its own and its privacy noise, never the
-    environment's.
+    """Random numbers of an agent: for decisions and for privacy noise.
 
     Args:
         seeds: Seeds of the B replicates.
@@ -152,13 +149,13 @@ class AgentStreams:
         self.noise = tuple(generator(s, Stream.PRIVACY, episode, configuration) for s in self.seeds)
 
     def uniforms(self, *shape: int) -> BlockDraws:
-        """Per-round uniforms on [0, 1) from the agents' generators.
+        """Return per-round uniforms on [0, 1) from the agents' generators.
 
-        An agent that needs several kinds of numbers asks for them in one block, because
+        An agent that needs several kinds of numbers must request them in one block, because
         all blocks share the replicate's generator.
         """
         return BlockDraws(self.agent, shape, fill_uniforms)
 
     def normals(self, *shape: int) -> BlockDraws:
-        """Per-round standard normals from the agents' generators (see `uniforms`)."""
+        """Return per-round standard normals from the agents' generators (see `uniforms`)."""
         return BlockDraws(self.agent, shape, fill_normals)

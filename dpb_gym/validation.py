@@ -1,4 +1,4 @@
-"""Checks of user input, with messages that say what was wrong and what is allowed."""
+"""Validation of user input, with messages that state what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 2**53
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """Returns `value` as an int in ``low..high`` or raises `ParameterError`."""
+    """Return `value` as an int in ``low..high`` or raise `ParameterError`."""
     ok = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
     if not ok or value < low or value > (LARGEST if high is None else high):
         allowed = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
@@ -37,7 +37,7 @@ def real(
     open_high: bool = False,
     error: type[DPBError] = ParameterError,
 ) -> float:
-    """Returns `value` as a finite float in the interval or raises `error`."""
+    """Return `value` as a finite float in the interval or raise `error`."""
     ok = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if ok:
         try:
@@ -55,21 +55,21 @@ def real(
     raise error(f"{name} must be a finite number {interval}, got {shown(value)}")
 
 
-# Controls, surrogates, line ends, and formats: direction marks and what has no width.
+# Control and surrogate characters, line ends, and formats: direction marks, zero-width characters.
 _UNSEEN = frozenset(("Cc", "Cs", "Cf", "Zl", "Zp"))
 
 
 def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> str:
-    """Returns `value` if it is printable text that can be written to a file.
+    """Return `value` if it is printable text that can be written to a file.
 
     Args:
-        name: What it is, for the message.
+        name: Name for the message.
         value: The text.
         empty: Whether it may be empty.
-        lines: Whether it may hold line breaks and tabs.
+        lines: Whether it may contain line breaks and tabs.
 
     Raises:
-        ParameterError: If it is no text, is empty, or holds characters that cannot be seen.
+        ParameterError: If it is no text, is empty, or contains invisible characters.
     """
     if not isinstance(value, str):
         raise ParameterError(f"{name} must be a string, got {type(value).__name__}")
@@ -86,24 +86,24 @@ def text(name: str, value: Any, *, empty: bool = False, lines: bool = False) -> 
 
 
 def slug(text: str) -> str:
-    """Lower-case letters, digits and single hyphens, for names of files, tasks and agents."""
+    """Return text as lower-case letters, digits and single hyphens, for file and task names."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 def optional(check: Callable[..., T], name: str, value: Any, *limits: Any, **more: Any) -> T | None:
-    """None, or what a check of this module returns for the value."""
+    """Return None for None, else the result of a check of this module."""
     return None if value is None else check(name, value, *limits, **more)
 
 
 def flag(name: str, value: Any) -> bool:
-    """Returns `value` as a bool or raises `ParameterError`."""
+    """Return `value` as a bool or raise `ParameterError`."""
     if not isinstance(value, (bool, np.bool_)):
         raise ParameterError(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> str:
-    """Returns `value` if it is one of `options` or raises `ParameterError`."""
+    """Return `value` if it is one of `options` or raise `ParameterError`."""
     allowed = tuple(options)
     if not isinstance(value, str) or value not in allowed:
         raise ParameterError(
@@ -113,14 +113,14 @@ def choice(name: str, value: Any, options: Iterable[str]) -> str:
 
 
 def span(name: str, value: Any, *, finite: bool = True) -> tuple[float, float]:
-    """Returns the lowest and the highest value.
+    """Return a pair (lowest, highest) as floats.
 
     Raises:
-        ParameterError: If they are not two increasing numbers, finite unless told otherwise.
+        ParameterError: If they are not two increasing numbers, finite by default.
     """
     try:
         low, high = (float(end) for end in value)
-    except Exception:  # what cannot be unpacked, or a stranger's object
+    except Exception:  # a value that cannot be unpacked or converted
         raise ParameterError(f"{name} must be (lowest, highest), got {shown(value)}") from None
     if not low < high or (finite and not math.isfinite(high - low)):
         kind = "finite and increasing" if finite else "increasing"
@@ -135,7 +135,7 @@ def array(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> FloatArray:
-    """Returns a finite float64 array of the given shape (None = any length)."""
+    """Return a finite float64 array of the given shape (None = any length)."""
     result = numbers(name, value)
     fits = result.shape == shape or (
         result.ndim == len(shape) and all(s in (None, n) for s, n in zip(shape, result.shape))
@@ -154,16 +154,16 @@ def array(
 
 
 def numbers(name: str, value: Any) -> FloatArray:
-    """Returns `value` as a float64 array; text, complex and masked values are no numbers.
+    """Return `value` as a float64 array.
 
     Raises:
-        ParameterError: If it holds anything but real numbers.
+        ParameterError: If it contains anything but real numbers, such as text or masked values.
     """
     if type(value) is np.ndarray and value.dtype == np.float64:
         return value
     try:
         given = np.asanyarray(value)
-    except Exception:  # rows of unequal length, or a stranger's object
+    except Exception:  # rows of unequal length, or an object whose conversion fails
         raise ParameterError(f"{name} must be an array of numbers, got {shown(value)}") from None
     if isinstance(given, np.ma.MaskedArray) or given.dtype.kind not in "biuf":
         what = "a masked array" if isinstance(given, np.ma.MaskedArray) else str(given.dtype)
@@ -176,17 +176,17 @@ def numbers(name: str, value: Any) -> FloatArray:
 def variant(
     name: str, value: Any, options: Mapping[str, Mapping[str, float]]
 ) -> tuple[str, dict[str, Any]]:
-    """Reads ``"kind"``, ``"kind,parameter=number,..."`` or the mapping with the key ``kind``.
+    """Parse ``"kind"``, ``"kind,parameter=number,..."`` or a mapping with the key ``kind``.
 
     Args:
-        name: What it is, for messages.
-        value: What the user wrote.
+        name: Name for messages.
+        value: The user's value.
         options: Parameters of each kind with their defaults.
 
     Returns:
         The kind, and its parameters, defaults included.
     """
-    given = told(name, value) if isinstance(value, str) else value
+    given = parse_variant(name, value) if isinstance(value, str) else value
     if not isinstance(given, Mapping):
         raise ParameterError(
             f"{name} must be one of {', '.join(map(repr, options))}, with parameters like "
@@ -198,11 +198,11 @@ def variant(
     )
 
 
-def told(name: str, value: str) -> dict[str, Any]:
-    """``"kind,parameter=number,..."`` as a mapping with the key ``kind``.
+def parse_variant(name: str, value: str) -> dict[str, Any]:
+    """Parse ``"kind,parameter=number,..."`` to a mapping with the key ``kind``.
 
     Raises:
-        ParameterError: If what follows the first comma has another form.
+        ParameterError: If the text after the first comma has another form.
     """
     kind, *rest = value.split(",")
     found: dict[str, Any] = {"kind": kind.strip()}
@@ -219,10 +219,10 @@ def told(name: str, value: str) -> dict[str, Any]:
 
 
 def settings(what: str, given: Any, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The given parameters over the known ones.
+    """Return the known parameters, overridden by the given ones.
 
     Raises:
-        ParameterError: If it is no mapping, or names an unknown one.
+        ParameterError: If `given` is no mapping, or has an unknown key.
     """
     if not isinstance(given, Mapping):
         raise ParameterError(f"{what} must be a mapping of {', '.join(known)}, got {shown(given)}")

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Tests run beside each other. Where several threads of a product of small matrices wait for a core,
-# it costs twenty times as much; read when NumPy is loaded, here and in processes that tests start.
+# Tests run in parallel. Products of small matrices are twenty times slower with several threads on
+# a busy core. NumPy reads this when it is loaded, here and in processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell's background jobs ignore Ctrl-C, and so does what they start: tests of it would wait.
+# A shell's background jobs and their children ignore Ctrl-C, so tests of it would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A test says nothing about time: on a busy machine any example may take long.
+# No deadlines: on a busy machine any example may take long.
 settings.register_profile("dpb", deadline=None)
 settings.load_profile("dpb")
 
@@ -34,12 +34,12 @@ STARTS = re.compile(
 
 @cache
 def starts_processes(path: Path) -> bool:
-    """Whether the tests of a file start processes."""
+    """Return whether the tests of a file start processes."""
     return STARTS.search(path.read_text(encoding="utf-8")) is not None
 
 
-# Where the tests start, in the order in which two workers take the files: one compiles all
-# kernels while the other does what hardly needs any, then the longest; short ones fill the gaps.
+# The first files in the order in which two workers take them: one compiles all kernels while the
+# other runs tests with few kernels, then the longest ones; short ones fill the gaps.
 FIRST = (
     "agents/test_zoo.py",
     "release",
@@ -62,7 +62,7 @@ FIRST = (
 
 
 def place(item: pytest.Item) -> int:
-    """Where a test stands in `FIRST`."""
+    """Return the position of a test in `FIRST`."""
     path = item.path.relative_to(Path(__file__).parent).as_posix()
     return next((i for i, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
 
@@ -75,14 +75,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is loaded by now stays: looking through it for garbage took a tenth of the time."""
+    """Exclude loaded modules from garbage collection, which took a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 class Forks:
-    """Runs programs in processes of their own, forked from one that imported the library."""
+    """Run programs in processes of their own, forked from one that imported the library."""
 
     def __init__(self, folder: Path) -> None:
         self.out, self.err = folder / "out", folder / "err"
@@ -97,7 +97,7 @@ class Forks:
     def run(
         self, program: str | Path, *arguments: str, cwd: Path, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a program, a path or its text, in a folder."""
+        """Run a program, a path or its text, in a folder."""
         if not isinstance(program, Path):
             (script := cwd / "program.py").write_text(program)
             program = script
@@ -115,7 +115,7 @@ class Forks:
 
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """What runs programs without the cost of starting Python."""
+    """Return a runner of programs without the cost of starting Python."""
     forks = Forks(tmp_path_factory.mktemp("forks"))
     yield forks
     forks.server.communicate()

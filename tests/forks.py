@@ -17,11 +17,11 @@ import dpb_gym.report
 import dpb_gym.running.api
 
 dpb_gym.agent_specs()
-# Numba looks round with the first kernel that is called.
+# The first call of a kernel initialises numba.
 dpb_gym.evaluate("DPB/Recommendation-v0", ["random"], horizon=2, replicates=1, progress=False)
 while child := os.fork() if (line := sys.stdin.readline()) else sys.exit():
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-# Below is the child: it goes on, and ends, as the program's own process would.
+# The child continues below and ends as the program's process.
 words, folder, environment, out, err = json.loads(line)
 for number, name in enumerate((os.devnull, out, err)):
     os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)

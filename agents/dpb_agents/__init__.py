@@ -1,6 +1,6 @@
-"""The zoo, a file per policy or family of them, by problem; importing it registers every agent.
+"""The built-in agents, by problem; importing the package registers all of them.
 
-It is loaded through the entry-point group ``dpb_gym.agents``, like any third party's.
+It is loaded through the entry-point group ``dpb_gym.agents``, like a third-party package.
 """
 
 from __future__ import annotations

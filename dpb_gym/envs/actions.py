@@ -1,4 +1,4 @@
-"""Action modes: the Gymnasium space of each, and its samples as a problem's actions."""
+"""Action modes: Gymnasium action spaces and their conversion to a problem's actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ASSORTMENTS = 100_000
 
 
 class ActionMode(ABC):
-    """One way of writing actions.
+    """An action space and its conversion to a problem's actions.
 
     Attributes:
         space: Gymnasium space of a single action.
@@ -28,7 +28,7 @@ class ActionMode(ABC):
 
     @abstractmethod
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        """Turns a batch of actions, or a single one without `replicates`, into the problem's.
+        """Return the problem's actions for a batch of actions, or a single one if not `replicates`.
 
         Raises:
             ActionError: If an action has a wrong shape, dtype or range.
@@ -37,7 +37,7 @@ class ActionMode(ABC):
     def batch(
         self, actions: Any, replicates: int | None, integral: bool, what: str, bits: bool = False
     ) -> Array:
-        """Actions as a well-typed array ``(replicates or 1, *space.shape)``; see `action_array`."""
+        """Return a well-typed array ``(replicates or 1, *space.shape)``; see `action_array`."""
         shape = self.space.shape
         assert shape is not None
         if replicates is None:
@@ -46,7 +46,7 @@ class ActionMode(ABC):
 
 
 class Slate(ActionMode):
-    """K item indices; repeated items collapse, where fewer than K may be offered."""
+    """K item indices; repeated items count once."""
 
     def __init__(self, n_items: int, capacity: int) -> None:
         self.space = gymnasium.spaces.MultiDiscrete([n_items] * capacity)
@@ -101,14 +101,14 @@ MODES: dict[str, type[Slate | Scores | Mask]] = {"slate": Slate, "scores": Score
 
 
 class ByIndex(ActionMode):
-    """One of the problem's actions, the rows of a table, by its index."""
+    """The index of an action in a table of the problem's actions."""
 
     def __init__(self, table: Array, what: str) -> None:
         self.table, self._what = table, what
         self.space = gymnasium.spaces.Discrete(len(table))
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        # what a `Discrete` space samples, without the detour
+        # fast path for samples of a `Discrete` space
         if replicates is None and isinstance(actions, np.int64) and 0 <= actions < len(self.table):
             return self.table[actions : actions + 1]
         index = self.batch(actions, replicates, True, self._what)
@@ -133,7 +133,7 @@ class Price(ActionMode):
 
 
 def _outside(values: Array, low: float, high: float) -> Any:
-    """The first value outside [low, high], NaN included; None if there is none."""
+    """Return the first value outside [low, high], NaN included; None if there is none."""
     if values.size == 1:
         value = values.item()
         return None if low <= value <= high else value
@@ -147,10 +147,10 @@ def _outside(values: Array, low: float, high: float) -> Any:
 
 
 def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
-    """``"slate"``, ``"scores"``, ``"mask"``, or ``"index"``: all slates by size, lexicographically.
+    """Return the action mode ``"slate"``, ``"scores"``, ``"mask"`` or ``"index"``.
 
-    The default is ``"slate"``, but ``"scores"`` where slates hold exactly K items: a sample of
-    K indices repeats some.
+    ``"index"`` numbers all slates by size, then lexicographically. The default is ``"slate"``, but
+    ``"scores"`` where slates hold exactly K items, because a sample of K indices repeats some.
 
     Raises:
         ParameterError: If the mode is unknown, or there are too many slates for an index.
@@ -172,7 +172,7 @@ def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> Action
 
 
 def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
-    """A continuous price, or one of `n_prices` prices 1/n, 2/n, ..., 1."""
+    """Return the mode of a continuous price, or of `n_prices` prices 1/n, 2/n, ..., 1."""
     if n_prices is None:
         return Price()
     count = validation.integer("n_prices", n_prices, 2, 1_000_000)
@@ -180,6 +180,6 @@ def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
 
 
 def recommendation_mode(info: ProblemInfo) -> ActionMode:
-    """The index of one of the candidates."""
+    """Return the mode of a candidate's index."""
     assert info.n_candidates is not None
     return ByIndex(np.arange(info.n_candidates), "candidate index")

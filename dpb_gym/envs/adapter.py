@@ -1,9 +1,10 @@
-"""Gymnasium environments of other people as problems, so that the harness can compare agents.
+"""Adapter from third-party Gymnasium environments to problems, for use in the harness.
 
-What an environment must do (the info contract): actions and observations look as those of ours
-do; a step's ``info`` holds ``expected_reward`` of the action and ``oracle_reward`` of the best one,
-``choice`` or ``demand`` where the kind has it, ``observed`` where a round may return nothing; the
-next customer does not depend on the action; ``copy.deepcopy`` copies it, random state included.
+The environment must follow the info contract. Actions and observations have the form of those of
+dpb-gym's environments. A step's ``info`` contains ``expected_reward`` of the action and
+``oracle_reward`` of the best one; ``choice`` or ``demand`` where the kind has it; ``observed``
+where a round may return nothing. The next customer does not depend on the action.
+``copy.deepcopy`` copies the environment, random state included.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ REQUIRED = ("expected_reward", "oracle_reward")
 
 
 class AdaptedProblem(Problem):
-    """A registered `gymnasium.Env` of a known kind.
+    """Problem that steps a registered `gymnasium.Env` of a known kind.
 
     Args:
-        env: Its id in Gymnasium's registry.
+        env: Id of the environment in Gymnasium's registry.
         kind: Name of its `Kind`: an assortment takes K item indices (`MultiDiscrete`), a price is a
             `Box` of shape (1,) on [0, 1], a recommendation is `Discrete`. Observations are a `Box`
             of features (in C order, then revenues), or a `Dict` with ``features`` and, for
@@ -85,16 +86,16 @@ class AdaptedProblem(Problem):
         made.close()
 
     def make(self) -> gymnasium.Env[Any, Any]:
-        """One copy of the environment."""
+        """Return a new copy of the environment."""
         steps = {"max_episode_steps": self.horizon}
         try:
-            # nothing but the contract's own checks, which name what is missing
+            # the contract's checks replace Gymnasium's and name missing keys
             return gymnasium.make(self.env_id, disable_env_checker=True, **steps, **self._kwargs)
         except TypeError as error:
             raise ParameterError(f"{self.env_id}: {error}") from None
 
     def _dim(self, space: Any, info: ProblemInfo) -> int:
-        """The dimension that makes the features fit the observation."""
+        """Return the dimension d that matches the observation space; set `feature_bound`."""
         *vectors, width = self._kind.feature_shape(info)
         count = math.prod(vectors)
         box: Any = space
@@ -112,7 +113,7 @@ class AdaptedProblem(Problem):
         return size // count + info.dim - width
 
     def context(self, t: int, observations: Sequence[Any]) -> Context:
-        """What policies see of the customers."""
+        """Return the context of a round from one observation per replicate."""
         shape = self._kind.feature_shape(self.info)
         size, parts = math.prod(shape), ("features", *["revenues"] * self._kind.revenues)
         rows = np.array(
@@ -129,20 +130,22 @@ class AdaptedProblem(Problem):
         return Context(t, features, revenues=revenues)
 
     def encode(self, action: Array) -> Any:
-        """One replicate's action as the environment takes it."""
+        """Return one replicate's action in the form of the environment's action space."""
         return self._kind.encode(action, self.space)
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
         return AdaptedInstance(self, seeds, episodes)
 
     def _hidden(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise ParameterError(f"{self.env_id} is somebody else's: only its steps are known")
+        raise ParameterError(
+            f"{self.env_id} is a third-party environment: only its steps are known"
+        )
 
     draw_hidden = fields = make_round = respond = best_action = _hidden
 
 
 class AdaptedInstance(Instance):
-    """B copies of an environment; every `respond` is one step of a copy of the copy."""
+    """B copies of an environment; every `respond` steps a deep copy of them."""
 
     def __init__(
         self, problem: AdaptedProblem, seeds: Sequence[int], episodes: Sequence[int] | None
@@ -154,17 +157,18 @@ class AdaptedInstance(Instance):
         self.hidden = {}
         self.t = np.ones(len(self.seeds), np.int64)
         self._envs = [problem.make() for _ in self.seeds]
-        self._seen = [env.reset(seed=s)[0] for env, s in zip(self._envs, self.seeds)]
+        self._observations = [env.reset(seed=s)[0] for env, s in zip(self._envs, self.seeds)]
         for i, episode in enumerate(self.episodes):
             for _ in range(episode):
-                self._seen[i] = self._envs[i].reset()[0]
+                self._observations[i] = self._envs[i].reset()[0]
         kind = kind_of(problem.kind)
-        self._idle = kind.random(problem.info, np.zeros((1, *kind.action_shape(problem.info))))[0]
-        self._look()
+        zeros = np.zeros((1, *kind.action_shape(problem.info)))
+        self._fixed_action = kind.random(problem.info, zeros)[0]
+        self._look_ahead()
 
-    def _look(self) -> None:
-        """Plays the round with a fixed action: whoever acts, this is where the copies go."""
-        self._next = [self._play(i, self._idle) for i in range(len(self._envs))]
+    def _look_ahead(self) -> None:
+        """Step the copies with a fixed action; the next round does not depend on the action."""
+        self._next = [self._play(i, self._fixed_action) for i in range(len(self._envs))]
 
     def _play(self, i: int, action: Array) -> tuple[Any, Any, float, dict[str, Any]]:
         name = self.problem.env_id
@@ -196,27 +200,28 @@ class AdaptedInstance(Instance):
         return [self.context()]
 
     def context(self) -> Context:
-        return self.problem.context(int(self.t[0]), self._seen)
+        return self.problem.context(int(self.t[0]), self._observations)
 
     def round(self) -> NoReturn:
-        raise ParameterError(f"{self.problem.env_id} is somebody else's: only its steps are known")
+        env_id = self.problem.env_id
+        raise ParameterError(f"{env_id} is a third-party environment: only its steps are known")
 
     def oracle(self) -> tuple[Array, Array]:
-        """The best action is not told: the first element is empty."""
+        """Return an empty array, as the best action is unknown, and its expected reward."""
         values = [info["oracle_reward"] for *_, info in self._next]
         return np.empty(0), np.array(values, np.float64)
 
     def best_action(self) -> Array:
         raise AgentError(
-            f"{self.problem.env_id} tells what its best action earns, not which it is; the agent "
-            "'oracle' cannot play it"
+            f"{self.problem.env_id} reports the reward of its best action, not the action; the "
+            "agent 'oracle' cannot play it"
         )
 
     def answer(self, action: Any) -> tuple[Feedback, Array]:
         checked = self.problem.check_action(action, len(self.seeds))
         played = [self._play(i, checked[i]) for i in range(len(checked))]
-        for (_, seen, *_), (_, wanted, *_) in zip(played, self._next):
-            if not data_equivalence(seen, wanted):
+        for (_, observation, *_), (_, expected_next, *_) in zip(played, self._next):
+            if not data_equivalence(observation, expected_next):
                 raise ParameterError(
                     f"{self.problem.env_id} is no bandit: the next customer depends on the action"
                 )
@@ -238,6 +243,6 @@ class AdaptedInstance(Instance):
         if self.t[0] >= self.problem.horizon:
             raise HorizonExceeded(f"the horizon of {self.problem.horizon} rounds is over")
         self._envs = [env for env, *_ in self._next]
-        self._seen = [seen for _, seen, *_ in self._next]
+        self._observations = [observation for _, observation, *_ in self._next]
         self.t += 1
-        self._look()
+        self._look_ahead()

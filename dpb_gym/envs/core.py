@@ -1,5 +1,4 @@
-"""What the single and the vector environment share: replicates, observation modes (a flat float32
-box, or a dictionary of named arrays), screens, delays."""
+"""Shared core of the single and the vector environment: replicates, observations, delays."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ OBS_MODES = ("flat", "dict")
 
 
 class Observations:
-    """Turns contexts into observations, for a whole batch at once.
+    """Conversion of contexts to observations, for a batch of replicates.
 
     ``"flat"``: the features in C order, followed by the revenues for assortments.
     ``"dict"``: ``features`` (assortment ``(N, d)``, pricing ``(d - 1,)``, recommendation
     ``(n_candidates, d)``), ``revenues`` ``(N,)`` for assortments, ``user`` ``(1,)``
-    where users are identified, and the bits ``available`` where not everything can always be
-    offered (flat observations leave the user and these bits out, ``info`` has the bits).
+    where users are identified, and the mask ``available`` where availability varies. Flat
+    observations omit user and mask; the mask is also in ``info``.
 
     Attributes:
         space: Gymnasium space of a single observation.
@@ -60,7 +59,7 @@ class Observations:
             self.space = gymnasium.spaces.Box(low, high, dtype=np.float32)
 
     def encode(self, context: Context) -> Array | dict[str, Array]:
-        """Returns fresh arrays with leading axis B."""
+        """Return fresh arrays with leading axis B."""
         named = {"features": context.features}
         if context.revenues is not None:
             named["revenues"] = context.revenues
@@ -75,25 +74,25 @@ class Observations:
 
 
 def only(rows: Array, i: int = 0) -> Any:
-    """One replicate's row, a number as Python's own."""
+    """Return one replicate's row; scalars as Python numbers."""
     return rows[i].item() if rows.ndim == 1 else rows[i].copy()
 
 
 def lane(observation: Array | dict[str, Array], i: int) -> Any:
-    """Returns one replicate's observation."""
+    """Return one replicate's observation."""
     if isinstance(observation, dict):
         return {name: value[i].copy() for name, value in observation.items()}
     return observation[i].copy()
 
 
 class Core:
-    """B replicates behind an action mode and an observation mode.
+    """B replicates with an action mode and an observation mode.
 
-    For wrappers that stand where the curator stands (`dpb_gym.feedback`): the instance holds
-    the hidden parameters, which no agent may see.
+    Only environments and feedback wrappers (`dpb_gym.feedback`) use it: the instance holds the
+    hidden parameters, which no agent may see.
 
     Attributes:
-        layers: Feedback wrappers at work, the innermost first: they change what leaves.
+        layers: Active feedback wrappers, innermost first; they privatise rewards and infos.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Core:
         self.screens = [Screen(self.problem, i) for i in range(shown)]
 
     def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
-        """Starts the episodes of the given lanes."""
+        """Start the episodes of the given lanes."""
         delay = Delay.parse(self.problem.info.delay)
         if self.instance is None:
             self.instance = self.problem.instance(seeds, episodes)
@@ -139,7 +138,7 @@ class Core:
                 self.screens[i].show(self.instance.context())
 
     def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
-        """The responses to the problem's actions; screens show them but where `ignored`."""
+        """Return the outcome of the problem's actions; screens show it except where `ignored`."""
         assert self.instance is not None
         outcome = self.instance.respond(action)
         for i, screen in enumerate(self.screens):
@@ -149,7 +148,7 @@ class Core:
         return outcome
 
     def render(self) -> list[Any] | None:
-        """What the screens show, one for each lane; None with a warning without a mode."""
+        """Return one picture or table per lane; without a render mode warn and return None."""
         if self._render_mode is None:
             gymnasium.logger.warn(
                 "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
@@ -158,37 +157,37 @@ class Core:
         return [getattr(screen, self._render_mode)() for screen in self.screens]
 
     def coming(self) -> dict[str, Array]:
-        """What can be offered to the customers of the last observation, where not everything."""
+        """Return availability and stock for the customers of the last observation, if limited."""
         assert self.instance is not None
         if not self.limited:
             return {}
-        # differences of the stock are responses
+        # the stock reveals responses, which feedback wrappers privatise
         left = None if self.layers else self.instance.left
-        told = {"available": self.instance.context().available, "left": left}
-        return {name: value.copy() for name, value in told.items() if value is not None}
+        found = {"available": self.instance.context().available, "left": left}
+        return {name: value.copy() for name, value in found.items() if value is not None}
 
     def observe(self) -> Any:
         assert self.instance is not None
         return self.observations.encode(self.instance.context())
 
     def deliver(self, feedback: Feedback, playing: Array | None = None) -> Feedback:
-        """What arrives in the lanes that play, all by default: the feedback, or a delayed one."""
+        """Return the feedback that arrives in the lanes that play, all by default."""
         if self.arrivals is None:
             return feedback
         self.arrivals.turn(playing)
         return self.arrivals.exchange(self._delay_buffer, feedback)
 
-    def tell(
+    def step_results(
         self, action: Array, outcome: Outcome, playing: Array
     ) -> tuple[Array, dict[str, Array]]:
-        """Rewards and info arrays of one step, as the layers leave them."""
+        """Return rewards and info arrays of one step, after all feedback wrappers."""
         infos, feedback = self._infos(outcome), outcome.feedback
         for layer in self.layers:
             feedback, infos = layer.exchange(action, feedback, infos, playing)
         return feedback.reward, infos
 
     def _infos(self, outcome: Outcome) -> dict[str, Array]:
-        """Flat keys, the same in each step, never theta."""
+        """Return info arrays with the same keys in every step, without hidden parameters."""
         assert self.instance is not None
         feedback = outcome.feedback
         infos: dict[str, Array] = {"t": self.instance.t.copy()}

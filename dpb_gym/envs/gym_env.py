@@ -1,4 +1,4 @@
-"""The Gymnasium shells: one `Env` and one `VectorEnv` over the same batch core."""
+"""The Gymnasium environments: `BanditEnv` and `BanditVectorEnv`, which share a batch core."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ from dpb_gym.streams import check_seed
 class BanditEnv(gymnasium.Env[Any, Any]):
     """A bandit problem as a Gymnasium environment; make it with ``gymnasium.make``.
 
-    One episode is one replicate of `horizon` rounds, then truncated; the last
-    observation repeats the last customer's. ``reset(seed=s)`` starts replicate s, the one
-    that the harness calls seed s; ``reset()`` starts a new one (new hidden parameters) from
-    the same seed. The reward is the realised revenue or reward. ``info`` holds ``t``,
-    ``available`` (bits of what the next customer can be offered, where not everything can),
-    ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
-    action modes are in ascending item order) or ``demand`` (pricing) or ``observed``
-    (rejection replay), and ``expected_reward``, ``oracle_reward`` and ``regret``. With a `delay`
-    reward, choice, demand and observed are those of the response that arrives, which belongs to
-    round ``origin`` (0 and no reward where ``arrived`` is False); the other three are
-    those of the action just taken. With a `stock` there is ``left``, what can still be sold, and
-    ``regret`` is what the action loses of the season; ``oracle_reward`` is ``expected_reward`` +
-    ``regret``.
+    An episode is one replicate of `horizon` rounds, then truncated; the last observation repeats
+    the last customer's. ``reset(seed=s)`` starts the replicate that the harness calls seed s.
+    ``reset()`` starts a new one (new hidden parameters) from the same seed. The reward is the
+    realised revenue or reward. ``info`` contains:
+
+    - ``t``, the round;
+    - ``available``, the mask of items for the next customer, where availability varies;
+    - ``choice`` (assortment: position in the offered slate, -1 for none; slates of the other
+      action modes are in ascending item order), ``demand`` (pricing) or ``observed``
+      (rejection replay);
+    - ``expected_reward``, ``oracle_reward`` and ``regret`` of the action.
+
+    With a `delay`, reward, choice, demand and observed belong to the response that arrives, that
+    of round ``origin`` (0 and no reward where ``arrived`` is False). With a `stock`, ``left`` is
+    the remaining stock, ``regret`` is relative to the season's optimum, and ``oracle_reward`` is
+    ``expected_reward`` + ``regret``.
 
     Args:
-        env_id: Id in the catalogue.
+        env_id: Registered id.
         render_mode: ``"ansi"`` (a table of the last round) or ``"rgb_array"`` (a picture of it
-            and of the regret so far); pictures for people, no part of the observation.
+            and of the regret so far). Pictures are not part of the observation.
         **kwargs: Parameters of the problem, ``obs_mode`` (``"flat"`` or ``"dict"``), and
             ``action_mode`` or ``n_prices`` where they apply.
 
@@ -68,7 +71,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode.
+        """Start an episode.
 
         Args:
             seed: Non-negative replicate seed; by default the next episode of the last one.
@@ -84,7 +87,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         return observation, self._with_mask({"t": 0})
 
     def _observe(self, instance: Instance) -> Any:
-        """The current customer, encoded together with those prepared ahead."""
+        """Return the current observation; observations of several rounds are encoded at once."""
         ahead = self._ahead
         if ahead is None or self._t >= ahead.end:
             if instance.left is not None:
@@ -94,7 +97,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         return lane(self._observations, self._t - ahead.first)
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Adds what the customer of the last observation can be offered."""
+        """Add the availability mask of the customer of the last observation."""
         if not self.core.limited:
             return info
         if self._ahead is None:
@@ -104,7 +107,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         return info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Plays one round.
+        """Play one round.
 
         Raises:
             ActionError: If the action has a wrong shape, dtype or range; the round is not
@@ -138,8 +141,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             info["origin"] = int(core.arrivals.origin[0])
         if core.layers:
             outcome = Outcome(feedback, expected, np.array([regret]))
-            rewards, told = core.tell(decoded, outcome, np.ones(1, bool))
-            info, reward = {name: only(value) for name, value in told.items()}, rewards.item()
+            rewards, infos = core.step_results(decoded, outcome, np.ones(1, bool))
+            info, reward = {name: only(value) for name, value in infos.items()}, rewards.item()
         else:
             reward = feedback.reward.item()
             if core.response is not None:
@@ -158,19 +161,19 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         return seen, reward, False, self._done, self._with_mask(info)
 
     def render(self) -> Any:
-        """The last round, or the customer who waits, as `render_mode` says."""
+        """Render the last round, or the first customer, in `render_mode`."""
         shown = self.core.render()
         return None if shown is None else shown[0]
 
 
 class BanditVectorEnv(VectorEnv[Any, Any, Array]):
-    """B replicates at once; make it with ``gymnasium.make_vec``.
+    """A vector environment of B replicates; make it with ``gymnasium.make_vec``.
 
     Lane i equals a single `BanditEnv` seeded with ``seed + i``, autoreset included, bit for
     bit. ``reset(options={"reset_mask": mask})`` restarts some lanes.
 
     Args:
-        env_id: Id in the catalogue.
+        env_id: Registered id.
         num_envs: B.
         autoreset_mode: One of Gymnasium's `AutoresetMode`, next-step by default.
         render_mode: As for `BanditEnv`; `render` returns one picture or table per lane.
@@ -243,7 +246,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
-        """Starts episodes.
+        """Start episodes.
 
         Args:
             seed: An integer s gives lane i the seed s + i; or one seed (or None) per lane.
@@ -272,14 +275,14 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         return self.core.observe(), self._with_mask(infos)
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
-        """Adds what the customers of the last observations can be offered."""
+        """Add the availability masks of the customers of the last observations."""
         for name, value in self.core.coming().items():
             infos[name] = value
             infos[f"_{name}"] = np.ones(self.num_envs, bool)
         return infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Plays one round in every lane.
+        """Play one round in every lane.
 
         Lanes whose episode ended are handled as `autoreset_mode` says.
 
@@ -301,7 +304,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         outcome, playing = core.respond(decoded, resetting), ~resetting
         if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
-        reward, values = core.tell(decoded, outcome, playing)
+        reward, values = core.step_results(decoded, outcome, playing)
         ended = playing & (core.instance.t >= core.problem.horizon)
         self._done = ended.copy()
         infos: dict[str, Any] = {}
@@ -333,7 +336,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
 
     def _decode(self, actions: Any, ignored: Array) -> Array:
-        """The problem's actions ``(num_envs, ...)``; the best where `ignored` (being reset)."""
+        """Return the problem's actions ``(num_envs, ...)``; the best where `ignored` (in reset)."""
         if not ignored.any():
             return self.core.actions.decode(actions, self.num_envs)
         assert self.core.instance is not None
@@ -343,12 +346,12 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             if rows != self.num_envs:
                 self.core.actions.decode(actions, self.num_envs)
             playing = np.flatnonzero(~ignored)
-            kept = self.core.actions.decode([actions[i] for i in playing], len(playing))
-            decoded = decoded.astype(kept.dtype)
-            decoded[~ignored] = kept
+            played = self.core.actions.decode([actions[i] for i in playing], len(playing))
+            decoded = decoded.astype(played.dtype)
+            decoded[~ignored] = played
         return decoded
 
     def render(self) -> tuple[Any, ...] | None:
-        """The last round of every lane, as `render_mode` says."""
+        """Render the last round of every lane in `render_mode`."""
         shown = self.core.render()
         return None if shown is None else tuple(shown)

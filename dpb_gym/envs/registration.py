@@ -1,4 +1,7 @@
-"""Which environments exist: id, problem, defaults; registering them. Imports nothing heavy."""
+"""Registration of environments: ids, problems and default parameters.
+
+Problems are imported lazily.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ class Environment:
     Attributes:
         id: Gymnasium id.
         kind: Problem kind.
-        problem: What makes the problem: ``"module:callable"``, or the callable itself.
+        problem: Factory of the problem: ``"module:callable"``, or the callable itself.
         defaults: Keyword arguments of the problem under this id.
         summary: One line.
-        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
-            whatever the agent guarantees; empty if nobody has said.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` reveal of people's data,
+            independently of an agent's guarantee; empty if not stated.
     """
 
     id: str
@@ -43,17 +46,17 @@ class Environment:
 
     @property
     def interface(self) -> tuple[str, ...]:
-        """Keyword arguments of the Gymnasium shell alone."""
+        """Keyword arguments of the Gymnasium environment that the problem does not take."""
         return ("obs_mode", *kind_of(self.kind).interface)
 
     @cached_property
     def short(self) -> str:
-        """The id without ``DPB/`` and version, as tasks and files are named."""
+        """The id without ``DPB/`` and version, for names of tasks and files."""
         return validation.slug(self.id.removeprefix("DPB/").removesuffix("-v0"))
 
     @cached_property
     def factory(self) -> Any:
-        """The callable that makes the problem.
+        """The callable that returns the problem.
 
         Raises:
             ParameterError: If there is no such module or name.
@@ -72,12 +75,12 @@ class Environment:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What the docstrings of the problem and of the conditions say of each parameter."""
-        laid = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
-        return laid | docstrings.parameters(self.factory)
+        """Description of each parameter, from the docstrings of problem and conditions."""
+        summaries = {name: docstrings.parse(found).summary for name, found in CONDITIONS.items()}
+        return summaries | docstrings.parameters(self.factory)
 
     def make_problem(self, **kwargs: Any) -> Problem:
-        """Makes the problem.
+        """Return the problem with its conditions.
 
         Raises:
             ParameterError: If a keyword argument is unknown or invalid.
@@ -108,8 +111,8 @@ _SEARCHES = (
     "its choices without noise"
 )
 
-# By kind, problem and what is revealed: names and summaries.
-_OURS: dict[tuple[str, str, str], dict[str, str]] = {
+# By kind, problem and `reveals`: names and summaries.
+_BUILT_IN: dict[tuple[str, str, str], dict[str, str]] = {
     ("assortment", "problems.assortment:AssortmentProblem", _SIMULATED): {
         "Assortment": "MNL assortment of at most K of N items (Cho & Sun)",
     },
@@ -146,30 +149,33 @@ ENVIRONMENTS: dict[str, Environment] = {
     (env_id := f"DPB/{name}-v0"): Environment(
         env_id, kind, f"dpb_gym.{problem}", _DEFAULTS.get(name, {}), summary, reveals
     )
-    for (kind, problem, reveals), named in _OURS.items()
+    for (kind, problem, reveals), named in _BUILT_IN.items()
     for name, summary in named.items()
 }
 ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
-OF_LOG = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
+LOG_ID = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
 
 
 def environment(env_id: str) -> Environment:
-    """Returns a registered environment; one of a log that is not here can only be shown.
+    """Return a registered environment.
+
+    For the id of a log that was read in another process, the entry's problem raises `DataError`.
 
     Raises:
-        UnknownNameError: If the id is not ours; the message offers close matches.
+        UnknownNameError: If the id is not registered; the message offers close matches.
     """
     key = env_id.removeprefix("dpb_gym:") if isinstance(env_id, str) else None
     if key in ENVIRONMENTS:
         return ENVIRONMENTS[key]
-    made = OF_LOG.fullmatch(key or "")
-    if made is None:
+    match = LOG_ID.fullmatch(key or "")
+    if match is None:
         raise unknown_name("environment", env_id, ENVIRONMENTS)
-    return Environment(made[0], made[1].lower(), lost_log, {"log": key}, "made of a log elsewhere")
+    summary = "made of a log elsewhere"
+    return Environment(match[0], match[1].lower(), missing_log, {"log": key}, summary)
 
 
-def lost_log(log: str, horizon: int = 10_000) -> Problem:
-    """Stands for the problem of a log that another process has read, so that results are shown.
+def missing_log(log: str, horizon: int = 10_000) -> Problem:
+    """Raise the error for the problem of a log that was read in another process.
 
     Raises:
         DataError: Always.
@@ -181,12 +187,12 @@ def lost_log(log: str, horizon: int = 10_000) -> Problem:
 
 
 def make_problem(env_id: str, **kwargs: Any) -> Problem:
-    """Makes the problem behind an environment id; see `Environment.make_problem`."""
+    """Return the problem of an environment id; see `Environment.make_problem`."""
     return environment(env_id).make_problem(**kwargs)
 
 
 def register_environments() -> None:
-    """Registers every id of the catalogue; calling it again changes nothing."""
+    """Register all built-in environments with Gymnasium; calling it again has no effect."""
     for env_id in ENVIRONMENTS:
         if env_id not in gymnasium.registry:
             _register(env_id)
@@ -210,20 +216,20 @@ def register_environment(
     reveals: str = "",
     **defaults: Any,
 ) -> None:
-    """Registers an environment of your own, for Gymnasium and for the harness.
+    """Register a custom environment with Gymnasium and the harness.
 
     Args:
         env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
-        problem: A `Problem` class or factory, or ``"module:callable"``. Give the string form
-            if worker processes are to find it. None for an id that is registered with
-            Gymnasium already: the harness then steps that environment, see
-            `dpb_gym.envs.adapter.AdaptedProblem` for what it must do.
+        problem: A `Problem` class or factory, or ``"module:callable"``. Worker processes need the
+            string form. None for an id that is already registered with Gymnasium: the harness
+            then steps that environment, see `dpb_gym.envs.adapter.AdaptedProblem` for the
+            requirements.
         kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
-            one of `register_kind`): what actions and feedback look like, and hence which agents
-            can play.
+            one of `register_kind`). It determines the form of actions and feedback, and thereby
+            the agents that can play.
         summary: One line for listings.
-        reveals: What contexts, candidates, `ProblemInfo` and ``info`` tell of people's data,
-            whatever an agent guarantees; ``dpb show`` prints it.
+        reveals: What contexts, candidates, `ProblemInfo` and ``info`` reveal of people's data,
+            independently of an agent's guarantee; ``dpb show`` prints it.
         **defaults: Keyword arguments of the problem under this id.
 
     Raises:
@@ -243,10 +249,10 @@ def register_environment(
         )
     entry = Environment(env_id, kind, problem, defaults, summary, reveals)
     taken = ENVIRONMENTS.get(env_id)
-    theirs = taken is None and env_id in gymnasium.registry and not adapted
-    if taken not in (None, entry) or theirs:
+    external = taken is None and env_id in gymnasium.registry and not adapted
+    if taken not in (None, entry) or external:
         raise ParameterError(f"environment id {env_id!r} is already registered")
-    if adapted:  # two rounds, so that a broken contract is told at once
+    if adapted:  # two rounds, to check the contract
         entry.make_problem().instance([0]).advance()
     if taken is None:
         ENVIRONMENTS[env_id] = entry

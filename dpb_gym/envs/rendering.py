@@ -1,4 +1,4 @@
-"""Pictures and tables of rounds: what was offered, what the customer chose, the regret so far.
+"""Rendering of rounds as pictures and tables: offers, choices, and regret so far.
 
 Utilities and hidden parameters are never shown.
 """
@@ -19,7 +19,7 @@ IDLE, PICKED, WON, CURVE = "#c8cdd2", "#4285be", "#2ea05a", "#c8503c"
 
 
 class Screen:
-    """What the rounds of replicate i of a batch looked like."""
+    """Display of the rounds of replicate i of a batch."""
 
     def __init__(self, problem: Problem, i: int) -> None:
         self._problem, self._kind, self._i = problem, kind_of(problem.info.kind), i
@@ -34,7 +34,7 @@ class Screen:
         feedback: Feedback | None = None,
         regret: float = 0.0,
     ) -> None:
-        """Takes a customer who waits, or with `action` and `feedback` a round that was played."""
+        """Show a new customer, or with `action` and `feedback` a finished round."""
         answers = [None if v is None else v[self._i] for v in feedback or ()]
         answer = None if feedback is None else Feedback(*answers)  # type: ignore[arg-type]
         choice = None if action is None else np.array(action[self._i])
@@ -48,7 +48,7 @@ class Screen:
 
     @property
     def title(self) -> str:
-        """Round and regret so far, in one line."""
+        """Round number, reward and regret so far, in one line."""
         if self._reward is None:
             return f"round 1 of {self._problem.horizon}: a customer waits"
         return (
@@ -57,14 +57,14 @@ class Screen:
         )
 
     def ansi(self) -> str:
-        """The round as a table."""
+        """Return the round as a table."""
         shown = self._shown()
-        cells = [["", "worth", "features", ""]]
+        cells = [["", "value", "features", ""]]
         for row in shown:
             features = [f"{x:6.2f}" for x in row.features[:MOST_FEATURES]]
             more = " ..." if len(row.features) > MOST_FEATURES else ""
-            worth = "" if row.worth is None else f"{row.worth:.3f}"
-            cells.append([row.name, worth, " ".join(features) + more, row.mark])
+            value = "" if row.value is None else f"{row.value:.3f}"
+            cells.append([row.name, value, " ".join(features) + more, row.mark])
         widths = [max(len(line[k]) for line in cells) for k in range(4)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
         if len(shown) < len(self._rows):
@@ -76,7 +76,7 @@ class Screen:
         return (self._rows if len(self._rows) <= MOST_ROWS else marked or self._rows)[:MOST_ROWS]
 
     def rgb_array(self) -> Array:
-        """The round on the left, the regret so far on the right: uint8 ``(320, 480, 3)``."""
+        """Return the round (left) and the regret so far (right): uint8 ``(320, 480, 3)``."""
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -89,9 +89,9 @@ class Screen:
             canvas: Any = FigureCanvasAgg(figure)
             figure.suptitle(self.title, size=8)
             offer, regret = figure.subplots(1, 2)
-            worth = [1.0 if row.worth is None else row.worth for row in shown]
+            values = [1.0 if row.value is None else row.value for row in shown]
             colours = [WON if r.success else PICKED if r.mark else IDLE for r in shown]
-            offer.bar(range(len(shown)), np.clip(worth, 0.02, 1.0), color=colours)
+            offer.bar(range(len(shown)), np.clip(values, 0.02, 1.0), color=colours)
             offer.set_xticks(range(len(shown)), [row.name for row in shown], rotation=90)
             marks = [row.mark for row in shown if row.mark not in ("", "offered")]
             offer.set(ylim=(0, 1), title=(marks or ["nothing bought" if self._curve else ""])[0])

@@ -1,6 +1,6 @@
-"""Several environments at once for Stable-Baselines3 (needs the ``[sb3]`` extra).
+"""Vector environments for Stable-Baselines3 (needs the ``[sb3]`` extra).
 
-Stable-Baselines3 takes single environments as they are. `make_sb3_vec` gives it several of them:
+Stable-Baselines3 accepts single environments without changes. `make_sb3_vec` returns several:
 
     >>> from dpb_gym.envs.sb3 import make_sb3_vec
     >>> venv = make_sb3_vec("DPB/Pricing-v0", num_envs=8, horizon=500)
@@ -31,10 +31,10 @@ except ImportError as error:
 
 
 class SB3VecEnv(DummyVecEnv):  # type: ignore[misc, unused-ignore]
-    """Environments of one bounded `Box` of actions, which is shown as [-1, 1] in every coordinate.
+    """Vector of environments whose bounded `Box` actions are rescaled to [-1, 1].
 
-    A fresh Gaussian policy is centred at 0: on prices in [0, 1] half of its actions would be
-    clipped to a price of 0. Other actions stay as they are.
+    An untrained Gaussian policy is centred at 0: on prices in [0, 1] half of its actions would be
+    clipped to a price of 0. Other action spaces are unchanged.
 
     Args:
         env_fns: Functions that make the environments, as for `DummyVecEnv`.
@@ -57,7 +57,7 @@ class SB3VecEnv(DummyVecEnv):  # type: ignore[misc, unused-ignore]
             self.action_space = gymnasium.spaces.Box(-1.0, 1.0, space.shape, np.float32)
 
     def step_async(self, actions: Array) -> None:
-        """Keeps the actions of the next `step_wait`.
+        """Store the actions of the next `step_wait`.
 
         Raises:
             ActionError: If rescaled actions have a wrong shape or lie outside [-1, 1].
@@ -81,19 +81,19 @@ class SB3VecEnv(DummyVecEnv):  # type: ignore[misc, unused-ignore]
 def make_sb3_vec(
     env_id: str, num_envs: int = 1, *, rescale_actions: bool = True, **kwargs: Any
 ) -> VecMonitor:
-    """Makes environments for Stable-Baselines3, monitored, so that it prints their mean reward.
+    """Return monitored environments, of which Stable-Baselines3 prints the mean reward.
 
-    For a single environment, ``gymnasium.make`` does as well; then wrap a `Box` of prices
+    For a single environment, ``gymnasium.make`` is enough; then wrap a `Box` of prices
     in ``gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))``.
 
     Args:
         env_id: Environment id, e.g. ``"DPB/Pricing-v0"``.
-        num_envs: How many.
-        rescale_actions: Whether bounded `Box` actions are shown as [-1, 1], see `SB3VecEnv`.
+        num_envs: Number of environments.
+        rescale_actions: Whether to rescale bounded `Box` actions to [-1, 1], see `SB3VecEnv`.
         **kwargs: Parameters of the environment.
 
     Raises:
-        UnknownNameError: If the id is not ours.
+        UnknownNameError: If the id is not registered.
         ParameterError: If a parameter is unknown or out of range.
     """
     make = partial(gymnasium.make, environment(env_id).id, **kwargs)

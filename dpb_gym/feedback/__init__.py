@@ -1,6 +1,6 @@
-"""Private feedback: what users send, privatised before anybody else has it.
+"""Private feedback: local mechanisms, and wrappers that apply them to environments.
 
-Mechanisms are batch functions with a guarantee; wrappers put them between an environment and
+Mechanisms are batch functions with a guarantee. Wrappers privatise what an environment returns to
 its agents.
 """
 

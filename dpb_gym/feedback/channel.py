@@ -1,4 +1,4 @@
-"""What a private response means in each kind of problem, for wrappers and harness alike."""
+"""Privatisation of the responses of each kind of problem, for wrappers and harness."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ RESPONSE_MECHANISMS = ("randomized-response", "binary", "gaussian", "laplace")
 
 
 Sent = tuple[Feedback, Array]
-"""Privatised feedback, whose reward follows from the message and public data; and an unbiased
+"""Privatised feedback, with the reward computed from message and public data, and an unbiased
 estimate of the true reward ``(B,)``."""
 
 
 class ResponseChannel:
-    """Passes the responses of one problem through a local mechanism.
+    """Application of a local mechanism to the responses of a problem.
 
-    The user's message is about her response alone:
+    The user's message depends on the response alone:
 
     * recommendation, and kinds of other packages: the reward, a number or 0/1,
     * pricing: the demand; the reward becomes price times the message,
@@ -37,11 +37,11 @@ class ResponseChannel:
     * assortment with two categories: whether anything was bought (equal revenues only),
     * assortment with a number: the revenue; the choice is withheld.
 
-    Nothing else that depends on the response leaves.
+    Nothing else that depends on the response is returned.
 
     Args:
         mechanism: A `RandomizedResponse`, `GaussianResponse` or `LaplaceResponse`.
-        problem: What is known of the problem.
+        problem: Public facts of the problem.
 
     Raises:
         ParameterError: If the mechanism does not fit the problem.
@@ -90,19 +90,19 @@ class ResponseChannel:
     def send(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array
     ) -> Sent:
-        """Privatises the responses of one round.
+        """Privatise the responses of one round.
 
         Args:
             revenues: Assortment: ``(B, N)``.
             action: The problem's actions.
-            feedback: The truth.
+            feedback: The true feedback.
             numbers: The mechanism's random numbers ``(B, width)``.
 
         Where a round was not observed nothing is sent: reward, estimate and demand are 0, and
         there is no choice.
 
         Raises:
-            ParameterError: If a response is none that the mechanism knows.
+            ParameterError: If a response is outside the mechanism's domain.
         """
         (reward, choice, demand, _, _), estimate = self._send(revenues, action, feedback, numbers)
         seen = feedback.observed
@@ -129,7 +129,7 @@ class ResponseChannel:
             revenue = sum(self.problem.reward_range)  # all are equal, and one end is 0
             estimate = revenue * mechanism.scalar(bought)
             return Feedback(revenue * bought), estimate
-        # whatever else came back is withheld
+        # everything but the reward is withheld
         message = mechanism.privatise(feedback.reward, numbers)
         return Feedback(np.asarray(message, np.float64)), mechanism.scalar(message)
 
@@ -141,31 +141,31 @@ class ResponseChannel:
         B, K = action.shape
         message = mechanism.privatise(feedback.choice + 1, numbers) - 1
         lanes = np.arange(B)
-        here = np.maximum(action, 0)
+        items = np.maximum(action, 0)
         offered = action >= 0
         for k in range(1, K):
             # a repeated item counts at its first position only
             offered[:, k] &= ~(action[:, :k] == action[:, k : k + 1]).any(axis=1)
-        each = 1.0 if revenues is None else revenues[lanes[:, None], here].astype(np.float64)
-        worth = np.where(offered, each, 0.0)
+        each = 1.0 if revenues is None else revenues[lanes[:, None], items].astype(np.float64)
+        earned = np.where(offered, each, 0.0)
         sold = (message >= 0) & offered[lanes, np.maximum(message, 0)]
-        reward = np.where(sold, worth[lanes, np.maximum(message, 0)], 0.0)
+        reward = np.where(sold, earned[lanes, np.maximum(message, 0)], 0.0)
         choice = np.where(sold, message, -1)
         parts = mechanism.estimate(message + 1)
         estimate = np.zeros(B)
         for k in range(K):
-            estimate += parts[:, k + 1] * worth[:, k]
+            estimate += parts[:, k + 1] * earned[:, k]
         return Feedback(reward, choice=choice), estimate
 
 
 def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> ResponseMechanism:
-    """The named response mechanism of a problem at a budget.
+    """Return the named response mechanism for a problem, calibrated to a budget.
 
     Args:
         name: ``"randomized-response"`` (of the choice, or of a 0/1 response), ``"binary"``
             (assortment: whether anything was bought), ``"gaussian"`` or ``"laplace"``.
-        budget: What one message may cost.
-        problem: What is known of the problem.
+        budget: Budget of one message.
+        problem: Public facts of the problem.
 
     Raises:
         ParameterError: If the name is unknown or the response has no finite range.

@@ -1,4 +1,4 @@
-"""Local mechanisms for what a user knows of herself: contexts and sufficient statistics."""
+"""Local mechanisms for contexts and for sufficient statistics."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dpb_gym.privacy import (
 class GaussianContexts(LocalMechanism):
     """Feature vectors, clipped to the unit ball, plus N(0, sigma^2 I).
 
-    Another user may differ in all of her `vectors` features, each by up to 2, so one message
-    costs as much as `vectors` Gaussian releases of sensitivity 2.
+    Two users may differ in all `vectors` feature vectors, each by up to 2. So one message costs as
+    much as `vectors` Gaussian releases of sensitivity 2.
 
-    The guarantee is about the contexts: whoever also sees the response needs a private response
-    too (see `dpb_gym.feedback.PrivateContexts`).
+    The guarantee covers contexts only. If the response is also sent, it needs a private response
+    mechanism, too (see `dpb_gym.feedback.PrivateContexts`).
 
     Args:
         sigma: Standard deviation per coordinate, positive.
         vectors: Feature vectors of one user-round (pricing 1, assortment N, recommendation m).
-        dim: Length of each.
+        dim: Length of each vector.
     """
 
     numbers = NORMAL
@@ -46,17 +46,17 @@ class GaussianContexts(LocalMechanism):
 
     @classmethod
     def for_budget(cls, budget: Budget, vectors: int, dim: int) -> GaussianContexts:
-        """The mechanism of least noise within a budget."""
+        """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
         return cls(sigma, vectors, dim)
 
     @property
     def bound(self) -> float:
-        """No coordinate of a message is larger (12 standard deviations, by clamping)."""
+        """Upper bound on the coordinates of a message (12 standard deviations, by clamping)."""
         return float(np.float32(1.0 + NORMAL_BOUND * self.sigma))
 
     def privatise(self, features: ArrayLike, numbers: ArrayLike) -> NDArray[np.float32]:
-        """Messages, float32, of the shape of `features`.
+        """Return messages, float32, in the shape of `features`.
 
         Args:
             features: ``(B, vectors, dim)`` or, for a single vector, ``(B, dim)``.
@@ -83,7 +83,7 @@ class GaussianContexts(LocalMechanism):
 
 
 def statistics_sensitivity(low: float, high: float) -> float:
-    """Largest distance of the stacked statistics (x x', r x) of two records.
+    """Return the sensitivity of (x x', r x): the largest distance between two records.
 
     For ||x||, ||x'|| <= 1 with inner product c and rewards r, s in [low, high] the squared
     distance is at most ``2 (1 - c^2) + r^2 + s^2 - 2 r s c``, largest at c = -r s / 2: 4.5 for
@@ -101,11 +101,11 @@ def statistics_sensitivity(low: float, high: float) -> float:
 class GaussianStatistics(LocalMechanism):
     """The statistics x x' and r x of one round as one stacked Gaussian message.
 
-    x is the feature vector of what was recommended, clipped to the unit ball, r the reward,
-    clipped to [low, high]. A server that adds up messages can run any linear bandit on them
-    (as in Zheng, Cai, Huang, Li & Wang 2020; theirs adds up two worst cases where the stacked
-    sensitivity here is exact). The symmetric matrix gets GOE noise: off-diagonal variance half
-    of the diagonal's.
+    x is the feature vector of the recommended candidate, clipped to the unit ball; r is the
+    reward, clipped to [low, high]. A server that sums messages can run any linear bandit on them
+    (as in Zheng, Cai, Huang, Li & Wang 2020, who add two worst cases; the stacked sensitivity
+    here is exact). The symmetric matrix gets GOE noise: off-diagonal variance half of the
+    diagonal's.
 
     Args:
         sigma: Standard deviation, positive.
@@ -129,14 +129,14 @@ class GaussianStatistics(LocalMechanism):
     def for_budget(
         cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
     ) -> GaussianStatistics:
-        """The mechanism of least noise within a budget."""
+        """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), statistics_sensitivity(low, high))
         return cls(sigma, dim, low, high)
 
     def privatise(
         self, features: ArrayLike, rewards: ArrayLike, numbers: ArrayLike
     ) -> tuple[FloatArray, FloatArray]:
-        """Messages: noisy x x' ``(B, d, d)`` and noisy r x ``(B, d)``.
+        """Return messages: noisy x x' ``(B, d, d)`` and noisy r x ``(B, d)``.
 
         Args:
             features: x, ``(B, d)``.
@@ -153,10 +153,11 @@ class GaussianStatistics(LocalMechanism):
         return gram, response
 
     def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
-        """The same messages as rows that can be added up, ``(B, width)``.
+        """Return the messages as rows ``(B, width)``, which can be summed.
 
-        Of x x' they have the upper triangle, row by row; `dpb_gym.kernels.recommendation.unfold`
-        makes matrices of it. Features and numbers are taken to be finite.
+        A row contains the upper triangle of x x', row by row, then r x.
+        `dpb_gym.kernels.recommendation.unfold` converts rows to matrices. Features and numbers
+        are not checked and must be finite.
         """
         given = validation.array("rewards", rewards, (len(features),))
         r = np.minimum(np.maximum(given, self.low), self.high)

@@ -1,11 +1,10 @@
-"""What every feedback wrapper is: one layer over B lanes, of which a single environment is one.
+"""Base classes of the feedback wrappers, for single (one lane) and vector environments (B lanes).
 
-While it steps, a wrapper has the environment's core send messages instead of the truth, so that
-nothing else that depends on protected data leaves the environment, for wrappers beneath either.
-What the harness needs to keep the score, the true reward and the oracle's numbers, moves from
-``info`` to the attribute `truth`; agents have no business there. Noise comes from the replicate's
-own stream for local privacy, so a single environment and a lane of a vector one with the same seed
-send the same messages, bit for bit.
+During a step, the environment's core returns messages instead of the true feedback. So nothing else
+that depends on protected data leaves the environment, also with other wrappers in between. The true
+reward and the oracle's values move from ``info`` to the attribute `truth`, for the harness only.
+Noise comes from the replicate's stream for local privacy, so a single environment and a lane of a
+vector environment with the same seed return the same messages, bit for bit.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ ORACLE_KEYS = ("expected_reward", "oracle_reward", "regret")
 def noise_generator(
     seed: int, mechanism: LocalMechanism, episode: int = 0, layer: int = 0, key: str = ""
 ) -> np.random.Generator:
-    """Generator of the local noise of one replicate.
+    """Return the generator of the local noise of one replicate.
 
     Args:
         seed: Seed of the replicate.
-        mechanism: What a message is: two budgets must not share their noise.
+        mechanism: The mechanism; part of the key, because two budgets must not share noise.
         episode: Number of the episode inside an environment; the harness uses 0.
-        layer: Number of feedback wrappers beneath; every layer needs noise of its own.
-        key: Whose agent learns from it, in the harness.
+        layer: Number of inner feedback wrappers; every layer needs separate noise.
+        key: Key of the agent that learns from the messages, in the harness.
     """
     configuration = f"{mechanism.event}{key}"
     return generator(seed, Stream.LOCAL_PRIVACY, episode, configuration).spawn(layer + 1)[layer]
 
 
 class Layer:
-    """One feedback wrapper; `SingleLayer` and `VectorLayer` are its two shells.
+    """A feedback wrapper, base of `SingleLayer` and `VectorLayer`.
 
     Attributes:
-        covers: What it makes private: ``"response"``, ``"context"``.
+        covers: Data that it privatises: ``"response"``, ``"context"``.
         withheld: Keys of ``info`` that a message replaces.
-        mechanism: What a message is.
+        mechanism: Mechanism of the messages.
     """
 
     covers: ClassVar[tuple[str, ...]] = ()
@@ -64,7 +63,7 @@ class Layer:
     env: Any
 
     def _wrap(self, env: Any, **arguments: Any) -> None:
-        """Makes the Gymnasium wrapper; `arguments` are the constructor's, by name."""
+        """Initialise the Gymnasium wrapper; `arguments` are the constructor's, by name."""
         raise NotImplementedError
 
     def _set_up(self, core: Any, lanes: int) -> None:
@@ -72,28 +71,30 @@ class Layer:
         self.metadata = {**self.env.metadata, "render_modes": []}
         self._truth: dict[str, Array] = {}
         self._generators: list[np.random.Generator] = [np.random.default_rng()] * lanes
-        beneath = layers(self.env)
-        self._layer = len(beneath)
+        inner = layers(self.env)
+        self._layer = len(inner)
         self._delay_buffer = DelayBuffer(kind_of(core.problem.kind).nothing)
-        for other in beneath:
+        for other in inner:
             both = [part for part in self.covers if part in other.covers]
             if both:
                 raise ParameterError(
-                    f"{type(other).__name__} beneath already covers the {' and '.join(both)}; "
-                    f"{type(self).__name__} cannot be put on top of it"
+                    f"{type(other).__name__} already covers the {' and '.join(both)}; "
+                    f"{type(self).__name__} cannot wrap it"
                 )
         self._fit(core.problem.info)
 
     @property
     def truth(self) -> dict[str, Any]:
-        """What was taken out of the last step: ``reward``, ``choice`` or ``demand``,
-        ``expected_reward``, ``oracle_reward``, ``regret``; in vector environments arrays ``(B,)``,
-        0 in lanes that did not play. For the harness only."""
+        """True values withheld in the last step, for the harness only.
+
+        Keys are ``reward``, ``choice`` or ``demand``, ``expected_reward``, ``oracle_reward`` and
+        ``regret``. In vector environments values are arrays ``(B,)``, 0 in lanes that did not play.
+        """
         return self._truth
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Within it, the environment's core has this layer and those beneath change what leaves."""
+        """Activate this layer and the inner ones in the environment's core for a step."""
         outermost = not self._core.layers
         if outermost:
             self._core.layers = tuple(reversed(layers(self)))
@@ -104,26 +105,26 @@ class Layer:
                 self._core.layers = ()
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts episodes; see the environment's own."""
+        """Start episodes; see the environment's `reset`."""
         self._truth = {}
         with self._at_work():
             return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> Any:
-        """Plays one round; see the environment's own."""
+        """Play one round; see the environment's `step`."""
         with self._at_work():
             return self.env.step(action)
 
     def _fit(self, info: ProblemInfo) -> None:
-        """Raises `ParameterError` unless the mechanism fits the problem."""
+        """Raise `ParameterError` unless the mechanism fits the problem."""
         raise NotImplementedError
 
     def open(self, i: int, seed: int, episode: int) -> None:
-        """Starts an episode in lane i."""
+        """Start an episode in lane i."""
         self._generators[i] = noise_generator(seed, self.mechanism, episode, self._layer)
 
     def _draw(self, lanes: Array) -> Array:
-        """The mechanism's numbers ``(B, width)``; rows outside the mask draw nothing and are 0."""
+        """Draw the mechanism's numbers ``(B, width)``; rows outside the mask are 0, not drawn."""
         out = np.zeros((self._lanes, self.mechanism.width))
         for i in np.flatnonzero(lanes):
             if self.mechanism.numbers == NORMAL:
@@ -133,15 +134,15 @@ class Layer:
         return out
 
     def _look(self, decoded: Array) -> Rows:
-        """What a message needs of the current round, before the environment moves on."""
+        """Return the data of the current round that messages need."""
         return {}
 
     def exchange(
         self, action: Array, feedback: Feedback, infos: Rows, played: Array
     ) -> tuple[Feedback, Rows]:
-        """Feedback and info of one round as they leave; what they replace goes to `truth`.
+        """Return private feedback and info of one round; store the values they replace in `truth`.
 
-        With a delay, messages are about the response that arrives, and the round it belongs to.
+        With a delay, messages are about the response that arrives and its round.
         """
         below, hidden = layers(self.env), ORACLE_KEYS + self.withheld
         truth = {k: v for k, v in infos.items() if k in hidden}
@@ -153,18 +154,18 @@ class Layer:
         if arrivals is not None:
             seen = arrivals.swap(self._delay_buffer, seen)
         rewards, messages = self._send(seen, feedback, played)
-        kept = {k: v for k, v in infos.items() if k not in hidden}
-        return feedback._replace(reward=rewards), kept | messages
+        public = {k: v for k, v in infos.items() if k not in hidden}
+        return feedback._replace(reward=rewards), public | messages
 
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
-        """Rewards ``(B,)`` and messages by key that arrive instead of the truth."""
+        """Return private rewards ``(B,)`` and messages by key."""
         return feedback.reward, {}
 
     def render(self) -> Any:
-        """Nothing: pictures show the raw response. ``env.unwrapped`` draws them.
+        """Raise an error, because pictures show the raw response; see ``env.unwrapped.render``.
 
         Raises:
-            ParameterError: Always, but None without a render mode.
+            ParameterError: Always, except without a render mode (returns None).
         """
         if self.env.render_mode is None:
             return None
@@ -172,11 +173,11 @@ class Layer:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What all layers together promise for one user-round.
+        """Guarantee of all layers together for one user-round.
 
         Private responses alone protect the response, contexts and actions being public
         (unit ``"reward"``); together with private contexts the whole user-round. Private
-        contexts alone promise nothing: the raw response depends on the context.
+        contexts alone give no guarantee, because the raw response depends on the context.
         """
         stack = layers(self)
         events = [layer.mechanism.event for layer in reversed(stack)]
@@ -188,23 +189,23 @@ class Layer:
 
 
 class ChosenLayer(Layer):
-    """A layer whose messages are of the features x of the recommended candidates."""
+    """A layer whose messages are computed from the features x of the recommended candidates."""
 
     def _fit(self, info: ProblemInfo) -> None:
         if info.kind != "recommendation":
             raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
 
     def _look(self, decoded: Array) -> Rows:
-        """Features ``(B, d)``, clipped to the unit ball."""
+        """Return the features of the chosen candidates ``(B, d)``, clipped to the unit ball."""
         features = self._core.instance.context().features
         out = np.empty((len(features), features.shape[2]))
-        everybody, weight = np.ones(len(features), np.bool_), np.empty(len(features))
-        kernels.recommendation.take(features, decoded, everybody, out, weight)
+        observed, weight = np.ones(len(features), np.bool_), np.empty(len(features))
+        kernels.recommendation.take(features, decoded, observed, out, weight)
         return {"chosen": out}
 
     @staticmethod
     def _chosen(seen: Rows, feedback: Feedback) -> Array:
-        """The features, 0 where nothing was observed."""
+        """Return the features, 0 where nothing was observed."""
         if feedback.observed is None:
             return seen["chosen"]
         return seen["chosen"] * feedback.observed[:, None]
@@ -221,7 +222,7 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
 
     @property
     def truth(self) -> dict[str, Any]:
-        """See `Layer`; numbers."""
+        """True values withheld in the last step, as numbers; see `Layer`."""
         return {name: only(rows) for name, rows in self._truth.items()}
 
 
@@ -235,7 +236,7 @@ class VectorLayer(Layer, VectorWrapper):
 
 
 def core_of(env: Any, base: type) -> Any:
-    """The batch core of a DPB environment, from which wrappers read the current round.
+    """Return the core of a dpb-gym environment, from which wrappers read the current round.
 
     Args:
         env: An environment, wrapped or not.
@@ -246,9 +247,9 @@ def core_of(env: Any, base: type) -> Any:
     """
     other = gymnasium.vector.VectorEnv if base is gymnasium.Env else gymnasium.Env
     if isinstance(env, other):
-        twin = "with" if base is gymnasium.Env else "without"
+        version = "with" if base is gymnasium.Env else "without"
         raise ParameterError(
-            f"{shown(env)} needs the twin of this wrapper {twin} Vector in its name"
+            f"{shown(env)} needs the version of this wrapper {version} Vector in its name"
         )
     core = getattr(getattr(env, "unwrapped", None), "core", None)
     if core is None or not hasattr(core, "problem"):
@@ -259,7 +260,7 @@ def core_of(env: Any, base: type) -> Any:
 
 
 def layers(env: Any) -> list[Layer]:
-    """Feedback wrappers from `env` downwards."""
+    """Return the feedback wrappers of `env`, outermost first."""
     found = []
     while env is not None:
         if isinstance(env, Layer):

@@ -1,8 +1,8 @@
-"""Local mechanisms for responses: one private message per user-round, a batch at a time.
+"""Local mechanisms for responses: one private message per user-round, in batches.
 
-A mechanism is immutable. It says how many random numbers of which kind a message needs, and
-turns true answers plus those numbers into messages, replicate by replicate. Noise is simulation
-grade (see `dpb_gym.privacy.NoiseSource`).
+A mechanism is immutable. It declares the number and kind of random numbers per message, and
+computes messages from true answers and these numbers, per replicate. Noise is for simulation (see
+`dpb_gym.privacy.NoiseSource`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ UNIFORM, NORMAL = "uniform", "normal"
 
 
 class LocalMechanism(ABC):
-    """What one user sends instead of the truth.
+    """Base class of local mechanisms, which privatise a user's data in one message.
 
     Attributes:
         numbers: Kind of random numbers, ``"uniform"`` on [0, 1) or ``"normal"``.
-        width: How many of them one message needs.
-        unit: What the message protects, see `Guarantee`.
+        width: Number of random numbers per message.
+        unit: Privacy unit of the message, see `Guarantee`.
         event: The accounting event of one message.
     """
 
@@ -64,16 +64,16 @@ class ResponseMechanism(LocalMechanism):
 
     @abstractmethod
     def privatise(self, values: ArrayLike, numbers: ArrayLike) -> FloatArray | NDArray[np.int64]:
-        """Messages ``(B,)`` for true answers ``(B,)``, given random numbers ``(B, width)``."""
+        """Return messages ``(B,)`` for true answers ``(B,)`` and random numbers ``(B, width)``."""
 
     @property
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
-        """Finite range of what `scalar` returns."""
+        """Finite range of the values of `scalar`."""
 
     @abstractmethod
     def scalar(self, messages: ArrayLike) -> FloatArray:
-        """Unbiased estimates ``(B,)`` of the (clipped) true answers."""
+        """Return unbiased estimates ``(B,)`` of the (clipped) true answers."""
 
 
 class RandomizedResponse(ResponseMechanism):
@@ -106,7 +106,7 @@ class RandomizedResponse(ResponseMechanism):
 
     @classmethod
     def for_budget(cls, budget: Budget, categories: int = 2) -> RandomizedResponse:
-        """The mechanism of largest epsilon within a budget."""
+        """Return the mechanism with the largest epsilon within a budget."""
         scale = calibrate_scale(budget, lambda s: [RandomizedResponseEvent(1 / s, categories)])
         return cls(1 / scale, categories)
 
@@ -121,16 +121,16 @@ class RandomizedResponse(ResponseMechanism):
         return portable.exp(-self.epsilon) * self.keep
 
     def transition(self) -> FloatArray:
-        """Probability of each message (columns) for each true answer (rows), ``(k, k)``."""
+        """Return the probability of each message (columns) given each true answer (rows)."""
         matrix = np.full((self.categories, self.categories), self.other)
         np.fill_diagonal(matrix, self.keep)
         return matrix
 
     def privatise(self, values: ArrayLike, numbers: ArrayLike) -> NDArray[np.int64]:
-        """Messages ``(B,)`` in 0..k-1; see `ResponseMechanism.privatise`.
+        """Return messages ``(B,)`` in 0..k-1; see `ResponseMechanism.privatise`.
 
         Raises:
-            ParameterError: If an answer is none of 0..k-1, or the numbers have a wrong shape.
+            ParameterError: If an answer is not in 0..k-1, or the numbers have a wrong shape.
         """
         given = validation.numbers("answers", values)
         if given.ndim != 1:
@@ -149,7 +149,7 @@ class RandomizedResponse(ResponseMechanism):
         return np.where(uniform[:, 0] < self.keep, truth, wrong)
 
     def estimate(self, messages: ArrayLike) -> FloatArray:
-        """Unbiased estimates ``(B, k)`` of the one-hot encoded true answers."""
+        """Return unbiased estimates ``(B, k)`` of the one-hot encoded true answers."""
         sent = np.asarray(messages, dtype=np.int64)
         hot = sent[:, None] == np.arange(self.categories)
         debiased: FloatArray = (hot - self.other) / (self.keep - self.other)
@@ -163,7 +163,7 @@ class RandomizedResponse(ResponseMechanism):
         return -self.other / gap, self.keep / gap
 
     def scalar(self, messages: ArrayLike) -> FloatArray:
-        """Unbiased estimates ``(B,)`` of answers in {0, 1}."""
+        """Return unbiased estimates ``(B,)`` of answers in {0, 1}."""
         low, high = self.bounds
         return np.where(np.asarray(messages) != 0, high, low)
 
@@ -189,33 +189,33 @@ class _Additive(ResponseMechanism):
     _reach: ClassVar[float]
 
     def privatise(self, values: ArrayLike, numbers: ArrayLike) -> FloatArray:
-        """Messages ``(B,)``; see `ResponseMechanism.privatise`.
+        """Return messages ``(B,)``; see `ResponseMechanism.privatise`.
 
         Raises:
             ParameterError: If an answer is not finite, or the numbers have a wrong shape.
         """
         answers = validation.array("answers", values, (None,))
-        truth = np.minimum(np.maximum(answers, self.low), self.high)  # np.clip takes thrice as long
+        truth = np.minimum(np.maximum(answers, self.low), self.high)  # np.clip is 3 times slower
         noise = self._quantile(self._noise(numbers, len(truth))[:, 0])
         low, high = self.bounds
         return np.minimum(np.maximum(truth + self.scale * noise, low), high)
 
     @abstractmethod
     def _quantile(self, numbers: FloatArray) -> FloatArray:
-        """Standard noise from the random numbers."""
+        """Return noise of scale 1 from the random numbers."""
 
     def scalar(self, messages: ArrayLike) -> FloatArray:
-        """The messages themselves: the noise has mean zero."""
+        """Return the messages, which are unbiased because the noise has mean zero."""
         return np.asarray(messages, dtype=np.float64)
 
 
 class GaussianResponse(_Additive):
-    """A number in [low, high] plus N(0, sigma^2).
+    """A number, clipped to [low, high], plus N(0, sigma^2) noise.
 
     Args:
         sigma: Standard deviation, positive.
-        low: Smaller answers are raised to it.
-        high: Larger answers are lowered to it.
+        low: Lower bound to which answers are clipped.
+        high: Upper bound to which answers are clipped.
 
     Example:
         >>> str(GaussianResponse(sigma=1.0).guarantee).split(";")[0]
@@ -236,7 +236,7 @@ class GaussianResponse(_Additive):
 
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> GaussianResponse:
-        """The mechanism of least noise within a budget."""
+        """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), high - low)
         return cls(sigma, low, high)
 
@@ -245,12 +245,12 @@ class GaussianResponse(_Additive):
 
 
 class LaplaceResponse(_Additive):
-    """A number in [low, high] plus Laplace noise: pure epsilon = (high - low) / scale.
+    """A number, clipped to [low, high], plus Laplace noise: pure epsilon = (high - low) / scale.
 
     Args:
         scale: Mean absolute noise, positive.
-        low: Smaller answers are raised to it.
-        high: Larger answers are lowered to it.
+        low: Lower bound to which answers are clipped.
+        high: Upper bound to which answers are clipped.
 
     Example:
         >>> LaplaceResponse(scale=0.5).guarantee.epsilon(0.0)
@@ -266,7 +266,7 @@ class LaplaceResponse(_Additive):
 
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> LaplaceResponse:
-        """The mechanism of least noise within a budget."""
+        """Return the mechanism with the least noise within a budget."""
         width = validation.real("high - low", high - low, 0.0, open_low=True)
         return cls(calibrate_scale(budget, lambda s: [LaplaceEvent(s, width)]), low, high)
 

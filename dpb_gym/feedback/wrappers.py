@@ -1,7 +1,7 @@
-"""Gymnasium wrappers: the agent sees private messages or noisy sums instead of the truth.
+"""Gymnasium wrappers that replace the true feedback by private messages or noisy sums.
 
-Each exists for single environments and, with ``Vector`` in its name, for vector ones: the same
-layer with one lane and with B; see `dpb_gym.feedback.layers`.
+Each exists for single environments and, with ``Vector`` in its name, for vector environments; see
+`dpb_gym.feedback.layers`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class _Responses(Layer):
 
 
 class PrivateResponse(_Responses, SingleLayer):
-    """The response of every round passes through a local mechanism.
+    """Wrapper that privatises the response of every round by a local mechanism.
 
-    See `ResponseChannel` for what the message is in each kind of problem. The reward is
-    computed from the message (``debias=True``: an unbiased estimate of the true reward);
-    ``info["choice"]`` and ``info["demand"]`` are the message, or gone.
+    See `ResponseChannel` for the message in each kind of problem. The reward is computed from
+    the message (``debias=True``: an unbiased estimate of the true reward). ``info["choice"]`` and
+    ``info["demand"]`` are the message, or absent.
 
     Args:
         env: A dpb-gym environment.
@@ -84,7 +84,7 @@ class PrivateResponse(_Responses, SingleLayer):
 
 
 class VectorPrivateResponse(_Responses, VectorLayer):
-    """Vector twin of `PrivateResponse`; same arguments and errors."""
+    """Vector version of `PrivateResponse`, with the same arguments and errors."""
 
 
 class _Contexts(Layer):
@@ -111,7 +111,7 @@ class _Contexts(Layer):
             )
         if info.partial_feedback:
             raise ParameterError(
-                "whether a round of a replay is observed tells the logged item, so private "
+                "whether a round of a replay is observed reveals the logged item, so private "
                 "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
             )
 
@@ -120,22 +120,22 @@ class _Contexts(Layer):
         self._known[i] = -1
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts episodes; see the environment's own."""
+        """Start episodes; see the environment's `reset`."""
         info = super().reset(seed=seed, options=options)[1]
         return self._shown(), info
 
     def step(self, action: Any) -> Any:
-        """Plays one round; see the environment's own."""
+        """Play one round; see the environment's `step`."""
         before = self._last
         _, *rest, info = super().step(action)
-        if "final_obs" in info:  # what was shown of the last customers of lanes that were restarted
+        if "final_obs" in info:  # observations of the last customers in restarted lanes
             info["final_obs"] = info["final_obs"].copy()
             for i in np.flatnonzero(info["_final_obs"]):
                 info["final_obs"][i] = lane(before, int(i))
         return self._shown(), *rest, info
 
     def _shown(self) -> Any:
-        """The current observation; new noise only for new customers."""
+        """Return the current observation, with new noise for new customers only."""
         context, now = self._core.instance.context(), self._core.instance.t
         if self._features is None:
             self._features = np.zeros(context.features.shape, np.float32)
@@ -149,7 +149,7 @@ class _Contexts(Layer):
         return lane(shown, 0) if isinstance(self, SingleLayer) else deepcopy(shown)
 
     def _space(self, space: Any) -> Any:
-        """The space of observations whose features have the messages' bound."""
+        """Return the observation space with the messages' bound on features."""
         top = np.float32(self.mechanism.bound)
         if isinstance(space, gymnasium.spaces.Dict):
             shape = space["features"].shape
@@ -162,10 +162,10 @@ class _Contexts(Layer):
 
 
 class PrivateContexts(_Contexts, SingleLayer):
-    """Every customer's features arrive clipped and with Gaussian noise.
+    """Wrapper that clips every customer's features and adds Gaussian noise.
 
-    One customer is shown once: an observation that repeats the last customer's repeats the
-    same noisy one. Revenues and user ids stay as they are.
+    Noise is drawn once per customer: repeated observations are identical. Revenues and user ids
+    are unchanged.
 
     Args:
         env: A dpb-gym environment.
@@ -182,7 +182,7 @@ class PrivateContexts(_Contexts, SingleLayer):
 
 
 class VectorPrivateContexts(_Contexts, VectorLayer):
-    """Vector twin of `PrivateContexts`; same arguments and errors."""
+    """Vector version of `PrivateContexts`, with the same arguments and errors."""
 
     def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
         super().__init__(env, mechanism)
@@ -208,20 +208,20 @@ class _Statistics(ChosenLayer):
             )
 
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
-        # noise all the same: a silent round would tell that the logged item is another one
+        # Noise is sent also without an observation, which would reveal the logged item.
         chosen = self._chosen(seen, feedback)
         gram, response = self.mechanism.privatise(chosen, feedback.reward, self._draw(played))
         return np.zeros(self._lanes), {"gram": gram, "response": response}
 
 
 class PrivateStatistics(_Statistics, SingleLayer):
-    """Each round's statistics x x' and r x arrive as one Gaussian message, in ``info``.
+    """Wrapper that returns each round's statistics x x' and r x as one Gaussian message.
 
     ``info["gram"]`` ``(d, d)`` and ``info["response"]`` ``(d,)`` are the message; the reward is
-    always 0. The observation shows the current customer's context, from which the action is
-    chosen on the customer's side; what an agent keeps must come from the messages, or the
-    guarantee is not its own. Recommendation only. A round that returns nothing (rejection
-    replay) sends the noise alone, and nobody is told which rounds these are.
+    always 0. The observation is the current customer's raw context, from which the action is
+    chosen on the customer's side. The guarantee applies only to agents that learn from nothing
+    but the messages. Recommendation only. A round without feedback (rejection replay) sends noise
+    alone and cannot be distinguished from others.
 
     Args:
         env: A dpb-gym recommendation environment.
@@ -233,11 +233,11 @@ class PrivateStatistics(_Statistics, SingleLayer):
 
 
 class VectorPrivateStatistics(_Statistics, VectorLayer):
-    """Vector twin of `PrivateStatistics`; ``infos["gram"]`` is ``(B, d, d)``."""
+    """Vector version of `PrivateStatistics`; ``infos["gram"]`` is ``(B, d, d)``."""
 
 
 class _Curated(ChosenLayer):
-    # It sees responses and contexts raw; no other layer goes beneath or on top.
+    # It uses raw responses and contexts, so it cannot be combined with other layers.
     covers = ("response", "context")
 
     def __init__(self, env: Any, budget: Budget | str, batch: int = 300) -> None:
@@ -283,23 +283,23 @@ class _Curated(ChosenLayer):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Central, for the reward of one round: contexts and actions count as public."""
+        """Central guarantee for the reward of one round; contexts and actions are public."""
         return self.ledgers[0].guarantee
 
 
 class CentralCurator(_Curated, SingleLayer):
-    """Agents see rewards only through noisy sums of r x over batches of rounds.
+    """Wrapper that replaces rewards by noisy sums of r x over batches of rounds.
 
-    Any agent that needs no more of the rewards than the sum of r x is private behind it.
+    Any agent that uses rewards only through the sum of r x is private with this wrapper.
     After every `batch` rounds ``info["released"]`` is True and ``info["response"]`` ``(d,)``
     is the batch's sum plus noise; in other rounds it is zero. Features x, clipped to the unit
-    ball, are public: agents keep their own sum of x x'. The reward is always 0; the truth is in
+    ball, are public: agents sum x x' themselves. The reward is always 0; the true reward is in
     the attribute `truth`, for the harness. The rounds after the last full batch are never
-    released. Every reward is in one batch, so the batches cost what one of them does.
+    released. Batches are disjoint, so their total cost is that of one batch.
 
     Args:
         env: A dpb-gym recommendation environment.
-        budget: What one episode may spend, e.g. ``"rho=0.5"``.
+        budget: Budget of one episode, e.g. ``"rho=0.5"``.
         batch: Rounds between releases.
 
     Attributes:
@@ -307,9 +307,9 @@ class CentralCurator(_Curated, SingleLayer):
 
     Raises:
         ParameterError: If the environment is no recommendation or a parameter is out of range.
-        BudgetError: If the budget is none.
+        BudgetError: If the budget is None.
     """
 
 
 class VectorCentralCurator(_Curated, VectorLayer):
-    """Vector twin of `CentralCurator`: every lane has a curator and a budget of its own."""
+    """Vector version of `CentralCurator`; every lane has a separate curator and budget."""

@@ -1,10 +1,9 @@
 """Hot loops, compiled by numba on first use.
 
-The submodules import numba, so they are loaded only when one of them is first used:
-``from dpb_gym import kernels`` costs nothing, ``kernels.mnl.outcome(...)`` compiles.
-No kernel uses fast-math or threads, and every kernel handles replicates one by one:
-what it computes for one replicate does not depend on the others. `elementary`, `linalg` and
-`newton` compute the same bits on every machine.
+Submodules import numba, so they are loaded lazily: ``from dpb_gym import kernels`` is cheap,
+``kernels.mnl.outcome(...)`` compiles. No kernel uses fast-math or threads, and every kernel
+processes replicates one by one, so its results for one replicate do not depend on the others.
+`elementary`, `linalg` and `newton` give the same bits on every machine.
 """
 
 from dpb_gym.lazy import submodules

@@ -1,4 +1,4 @@
-"""The one numba configuration of the package, and where compiled kernels are kept."""
+"""The package's numba configuration, and the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from numba.core import caching
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Names the directory of a run that found no other place; its worker processes inherit it.
-PLACE = "DPB_GYM_KERNELS"
-NOWHERE = "none"
+# Environment variable with the temporary cache directory of a run, inherited by its workers.
+DIRECTORY = "DPB_GYM_KERNELS"
+NO_CACHE = "none"
 
 
 def jit(function: F) -> F:
-    """Compiles lazily and caches on disk; no fast-math, no threads: bits are exact."""
+    """Compile lazily and caches on disk; no fast-math, no threads: bits are exact."""
     return _cached(numba.njit(fastmath=False, nogil=True)(function), function)
 
 
@@ -44,40 +44,40 @@ def _cached(dispatcher: Any, function: F) -> F:
         try:
             dispatcher._cache = _Cache(function)
         except (RuntimeError, OSError):
-            if os.environ.get(PLACE) != NOWHERE:
-                os.environ[PLACE] = NOWHERE
-                _warn("kernels are compiled anew in every process: no place is writable")
+            if os.environ.get(DIRECTORY) != NO_CACHE:
+                os.environ[DIRECTORY] = NO_CACHE
+                _warn("kernels are recompiled in every process: no cache directory is writable")
     return cast(F, dispatcher)
 
 
 def _warn(message: str) -> None:
-    hint = "NUMBA_CACHE_DIR names another directory for them"
+    hint = "set NUMBA_CACHE_DIR to a writable directory"
     warnings.warn(f"{message}; {hint}", RuntimeWarning, stacklevel=4)
 
 
 @functools.cache
 def _sources(folder: Path) -> str:
-    """Digest of all kernels' texts: a compiled kernel holds what it calls as well."""
+    """Return a digest of all kernel sources, because compiled kernels inline what they call."""
     texts = sorted({*Path(__file__).parent.glob("*.py"), *folder.glob("*.py")})
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in texts)).hexdigest()
 
 
 def _temporary() -> str:
-    place = os.environ.get(PLACE)
-    if not place:
-        place = os.environ[PLACE] = tempfile.mkdtemp(prefix="dpb-gym-kernels-")
-        atexit.register(_clean, place, os.getpid())
-        _warn("kernels are compiled anew for this run: no lasting place is writable")
-    return place
+    directory = os.environ.get(DIRECTORY)
+    if not directory:
+        directory = os.environ[DIRECTORY] = tempfile.mkdtemp(prefix="dpb-gym-kernels-")
+        atexit.register(_remove, directory, os.getpid())
+        _warn("kernels are recompiled for this run: no permanent cache directory is writable")
+    return directory
 
 
-def _clean(place: str, owner: int) -> None:
+def _remove(directory: str, owner: int) -> None:
     if os.getpid() == owner:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
-    """The last resort: a directory of this run and its workers."""
+    """Fallback cache location: a temporary directory of this run and its workers."""
 
     def __init__(self, function: Any, path: str) -> None:
         self._py_file, self._lineno = path, function.__code__.co_firstlineno
@@ -92,7 +92,7 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """numba's cache, which no damaged file and no full disk brings down."""
+    """numba's cache, with warnings instead of exceptions for damaged files and full disks."""
 
     _impl_class = _Files
 
@@ -105,8 +105,8 @@ class _Cache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # whatever bytes a damaged pickle may call
-            self._give_up("read", error)
+        except Exception as error:  # a damaged pickle may raise anything
+            self._warn_once("read", error)
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -117,12 +117,12 @@ class _Cache(caching.FunctionCache):
                 self.flush()  # a damaged index
                 super().save_overload(sig, data)
         except Exception as error:
-            self._give_up("write", error)
+            self._warn_once("write", error)
 
-    def _give_up(self, what: str, error: Exception) -> None:
+    def _warn_once(self, what: str, error: Exception) -> None:
         _once(f"cannot {what} compiled kernels in {self.cache_path} ({type(error).__name__})")
 
 
 @functools.cache
 def _once(message: str) -> None:
-    _warn(f"{message}; they are compiled anew")
+    _warn(f"{message}; they are recompiled")

@@ -11,7 +11,7 @@ RAW, CLIP, SCALE, SPHERE = 0, 1, 2, 3
 
 @jit
 def normalise(rows, mode):
-    """Rescales each row of a float32 ``(n, d)`` array in place.
+    """Rescale each row of a float32 ``(n, d)`` array in place.
 
     `CLIP`: x / max(1, ||x||); `SCALE`: x / sqrt(d); `SPHERE`: x / ||x|| (0 stays 0).
     """
@@ -36,7 +36,7 @@ def normalise(rows, mode):
 
 @jit
 def perturb(rows, sigma, normals, most):
-    """Float32 rows ``(n, d)`` plus sigma z, z of the same shape; within +-most, in place."""
+    """Add sigma z to float32 rows ``(n, d)`` in place, clamped to [-most, most]."""
     n, d = rows.shape
     for i in range(n):
         for k in range(d):
@@ -59,9 +59,9 @@ def combine(coefficients, basis, out):
 
 @inline
 def clipped_row(features, b, k, out):
-    """out = features[b, k] in double precision, moved into the unit ball; by which factor.
+    """Write features[b, k], clipped to the unit ball, to `out`; return the scaling factor.
 
-    That of a unit vector in single precision is 1.
+    The factor is exactly 1 for unit vectors rounded to single precision.
     """
     s = 0.0
     for j in range(out.shape[0]):

@@ -23,10 +23,10 @@ TINY = 1e-280  # squares below it lose digits, or are 0
 
 @inline
 def _shrink(row, radius):
-    """What brings a row into the ball, and whether it was outside by more than rounding."""
+    """Return the factor that clips a row to the ball, and whether it exceeds rounding."""
     largest, squares = 0.0, 0.0
-    slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # less what sums of squares err by
-    inside = radius * radius * (1.0 + 2.0 * slack)  # says nothing of a huge or tiny radius
+    slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # minus the error of sums of squares
+    inside = radius * radius * (1.0 + 2.0 * slack)  # unreliable for a huge or tiny radius
     if radius == math.inf or (TINY < inside < math.inf and dot_one(row, row) <= inside):
         return 1.0, False
     for w in range(row.shape[0]):
@@ -39,14 +39,14 @@ def _shrink(row, radius):
     norm = largest * math.sqrt(squares)
     if norm <= radius * (1.0 + ROUNDING):
         return 1.0, False
-    # two steps, as the norm itself may overflow; a factor that lost its digits would not do
+    # two divisions, as the norm itself may overflow; 0 for a subnormal, inaccurate factor
     scale = radius / largest / math.sqrt(squares)
     return (scale if scale > 3e-308 else 0.0), norm > radius * (1.0 + COUNTED)
 
 
 @jit
 def add_clipped(rows, radius, grid, pending, clipped):
-    """Adds rows (B, W), scaled down to norm `radius`, to `pending`; counts the scaled ones.
+    """Add rows (B, W), scaled down to norm `radius`, to `pending`; counts the scaled ones.
 
     Rows that exceed the radius by single-precision rounding only are scaled but not counted.
 
@@ -71,7 +71,7 @@ def add_clipped(rows, radius, grid, pending, clipped):
 
 @jit
 def pack_symmetric(matrices, psd, shift, rows):
-    """Writes symmetric matrices (B, d, d) as isometric rows (B, d (d + 1) / 2).
+    """Write symmetric matrices (B, d, d) as isometric rows (B, d (d + 1) / 2).
 
     Checks that all numbers are finite, that the matrices are symmetric and, with `psd`, that
     adding `shift` to the diagonal makes them positive definite (by Cholesky).
@@ -104,10 +104,10 @@ def pack_symmetric(matrices, psd, shift, rows):
 
 @jit
 def add_squares(values, vectors, psd, radius, grid, pending, clipped):
-    """Adds records ``value * sum_k v v'`` to `pending` as `add_clipped` of `pack_symmetric` does.
+    """Add records ``value * sum_k v v'`` to `pending` as `add_clipped` of `pack_symmetric` does.
 
     Such a matrix is symmetric, positive semidefinite unless its value is negative, and its norm is
-    at most |value| sum_k ||v||^2, so what is inside the ball by that is not looked at again.
+    at most |value| sum_k ||v||^2, so records within the ball by this bound are not checked again.
 
     Args:
         values: ``(B,)``.
@@ -131,9 +131,9 @@ def add_squares(values, vectors, psd, radius, grid, pending, clipped):
             return NOT_FINITE
         if psd and values[b] < 0.0:
             return NOT_PSD
-    # what the two norms may differ by in rounding
+    # minus the rounding difference of the two norms
     inside = radius * (1.0 + ROUNDING - 2.0**-51 * (width + many * side))
-    usual = grid == 0.0 and radius > 1e-100  # squares that are 0 in double precision fit in
+    usual = grid == 0.0 and radius > 1e-100  # squares that underflow to 0 are within the radius
     for b in range(batch):
         plain = usual and sizes[b] <= inside and abs(values[b]) < 1e200
         out = pending[b] if plain else row[0]
@@ -253,7 +253,7 @@ def blt_step(normals, theta, omega, buffers, noise):
 
 @jit
 def blt_impulse(theta, omega, steps):
-    """Noise at steps 1..n if the first normal is 1 and all others 0, (n,)."""
+    """Return the impulse response (n,): the noise if the first normal is 1 and all others 0."""
     normals, buffers = np.ones((1, 1)), np.zeros((1, theta.shape[0], 1))
     noise, out = np.zeros((1, 1)), np.empty(steps)
     for k in range(steps):
@@ -297,7 +297,7 @@ def tree_step(normals, step, prefix, noise):
 
 @jit
 def emit_symmetric(total, noise, sigma, out):
-    """Writes ``total + sigma * noise`` as symmetric matrices (B, d, d)."""
+    """Write ``total + sigma * noise`` as symmetric matrices (B, d, d)."""
     batch, side = out.shape[0], out.shape[1]
     root2 = math.sqrt(2.0)
     for b in range(batch):

@@ -1,4 +1,4 @@
-"""Per-user bookkeeping of user-level privacy, replicate by replicate."""
+"""Per-user clipping and budgets of user-level privacy."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import numpy as np
 
 from dpb_gym.kernels._jit import jit
 
-# Keeps rounding on the safe side of the budget.
+# So that rounding never exceeds the budget.
 _SHRINK = 1.0 - 1e-12
 
 
 @jit
 def close_batch(users, rows, order, spent, radius, squared, out, clipped):
-    """Adds every user's clipped sum of the batch to out and charges the users' budgets.
+    """Add every user's clipped sum of the batch to out and charges the users' budgets.
 
     Args:
         users: Ids ``(n, B)``.
         rows: Records ``(n, B, w)``.
         order: Stable argsort of users along axis 0.
         spent: Norms of earlier batches' sums, or their squares, summed ``(B, U)``; updated.
-        radius: Lifetime budget: of the norm, or of the root of the sum of squares.
-        squared: Whether squares are summed.
+        radius: Lifetime budget of a user: sum of norms, or root of the sum of squared norms.
+        squared: Whether squared norms are summed.
         out: Output ``(B, w)``.
-        clipped: Number of sums that were shortened ``(B,)``, updated.
+        clipped: Number of sums that were clipped ``(B,)``, updated.
     """
     n, B, w = rows.shape
     whole = radius * radius if squared else radius

@@ -1,13 +1,11 @@
-"""Elementary functions whose bits are the same on every machine.
+"""Elementary functions with the same bits on every machine.
 
-A libm, NumPy's vector loops and compilers choose code by what the processor can do, and the
-last bit follows. Here every function is a fixed sequence of additions, multiplications,
-divisions and square roots, each of which IEEE 754 prescribes to the last bit. Errors are at
-most 1 ulp (`exp`, `log`, `log1p`, `expm1`) or a few (the others). Coefficients come from
-``benchmarks/fit_elementary.py``.
+A libm, NumPy's vector loops and compilers choose code by processor, which changes the last bit.
+Here every function is a fixed sequence of additions, multiplications, divisions and square roots,
+which IEEE 754 defines to the last bit. Errors are at most 1 ulp (`exp`, `log`, `log1p`, `expm1`)
+or a few ulp (the others). Coefficients come from ``benchmarks/fit_elementary.py``.
 
-Functions take and return one float, from other kernels and, through `dpb_gym.portable`, from
-Python.
+Functions take and return one float. Python code calls them through `dpb_gym.portable`.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ TAIL_BOTTOM = (
 
 
 def _split(values: list[decimal.Decimal], bits: int) -> NDArray[np.float64]:
-    """Numbers rounded to `bits` binary places and, in a second row, what that cut off."""
+    """Return numbers rounded to `bits` binary places and, in a second row, the remainders."""
     high = [float(round(value * 2**bits)) / 2.0**bits for value in values]
     return np.array([high, [float(v - decimal.Decimal(h)) for v, h in zip(values, high)]])
 
@@ -78,7 +76,7 @@ def _power_of_two(k):
 
 @jit
 def _polynomial(coefficients, x):
-    """Even and odd powers apart, which a processor can do side by side."""
+    """Evaluate a polynomial, even and odd powers separately for instruction parallelism."""
     last = len(coefficients) - 1
     square = x * x
     one, two = coefficients[last], coefficients[last - 1]
@@ -261,7 +259,7 @@ def normals_of(uniforms, out):
     n = out.shape[0]
     for i in range(n):
         out[i] = _central((uniforms[i] - 0.5) + 2.0**-54)
-    # those of the tails side by side, in vector registers too
+    # the tails are collected, so that their loop is vectorised, too
     place, tail, found = np.empty(n, np.int64), np.empty(n), 0
     for i in range(n):
         place[found], tail[found] = i, (uniforms[i] - 0.5) + 2.0**-54

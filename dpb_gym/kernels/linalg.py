@@ -15,7 +15,7 @@ from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.elementary import log
 
 MAX_SWEEPS = 60
-# Of the largest entry: dropping such an off-diagonal one moves no eigenvalue by an ulp of it.
+# Relative to the largest entry: smaller off-diagonal entries change no eigenvalue by 1 ulp.
 NEGLIGIBLE = 2.0**-60
 
 
@@ -87,7 +87,7 @@ def solve_cholesky_one(lower, rhs, out):
 def inverse_cholesky_one(lower, out):
     """out = (L L')^-1, exactly symmetric."""
     d = lower.shape[0]
-    # `solve_cholesky_one` of every unit vector, in its order, all of them in step
+    # `solve_cholesky_one` of all unit vectors at once, in the same order of operations
     for i in range(d):
         out[i] = 0.0
         out[i, i] = 1.0
@@ -256,7 +256,7 @@ def sherman_morrison(inverses, vectors, weights, growth):
 def cholesky_update_one(upper, vector, weight, scratch):
     """Factor R of R'R + weight v v', in place by Givens rotations, for a weight >= 0.
 
-    R is the transpose of a lower factor, as a rotation then changes what lies side by side.
+    R is the transpose of a lower factor, so that a rotation changes contiguous entries.
     `scratch` of length d is overwritten.
     """
     d = vector.shape[0]
@@ -285,7 +285,7 @@ def cholesky_update(upper, vectors, weights):
 
 @jit
 def _diagonalise(a, v):
-    """Cyclic Jacobi: rotates symmetric `a` to a diagonal matrix; rows of `v` are rotated too.
+    """Diagonalise symmetric `a` in place by cyclic Jacobi rotations; rotate the rows of `v`, too.
 
     `v` may have no columns.
     """
@@ -324,7 +324,7 @@ def _diagonalise(a, v):
 
 @jit
 def _mirror(matrix, out):
-    """Copies the lower triangle to both; False if an entry is not finite."""
+    """Copy the lower triangle to both triangles; return False if an entry is not finite."""
     finite = True
     for i in range(matrix.shape[0]):
         for j in range(i + 1):
@@ -394,7 +394,7 @@ def compose(values, vectors):
 
 @jit
 def orthonormalise(columns):
-    """Makes the columns of ``(d, r)``, r <= d, orthonormal in place, by Gram-Schmidt done twice.
+    """Make the columns of ``(d, r)``, r <= d, orthonormal in place, by Gram-Schmidt done twice.
 
     Each becomes its part outside the span of those before it, normalised: of independent
     normal columns, a uniformly random frame.

@@ -29,12 +29,12 @@ def utilities(features, theta, out):
 
 @jit
 def top_indices(scores, K, floor, picked, keys):
-    """Fills `picked` with the at most K indices of largest score above `floor`.
+    """Fill `picked` with the at most K indices of the largest scores above `floor`.
 
     Ties go to the lower index. Returns how many were picked; `picked` ends in
     ascending index order, padded with -1. `keys` is scratch of the scores' length, int64.
     """
-    # Integers in the scores' order: their maxima take vector registers and no branches.
+    # Integers in the scores' order, whose maxima are vectorised without branches.
     for i in range(scores.shape[0]):
         bits = np.float64(scores[i] + 0.0).view(np.int64)
         keys[i] = bits ^ ((bits >> 63) & LARGEST) if scores[i] > floor else -LARGEST
@@ -63,7 +63,7 @@ def top_indices(scores, K, floor, picked, keys):
 
 @jit
 def _revenue_of(picked, n, utility, revenues):
-    """Expected revenue of the first n items of `picked` (ascending indices)."""
+    """Return the expected revenue of the first n items of `picked` (ascending indices)."""
     top = 0.0
     for a in range(n):
         if utility[picked[a]] > top:
@@ -79,7 +79,7 @@ def _revenue_of(picked, n, utility, revenues):
 
 @jit
 def _same(scores, floor, picked):
-    """Whether `picked`, K of them, are alone at the top, so that `top_indices` finds them again."""
+    """Return whether `picked` holds the K strictly largest scores, all above `floor`."""
     least, reached = np.inf, 0
     for a in range(picked.shape[0]):
         least = min(least, scores[picked[a]]) if picked[a] >= 0 else -np.inf
@@ -98,7 +98,7 @@ def _equal_and_positive(revenues):
 
 @jit
 def best_slates(utility, revenues, K, exactly, slates, values):
-    """Exact best assortments of at most or exactly K items, by Dinkelbach's iteration.
+    """Compute exact best assortments of at most or exactly K items, by Dinkelbach's iteration.
 
     For a value z the best set is the at most K items of largest positive
     exp(u_i) (r_i - z), or the K items of largest such score; z <- revenue of that set
@@ -156,7 +156,7 @@ def best_slates(utility, revenues, K, exactly, slates, values):
 
 @jit
 def _share_nests(u, items, n, nests, dissimilarity):
-    """Makes utilities those of a multinomial logit with the nested logit's probabilities.
+    """Convert utilities to those of a multinomial logit with the nested logit's probabilities.
 
     With lambda the dissimilarity and I the sum of exp(u_i / lambda) over a nest, item i is bought
     with probability proportional to exp(u_i / lambda) I^(lambda - 1) (McFadden 1978).
@@ -180,8 +180,10 @@ def _share_nests(u, items, n, nests, dissimilarity):
 
 @jit
 def _distinct(slate, N, items, place):
-    """Distinct items of a slate, ascending, and their first places; how many, or -1 if one is
-    outside -1..N-1."""
+    """Write a slate's distinct items, ascending, and their first places; return their number.
+
+    Returns -1 if an item is outside -1..N-1.
+    """
     n = 0
     for k in range(slate.shape[0]):
         item = slate[k]
@@ -207,7 +209,7 @@ def _distinct(slate, N, items, place):
 def outcome(
     features, theta, revenues, slates, nests, dissimilarity, uniform, choice, reward, expected
 ):
-    """Choice, realised reward and expected reward of each replicate's slate.
+    """Compute choice, realised reward and expected reward of each replicate's slate.
 
     The customer's choice inverts the distribution function over the items in ascending
     index order, outside option last, at `uniform`: equal sets give equal choices
@@ -273,7 +275,7 @@ def outcome(
 
 @jit
 def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, mean):
-    """Adds gradient and lower Hessian of the choices' negative log-likelihoods at theta.
+    """Add gradient and lower Hessian of the choices' negative log-likelihoods at theta.
 
     With p the choice probabilities, xbar = sum_i p_i x_i: the gradient is xbar - x_chosen
     (x_chosen = 0 if nothing was bought), the Hessian sum_i p_i x_i x_i' - xbar xbar'. With
@@ -284,8 +286,8 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
         x: ``(records, K, d)``; the first rows of a record are the offered items' features.
         offered: How many were offered, ``(records,)``.
         chosen: Which of them was bought, or -1, ``(records,)``.
-        first: First record that counts.
-        n: One more than the last.
+        first: First record to include.
+        n: One more than the last record.
         theta: ``(d,)``.
         gradient: ``(d,)``, in place.
         hessian: ``(d, d)``, in place.
@@ -320,7 +322,7 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
             total += p[a]
         loss += top + log(total)
         mean[:] = 0.0
-        # four items at a time, one after the other for every entry
+        # four items at a time, added in order to every entry
         for first_item in range(0, many, 4):
             for i in range(4):
                 a = first_item + i
@@ -346,15 +348,15 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
 
 @jit
 def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessian):
-    """Adds `add_choices_one` of every replicate, an objective of `newton.minimise`.
+    """Add `add_choices_one` of every replicate, an objective of `newton.minimise`.
 
     Args:
         x: ``(B, records, K, d)``.
         offered: ``(B, records)``.
         chosen: ``(B, records)``.
         first: ``(B,)``.
-        n: One more than the last record that counts.
-        due: ``(B,)``: which replicates count.
+        n: One more than the last record to include.
+        due: Mask ``(B,)`` of the replicates to include.
         theta: ``(B, d)``.
         loss: ``(B,)``, in place.
         gradient: ``(B, d)``, in place.

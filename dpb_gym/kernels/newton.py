@@ -1,4 +1,4 @@
-"""The one damped Newton method: convex objectives of B replicates, minimised together."""
+"""Damped Newton method for convex objectives of B replicates."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Losses = Callable[[Array, Array, Array, Array, Array], None]
 
 MAX_PASSES = 400
 SHORTEST = 1e-12
-ENOUGH = 1e-4  # of the fall that the slope promises
-RESOLVED = 1e-13  # of the objective: smaller changes are lost in its rounding
+ENOUGH = 1e-4  # Armijo's constant: share of the decrease predicted by the slope
+RESOLVED = 1e-13  # relative changes of the objective below this are rounding errors
 
 
 @jit
 def _direction(hessian, curvature, ridge, gradient, factor, step):
-    """Newton's step, to be subtracted; False if the Hessian is not positive definite."""
+    """Write Newton's step, to be subtracted; False if the Hessian is not positive definite."""
     d = len(gradient)
     for j in range(d):
         for k in range(j + 1):
@@ -36,7 +36,7 @@ def _direction(hessian, curvature, ridge, gradient, factor, step):
 
 @jit
 def _advance(losses, terms, ends, state):
-    """Judges the losses at `point` and moves to the next one; clears them for it."""
+    """Accept or reject `point` by its losses, choose the next point, and reset the losses."""
     loss, gradient, hessian = losses
     curvature, ridge, linear = terms
     decrement, precision = ends
@@ -53,8 +53,8 @@ def _advance(losses, terms, ends, state):
             value += point[b, j] * (linear[b, j] + 0.5 * bent)
             gradient[b, j] += linear[b, j] + bent
         length = np.sqrt(dot_one(gradient[b], gradient[b]))
-        # Near the minimum values no longer tell, gradients still do. Below all before them, as
-        # values may rise: steps could go round in circles.
+        # Near the minimum values are dominated by rounding, gradients are not. The gradient must
+        # fall below all earlier ones, since otherwise steps could cycle.
         falls = value <= best[b] - ENOUGH * scale[b] * slope[b] or length <= 0.9 * least[b]
         active[b] = False
         if falls:
@@ -96,18 +96,18 @@ def minimise(
     decrement: float = 0.0,
     precision: float = 0.0,
 ) -> None:
-    """Minimises losses + ridge/2 ||theta||^2 + 1/2 theta' curvature theta + <linear, theta>.
+    """Minimise losses + ridge/2 ||theta||^2 + 1/2 theta' curvature theta + <linear, theta>.
 
-    Newton steps, each halved until the objective falls enough (Armijo) or the gradient does;
-    the objective is strongly convex, so this converges from anywhere. What is computed for
-    one replicate does not depend on the others.
+    Newton steps are halved until the objective decreases enough (Armijo) or the gradient does.
+    The objective is strongly convex, so this converges from any start. Results of a replicate
+    do not depend on the others.
 
     Args:
         losses: ``losses(which, points, loss, gradient, hessian)`` adds the losses ``(B,)``,
             their gradients ``(B, d)`` and Hessians ``(B, d, d)``, of which the lower triangle
             is read, at points ``(B, d)``, for the replicates of the mask `which`.
-        due: ``(B,)``: which replicates to fit; the others are left alone.
-        theta: In: starts; out: minimisers, ``(B, d)``.
+        due: Mask ``(B,)`` of the replicates to fit; the others are unchanged.
+        theta: Input: starting points; output: minimisers, ``(B, d)``.
         norm: Output ``(B,)``: norm of the gradient at the last point that was accepted. Where
             the Hessian is not positive definite or rounding ends the search, it is above
             `precision`.

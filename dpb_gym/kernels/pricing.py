@@ -16,7 +16,7 @@ LOGISTIC, GAUSSIAN, PROBIT, EXPONENTIAL = 0, 1, 2, 3
 
 @jit
 def lambert_exp(z):
-    """Lambert's W(exp(z)), the root w > 0 of w + log(w) = z, for any finite z.
+    """Return Lambert's W(exp(z)), the root w > 0 of w + log(w) = z, for any finite z.
 
     Halley's method on w exp(w) = exp(z), written as w + log w = z for large z so that
     exp(z) is never formed there.
@@ -41,7 +41,7 @@ def lambert_exp(z):
 
 @jit
 def intercept_slope(features, theta, b):
-    """(a, slope) of replicate b: z = a - slope * price."""
+    """Return (a, slope) of replicate b, where z = a - slope * price."""
     m = features.shape[1]
     root = np.sqrt(m + 1.0)
     a = 0.0
@@ -52,7 +52,7 @@ def intercept_slope(features, theta, b):
 
 @jit
 def mean_demand(z, model, zeta):
-    """E[demand] at z; a probability but for Gaussian demand."""
+    """Return E[demand] at z; a probability except for Gaussian demand."""
     if model == LOGISTIC:
         return sigmoid(zeta * z)
     if model == PROBIT:
@@ -64,13 +64,13 @@ def mean_demand(z, model, zeta):
 
 @jit
 def expected_revenue(a, slope, price, model, zeta):
-    """price * E[demand]."""
+    """Return price * E[demand]."""
     return price * mean_demand(a - slope * price, model, zeta)
 
 
 @jit
 def _best_logistic(a, slope, zeta):
-    """The revenue-maximising price of logistic demand, not below 0."""
+    """Return the revenue-maximising price of logistic demand, at least 0."""
     if zeta * slope <= 0.0:  # a subnormal slope underflows
         return 1.0
     return (1.0 + lambert_exp(zeta * a - 1.0)) / (zeta * slope)
@@ -80,7 +80,7 @@ def _best_logistic(a, slope, zeta):
 def best_net_prices(features, theta, zeta, cost, price, value):
     """`best_prices` of logistic demand where a unit costs ``cost[b]`` in [0, 1]; values are net.
 
-    p - cost is the best price of the customer whose a is smaller by cost b.
+    p - cost is the best price of a customer whose a is smaller by slope * cost.
     """
     for i in range(features.shape[0]):
         a, slope = intercept_slope(features, theta, i)
@@ -91,7 +91,7 @@ def best_net_prices(features, theta, zeta, cost, price, value):
 
 @jit
 def net_revenues(features, theta, price, model, zeta, cost, expected):
-    """(price - cost) * E[demand] of each replicate."""
+    """Compute (price - cost) * E[demand] of each replicate."""
     for i in range(features.shape[0]):
         a, slope = intercept_slope(features, theta, i)
         expected[i] = (price[i] - cost[i]) * mean_demand(a - slope * price[i], model, zeta)
@@ -99,7 +99,7 @@ def net_revenues(features, theta, price, model, zeta, cost, expected):
 
 @jit
 def best_prices(features, theta, model, zeta, price, value):
-    """Revenue-maximising prices on [0, 1] and their expected revenues.
+    """Compute revenue-maximising prices on [0, 1] and their expected revenues.
 
     Logistic: p = (1 + W(exp(zeta a - 1))) / (zeta b), clipped; p = 1 if b <= 0 (revenue
     then increases in p). Gaussian: p = a / (2 b) clipped if b > 0, else the better
@@ -121,11 +121,11 @@ def best_prices(features, theta, model, zeta, price, value):
 
 @jit
 def outcome(features, theta, price, model, zeta, uniform, demand, reward, expected):
-    """Demand, revenue and expected revenue of each replicate's price.
+    """Compute demand, revenue and expected revenue of each replicate's price.
 
-    Gaussian demand is its mean plus the standard normal quantile of the uniform; any other is 1
-    when the uniform is below its mean. Returns 0, or 1 + the first
-    replicate whose price is outside [0, 1] or NaN.
+    Gaussian demand is its mean plus the standard normal quantile of the uniform; any other demand
+    is 1 if the uniform is below its mean. Returns 0, or 1 + the first replicate whose price is
+    outside [0, 1] or NaN.
     """
     B = features.shape[0]
     for i in range(B):
@@ -145,7 +145,7 @@ def outcome(features, theta, price, model, zeta, uniform, demand, reward, expect
 
 @vectorised
 def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradient, hessian):
-    """Adds gradient and lower Hessian of the demands' negative log-likelihoods at theta.
+    """Add gradient and lower Hessian of the demands' negative log-likelihoods at theta.
 
     Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
     zeta^2 f (1 - f) phi phi'; with ||phi|| <= 1 one demand's gradient has norm at most zeta, its
@@ -156,7 +156,7 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
         price: ``(records,)``.
         demand: ``(records,)``, times `unit`.
         unit: 1, or the integer that stands for a demand of 1.
-        n: Number of records that count.
+        n: Number of records to include.
         model: `LOGISTIC` or `GAUSSIAN`.
         zeta: Link scale of the logistic model.
         theta: ``(d,)``.
@@ -169,7 +169,7 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
     m, d = features.shape[1], theta.shape[0]
     root = np.sqrt(m + 1.0)
     loss = 0.0
-    # Four records at a time, one after the other for every entry: it is loaded and stored once.
+    # Four records at a time, added in order to every entry, which is loaded and stored once.
     phis, bends = np.zeros((4, d)), np.zeros(4)
     p0, p1, p2, p3 = phis[0], phis[1], phis[2], phis[3]
     for first in range(0, n, 4):

@@ -14,10 +14,10 @@ LOGISTIC, LINEAR, GAUSSIAN = 0, 1, 2
 
 @jit
 def _draw_distinct(uniforms, pool, out, swapped, held):
-    """Distinct uniform indices of range(pool), one per uniform.
+    """Draw distinct uniform indices of range(pool), one per uniform.
 
-    A partial Fisher-Yates shuffle that remembers its swaps only, so the cost does not
-    grow with the pool.
+    A partial Fisher-Yates shuffle that stores only its swaps, so the cost does not depend on the
+    size of the pool.
     """
     m = out.shape[0]
     for k in range(m):
@@ -36,7 +36,7 @@ def _draw_distinct(uniforms, pool, out, swapped, held):
 
 @jit
 def draw_candidates(uniforms, pool, out):
-    """Distinct uniformly drawn indices per row: out ``(n, m)`` from uniforms ``(n, m)``."""
+    """Draw distinct uniform indices per row: out ``(n, m)`` from uniforms ``(n, m)``."""
     n, m = uniforms.shape
     swapped = np.empty(m, np.int64)
     held = np.empty(m, np.int64)
@@ -46,7 +46,7 @@ def draw_candidates(uniforms, pool, out):
 
 @jit
 def draw_rated(uniforms, offsets, users, positions, logged):
-    """A user per replicate, distinct ratings of that user, and the logged one of them.
+    """Draw a user per replicate, distinct ratings of that user, and the logged one of them.
 
     Args:
         uniforms: ``(B, m + 2)``: user, logged candidate, then m candidates.
@@ -70,28 +70,29 @@ def draw_rated(uniforms, offsets, users, positions, logged):
 
 
 @jit
-def deal(uniforms, offsets, hands, users, positions):
-    """Deals each user's ratings into random hands of m, no rating twice.
+def split_ratings(uniforms, offsets, counts, users, positions):
+    """Split each user's ratings into random groups of m, no rating twice.
 
     Args:
         uniforms: ``(n * m,)``.
         offsets: ``(n_users + 1,)``: the ratings of user u are offsets[u]..offsets[u+1]-1.
-        hands: ``(n_users,)`` hands of each user, at most her ratings divided by m; n in all.
+        counts: ``(n_users,)`` groups of each user, at most the user's ratings divided by m; their
+            sum is n.
         users: Output ``(n,)``, ascending.
         positions: Output ``(n, m)`` rating indices.
     """
     m = positions.shape[1]
-    deck = np.empty(np.max(offsets[1:] - offsets[:-1]), np.int64)
+    order = np.empty(np.max(offsets[1:] - offsets[:-1]), np.int64)
     used = row = 0
-    for u in range(hands.shape[0]):
+    for u in range(counts.shape[0]):
         size = offsets[u + 1] - offsets[u]
         for i in range(size):
-            deck[i] = offsets[u] + i
-        for i in range(hands[u] * m):
+            order[i] = offsets[u] + i
+        for i in range(counts[u] * m):
             j = i + min(int(uniforms[used] * (size - i)), size - i - 1)
-            deck[i], deck[j] = deck[j], deck[i]
+            order[i], order[j] = order[j], order[i]
             used += 1
-            positions[row, i % m] = deck[i]
+            positions[row, i % m] = order[i]
             if i % m == m - 1:
                 users[row] = u
                 row += 1
@@ -99,7 +100,7 @@ def deal(uniforms, offsets, hands, users, positions):
 
 @jit
 def gather(table, index, out):
-    """out[b, k] = table[b, index[b, k]] for float32 feature rows; one table may serve all."""
+    """out[b, k] = table[b, index[b, k]] for float32 feature rows; a single table is broadcast."""
     B, m = index.shape
     for b in range(B):
         own = table[b if table.shape[0] > 1 else 0]
@@ -118,7 +119,7 @@ def gather_rounds(table, index, out):
 
 @jit
 def take(features, action, observed, out, weight):
-    """out[b] = weight[b] times the chosen candidate, in the unit ball; 0 if nothing was observed.
+    """out[b] = weight[b] times the chosen candidate, clipped to the unit ball; 0 if not observed.
 
     Returns 0, or 1 + the first replicate whose action is out of range.
     """
@@ -136,9 +137,9 @@ def take(features, action, observed, out, weight):
 
 @vectorised
 def statistics(vectors, rewards, sigma, normals, out):
-    """Noisy x x' and r x of one candidate per replicate, x moved into the unit ball.
+    """Compute noisy x x' and r x of one candidate per replicate, x clipped to the unit ball.
 
-    The matrix carries GOE noise: off its diagonal of standard deviation sigma / sqrt(2).
+    The matrix gets GOE noise, with standard deviation sigma / sqrt(2) off the diagonal.
 
     Args:
         vectors: x, ``(B, 1, d)``.
@@ -166,7 +167,7 @@ def statistics(vectors, rewards, sigma, normals, out):
 
 @jit
 def unfold(rows, matrices, vectors):
-    """Sums of `statistics` as symmetric matrices ``(B, d, d)`` and vectors ``(B, d)``."""
+    """Convert sums of `statistics` to symmetric matrices ``(B, d, d)`` and vectors ``(B, d)``."""
     B, d = vectors.shape
     for b in range(B):
         at = 0
@@ -179,7 +180,7 @@ def unfold(rows, matrices, vectors):
 
 @jit
 def project_block(coefficients, basis, first, out):
-    """Unit vectors in a block of columns of an orthonormal basis.
+    """Compute unit vectors in a block of columns of an orthonormal basis.
 
     out[b, k] is the normalised
     sum_j coefficients[b, k, j] basis[b, :, (first[b] + j) mod d].
@@ -202,7 +203,7 @@ def project_block(coefficients, basis, first, out):
 
 @jit
 def _clipped_normal_mean(mean, sd):
-    """E[min(1, max(0, mean + sd Z))], Z standard normal."""
+    """Return E[min(1, max(0, mean + sd Z))], Z standard normal."""
     low, high = -mean / sd, (1.0 - mean) / sd
     inside = normal_cdf(high) - normal_cdf(low)
     return mean * inside + sd * (normal_density(low) - normal_density(high)) + normal_cdf(-high)
@@ -210,7 +211,7 @@ def _clipped_normal_mean(mean, sd):
 
 @jit
 def mean_reward(score, model, sd):
-    """Expected reward of an arm of score <x, theta>."""
+    """Return the expected reward of an arm of score <x, theta>."""
     if model == LOGISTIC:
         return sigmoid(score)
     mean = 0.5 + 0.25 * score
@@ -221,9 +222,9 @@ def mean_reward(score, model, sd):
 
 @jit
 def best_arms(features, theta, model, sd, arm, value):
-    """Candidate of largest expected reward (lowest index among equal scores).
+    """Find the candidate of largest expected reward (lowest index among equal scores).
 
-    Every reward model increases with the score, so scores decide.
+    Every reward model increases with the score, so scores are compared.
     """
     B, m, _ = features.shape
     for b in range(B):
@@ -247,7 +248,7 @@ def _drawn_reward(score, expected, model, sd, uniform):
 
 @jit
 def outcome(features, theta, arm, model, sd, uniform, reward, expected):
-    """Reward and expected reward; returns 0, or 1 + the first replicate out of range."""
+    """Compute reward and expected reward; return 0, or 1 + the first replicate out of range."""
     B, m, _ = features.shape
     for b in range(B):
         if arm[b] < 0 or arm[b] >= m:

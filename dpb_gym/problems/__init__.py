@@ -1,5 +1,7 @@
-"""The mathematics of each problem, free of Gymnasium: contexts, responses, expected
-reward, best action, with a leading replicate axis."""
+"""Problems, without Gymnasium: contexts, responses, expected rewards and best actions.
+
+All arrays have a leading replicate axis.
+"""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
 
 
 class AssortmentProblem(Problem):
-    """N items, at most K offered, one customer a round who buys one of them or nothing.
+    """Assortments of at most K of N items; one customer a round buys one of them or nothing.
 
-    Round t: item features x_i ``(d,)``, revenues r_i. The customer buys i of the offered
-    set S with probability exp(<x_i, theta>) / (1 + sum_{j in S} exp(<x_j, theta>)). The
+    Round t has item features x_i ``(d,)`` and revenues r_i. The customer buys item i of the
+    offered set S with probability exp(<x_i, theta>) / (1 + sum_{j in S} exp(<x_j, theta>)). The
     reward is the revenue of the bought item.
 
     Args:
@@ -57,16 +57,16 @@ class AssortmentProblem(Problem):
             that E||x||^2 = d.
         rank: Dimension of the low-rank subspace, 1..d; max(1, d // 2) by default.
         revenues: ``"equal"`` (all 1), ``"random"`` (uniform on [0, 1], new each round),
-            ``"signed"`` (uniform on [-1, 1], new each round), or N numbers: non-negative ones,
+            ``"signed"`` (uniform on [-1, 1], new each round), or N numbers that are non-negative
             or in [-1, 1].
-        exactly: Whether slates must hold K items, not fewer.
-        choice: ``"mnl"``, or the nested logit that agents take for it: ``"nested"`` or
+        exactly: Whether slates must hold exactly K items.
+        choice: ``"mnl"``, or a nested logit, which agents still model as MNL: ``"nested"`` or
             ``{"kind": "nested", "nests": 4, "dissimilarity": 0.5}``, item i in nest
-            i mod nests, dissimilarity in (0, 1]. Its best slates are searched
-            (`dpb_gym.problems.exhaustive_search`), so there must not be too many.
+            i mod nests, dissimilarity in (0, 1]. Its best slates are found by
+            `dpb_gym.problems.exhaustive_search`, which limits their number.
         theta: Fixed parameter ``(d,)``; drawn from U[0, 1]^d per replicate by default.
-        contexts: ``"drawn"`` anew in every round, or an oblivious sequence: ``"switched"``,
-            ``"drifting"``, an array ``(n, N, d)`` or its file; see
+        contexts: ``"drawn"`` independently in every round, or an oblivious sequence:
+            ``"switched"``, ``"drifting"``, an array ``(n, N, d)`` or its file; see
             `dpb_gym.problems.contexts.ContextSchedule`.
 
     Raises:
@@ -120,7 +120,7 @@ class AssortmentProblem(Problem):
             kind="assortment",
             horizon=self.horizon,
             dim=self.dim,
-            # nothing may be bought
+            # 0 is the reward without a purchase
             reward_range=(min(0.0, float(low)), max(0.0, float(top))),
             n_items=self.n_items,
             capacity=self.capacity,
@@ -159,7 +159,7 @@ class AssortmentProblem(Problem):
         return fields
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        """Write features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         contexts = kernels.contexts
         if self.design == "uniform":
@@ -179,7 +179,7 @@ class AssortmentProblem(Problem):
         return Round(Context(int(t[0]), features, revenues=revenues), drawn["response"], {})
 
     def fixed_revenues(self, replicates: int) -> Array:
-        """The revenues of every round, ``(B, N)``."""
+        """Return revenues that are the same in every round, ``(B, N)``."""
         if len(self._revenue_rows) < replicates:
             self._revenue_rows = np.tile(self.revenues, (replicates, 1))
         return self._revenue_rows[:replicates]
@@ -202,7 +202,7 @@ class AssortmentProblem(Problem):
         return Feedback(reward, choice=choice), expected
 
     def _check_full(self, action: Array) -> None:
-        """Refuses slates of fewer than K items."""
+        """Reject slates of fewer than K items."""
         listed = np.sort(action, axis=1)
         short = (listed[:, 0] < 0) | (np.diff(listed, axis=1) == 0).any(axis=1)
         if short.any():
@@ -219,7 +219,7 @@ class AssortmentProblem(Problem):
         return self.best_slates(hidden["theta"], context.features, context.offered_revenues)
 
     def best_slates(self, theta: Array, features: Array, revenues: Array) -> tuple[Array, Array]:
-        """Exact capacity-constrained best assortments under given parameters.
+        """Return exact capacity-constrained best assortments under given parameters.
 
         Args:
             theta: ``(B, d)``.

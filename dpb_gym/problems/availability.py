@@ -1,4 +1,4 @@
-"""Choosing among what is on offer, for whoever knows nothing of availability."""
+"""Availability of items and candidates, also for agents that do not handle it themselves."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from dpb_gym.problems.rounds import Array, Context
 
 
 def check_offered(context: Context, action: Array) -> None:
-    """Refuses slates and candidates that are not available.
+    """Reject slates and candidates that are not available.
 
     Raises:
-        ActionError: If there is one; it names item, replicate and round.
+        ActionError: If an action offers one; the message names item, replicate and round.
     """
     available = context.available
     if available is None:
         return
     offered = action.reshape(len(action), -1)
-    inside = (offered >= 0) & (offered < available.shape[1])  # the problem tells of the others
+    inside = (offered >= 0) & (offered < available.shape[1])  # the problem rejects the others
     bad = inside & ~np.take_along_axis(available, np.where(inside, offered, 0), axis=1)
     if bad.any():
         i = int(bad.any(axis=1).argmax())
         what = "item" if action.ndim == 2 else "candidate"
         raise ActionError(
             f"{what} {int(offered[i][bad[i]][0])} of replicate {i} is not available in round "
-            f"{context.t}; context.available tells which are"
+            f"{context.t}; context.available is the mask of those that are"
         ).at(i)
 
 
 def stand_ins(context: Context) -> tuple[Context, Array | None]:
-    """Shows everything that cannot be offered as something that can, by turns.
+    """Replace unavailable items by available ones, in rotation.
 
-    The best by any rule on features, revenues or arms is then the best of those available. Where
-    nothing is, all is shown: any action will do.
+    The best item by any rule on features, revenues or arms is then available. Where nothing is
+    available, the context is unchanged: any action is valid.
 
     Returns:
-        The context, and what every index ``(B, N)`` means; None if all can be offered.
+        The context, and the original index of every entry ``(B, N)``; None if all are available.
     """
     available = context.available
     if available is None:
@@ -59,8 +59,8 @@ def stand_ins(context: Context) -> tuple[Context, Array | None]:
     return shown, index
 
 
-def meant(action: Array, index: Array | None) -> Array:
-    """The actions that were meant by ``action`` among stand-ins; -1 stays an empty place."""
+def original_actions(action: Array, index: Array | None) -> Array:
+    """Map actions on stand-ins back to original indices; -1 stays an empty place."""
     if index is None:
         return action
     rows = action.reshape(len(action), -1)
@@ -69,8 +69,8 @@ def meant(action: Array, index: Array | None) -> Array:
     return found
 
 
-def meant_shares(shares: Array, index: Array | None) -> Array:
-    """Probabilities ``(B, N)`` of what was meant by those of stand-ins."""
+def original_probabilities(shares: Array, index: Array | None) -> Array:
+    """Map probabilities ``(B, N)`` of stand-ins back to the original items."""
     if index is None:
         return shares
     found = np.zeros_like(shares)
@@ -79,13 +79,13 @@ def meant_shares(shares: Array, index: Array | None) -> Array:
 
 
 def among_available(act: Callable[[Any, Context], Array]) -> Callable[[Any, Context], Array]:
-    """Decorates ``act`` of an agent on B replicates: it chooses among stand-ins."""
+    """Decorate ``act`` of an agent on B replicates to choose among available items only."""
 
     @functools.wraps(act)
     def choose(agent: Any, context: Context) -> Array:
         if context.available is None:
             return act(agent, context)
         shown, index = stand_ins(context)
-        return meant(act(agent, shown), index)
+        return original_actions(act(agent, shown), index)
 
     return choose

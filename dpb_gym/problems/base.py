@@ -1,5 +1,4 @@
-"""What every problem is: hidden state, per-round fields, responses, best actions; and its
-running replicates."""
+"""Base classes of problems (hidden state, rounds, responses, best actions) and their instances."""
 
 from __future__ import annotations
 
@@ -34,16 +33,16 @@ __all__ = [
 ]  # fmt: skip
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
-"""What contexts of a stretch of rounds may take, which fits in a core's cache; and its rounds."""
+"""Limits on prefetched rounds: bytes of contexts, which fit in a core's cache, and rounds."""
 MOST_LANES = 32
-"""Replicates at most whose rounds are made for a `Stretch` one replicate at a time."""
+"""Maximum number of replicates of a `Stretch` whose rounds are made one replicate at a time."""
 STRETCH_ROUNDS, STRETCH_BYTES = 16, 1 << 20
-"""What a `Stretch` may take: so many rounds, or more if their features fit into so many bytes."""
-NOTHING = np.zeros(())  # which NumPy need not make from a number in every round
+"""Limits of a `Stretch`: rounds, or more rounds if their features have at most so many bytes."""
+ZERO = np.zeros(())  # an array: NumPy would convert a number in every round
 
 
 class Problem(ABC):
-    """Base of the problems: immutable parameters and batch mathematics, no state.
+    """Base class of problems: immutable parameters and batch mathematics, no state.
 
     Subclasses set `horizon`, `dim`, `info` and `feature_bound`, and implement the hooks below.
     State lives in an `Instance`.
@@ -57,27 +56,27 @@ class Problem(ABC):
 
     @property
     def kind(self) -> str:
-        """Name of its `Kind`."""
+        """Name of the problem's `Kind`."""
         return self.info.kind
 
     @abstractmethod
     def draw_hidden(self, rng: Generator) -> Hidden:
-        """Draws what is fixed for one replicate (theta, arm features): unbatched arrays."""
+        """Return the state of one replicate (theta, arm features) as unbatched arrays."""
 
     @abstractmethod
     def fields(self) -> dict[str, Field]:
-        """Names and layouts of the per-round numbers."""
+        """Return the layouts of the per-round numbers, by name."""
 
     @abstractmethod
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
-        """Builds round t ``(B,)`` from the drawn fields, all with leading axis B.
+        """Build round t ``(B,)`` from the drawn fields, all with leading axis B.
 
-        Its arrays are its own and are not written to again: those of many rounds are kept.
+        The arrays are new and are never modified later, because several rounds are held at once.
         """
 
     @abstractmethod
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        """Returns the feedback to `action` and its expected reward ``(B,)``.
+        """Return the feedback to `action` and its expected reward ``(B,)``.
 
         Raises:
             ActionError: If an action is out of range.
@@ -85,7 +84,7 @@ class Problem(ABC):
 
     @abstractmethod
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
-        """Returns an optimal action and its expected reward ``(B,)``."""
+        """Return an optimal action and its expected reward ``(B,)``."""
 
     def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> Stretch | None:
         """Return several rounds as a `Stretch`; None if agents must play them one by one.
@@ -126,15 +125,15 @@ class Problem(ABC):
         return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)
 
     def check_action(self, action: Any, replicates: int) -> Array:
-        """Returns the action as a well-typed array or raises `ActionError`; see `Kind`."""
+        """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)
 
     def summary(self) -> dict[str, Any]:
-        """How a problem made from data was fitted; empty for synthetic problems."""
+        """Return figures of the fit of a problem made from data; empty for synthetic problems."""
         return {}
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
-        """Draws the hidden state of one replicate per seed.
+        """Draw the hidden state of one replicate per seed.
 
         Args:
             seeds: Non-negative integers, one per replicate.
@@ -147,10 +146,10 @@ class Problem(ABC):
 
 
 class Ahead:
-    """Coming rounds of one replicate, made at once, as are their best actions when asked for.
+    """Several consecutive rounds of one replicate, computed as one batch.
 
-    Rounds take the place of replicates, also in the fields that were drawn: nothing in a round
-    depends on the batch.
+    Rounds take the place of replicates, which is possible because no round depends on the batch.
+    Best actions are computed for all rounds on first use.
 
     Attributes:
         end: The round after the last one.
@@ -180,17 +179,17 @@ class Ahead:
 
     @cached_property
     def best(self) -> tuple[Array, Array]:
-        """Best actions and their expected rewards."""
+        """Best actions of all rounds and their expected rewards."""
         problem, rows, made = self._all
         return problem.best_action(rows, made)
 
     @cached_property
     def values(self) -> list[float]:
-        """The same expected rewards, as Python floats."""
+        """Expected rewards of the best actions, as Python floats."""
         return self.best[1].tolist()  # type: ignore[no-any-return]
 
     def round(self, t: int) -> Round:
-        """Round t as a batch of one."""
+        """Return round t as a batch of one."""
         i = t - self.first
         row = slice(i, i + 1)
         _, features, revenues, arms, users, available = self.context
@@ -208,7 +207,7 @@ class Ahead:
 
 @dataclass
 class _Shown:
-    """A round that was made; its best action is looked for when somebody asks."""
+    """A round and its best action, which is computed on first use."""
 
     round: Round
     ahead: Ahead | None
@@ -218,12 +217,12 @@ class _Shown:
 class Instance:
     """B running replicates of a problem.
 
-    `context`, any number of `respond` (one per agent in lockstep) and `oracle` belong
-    to the current round; `advance` moves to the next one. Replicates may be restarted
-    one by one, as vector environments do.
+    `context`, `respond` and `oracle` refer to the current round; `advance` moves to the next
+    one. `respond` may be called several times in a round, once per agent. Replicates can be
+    restarted one by one.
 
     Attributes:
-        left: Units of each item that are left, ``(B, n)``; None where nothing runs out.
+        left: Units of each item left in stock, ``(B, n)``; None without a stock.
     """
 
     left: Array | None = None
@@ -290,7 +289,7 @@ class Instance:
         self._cursor[i] = 0
 
     def restart(self, i: int, seed: int, episode: int) -> None:
-        """Starts replicate i afresh with another seed or episode."""
+        """Restart replicate i with another seed or episode."""
         self.seeds[i] = check_seed(seed)
         self.episodes[i] = episode
         self._begin(i)
@@ -301,7 +300,7 @@ class Instance:
         return bool(same.all())
 
     def round(self) -> Round:
-        """Returns the current round."""
+        """Return the current round."""
         if self._shown is not None:
             return self._shown.round
         if self.alone:
@@ -319,7 +318,7 @@ class Instance:
         return self._shown.round
 
     def ahead(self, t: int) -> Ahead:
-        """The prepared rounds of a single replicate, the current round t among them."""
+        """Return prepared rounds of a single replicate that include the current round t."""
         found = self._ahead
         if found is None or t >= found.end:
             at = int(self._cursor[0])
@@ -333,12 +332,13 @@ class Instance:
         return found
 
     def coming(self, most: int) -> list[Context]:
-        """Moves on to the last of some rounds, the current one first, and returns their contexts.
+        """Return the contexts of the current and some following rounds; advance to the last one.
 
-        They are read-only and stand until the instance moves on; `show` goes back to any of them.
+        The contexts are read-only and valid until the instance advances. `show` returns to any
+        of these rounds.
 
         Args:
-            most: Rounds at most; fewer if their contexts would not stay in cache.
+            most: Maximum number of rounds; fewer if their contexts do not fit in cache.
         """
         found: list[tuple[_Shown, Array]] = []
         size = 0
@@ -389,13 +389,15 @@ class Instance:
         return rounds
 
     def show(self, at: int) -> None:
-        """Goes back to one of the `coming` rounds."""
+        """Return to the round at an index of the last `coming`."""
         self._shown, self.t = self._coming[at]
 
     @property
     def best(self) -> Array | None:
-        """Largest expected reward in each of the `coming` rounds, ``(n, B)``; None if there are
-        none. The last of them is the current round then."""
+        """Largest expected reward in each of the `coming` rounds, ``(n, B)``, or None without any.
+
+        Moves to the last of these rounds.
+        """
         values = []
         for at in range(len(self._coming)):
             self.show(at)
@@ -403,11 +405,11 @@ class Instance:
         return np.array(values) if values else None
 
     def context(self) -> Context:
-        """Returns what policies may see of the current round."""
+        """Return what policies may see of the current round."""
         return self.round().context
 
     def oracle(self) -> tuple[Array, Array]:
-        """Returns an optimal action and its expected reward ``(B,)``."""
+        """Return an optimal action and its expected reward ``(B,)``."""
         round_, shown = self.round(), self._shown
         assert shown is not None
         if shown.best is None and shown.ahead is not None:
@@ -419,11 +421,11 @@ class Instance:
         return shown.best
 
     def best_action(self) -> Array:
-        """Returns an optimal action, for yardsticks."""
+        """Return an optimal action, for baselines."""
         return self.oracle()[0]
 
     def respond(self, action: Any) -> Outcome:
-        """Returns the outcome of `action` in the current round, without advancing.
+        """Return the outcome of `action` in the current round, without advancing.
 
         Raises:
             ActionError: If the action has a wrong shape, dtype or range.
@@ -432,23 +434,23 @@ class Instance:
         return Outcome(feedback, expected, self.regret(expected, feedback.observed))
 
     def answer(self, action: Any) -> tuple[Feedback, Array]:
-        """The same without the regret: feedback and expected reward."""
+        """Return feedback and expected reward of `action`, without the regret."""
         checked = self.problem.check_action(action, self.replicates)
         return self.problem.respond(self.hidden, self.round(), checked)
 
     def regret(self, expected: Array, observed: Array | None, best: Array | None = None) -> Array:
-        """Pseudo-regret of what was answered; 0 where nothing was observed.
+        """Return the pseudo-regret ``(B,)``; 0 where nothing was observed.
 
         Args:
             expected: Expected reward, ``(B,)`` or of many rounds ``(n, B)``.
             observed: Where feedback was returned; None: everywhere.
             best: Expected reward of the best action; that of the current round by default.
         """
-        regret = np.maximum((self.oracle()[1] if best is None else best) - expected, NOTHING)
+        regret = np.maximum((self.oracle()[1] if best is None else best) - expected, ZERO)
         return regret if observed is None else np.where(observed, regret, 0.0)
 
     def advance(self, lanes: Array | None = None) -> None:
-        """Moves to the next round.
+        """Move to the next round.
 
         Args:
             lanes: Mask ``(B,)`` of the replicates to move; all by default.

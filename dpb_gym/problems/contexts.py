@@ -1,4 +1,4 @@
-"""Feature vectors: how long they may be, and sequences fixed in advance (errata P10)."""
+"""Feature vectors: norms and oblivious sequences, fixed in advance (errata P10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEDULES = ("drawn", "switched", "drifting")
 
 
 def rescaled_bound(bound: float, context_norm: str, length: int) -> float:
-    """Bound on a feature after `context_norm`, for vectors of the given length."""
+    """Return the bound on a feature after `context_norm`, for vectors of the given length."""
     if context_norm == "clip":
         return min(1.0, bound)
     if context_norm == "scale":
@@ -29,7 +29,7 @@ def rescaled_bound(bound: float, context_norm: str, length: int) -> float:
 
 
 def rescale(features: Array, context_norm: str) -> None:
-    """Applies `context_norm` to float32 vectors along the last axis, in place.
+    """Apply `context_norm` to float32 vectors along the last axis, in place.
 
     Args:
         features: C-contiguous float32 array.
@@ -46,10 +46,11 @@ def rescale(features: Array, context_norm: str) -> None:
 
 
 def read_rank(rank: Any, dim: int, design: str, low: tuple[str, ...]) -> int:
-    """The dimension of a design's subspaces, max(1, d // 2) by default.
+    """Return the dimension of a design's subspaces, max(1, d // 2) by default.
 
     Raises:
-        ParameterError: If the design, none of `low`, has no subspace, or it is not in 1..dim.
+        ParameterError: If `rank` is not in 1..dim, or the design is not in `low`, those with
+            subspaces.
     """
     if rank is not None and design not in low:
         raise ParameterError(f"rank applies to design={' and '.join(map(repr, low))} only")
@@ -60,18 +61,18 @@ class ContextSchedule:
     """Features of every round of one replicate.
 
     Args:
-        contexts: ``"drawn"`` leaves them to the design. ``"switched"`` shows one set of features
-            until round T / 2 and another one afterwards, ``"drifting"`` moves from one to the
-            other in a straight line; both are drawn by the design, once per replicate. An array
-            ``(n, *shape)`` with n >= T, or the path of one saved by `numpy.save`, is shown row
-            after row, the same in every replicate.
+        contexts: ``"drawn"``: by the design in every round. ``"switched"``: one set of features
+            until round T / 2 and another one afterwards. ``"drifting"``: linear interpolation
+            from one to the other. Both sets are drawn by the design, once per replicate. An array
+            ``(n, *shape)`` with n >= T, or the path of one saved by `numpy.save`: row by row, the
+            same in every replicate.
         horizon: Rounds T.
         shape: Shape of the features of one round.
         context_norm: Applied to the rows of an array.
-        bound: Largest magnitude of what the design draws, before `context_norm`.
+        bound: Largest magnitude that the design draws, before `context_norm`.
 
     Attributes:
-        drawn: Whether there is nothing to do.
+        drawn: Whether features are drawn by the design.
         rows: The array, float32, or None.
         bound: Largest magnitude of a feature.
 
@@ -101,11 +102,11 @@ class ContextSchedule:
         self.drawn = self.name == "drawn"
 
     def hidden(self, draw: Callable[[Array], None], shape: tuple[int, ...]) -> Hidden:
-        """The two sets of features of one replicate, ``corners``, ``(2, *shape)``.
+        """Return the two sets of features of one replicate, ``corners``, ``(2, *shape)``.
 
         Args:
-            draw: Fills an array with the features of as many rounds, by the design.
-            shape: Of one round's features.
+            draw: Fills an array with the features of consecutive rounds, by the design.
+            shape: Shape of one round's features.
         """
         if self.drawn or self.rows is not None:
             return {}
@@ -114,7 +115,7 @@ class ContextSchedule:
         return {"corners": corners}
 
     def at(self, hidden: Hidden, t: Array) -> Array:
-        """Features of the rounds t ``(B,)``, float32 ``(B, *shape)``."""
+        """Return the features of the rounds t ``(B,)``, float32 ``(B, *shape)``."""
         if self.rows is not None:
             given: Array = self.rows[t - 1]
             return given
@@ -129,10 +130,11 @@ class ContextSchedule:
 
 
 def fixed_rows(name: str, value: Any, horizon: int, shape: tuple[int, ...]) -> Array:
-    """Rows of an array, or of a file saved by `numpy.save`, as float32 ``(n, *shape)``.
+    """Return an array, or the content of a file saved by `numpy.save`, as float32 ``(n, *shape)``.
 
     Raises:
-        ParameterError: If there are too few rows, of another shape, or not finite ones.
+        ParameterError: If there are fewer rows than `horizon`, or rows have another shape or
+            are not finite.
         DataError: If the file cannot be read.
     """
     if isinstance(value, (str, os.PathLike)):

@@ -1,8 +1,7 @@
-"""Delayed feedback: when the response of a round arrives, and what waits until then.
+"""Delayed feedback: delay distributions, arrival times, and the buffer of pending feedback.
 
-Delays come from a stream of their own, so which round's response arrives in a round is fixed
-before play: it depends on no context, action or response. Responses queue by arrival, and at most
-one is handed over per round.
+Delays come from a separate random stream, so arrival times are fixed before play: they depend on
+no context, action or response. Responses queue by arrival, and at most one is delivered per round.
 """
 
 from __future__ import annotations
@@ -28,28 +27,27 @@ from dpb_gym.streams import BlockDraws, Stream, fill_uniforms, generator
 LAWS = ("fixed", "geometric", "pareto")
 LONGEST = 10**6
 _FORMS = "a number of rounds, 'geometric=50', 'pareto=10,cap=1000' or the like"
-NOTHING = {"choice": -1, "arms": -1}
-"""What stands for nobody in the fields where that is not 0."""
-# Rows of a buffer: what stands for a round in which nothing arrives, and what is never read.
-_NOTHING, _WASTE = 0, 1
+PLACEHOLDERS = {"choice": -1, "arms": -1}
+"""Placeholders for absent feedback in the fields where it is not 0."""
+# Rows of a buffer: the placeholder for rounds without arrivals, and one that is never read.
+_PLACEHOLDER, _UNREAD = 0, 1
 
 
 @dataclass(frozen=True)
 class Delay:
-    """How many rounds after its own a response arrives; 0 is at once.
+    """Distribution of the number of rounds between an action and its response; 0 is no delay.
 
-    Its text is exact: ``fixed=50``, ``geometric=50,lost=0.1`` or
+    `str` and `parse` are inverse: ``fixed=50``, ``geometric=50,lost=0.1`` or
     ``pareto=10,cap=1000,shape=1.5,window=200``.
 
     Attributes:
         law: ``"fixed"``; ``"geometric"``; or ``"pareto"``, heavy-tailed:
             P[delay >= k] = (1 + k / rounds)^-shape for k up to `cap`.
-        rounds: The delay; its mean; or its scale.
+        rounds: Fixed: the delay. Geometric: its mean. Pareto: its scale.
         cap: Pareto: the largest delay.
-        shape: Pareto: the smaller, the heavier the tail; the mean is infinite up to 1 but for
-            the cap.
+        shape: Pareto: tail exponent. Without the cap the mean is infinite for shapes up to 1.
         lost: Probability that a response never arrives.
-        window: A response later than this never arrives (a conversion window).
+        window: Largest delay of a response that still arrives (a conversion window).
 
     Raises:
         ParameterError: If an attribute is out of range or belongs to another law.
@@ -85,10 +83,10 @@ class Delay:
 
     @classmethod
     def parse(cls, value: Any) -> Delay | None:
-        """Reads the text form, or a fixed delay as an integer; None is no delay.
+        """Parse the text form, or a fixed delay as an integer; None is no delay.
 
         Raises:
-            ParameterError: If it is anything else, or out of range.
+            ParameterError: If the value has another form or is out of range.
         """
         if value is None or isinstance(value, Delay):
             return value
@@ -123,7 +121,7 @@ class Delay:
         return ",".join([f"{self.law}={self.rounds:.15g}", *rest])
 
     def tails(self, horizon: int) -> Array:
-        """P[delay >= k] for k = 1, 2, ..., up to the largest delay that matters."""
+        """Return P[delay >= k] for k = 1, 2, ..., up to the largest possible delay."""
         if self.law == "fixed":
             return np.ones(min(int(self.rounds), horizon))
         if self.law == "geometric":
@@ -137,19 +135,19 @@ class Delay:
 
 
 class _Queue:
-    """The responses of one replicate that are on their way."""
+    """Pending responses of one replicate."""
 
     def __init__(self, rng: Generator) -> None:
         self.draws = BlockDraws([rng], (2,), fill_uniforms)
         self.waiting: list[tuple[int, int, int]] = []
         self.free: list[int] = []
-        self.rows = _WASTE + 1
+        self.rows = _UNREAD + 1
         self.t = 0
 
     def put(self, late: int | None) -> int:
-        """The row in which this round's record waits, `late` rounds; None: for ever."""
+        """Return the buffer row for this round's feedback, due in `late` rounds (None: never)."""
         if late is None:
-            return _WASTE
+            return _UNREAD
         if not self.free:
             self.free.append(self.rows)
             self.rows += 1
@@ -158,20 +156,20 @@ class _Queue:
         return row
 
     def take(self) -> tuple[int, int]:
-        """Row and round of the response that arrives now; `_NOTHING` and 0 if there is none."""
+        """Return buffer row and round of the response that arrives now, or `_PLACEHOLDER` and 0."""
         if not self.waiting or self.waiting[0][0] > self.t:
-            return _NOTHING, 0
+            return _PLACEHOLDER, 0
         _, origin, row = heapq.heappop(self.waiting)
         self.free.append(row)
         return row, origin
 
 
 class Arrivals:
-    """Which round's response arrives in each round, for B replicates.
+    """Arrival times of the responses of B replicates.
 
     Attributes:
-        origin: The round whose response arrived in the last one, 0 where none did ``(B,)``.
-        waiting: Responses that are late, or due and behind others ``(B,)``.
+        origin: The round whose response arrived in the last round, 0 where none did ``(B,)``.
+        waiting: Number of pending responses ``(B,)``.
     """
 
     def __init__(
@@ -185,7 +183,7 @@ class Arrivals:
         self._horizon = horizon
         self._lost, self._window = delay.lost, delay.window
         self._tails = delay.tails(horizon)[::-1].copy()
-        self._put, self._take = np.full(B, _WASTE), np.full(B, _NOTHING)
+        self._put, self._take = np.full(B, _UNREAD), np.full(B, _PLACEHOLDER)
         self.origin = np.zeros(B, np.int64)
         self._queues: list[_Queue] = [None] * B  # type: ignore[list-item]
         for i, (seed, episode) in enumerate(zip(seeds, episodes or [0] * B)):
@@ -193,30 +191,30 @@ class Arrivals:
 
     @property
     def arrived(self) -> Array:
-        """Where a response arrived in the last round, ``(B,)``."""
+        """Mask of the replicates in which a response arrived in the last round, ``(B,)``."""
         return self.origin > 0
 
     @property
     def waiting(self) -> Array:
-        """How many responses are still to come, ``(B,)``."""
+        """Number of pending responses, ``(B,)``."""
         return np.array([len(queue.waiting) for queue in self._queues])
 
     def restart(self, i: int, seed: int, episode: int) -> None:
-        """Starts replicate i afresh; what was on its way is gone."""
+        """Restart replicate i; its pending responses are dropped."""
         self._queues[i] = _Queue(generator(seed, Stream.DELAY, episode))
 
     def turn(self, lanes: Array | None = None) -> None:
-        """Goes on to the next round, in all replicates or where the mask `lanes` is True."""
+        """Advance to the next round, in all replicates or where the mask `lanes` is True."""
         for i, queue in enumerate(self._queues):
             if lanes is not None and not lanes[i]:
-                self._put[i], self._take[i], self.origin[i] = _WASTE, _NOTHING, 0
+                self._put[i], self._take[i], self.origin[i] = _UNREAD, _PLACEHOLDER, 0
                 continue
             queue.t += 1
             self._put[i] = queue.put(self._late(queue))
             self._take[i], self.origin[i] = queue.take()
 
     def _late(self, queue: _Queue) -> int | None:
-        """The delay of this round's response; None if it never arrives."""
+        """Draw the delay of this round's response; None if it never arrives."""
         lost, uniform = queue.draws.next()[0].tolist()
         late = len(self._tails) - int(np.searchsorted(self._tails, uniform, side="right"))
         closed = self._window is not None and late > self._window
@@ -225,11 +223,14 @@ class Arrivals:
         return late
 
     def swap(self, buffer: DelayBuffer, rows: dict[str, Array]) -> dict[str, Array]:
-        """Keeps this round's rows ``(B, ...)`` in a buffer; returns copies of those that arrive."""
+        """Put this round's rows ``(B, ...)`` into a buffer; return copies of those that arrive."""
         return buffer.swap(rows, self._put, self._take)
 
     def exchange(self, buffer: DelayBuffer, feedback: Feedback) -> Feedback:
-        """Keeps this round's feedback; returns what arrives, not observed where nothing does."""
+        """Put this round's feedback into a buffer and return the feedback that arrives.
+
+        `observed` is False where nothing arrives.
+        """
         found = self.swap(buffer, _arrays(feedback))
         seen = found.get("observed", np.ones(len(feedback.reward), bool))
         found["observed"] = self.arrived & seen
@@ -237,37 +238,42 @@ class Arrivals:
 
 
 class DelayBuffer:
-    """Rows of B replicates that wait for their response.
+    """Buffer of contexts, actions and feedback of B replicates until their responses arrive.
 
-    Where nothing arrives the row is one of nothing: zeros, no choice, no arms, and in all entries
-    of an action the number that the buffer is made with. Nobody's features are seen twice, then,
-    whatever an agent does with rounds that were not observed.
+    Where nothing arrives a placeholder is returned: zeros, no choice, no arms, and `action` in all
+    entries of an action. So no customer's features are shown twice, whatever an agent does with
+    rounds that were not observed.
+
+    Args:
+        action: Placeholder in actions.
     """
 
     def __init__(self, action: int = 0) -> None:
-        self._nothing = {**NOTHING, "action": action}
-        self._kept: dict[str, Array] = {}
+        self._placeholders = {**PLACEHOLDERS, "action": action}
+        self._rows: dict[str, Array] = {}
 
     def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:
-        """Puts rows in their places and takes those that are due; see `Arrivals.swap`."""
+        """Store rows at the indices `put` and return those at `take`; see `Arrivals.swap`."""
         last, found = int(put.max()), {}
         for name, value in rows.items():
             lanes = np.arange(len(value))
-            kept = self._kept.get(name, value[:0, None])
-            if last >= len(kept):
+            stored = self._rows.get(name, value[:0, None])
+            if last >= len(stored):
                 grown = np.zeros((2 * (last + 1), *value.shape), value.dtype)
-                grown[_NOTHING] = self._nothing.get(name, 0)
-                grown[: len(kept)] = kept
-                kept = self._kept[name] = grown
-            kept[put, lanes] = value
-            found[name] = kept[take, lanes]
+                grown[_PLACEHOLDER] = self._placeholders.get(name, 0)
+                grown[: len(stored)] = stored
+                stored = self._rows[name] = grown
+            stored[put, lanes] = value
+            found[name] = stored[take, lanes]
         return found
 
 
 class Delivery:
-    """What the agents of a block may learn from: this round's responses, or those that arrive.
+    """Delivery of feedback to the agents of a block of replicates, delayed if the problem says so.
 
-    A single seed is that of all replicates.
+    Args:
+        problem: The problem.
+        seeds: Seeds of the replicates; a single one is shared by all replicates.
     """
 
     def __init__(self, problem: Problem, seeds: Sequence[int]) -> None:
@@ -279,7 +285,7 @@ class Delivery:
         )
 
     def open(self, context: Context) -> None:
-        """Goes on to the round of this context."""
+        """Advance to the round of a context."""
         self._context = context
         if self.arrivals is not None:
             self.arrivals.turn()
@@ -289,16 +295,21 @@ class Delivery:
     def deliver(
         self, action: Array, feedback: Feedback, agent: int = 0
     ) -> tuple[Context, Array, Feedback]:
-        """What an agent, one of several by its number, observes once a round.
+        """Return context, action and feedback that an agent observes in this round.
 
-        With a delay they are those of the round whose response arrives; ``context.t`` stays the
+        With a delay they belong to the round whose response arrives. ``context.t`` stays the
         current round, and ``feedback.observed`` is False where nothing arrives.
+
+        Args:
+            action: The agent's actions in this round.
+            feedback: Feedback to these actions.
+            agent: Number of the agent, which has a separate buffer.
         """
         if self.arrivals is None:
             return self._context, action, feedback
         buffer = self._buffers[agent]
-        (came,) = self.arrivals.swap(buffer, {"action": action}).values()
-        return self._context, came, self.arrivals.exchange(buffer, feedback)
+        (arrived,) = self.arrivals.swap(buffer, {"action": action}).values()
+        return self._context, arrived, self.arrivals.exchange(buffer, feedback)
 
 
 def _arrays(batch: Context | Feedback) -> dict[str, Array]:

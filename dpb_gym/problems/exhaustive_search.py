@@ -1,4 +1,4 @@
-"""Best actions by search, where no closed form exists: every candidate, slate or price."""
+"""Best actions by exhaustive search, where no closed form exists."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
 
 
 def best_action(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
-    """An action of largest mean expected reward over the worlds, and that reward, ``(B,)``.
+    """Return an action of largest mean expected reward over the worlds, and that reward ``(B,)``.
 
-    Candidates and slates are all tried. Prices are searched on a grid of 257, of which the
-    three largest local maxima are refined by golden sections. ``problem.respond`` says what an
-    action earns; unavailable items and candidates are left out.
+    All candidates and slates are evaluated by ``problem.respond``, without unavailable ones.
+    Prices are searched on a grid of 257, whose three largest local maxima are refined by
+    golden-section search.
     """
     return SEARCHES[problem.kind](problem, worlds, round_)
 
 
 def check_searchable(what: str, info: ProblemInfo) -> None:
-    """Refuses problems whose best actions cannot be searched."""
+    """Raise `ParameterError` for problems whose best actions cannot be searched."""
     if info.kind not in SEARCHES:
         raise ParameterError(f"{what}: best actions of {info.kind} problems cannot be searched")
     count = count_slates(info) if info.kind == "assortment" else 0
@@ -41,13 +41,13 @@ def check_searchable(what: str, info: ProblemInfo) -> None:
 
 
 def expected(problem: Problem, worlds: Sequence[Hidden], round_: Round, action: Array) -> Array:
-    """Mean expected reward of actions over equally likely worlds, ``(B,)``."""
+    """Return the mean expected reward of actions over equally likely worlds, ``(B,)``."""
     total: Array = sum(problem.respond(world, round_, action)[1] for world in worlds)  # type: ignore[assignment]
     return total / len(worlds)
 
 
 def _rows(value: Array, lanes: Array) -> Array:
-    """Rows of the given lanes; a view if all are the same lane."""
+    """Return the rows of the given lanes; a view if all are the same lane."""
     if lanes.strides[0] == 0:
         return np.broadcast_to(value[lanes[0]], (len(lanes), *value.shape[1:]))
     return value[lanes]
@@ -56,7 +56,7 @@ def _rows(value: Array, lanes: Array) -> Array:
 def _at(
     problem: Problem, worlds: Sequence[Hidden], round_: Round, lanes: Array
 ) -> Callable[[Array], Array]:
-    """Expected rewards of actions ``(R, ...)``, each in the lane of its row ``(R,)``."""
+    """Return a function for the expected rewards of actions ``(R, ...)``, row r in lanes[r]."""
     known = [{k: _rows(v, lanes) for k, v in world.items()} for world in worlds]
     return functools.partial(expected, problem, known, round_.each(lambda v: _rows(v, lanes)))
 
@@ -74,14 +74,14 @@ def _candidates(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tu
 
 @functools.lru_cache(maxsize=8)
 def slates(n_items: int, capacity: int, least: int) -> Array:
-    """All slates of at least so many items, by size, then lexicographically; -1 padded."""
+    """Return all slates of at least `least` items, by size, then lexicographically; -1 padded."""
     sizes = range(least, capacity + 1)
     rows = [(*c, *[-1] * (capacity - k)) for k in sizes for c in combinations(range(n_items), k)]
     return np.array(rows, np.int64)
 
 
 def count_slates(info: ProblemInfo) -> int:
-    """How many slates there are of one item or more, or of exactly K."""
+    """Return the number of slates of one item or more, or of exactly K."""
     assert info.n_items is not None and info.capacity is not None
     first = info.capacity if info.exactly else 1
     return sum(comb(info.n_items, k) for k in range(first, info.capacity + 1))
@@ -111,7 +111,7 @@ def _prices(problem: Problem, worlds: Sequence[Hidden], round_: Round) -> tuple[
     wall = np.full((B, 1), -np.inf)
     around = np.hstack([wall, values, wall])
     peak: Array = (values >= around[:, :-2]) & (values >= around[:, 2:])
-    # best peaks first; whatever else is listed is no peak and does no harm
+    # best peaks first; other entries are valid prices, too
     order = np.argsort(-np.where(peak, values, -np.inf), axis=1, kind="stable")
     top = grid[order[:, :SECTIONS]].ravel()
     value = _at(problem, worlds, round_, np.repeat(np.arange(B), SECTIONS))

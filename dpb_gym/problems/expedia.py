@@ -1,5 +1,4 @@
-"""Assortment of hotels for searches from Expedia's logs (Cho & Sun, section 5.2): features of
-(search, hotel) pairs, the choice model fitted to them, and the problem."""
+"""Assortment of hotels for searches from Expedia's logs (Cho & Sun, section 5.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Field, Hidden, Round
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.fitting import choice_figures, fit_mnl, recent
+from dpb_gym.problems.fitting import cached, choice_figures, fit_mnl
 from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
 FEATURE_SETS = ("hotel", "hotel+interactions", "outer")
 NORMS = (*CONTEXT_NORMS, "bound")
-# Hotel and user features that are multiplied with each other in "hotel+interactions": what a
-# price means depends on who pays it when, and how many stars one wants on those one had.
+# Hotel and user features that are multiplied with each other in "hotel+interactions": the effect
+# of a price depends on traveller and time, that of stars on the stars of earlier stays.
 INTERACTIONS = (
     ("price", "hist_price"),
     ("price", "length_of_stay"),
@@ -44,7 +43,7 @@ DEFAULT_CAPACITY = 10
 
 @dataclass(frozen=True, eq=False)
 class PairFeatures:
-    """Features of (search, hotel) pairs, each a product of a hotel's and a search's number.
+    """Features of (search, hotel) pairs, each a product of a hotel's and a search's feature.
 
     Attributes:
         hotels: float32 ``(n_hotels, d)``.
@@ -61,7 +60,7 @@ class PairFeatures:
     magnitude: float
 
     def of(self, hotels: Array, searches: Array) -> Array:
-        """Features float32 ``(..., d)`` of rows of `hotels` with rows of `searches`."""
+        """Return features float32 ``(..., d)`` of rows of `hotels` with rows of `searches`."""
         features = np.multiply(hotels, searches, order="C")
         rescale(features, "raw" if self.norm == "bound" else self.norm)
         return features
@@ -73,12 +72,12 @@ def pair_features(
     context_norm: str = "raw",
     intercept: bool = False,
 ) -> PairFeatures:
-    """Chooses the features of a pair.
+    """Return the features of all (search, hotel) pairs.
 
     Args:
         data: Encoded searches.
         feature_set: ``"hotel"``: the hotel's features (d = d2, 10 with all of Table 1).
-            ``"hotel+interactions"``: and the products named in `INTERACTIONS` (d <= 30).
+            ``"hotel+interactions"``: these and the products in `INTERACTIONS` (d <= 30).
             ``"outer"``: all products of a hotel's and a user's feature (d = d1 d2, 180).
         context_norm: ``"raw"``, ``"clip"``, ``"scale"``, as elsewhere, or ``"bound"``: divided by
             the largest norm of any pair, which keeps utilities linear in the raw features.
@@ -119,7 +118,7 @@ def pair_features(
 
 
 def largest_norm(hotels: Array, searches: Array) -> float:
-    """Largest Euclidean norm of a row product, over all pairs of rows."""
+    """Return the largest Euclidean norm of a row product, over all pairs of rows."""
     squares = np.square(hotels, dtype=np.float64)
     largest = 0.0
     for start in range(0, len(searches), _BLOCK):
@@ -130,11 +129,10 @@ def largest_norm(hotels: Array, searches: Array) -> float:
 
 
 class HotelModel:
-    """The multinomial logit fitted to the real choices: the truth of the simulation.
+    """Multinomial logit fitted to the real choices: the true model of the simulation.
 
     Maximises sum_s log P(choice_s | shown_s) - ridge / 2 ||theta||^2. P is the multinomial logit
-    over the hotels that search s was shown and the outside option, which has utility 0; choosing
-    nothing is choosing it.
+    over the hotels shown in search s and the outside option (no choice), which has utility 0.
 
     Args:
         data: Encoded searches.
@@ -167,7 +165,7 @@ def _choices(source: str, repair: Any, destination: Any, choice: str, max_missin
     return dpb_data.encode_searches(log, destination, choice, max_missing)
 
 
-@recent
+@cached
 def _model(
     encoding: tuple[Any, ...], feature_set: str, context_norm: str, intercept: bool, ridge: float
 ) -> HotelModel:
@@ -176,29 +174,28 @@ def _model(
 
 
 class ExpediaProblem(AssortmentProblem):
-    """Every round a search arrives, drawn from the log with replacement; K of N hotels are shown.
+    """Assortments of K of N hotels for searches drawn from the log with replacement.
 
-    Semi-synthetic: features are real, the customer's choice is simulated from the multinomial
-    logit that was fitted to the real choices. All N hotels can be offered in every round (as the
-    paper; the log itself shows 5 to 38 of them), so N is fixed. theta is the same in all
-    replicates; each replicate draws its searches and responses from streams of its own. Models of
-    recently used settings are kept, so that many environments cost one fit.
+    Semi-synthetic: features are real; choices are simulated from the multinomial logit fitted to
+    the real choices. All N hotels can be offered in every round (as in the paper; the log itself
+    shows 5 to 38 of them), so N is fixed. theta is the same in all replicates; searches and
+    responses are drawn per replicate. Recently fitted models are cached.
 
     Args:
         data: Name of a data set of searches or a path. The default is generated by this package
             in Expedia's layout; results on it say nothing about real travellers.
-        destination: An id, ``"all"``, or None for the most searched one (as the paper).
-        repair: ``"drop-last-search"`` accepts a file that was cut in its last line and drops
-            that line's search; None refuses it. See `dpb_data.load_searches`.
+        destination: An id, ``"all"``, or None for the most searched one (as in the paper).
+        repair: ``"drop-last-search"`` accepts a file truncated in its last line and drops
+            that line's search; None rejects it. See `dpb_data.load_searches`.
         choice: ``"booking"`` or ``"click"``; see `dpb_data.encode_searches`.
         max_missing: Columns missing in a larger share of searches are dropped, in [0, 1].
         feature_set: ``"hotel"``, ``"hotel+interactions"`` or ``"outer"``; see `pair_features`.
-        intercept: Whether hotels have a common utility of their own, one more feature.
+        intercept: Whether to add a feature for a common utility of all hotels.
         ridge: Penalty of the fit, positive.
         horizon: Rounds T, at least 2.
-        n_items: N: the hotels shown most often (ties by id); all of the destination by default.
-        capacity: K in 1..N; min(10, N) by default (the paper does not give its own).
-        revenues: ``"equal"`` (all 1, as the paper) or ``"price"``: mean price of the hotel,
+        n_items: N, the hotels shown most often (ties by id); all of the destination by default.
+        capacity: K in 1..N; min(10, N) by default (the paper does not state its K).
+        revenues: ``"equal"`` (all 1, as in the paper) or ``"price"``: mean price of the hotel,
             divided by the largest.
         context_norm: ``"raw"``, ``"clip"``, ``"scale"`` or ``"bound"``. The model is fitted to
             the features after it.
@@ -261,7 +258,7 @@ class ExpediaProblem(AssortmentProblem):
         return Round(context, drawn["response"], {"search": search})
 
     def summary(self) -> dict[str, Any]:
-        """What the problem stands on, ready for JSON; for people, never for agents.
+        """Return figures of data and fit as JSON values; for people, never for agents.
 
         Returns:
             ``data``, ``destination`` (None: all), ``searches``, ``hotels`` in the log, ``items``
@@ -273,14 +270,14 @@ class ExpediaProblem(AssortmentProblem):
             ``correctly_ranked_with_outside``: the same with the outside option as one more
             alternative; ``chosen_share``: share of searches with a choice, and as fitted;
             ``utility_quartiles`` over the pairs of the log; ``utilities``: theta by feature;
-            ``dropped``: why features are not there; ``notes``.
+            ``dropped``: features that were dropped, and why; ``notes``.
         """
         data = self.model.data
         notes = list(data.notes)
         share = self.model.figures["chosen_share"]
         if share in (0.0, 1.0):
             which = "no search has" if share == 0.0 else "every search has"
-            notes.append(f"{which} a choice: the data do not tell the outside option's weight")
+            notes.append(f"{which} a choice: the outside option's weight cannot be estimated")
         return {
             "data": data.name,
             "destination": data.destination,

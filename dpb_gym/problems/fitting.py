@@ -1,4 +1,4 @@
-"""Fitting a choice model to a log, and saying how well it knows people it has not seen."""
+"""Fitting a choice model to a log, with its quality on held-out customers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 Bounds = Mapping[str, tuple[float, float]]
 FEWEST_ROWS = 50
 LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
-"""Is told what is being done with a log, see `step`."""
-_HELD_OUT = 5  # every fifth customer, at random, is not fitted to
+"""Called with each step of processing a log, see `step`."""
+_HELD_OUT = 5  # one customer in five, at random, is held out
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +35,8 @@ class Fit:
             equal chances): ``held_out_log_likelihood``, ``held_out_null``; ``calibration``: per
             tenth of the predicted chances (predicted, observed, count).
         notes: Remarks, each a sentence.
-        held: ``(n,)``, who was held out.
-        trained: ``(d,)``, fitted to the others.
+        held: Mask of the held-out customers ``(n,)``.
+        trained: Coefficients ``(d,)`` fitted to the others.
     """
 
     coefficients: Array
@@ -47,13 +47,13 @@ class Fit:
     trained: Array
 
 
-def recent(make: Callable[..., T]) -> Callable[..., T]:
-    """`make`, where what was made of recently used arguments is kept.
+def cached(make: Callable[..., T]) -> Callable[..., T]:
+    """Wrap `make` in an LRU cache and raise ParameterError for invalid arguments.
 
     Raises:
-        ParameterError: If an argument is unknown, missing or unhashable, which no valid one is.
+        ParameterError: If an argument is unknown, missing or unhashable.
     """
-    kept, signature = functools.lru_cache(maxsize=8, typed=True)(make), inspect.signature(make)
+    cache, signature = functools.lru_cache(maxsize=8, typed=True)(make), inspect.signature(make)
 
     @functools.wraps(make, updated=())
     def made(*args: Any, **kwargs: Any) -> T:
@@ -63,7 +63,7 @@ def recent(make: Callable[..., T]) -> Callable[..., T]:
             raise ParameterError(f"{make.__name__}: {error}") from None
         bound.apply_defaults()
         try:
-            return kept(*bound.args, **bound.kwargs)  # typed: 1 is not True
+            return cache(*bound.args, **bound.kwargs)  # typed: 1 is not True
         except TypeError as error:
             if "unhashable" not in str(error):
                 raise
@@ -73,14 +73,14 @@ def recent(make: Callable[..., T]) -> Callable[..., T]:
 
 
 def step(what: str) -> None:
-    """Tells whoever listens what is done next."""
+    """Report the next step to the registered listener, if any."""
     listener = LISTENER.get()
     if listener is not None:
         listener(what)
 
 
 def check_varies(taken: Array, did: str, name: str) -> None:
-    """Refuses a log in which everybody or nobody did what is to be learnt."""
+    """Raise `DataError` for a log in which all responses are the same."""
     if taken.min() == taken.max():
         who = "everybody" if taken[0] else "nobody"
         raise DataError(f"{name}: {who} {did}: there is no variation to learn from")
@@ -89,7 +89,7 @@ def check_varies(taken: Array, did: str, name: str) -> None:
 def fit_mnl(
     rows: Array, starts: Array, choice: Array, ridge: float, name: str, centre: Array | None = None
 ) -> Array:
-    """Maximises sum_s log P(choice_s) - ridge / 2 ||theta - centre||^2.
+    """Return theta that maximises sum_s log P(choice_s) - ridge / 2 ||theta - centre||^2.
 
     P is the multinomial logit over the rows of set s and the outside option of utility 0.
 
@@ -98,8 +98,8 @@ def fit_mnl(
         starts: Set s has the rows ``starts[s]:starts[s + 1]``.
         choice: Position in the set, -1 for the outside option.
         ridge: Weight of the penalty, positive.
-        name: For the message.
-        centre: What the penalty pulls to ``(d,)``; 0 by default.
+        name: Name of the log, for error messages.
+        centre: Centre of the penalty ``(d,)``; 0 by default.
 
     Raises:
         DataError: If the fit does not converge.
@@ -127,7 +127,7 @@ def fit_mnl(
 
 
 def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
-    """Log of the chance of each row ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
+    """Return log-probabilities of rows ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
     utility = np.empty((1, len(rows)))
     kernels.mnl.utilities(rows[None], theta[None], utility)
     u, group = utility[0], np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -138,7 +138,7 @@ def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]
 
 
 def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
-    """How well theta fits choices; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
+    """Return figures of the fit; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
     inside, outside = log_chances(rows, starts, theta)
     search = np.repeat(np.arange(len(choice)), np.diff(starts))
     bought = choice >= 0
@@ -166,7 +166,7 @@ def fit_log(
     rows: Array, starts: Array, choice: Array, people: Array | None, ridge: float,
     names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
 ) -> Fit:  # fmt: skip
-    """Fits to everything; measures on held-out customers what a fit to the others knows."""
+    """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality."""
     n = len(choice)
     least = max(FEWEST_ROWS, 10 * len(names))
     if n < least:
@@ -216,13 +216,13 @@ def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array
 def scale(
     features: Array, names: Sequence[str], bounds: Bounds, name: str
 ) -> tuple[Array, dict[str, tuple[float, float]], list[str]]:
-    """Maps features onto [-1, 1] by public bounds where they are declared.
+    """Scale features to [-1, 1], by public bounds where they are declared.
 
     Args:
         features: ``(n, k)``.
         names: k names.
-        bounds: Lowest and highest value by name; what lies beyond is cut.
-        name: For messages.
+        bounds: Lowest and highest value by name; values outside are clipped.
+        name: Name of the log, for error messages.
 
     Returns:
         Scaled features ``(n, k)``, the bounds used, and notes.

@@ -1,4 +1,4 @@
-"""Item features of rating data: truncated SVD, exact or private, and users folded in."""
+"""Item features of rating data by truncated SVD, exact or private, and user factors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dpb_gym.problems.prior import Prior
 if TYPE_CHECKING:
     from dpb_gym.privacy.private_factors import PrivateFactors
 
-# The noise of private features has generators of its own, whatever a replicate's seed.
+# Keys the generators of private features' noise, which do not depend on a replicate's seed.
 _NOISE_KEY = 0xFEA7
 
 
 def svd_factors(rows: Any, dim: int) -> Array:
-    """Right singular vectors times singular values: no privacy for the rows' users."""
+    """Return right singular vectors times singular values, without privacy for the rows' users."""
     from scipy.sparse.linalg import svds
 
     start = np.ones(min(rows.shape))
@@ -33,8 +33,16 @@ def svd_factors(rows: Any, dim: int) -> Array:
 def private_svd_factors(
     rows: Any, dim: int, asked: tuple[float, float], seed: int
 ) -> PrivateFactors:
-    """The same from a noisy second moment of clipped rows, at the epsilon and delta asked for; see
-    `dpb_gym.privacy.private_factors.private_factors`."""
+    """Return private factors, computed from a noisy second moment of clipped rows.
+
+    See `dpb_gym.privacy.private_factors.private_factors`.
+
+    Args:
+        rows: Sparse ratings, a row per user.
+        dim: Number of factors.
+        asked: Epsilon and delta.
+        seed: Seed of the noise.
+    """
     from dpb_gym.privacy import Budget, Curator, NoiseSource
     from dpb_gym.privacy.private_factors import private_factors
 
@@ -47,7 +55,7 @@ def private_svd_factors(
 
 
 def item_features(factors: Array) -> Array:
-    """Factors as features: float32 ``(n_items, dim)``, in the unit ball, of median norm 1."""
+    """Scale factors to features: float32 ``(n_items, dim)``, in the unit ball, median norm 1."""
     norms = np.sqrt((factors * factors).sum(axis=1))
     scaled = factors / max(float(np.median(norms)), 1e-12)
     features = np.ascontiguousarray(scaled, dtype=np.float32)
@@ -56,7 +64,7 @@ def item_features(factors: Array) -> Array:
 
 
 def fold_in(factors: Array, test_users: Array, users: Array, items: Array, values: Array) -> Array:
-    """Ridge-regressed user factors, scaled to the sup norm 1, float32 ``(n, dim)``."""
+    """Return ridge-regression user factors, scaled to sup norm 1, float32 ``(n, dim)``."""
     dim = factors.shape[1]
     result = np.zeros((len(test_users), dim), np.float32)
     scale = float(np.median(np.sqrt((factors * factors).sum(axis=1))))
@@ -77,25 +85,25 @@ def fold_in(factors: Array, test_users: Array, users: Array, items: Array, value
 def with_predictions(
     features: Array, users: Array, items: Array, rewards: Array, ridge: float = 1.0
 ) -> tuple[Array, Prior]:
-    """Appends to each item's features what the training rewards predict for it.
+    """Append to each item's features its reward as predicted from the training rewards.
 
     The last coordinate is the prediction of a ridge regression of the rewards on the
-    features, less its mean over the items and divided by its largest magnitude: a policy that
-    weighs it alone plays the training users' preferences. Both parts are scaled by
-    sqrt(1/2), which keeps them in the unit ball together.
+    features, minus its mean over the items and divided by its largest magnitude: a policy that
+    uses it alone follows the training users' preferences. Both parts are scaled by sqrt(1/2),
+    so that together they stay in the unit ball.
 
     Args:
         features: float32 ``(n_items, dim)`` in the unit ball.
         users: User of each training reward ``(n,)``.
-        items: Its item ``(n,)``.
-        rewards: ``(n,)``. Read without noise.
+        items: Item of each training reward ``(n,)``.
+        rewards: Training rewards ``(n,)``, used without noise.
         ridge: Penalty, > 0.
 
     Returns:
-        float32 ``(n_items, dim + 1)``, and what the rewards say of their coefficients. The mean
-        gives back the predictions in units of the reward. The precision is that of least squares,
-        divided by how many times more the sum of one user's scores varies than if her rewards were
-        independent: users differ, and those to come are others.
+        Features, float32 ``(n_items, dim + 1)``, and a prior of their coefficients. Its mean
+        reproduces the predictions in units of the reward. Its precision is that of least squares,
+        divided by the overdispersion of the users' summed scores relative to independent rewards,
+        because future users differ from the training users.
     """
     n_items, dim = features.shape
     count = np.bincount(items, minlength=n_items).astype(np.float64)

@@ -1,7 +1,7 @@
-"""Kinds of problems: what is asked of a policy, and what comes back.
+"""Kinds of problems: the form of actions and of responses.
 
-A kind is one object; environments, agents, feedback wrappers and the harness ask it instead of
-comparing names. A package adds its own with `register_kind`.
+Environments, agents, feedback wrappers and the harness use the `Kind` object instead of comparing
+names. Other packages add kinds with `register_kind`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,38 @@ from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 
 
 class RoundRow(NamedTuple):
-    """One line of what a round showed, for people.
+    """One row of the display of a round.
 
     Attributes:
-        name: What it is, e.g. ``"item 3"``.
-        worth: Revenue or price in [0, 1], or None.
-        features: Its features ``(d,)``.
-        mark: What happened to it, empty if nothing did.
+        name: Label, e.g. ``"item 3"``.
+        value: Revenue or price in [0, 1], or None.
+        features: Feature vector ``(d,)``.
+        mark: Outcome, e.g. ``"bought"``; empty if there is none.
         success: Whether it was bought or rewarded.
     """
 
     name: str
-    worth: float | None
+    value: float | None
     features: Array
     mark: str = ""
     success: bool = False
 
 
 class Kind(ABC):
-    """What one kind of problem asks of a policy.
+    """Actions and responses of one kind of problem.
 
     Attributes:
         name: Short, lower-case, e.g. ``"ranking"``; agents declare it in ``supports``.
-        response: The field of `Feedback` that tells more than the reward, and its key in
-            ``info``: ``"choice"`` (a position in the action), ``"demand"`` (which the price
-            multiplies) or ``"answer"`` (anything else); None if the reward is all there is.
+        response: The field of `Feedback`, and key in ``info``, that says more than the reward:
+            ``"choice"`` (a position in the action), ``"demand"`` (multiplied by the price) or
+            ``"answer"`` (anything else); None if there is only a reward.
         interface: Keyword arguments of `actions` that environments of this kind take.
-        actions: Makes the Gymnasium side of actions, see `dpb_gym.envs.actions.ActionMode`: a
-            function of the problem's `ProblemInfo` and the `interface`, or
-            ``"module:function"``.
+        actions: Factory of the `dpb_gym.envs.actions.ActionMode`: a function of the problem's
+            `ProblemInfo` and the `interface`, or ``"module:function"``.
         revenues: Whether contexts have ``revenues``, one per item.
         integral: Whether actions are integers, not real numbers.
-        called: What actions are called in messages.
-        nothing: What stands in all entries of an action where nobody was asked.
+        called: Name of actions in error messages.
+        nothing: Placeholder in all entries of an action for a round without feedback.
     """
 
     name: ClassVar[str]
@@ -64,41 +63,40 @@ class Kind(ABC):
 
     @abstractmethod
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        """Shape of ``context.features`` without the replicate axis."""
+        """Return the shape of ``context.features`` without the replicate axis."""
 
     def action_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        """Shape of one replicate's action; a single number by default."""
+        """Return the shape of one replicate's action; () for a number, the default."""
         return ()
 
     def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
-        """Returns actions ``(B, *action_shape)`` well typed, or raises `ActionError`.
+        """Return actions as a well-typed array ``(B, *action_shape)`` or raise `ActionError`.
 
-        The range is the problem's to check, when it responds.
+        The range is checked by the problem when it responds.
         """
         shape = (replicates, *self.action_shape(info))
         return action_array(action, shape, self.integral, self.called)
 
     @abstractmethod
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        """Uniformly random actions from uniforms ``(B, *action_shape)``, of what is available."""
+        """Return uniformly random available actions, from uniforms ``(B, *action_shape)``."""
 
     def sizes(self, space: Any) -> dict[str, int] | None:
-        """What a foreign environment's action space tells of its `ProblemInfo`.
+        """Return the fields of `ProblemInfo` that an external action space determines.
 
-        None if the space is not one of this kind, which is then not adapted; see
-        `dpb_gym.envs.adapter`.
+        None if the space does not belong to this kind; see `dpb_gym.envs.adapter`.
         """
         return None
 
     def encode(self, action: Array, space: Any) -> Any:
-        """One replicate's action as a foreign environment takes it."""
+        """Return one replicate's action in the form of an external environment's space."""
         return action
 
     def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
-        """Joins the actions of single agents, one per replicate.
+        """Stack the actions of single agents, one per replicate.
 
         Raises:
-            AgentError: If one of them has the wrong form; `agent` is named.
+            AgentError: If an action has the wrong form; the message names `agent`.
         """
         shape = self.action_shape(info)
         for action in actions:
@@ -110,18 +108,18 @@ class Kind(ABC):
         return np.array([np.reshape(action, shape) for action in actions])
 
     def unstack(self, actions: Array, replicate: int) -> Any:
-        """One replicate's action, as a single agent would have given it."""
+        """Return one replicate's action in the form that a single agent returns."""
         return actions[replicate]
 
     def rows(
         self, context: Context, action: Array | None, feedback: Feedback | None
     ) -> list[RoundRow]:
-        """What one replicate's round looked like; `action` is None before it is chosen.
+        """Return the display of one replicate's round.
 
         Args:
             context: Without the replicate axis, as `feedback`.
-            action: The problem's action.
-            feedback: What came back.
+            action: The problem's action; None before it is chosen.
+            feedback: The response; None before it is known.
         """
         vectors = np.reshape(context.features, (-1, np.shape(context.features)[-1]))
         rows = [RoundRow(f"vector {i}", None, vector) for i, vector in enumerate(vectors)]
@@ -168,21 +166,21 @@ class Assortment(Kind):
         return slates
 
     def sizes(self, space: Any) -> dict[str, int] | None:
-        """A `MultiDiscrete` of K item indices."""
+        """Return N and K of a `MultiDiscrete` of K item indices."""
         nvec = np.asarray(getattr(space, "nvec", ()))
         if nvec.ndim != 1 or len(set(nvec.tolist())) != 1:
             return None
         return {"n_items": int(nvec[0]), "capacity": len(nvec)}
 
     def encode(self, action: Array, space: Any) -> Any:
-        """An empty place holds a repeated item, which counts for nothing."""
+        """Return the slate with empty places filled by a repeated item, which has no effect."""
         offered = action[action >= 0]
         if not len(offered):
             raise ActionError("an empty slate cannot be offered")
         return np.where(action >= 0, action, offered[0])
 
     def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
-        """Slates may have fewer than K items."""
+        """Stack slates, which may have fewer than K items."""
         slates = np.full((len(actions), *self.action_shape(info)), -1, np.int64)
         for i, action in enumerate(actions):
             slate = np.asarray(action)
@@ -195,7 +193,7 @@ class Assortment(Kind):
         return slates
 
     def unstack(self, actions: Array, replicate: int) -> Any:
-        """The slate without the empty places at its end."""
+        """Return the slate without the empty places at its end."""
         slate: Array = actions[replicate]
         return slate[: np.flatnonzero(slate >= 0).max(initial=-1) + 1]
 
@@ -235,7 +233,7 @@ class Pricing(Kind):
         return uniforms.copy()
 
     def sizes(self, space: Any) -> dict[str, int] | None:
-        """A `Box` of one price on [0, 1]."""
+        """Return no sizes for a `Box` of one price on [0, 1]."""
         box = space.shape == (1,) and np.dtype(space.dtype).kind == "f"
         return {} if box else None
 
@@ -253,7 +251,7 @@ class Pricing(Kind):
 
 
 class Recommendation(Kind):
-    """One of a few candidates for each customer."""
+    """The index of one candidate for each customer."""
 
     name = "recommendation"
     called = "candidate indices"
@@ -276,7 +274,7 @@ class Recommendation(Kind):
         return np.minimum(index, info.n_candidates - 1)
 
     def sizes(self, space: Any) -> dict[str, int] | None:
-        """A `Discrete` of candidate indices."""
+        """Return the number of candidates of a `Discrete` space."""
         return {"n_candidates": int(space.n)} if space.shape == () and hasattr(space, "n") else None
 
     def encode(self, action: Array, space: Any) -> Any:
@@ -301,7 +299,7 @@ KINDS: dict[str, Kind] = {k.name: k for k in (Assortment(), Pricing(), Recommend
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name.
+    """Return the kind with a name.
 
     Raises:
         UnknownNameError: If there is none; the message offers close matches.
@@ -313,7 +311,7 @@ def kind_of(name: str) -> Kind:
 
 
 def register_kind(kind: Kind) -> None:
-    """Adds a kind of problems; registering the same class again changes nothing.
+    """Register a kind of problems; registering the same class again has no effect.
 
     Raises:
         ParameterError: If it is no `Kind` or the name is taken by another one.
@@ -329,21 +327,21 @@ def register_kind(kind: Kind) -> None:
 def action_array(
     action: Any, shape: tuple[int, ...], integral: bool, what: str, bits: bool = False
 ) -> Array:
-    """Returns `action` with the wanted shape and kind or raises `ActionError`.
+    """Return `action` as an array of a shape and dtype or raise `ActionError`.
 
     Args:
-        action: Anything.
-        shape: What its shape must be.
-        integral: Whether it must be integers (returned as int64), not numbers (float64).
-        what: What it is called in messages.
-        bits: Whether booleans will do.
+        action: Any object.
+        shape: Required shape.
+        integral: Whether integers are required (returned as int64), not numbers (float64).
+        what: Name of the action in messages.
+        bits: Whether booleans are accepted.
     """
     plain = type(action) is np.ndarray and action.shape == shape and action.flags.c_contiguous
     if plain and action.dtype == (np.int64 if integral else np.float64):
         return np.asarray(action)
     try:
         result = np.asanyarray(action)
-    except Exception:  # rows of unequal length, or a stranger's object
+    except Exception:  # rows of unequal length, or an object whose conversion fails
         raise ActionError(f"{what} must have shape {shape}, got {shown(action)}") from None
     if result.shape != shape:
         raise ActionError(f"{what} must have shape {shape}, got {result.shape}")

@@ -1,11 +1,11 @@
-"""Seasons: items or seats that run out, and the best that could have been made of them.
+"""Limited stock: instances whose items sell out, and the value of a season's optimum.
 
-What an action loses of a season is what the best action earns more in this round, net of what the
-units that it may sell are worth later. By dynamic programming the worth of a unit is exact: the
-optimum knows the parameters and who comes, not what they buy. Where the table would be too large,
-it is the bid price of the fluid bound, the same in every round: by weak duality
-``sum_t max_a (r_a - lambda sold_a) + lambda stock`` bounds what any policy earns, for every
-lambda >= 0 (Gallego & van Ryzin 1994; Talluri & van Ryzin 1998).
+The regret of an action is the difference of the best action's revenue in this round to its own,
+both net of the future value of the units sold. Dynamic programming gives the exact value of a
+unit: the optimum knows the parameters and the customers, not their purchases. Where the table would
+be too large, the value is the bid price of the fluid bound, the same in every round: by weak
+duality ``sum_t max_a (r_a - lambda sold_a) + lambda stock`` bounds the revenue of any policy, for
+every lambda >= 0 (Gallego & van Ryzin 1994; Talluri & van Ryzin 1998).
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Round
 
 LARGEST_TABLE = 200_000
 SAMPLE, STEPS = 512, 200
-RENEWALS, FEWER, AGAIN = 20, 8, 40  # of the policy: how often, on one round of so many, steps
-SHADE = 1.0 - 1e-3  # of bid prices in the policy: what sells at its price is offered
+# Re-solving of the oracle's bid prices: times per season, thinning of the sample, and steps.
+RENEWALS, FEWER, AGAIN = 20, 8, 40
+SHADE = 1.0 - 1e-3  # factor on the policy's bid prices, so that it offers items at break-even
 EXACT, BOUND = "dynamic programme", "fluid bound"
 
 
 def benchmark(stock: Sequence[int], horizon: int) -> str:
-    """What the regret of a season is against: `EXACT` where the table is small, else `BOUND`."""
+    """Return the benchmark of regret: `EXACT` if the table is small enough, else `BOUND`."""
     states = math.prod(min(count, horizon) + 1 for count in stock)
     return EXACT if states * horizon <= LARGEST_TABLE else BOUND
 
 
 def priced(round_: Round, cost: Array) -> Round:
-    """The round as it is where a sale of item i costs ``cost[:, i]``, ``(B, n)``."""
+    """Return the round with a cost ``cost[:, i]`` for every sale of item i, ``(B, n)``."""
     context = round_.context
     if context.revenues is None:
         return round_.hiding(cost=np.ascontiguousarray(cost[:, 0]))
@@ -42,11 +43,11 @@ def priced(round_: Round, cost: Array) -> Round:
 
 
 def units(problem: Problem, hidden: Hidden, round_: Round, action: Array, count: int) -> Array:
-    """Expected sales ``(B, count)`` of actions that name no item twice."""
+    """Return the expected sales ``(B, count)`` of actions without repeated items."""
     B = len(action)
     sold = np.zeros((B, count))
     if round_.context.revenues is None:
-        cost = action[:, None] - 1.0  # what is left of the price is 1
+        cost = action[:, None] - 1.0  # price minus cost is 1
         sold[:, 0] = problem.respond(hidden, priced(round_, cost), action)[1]
         return sold
     lanes = np.arange(B)
@@ -65,23 +66,24 @@ def bid_prices(
     start: Array | None = None,
     steps: int | None = None,
 ) -> Array:
-    """Prices lambda >= 0 that nearly minimise max_a E[revenue - <lambda, sold>] + <lambda, rate>.
+    """Return approximately optimal bid prices of the fluid bound.
 
-    AdaGrad (Duchi, Hazan & Singer 2011); the best of its steps.
+    They minimise max_a E[revenue - <lambda, sold>] + <lambda, rate> over lambda >= 0; the result
+    is the best iterate of AdaGrad (Duchi, Hazan & Singer 2011).
 
     Args:
-        problem: Whose customers they are.
+        problem: Problem of the customers.
         hidden: Its hidden state, or an estimate, in every row ``(M, ...)``.
-        rounds: M rounds, over which is averaged.
-        rate: Units per round that may be sold, ``(n,)``.
-        start: Where the search begins, ``(n,)``; 0 by default.
-        steps: How many; `STEPS` by default.
+        rounds: M rounds to average over.
+        rate: Units per round that can be sold, ``(n,)``.
+        start: Initial prices ``(n,)``; 0 by default.
+        steps: Number of steps; `STEPS` by default.
 
     Returns:
-        ``(n,)``, at most the largest revenue.
+        Prices ``(n,)``, at most the largest revenue.
     """
     prices = np.zeros(len(rate)) if start is None else start
-    kept, squares, least = prices, np.zeros(len(rate)), np.inf
+    best, squares, least = prices, np.zeros(len(rate)), np.inf
     count, most = len(rounds.uniform), problem.info.reward_range[1]
     for _ in range(steps or STEPS):
         net = priced(rounds, np.tile(prices, (count, 1)))
@@ -89,45 +91,45 @@ def bid_prices(
         sold = units(problem, hidden, rounds, action, len(rate)).sum(axis=0) / count
         bound = float(value.sum()) / count + sum((prices * rate).tolist())
         if bound < least:
-            least, kept = bound, prices
+            least, best = bound, prices
         slope = rate - sold
         if not (slope < 0.0).any() and not prices.any():
-            break  # everything lasts to the end
+            break  # no item sells out
         squares += slope * slope
         step = slope / np.sqrt(np.maximum(squares, 1e-300))
         prices = np.clip(prices - 0.1 * most * step, 0.0, most)
-    return kept
+    return best
 
 
 class UnitValues:
-    """What a unit of each item is worth at the end of a round, for B replicates.
+    """Future value of a unit of each item, for B replicates, computed on first use.
 
     Attributes:
-        exact: Whether by dynamic programming, else the bid prices of the fluid bound.
+        exact: Whether values are from dynamic programming, else bid prices of the fluid bound.
     """
 
     def __init__(self, customers: Instance, stock: Array) -> None:
         self._customers, self._stock = customers, np.minimum(stock, customers.problem.horizon)
         self.exact = benchmark(stock.tolist(), customers.problem.horizon) == EXACT
-        self._known: list[Array | None] = [None] * customers.replicates
-        self._kept: list[tuple[Hidden, Round]] = [({}, None)] * customers.replicates  # type: ignore[list-item]
+        self._values: list[Array | None] = [None] * customers.replicates
+        self._samples: list[tuple[Hidden, Round]] = [({}, None)] * customers.replicates  # type: ignore[list-item]
         self._strides = np.ones(len(stock), np.int64)
         for i in range(len(stock) - 1, 0, -1) if self.exact else ():
             self._strides[i - 1] = self._strides[i] * (self._stock[i] + 1)
 
-    def forget(self, i: int) -> None:
-        """Replicate i is another one now."""
-        self._known[i] = None
+    def clear(self, i: int) -> None:
+        """Discard the values of replicate i, which was restarted."""
+        self._values[i] = None
 
     def of(self, t: Array, left: Array) -> Array:
-        """``(B, n)``, in rounds t ``(B,)`` with ``left`` units ``(B, n)`` before them."""
-        worth = np.zeros(left.shape)
+        """Return values ``(B, n)`` in rounds t ``(B,)``, with ``left`` units ``(B, n)`` before."""
+        values = np.zeros(left.shape)
         for i in range(len(left)):
-            known = self._known[i]
-            if known is None:
-                known = self._known[i] = self._table(i) if self.exact else self._prices(i)
-            worth[i] = self._differences(known[t[i]], left[i]) if self.exact else known
-        return worth
+            found = self._values[i]
+            if found is None:
+                found = self._values[i] = self._table(i) if self.exact else self._prices(i)
+            values[i] = self._differences(found[t[i]], left[i]) if self.exact else found
+        return values
 
     def _differences(self, value: Array, left: Array) -> Array:
         left = np.minimum(left, self._stock)
@@ -135,39 +137,39 @@ class UnitValues:
         return np.where(left > 0, value[state] - value[state - self._strides * (left > 0)], 0.0)
 
     def _rounds(self, i: int, wanted: Iterable[int]) -> tuple[Hidden, Round]:
-        """The given rounds of replicate i as one batch, and its hidden state in every row."""
-        all_of_them = self._customers
-        source = Instance(all_of_them.problem, [all_of_them.seeds[i]], [all_of_them.episodes[i]])
+        """Return rounds of replicate i as one batch, and its hidden state in every row."""
+        customers = self._customers
+        source = Instance(customers.problem, [customers.seeds[i]], [customers.episodes[i]])
         found = []
         for t in wanted:
             while source.t[0] < t:
                 source.advance()
-            found.append(source.round().each(np.copy))  # its block will be drawn anew
+            found.append(source.round().each(np.copy))  # the instance reuses its block
         contexts, uniforms, secrets = zip(*found)
         secret = {name: np.concatenate([s[name] for s in secrets]) for name in secrets[0]}
         hidden = {name: np.repeat(v, len(found), axis=0) for name, v in source.hidden.items()}
         return hidden, Round(Context.join(1, contexts), np.concatenate(uniforms), secret)
 
     def _prices(self, i: int) -> Array:
-        """Bid prices of replicate i, fitted to rounds that are spread over its season."""
+        """Return bid prices of replicate i, computed on rounds spread over its season."""
         problem, T = self._customers.problem, self._customers.problem.horizon
         wanted = sorted({1 + k * T // SAMPLE for k in range(SAMPLE)})
         hidden, rounds = self._rounds(i, wanted)
         few = np.arange(0, len(wanted), FEWER)
-        self._kept[i] = {name: value[few] for name, value in hidden.items()}, _taken(rounds, few)
+        self._samples[i] = {name: value[few] for name, value in hidden.items()}, _taken(rounds, few)
         return bid_prices(problem, hidden, rounds, self._stock / T)
 
-    def renewed(self, i: int, t: int, left: Array, start: Array) -> Array:
-        """Bid prices of replicate i for what is left before round t, from earlier ones."""
+    def resolved(self, i: int, t: int, left: Array, start: Array) -> Array:
+        """Return bid prices of replicate i re-solved for the stock left before round t."""
         problem, T = self._customers.problem, self._customers.problem.horizon
-        hidden, rounds = self._kept[i]
+        hidden, rounds = self._samples[i]
         count = len(rounds.uniform)
         coming = np.arange(min(count * (t - 1) // T, count // 2), count)
         hidden = {name: value[coming] for name, value in hidden.items()}
         return bid_prices(problem, hidden, _taken(rounds, coming), left / (T - t + 1), start, AGAIN)
 
     def _table(self, i: int) -> Array:
-        """Value ``(T + 1, states)`` of what is left after each round of replicate i."""
+        """Return the value ``(T + 1, states)`` of the stock after each round of replicate i."""
         problem = self._customers.problem
         T, sides = problem.horizon, self._stock + 1
         states = int(np.prod(sides))
@@ -188,12 +190,12 @@ class UnitValues:
 
 
 def _taken(rounds: Round, chosen: Array) -> Round:
-    """The chosen rounds of a batch."""
+    """Return the chosen rounds of a batch."""
     return rounds.each(lambda v: v[chosen])
 
 
 def masked(round_: Round, has: Array) -> Round:
-    """The round where items ``(B, n)`` without stock cannot be offered; prices always can."""
+    """Return the round with items out of stock (``has`` False, ``(B, n)``) unavailable."""
     context = round_.context
     if context.revenues is None:
         return round_
@@ -202,45 +204,45 @@ def masked(round_: Round, has: Array) -> Round:
 
 
 def on_sale(round_: Round, has: Array) -> Array:
-    """Whether anything can be sold, ``(B,)``."""
+    """Return whether anything can be sold, ``(B,)``."""
     available = round_.context.available
     return np.asarray((has if available is None else available).any(axis=1))
 
 
 class StockInstance(Instance):
-    """Replicates whose items run out.
+    """Instance with limited stock.
 
-    What is sold is gone from the next round on; `respond` may be asked again in a round, and the
-    last answer counts. Where nothing is on sale any action is accepted and sells nothing, so all
-    seasons last to the horizon. Forks share who comes and what units are worth.
+    Sold units are unavailable from the next round on. `respond` may be called again in a round; the
+    last response counts. Where everything is sold out, any action is accepted and sells nothing,
+    so all seasons last to the horizon. Forks share customers and unit values.
 
     Attributes:
         left: Units of each item after the last response, ``(B, n)``.
     """
 
-    def __init__(self, customers: Instance, worth: UnitValues | None = None) -> None:
+    def __init__(self, customers: Instance, values: UnitValues | None = None) -> None:
         self.customers, self.problem = customers, customers.problem
         self.seeds, self.episodes, self.t = customers.seeds, customers.episodes, customers.t
         self.hidden, self.replicates = customers.hidden, customers.replicates
         self.alone = customers.alone
         self._stock = np.array(self.problem.info.stock)
-        self._worth = UnitValues(customers, self._stock) if worth is None else worth
+        self._unit_values = UnitValues(customers, self._stock) if values is None else values
         self.left: Array = np.tile(self._stock, (self.replicates, 1))
         self._before, self._at = self.left.copy(), self.t.copy()
         self._now: Round | None = None
         self._bids = np.zeros(self.left.shape)
-        self._renewed = np.zeros(self.replicates, np.int64)
+        self._resolved = np.zeros(self.replicates, np.int64)
         self._lost = np.zeros(self.replicates)
 
     def fork(self) -> StockInstance:
-        """The same customers for one more agent."""
-        return StockInstance(self.customers, self._worth)
+        """Return an instance with the same customers and a separate stock, for another agent."""
+        return StockInstance(self.customers, self._unit_values)
 
     def restart(self, i: int, seed: int, episode: int) -> None:
         self.customers.restart(i, seed, episode)
-        self._worth.forget(i)
+        self._unit_values.clear(i)
         self.left[i] = self._before[i] = self._stock
-        self._at[i], self._renewed[i], self._now = 1, 0, None
+        self._at[i], self._resolved[i], self._now = 1, 0, None
 
     def advance(self, lanes: Array | None = None) -> None:
         self.customers.advance(lanes)
@@ -258,22 +260,26 @@ class StockInstance(Instance):
         return self._now
 
     def oracle(self) -> tuple[Array, Array]:
-        """The best action for the season, or by bid prices that are renewed now and then for what
-        is left; and its expected reward."""
+        """Return the season's best action and its expected reward.
+
+        Where the optimum is too large to compute, the action is by bid prices that are re-solved
+        `RENEWALS` times for the remaining stock.
+        """
         round_ = self.round()
-        cost = self._worth.of(self.t, self._before)
-        if not self._worth.exact:
+        cost = self._unit_values.of(self.t, self._before)
+        if not self._unit_values.exact:
             every = max(1, self.problem.horizon // RENEWALS)
-            for i in np.flatnonzero(((self.t - 1) % every == 0) & (self._renewed != self.t)):
-                start = self._bids[i] if self._renewed[i] else cost[i]
-                self._bids[i] = self._worth.renewed(int(i), int(self.t[i]), self._before[i], start)
-                self._renewed[i] = self.t[i]
+            for i in np.flatnonzero(((self.t - 1) % every == 0) & (self._resolved != self.t)):
+                start = self._bids[i] if self._resolved[i] else cost[i]
+                now = int(i), int(self.t[i]), self._before[i]
+                self._bids[i] = self._unit_values.resolved(*now, start)
+                self._resolved[i] = self.t[i]
             cost = SHADE * self._bids
         action = self.problem.best_action(self.hidden, priced(round_, cost))[0]
         return action, self._serve(action)[1]
 
     def _serve(self, action: Array) -> tuple[Feedback, Array, Round, Array]:
-        """Feedback, expected reward, the round as the problem answers it, and who is served."""
+        """Return feedback, expected reward, the round played, and where anything is on sale."""
         round_ = self.round()
         open_ = on_sale(round_, self._before > 0)
         context = round_.context
@@ -293,11 +299,11 @@ class StockInstance(Instance):
         return feedback, expected, round_, open_
 
     def regret(self, expected: Array, observed: Array | None, best: Array | None = None) -> Array:
-        """What the action that was answered last loses of the season.
+        """Return the regret of the last action, relative to the season's optimum.
 
         In expectation the regrets of all rounds add up to the value of the optimum, or of its
-        fluid bound, minus what was earned. Against the bound units that are left at the end
-        count, at their bid price, in the last round.
+        fluid bound, minus the revenue. Against the bound, unsold units count at their bid price
+        in the last round.
         """
         return self._lost
 
@@ -305,23 +311,23 @@ class StockInstance(Instance):
         action = self.problem.check_action(action, self.replicates)
         feedback, expected, served, open_ = self._serve(action)
         self.left = self._before - self._sold(action, feedback)
-        problem, worth = self.problem, self._worth.of(self.t, self._before)
-        own = np.where(open_, problem.respond(self.hidden, priced(served, worth), action)[1], 0.0)
-        against = self.round() if self._worth.exact else self.customers.round()
-        best = problem.best_action(self.hidden, priced(against, worth))[1]
-        if self._worth.exact:
+        problem, value = self.problem, self._unit_values.of(self.t, self._before)
+        own = np.where(open_, problem.respond(self.hidden, priced(served, value), action)[1], 0.0)
+        benchmark_round = self.round() if self._unit_values.exact else self.customers.round()
+        best = problem.best_action(self.hidden, priced(benchmark_round, value))[1]
+        if self._unit_values.exact:
             best = np.where(open_, best, 0.0)
         regret = np.maximum(best - own, 0.0)
-        if not self._worth.exact:
+        if not self._unit_values.exact:
             unsold = np.zeros(self.replicates)
-            for k in range(worth.shape[1]):
-                unsold += worth[:, k] * self.left[:, k]
+            for k in range(value.shape[1]):
+                unsold += value[:, k] * self.left[:, k]
             regret += np.where(self.t == problem.horizon, unsold, 0.0)
         self._lost = regret
         return feedback, expected
 
     def _sold(self, action: Array, feedback: Feedback) -> Array:
-        """Units of each item that were sold, ``(B, n)``."""
+        """Return the units sold of each item, ``(B, n)``."""
         sold = np.zeros_like(self._before)
         if feedback.choice is None:
             assert feedback.demand is not None

@@ -1,4 +1,4 @@
-"""Problems on a log: its customers arrive, and a model fitted to it responds."""
+"""Problems made from logs: logged customers arrive, and a fitted model responds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MOST_NUMBERS = 50_000_000
 
 
 class Logged:
-    """What problems on a log share: customers in random order, all before anybody comes again.
+    """Base of problems on a log: customers in random order, without repetition as far as possible.
 
     Attributes:
-        data_name: Of the log.
+        data_name: Name of the log.
         fit: The model that responds.
         bounds: Lowest and highest value by which each feature was scaled.
     """
@@ -38,37 +38,36 @@ class Logged:
     info: ProblemInfo
     theta: Any
 
-    def settle(self, name: str, contexts: Array, people: Array | None) -> None:
-        """Takes the customers' contexts ``(n, ...)``, and who they were."""
+    def set_customers(self, name: str, contexts: Array, people: Array | None) -> None:
+        """Set the customers' contexts ``(n, ...)`` and person numbers ``(n,)``."""
         self.data_name, self._contexts = name, contexts
         self._times = -(-self.horizon // len(contexts))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         self.info = replace(self.info, person_uses=min(self.horizon, rows * self._times))
 
     def draw_hidden(self, rng: Generator) -> Hidden:
-        """The model, and the customers of the rounds ``(T,)``."""
-        decks = [rng.permutation(len(self._contexts)) for _ in range(self._times)]
-        order = np.concatenate(decks)[: self.horizon].astype(np.int32)
+        """Return theta and the customers of the rounds ``(T,)``."""
+        permutations = [rng.permutation(len(self._contexts)) for _ in range(self._times)]
+        order = np.concatenate(permutations)[: self.horizon].astype(np.int32)
         return {"theta": self.theta, "order": order}
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Contexts of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        """Write contexts of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         now = hidden["order"][start : start + len(out)]
         out[: len(now)] = self._contexts[now]
         out[len(now) :] = 0.0
 
-    def told(self, **own: Any) -> dict[str, Any]:
-        """The `summary`: the fit, and what is the problem's own."""
+    def fit_summary(self, **own: Any) -> dict[str, Any]:
+        """Return the `summary`: figures of the fit, and `own` figures of the problem."""
         rest = {"bounds": self.bounds, "notes": list(self.fit.notes)}
         return {"data": self.data_name, **self.fit.figures, **own, **rest}
 
 
 def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
-    """The sets that hold a reference item and another, in attributes relative to it; and which rows
-    they still have.
+    """Return choice sets with attributes relative to a reference item, and a mask of their rows.
 
-    The reference leaves its sets: choosing it is choosing the outside option, whose utility 0
-    stands for its own, since only differences of utilities count.
+    Only sets that contain the reference and another item remain. The reference becomes the outside
+    option of utility 0, since only differences of utilities matter.
     """
     sizes = np.diff(sets.starts)
     group = np.repeat(np.arange(len(sizes)), sizes)
@@ -91,11 +90,10 @@ def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
 
 
 class LoggedPricing(Logged, PricingProblem):
-    """Customers of a log of prices; demand is the logistic model that was fitted to it.
+    """Pricing for the customers of a log, with demand by a logistic model fitted to it.
 
-    Features are an intercept and the log's, scaled to [-1, 1]; the price is in units of the
-    highest price, so that the reward is revenue in these units. The link scale zeta is chosen
-    such that theta has norm 1.
+    Features are an intercept and the log's features, scaled to [-1, 1]. Prices and rewards are in
+    units of the highest price. The link scale zeta is chosen such that theta has norm 1.
 
     Args:
         data: The log.
@@ -105,8 +103,8 @@ class LoggedPricing(Logged, PricingProblem):
             (only the highest counts).
 
     Raises:
-        DataError: If the log cannot tell how demand depends on the price: too few rows, one
-            price only, nobody or everybody bought, or purchases that rise with the price.
+        DataError: If demand cannot be estimated: too few rows, a single price, no or only
+            purchases, or purchases that increase with the price.
     """
 
     def __init__(
@@ -152,12 +150,12 @@ class LoggedPricing(Logged, PricingProblem):
             kernels.elementary.exp, log_chances(rows, np.arange(n + 1), self.fit.coefficients)[0]
         )
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
-        self.settle(data.name, customers, data.people)
+        self.set_customers(data.name, customers, data.people)
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self._size, (len(self._contexts), 1))
         _, best = self.best_prices(theta, self._contexts)
-        return self.told(
+        return self.fit_summary(
             coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             link_scale_zeta=self.zeta,
             price_elasticity=self.elasticity,
@@ -168,24 +166,24 @@ class LoggedPricing(Logged, PricingProblem):
 
 
 class LoggedAssortment(Logged, AssortmentProblem):
-    """Choice sets of a log; choices are the multinomial logit that was fitted to them.
+    """Assortments for the choice sets of a log, with choices by a multinomial logit fitted to it.
 
-    Every item can be offered in every round; one that a set of the log lacks has its mean
-    attributes. Each item has a constant of its own.
+    Every item can be offered in every round; items missing from a set get their mean attributes.
+    Each item has an intercept.
 
     Args:
         data: The log.
         horizon: Rounds T, at least 2.
         ridge: Penalty of the fit, positive.
         bounds: Public lowest and highest value of attributes.
-        outside: The item that is the outside option: it is always there, and the others'
-            attributes count relative to its own. None if the log has sets without a choice.
+        outside: The item that is the outside option: always available, and the reference of the
+            other items' attributes. None if the log has sets without a choice.
         revenue: Attribute whose mean is an item's revenue, divided by the largest; equal
             revenues if None.
         capacity: K; half of the items, at most 10, by default.
 
     Raises:
-        DataError: If the log cannot tell: too few sets, or nothing is known of who buys nothing.
+        DataError: If there are too few sets, or no data on choosing nothing.
     """
 
     def __init__(
@@ -238,12 +236,12 @@ class LoggedAssortment(Logged, AssortmentProblem):
         )  # fmt: skip
         contexts = self._offered(rows, items, sets)
         self.feature_bound = float(np.abs(contexts).max())
-        self.settle(data.name, contexts, sets.people)
+        self.set_customers(data.name, contexts, sets.people)
 
     def _earned(
         self, raw: Array, revenue: str, unit: float, rows: Array, items: Array, sets: ChoiceTable
     ) -> Array:
-        """What each item earns, at most 1, by the raw attributes; notes the elasticities to it."""
+        """Return revenues of the items, at most 1, from raw attributes; set `elasticities`."""
         at, N = sets.feature_names.index(revenue), len(self.item_ids)
         counts = np.maximum(np.bincount(items, minlength=N), 1)
         column = raw[:, at]
@@ -260,7 +258,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         return np.asarray(earned / earned.max())
 
     def _offered(self, rows: Array, items: Array, sets: ChoiceTable) -> Array:
-        """The contexts: mean attributes for what a set lacks; as many sets as fit in memory."""
+        """Return contexts of as many sets as fit in memory; missing items get mean attributes."""
         (_, width), N = rows.shape, len(self.item_ids)
         mean = np.zeros((N, width))
         np.add.at(mean, items, rows)
@@ -274,7 +272,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
 
     def summary(self) -> dict[str, Any]:
         own = {"price_elasticities": self.elasticities} if self.elasticities else {}
-        return self.told(
+        return self.fit_summary(
             items=self.item_ids.tolist(),
             utilities=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             norm_of_theta=float(np.sqrt(np.sum(self.fit.coefficients**2))),
@@ -283,12 +281,12 @@ class LoggedAssortment(Logged, AssortmentProblem):
 
 
 class LoggedRecommendation(Logged, RecommendationProblem):
-    """Customers of a recommender's log; responses are the logistic model that was fitted to it.
+    """Recommendation for the customers of a log, with responses by a logistic model fitted to it.
 
-    Every item has a model of its own: its candidate's features are an intercept and the
+    Every item has separate coefficients: its candidate's features are an intercept and the
     customer's features, scaled to [-1, 1] and to norm at most 1, in the item's block, and 0
-    elsewhere. The propensities check the model: `summary` compares what it says of its own best
-    recommendations with what the held-out log says of them.
+    elsewhere. `summary` compares the model's value of its own best recommendations with an
+    inverse-propensity estimate on the held-out log.
 
     Args:
         data: The log.
@@ -297,8 +295,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         bounds: Public lowest and highest value of features.
 
     Raises:
-        DataError: If the log cannot tell: one item only, too few rows, or nobody or everybody
-            responded.
+        DataError: If there is a single item, too few rows, or no or only responses.
         ParameterError: If items times features exceed `MOST_COEFFICIENTS`.
     """
 
@@ -330,7 +327,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
                       *data.feature_names))  # fmt: skip
         rows = np.zeros((n, m, width), np.float32)
         rows[np.arange(n), data.items] = customers
-        # Where nothing is known of an item its share is everybody's, not a half.
+        # Without data on an item, the fit falls back to the overall rate, not to 1/2.
         rate = float(data.clicked.mean())
         centre = np.zeros((m, width))
         centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
@@ -340,11 +337,14 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         )  # fmt: skip
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
         self.item_ids, self.earned = data.item_ids, rate
-        self.settle(data.name, customers, data.people)
+        self.set_customers(data.name, customers, data.people)
         self.check = self._held_out_value(data)
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:
-        """What the model fitted to the others says of its best recommendations, and the log."""
+        """Return the value of the model's best recommendations by the model and by the log.
+
+        The model is the one fitted without the held-out customers.
+        """
         held = self.fit.held
         theta = self.fit.trained.reshape(len(self.item_ids), -1)
         utility = np.einsum("nw,mw->nm", self._contexts[held].astype(np.float64), theta)
@@ -368,7 +368,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
             out[:, item, item * width : (item + 1) * width] = now
 
     def summary(self) -> dict[str, Any]:
-        return self.told(
+        return self.fit_summary(
             items=self.item_ids.tolist(),
             coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             responses_in_the_log=self.earned,

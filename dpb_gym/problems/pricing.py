@@ -22,7 +22,7 @@ CUSTOMERS = ("uniform", "drifting", "two-type", "switched", "sorted")
 
 
 class PricingProblem(Problem):
-    """One product, one customer a round, a price in [0, 1] for each.
+    """Personalised pricing of one product: a price in [0, 1] for each customer.
 
     Features x_t ``(d - 1,)``, price p, phi = [x; -p] / sqrt(d). Demand is Bernoulli with
     mean 1 / (1 + exp(-zeta <phi, theta>)) or Gaussian with mean <phi, theta> and unit
@@ -31,9 +31,10 @@ class PricingProblem(Problem):
     Args:
         horizon: Rounds T, at least 2.
         dim: Dimension d of theta, at least 2.
-        demand: ``"logistic"`` or ``"gaussian"``; or what agents take for logistic: ``"probit"``,
-            Bernoulli with mean Phi(zeta <phi, theta>), or ``"exponential"``, with mean
-            min(1, exp(zeta <phi, theta>)). Their best prices are searched.
+        demand: ``"logistic"`` or ``"gaussian"``; or a misspecified model, which agents model as
+            logistic: ``"probit"``, Bernoulli with mean Phi(zeta <phi, theta>), or
+            ``"exponential"``, with mean min(1, exp(zeta <phi, theta>)). Their best prices are
+            found by search.
         zeta: Link scale of the logistic model, > 0.
         context_norm: ``"raw"``, ``"clip"`` (x / max(1, ||x||)) or ``"scale"``
             (x / sqrt(d - 1)).
@@ -95,16 +96,16 @@ class PricingProblem(Problem):
             self.theta[-1] = np.sqrt(1.0 - 0.1 * (self.dim - 1))
         else:
             self.theta = None
-        believed = "gaussian" if demand == "gaussian" else "logistic"
-        top = (0.0, 1.0) if believed == "logistic" else (-np.inf, np.inf)
+        assumed = "gaussian" if demand == "gaussian" else "logistic"
+        top = (0.0, 1.0) if assumed == "logistic" else (-np.inf, np.inf)
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim - 1)
         self.info = ProblemInfo(
             kind="pricing",
             horizon=self.horizon,
             dim=self.dim,
             reward_range=top,
-            demand=believed,
-            zeta=self.zeta if believed == "logistic" else None,
+            demand=assumed,
+            zeta=self.zeta if assumed == "logistic" else None,
         )
 
     def _drifting(self) -> Array:
@@ -124,7 +125,7 @@ class PricingProblem(Problem):
         return {"features": Field((self.dim - 1,), np.float32, Stream.FEATURES, self.draw_features)}
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        """Write features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         if self.sequence is not None:
             rows = self.sequence[start : start + len(out)]
             out[: len(rows)] = rows
@@ -165,7 +166,7 @@ class PricingProblem(Problem):
         return price, value
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
-        """Closed-form best prices (Lambert W) of logistic or Gaussian demand.
+        """Return closed-form best prices (Lambert W) of logistic or Gaussian demand.
 
         Args:
             theta: ``(B, d)``.

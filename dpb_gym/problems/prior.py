@@ -1,4 +1,4 @@
-"""What is known of theta before the first round, and what knowing it cost."""
+"""Prior information on theta, with the privacy cost of its release."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prior:
-    """theta is about normal, of this mean and precision, before the first round.
+    """Normal prior of theta before the first round.
 
     Attributes:
-        mean: ``(d,)``, in units of theta; any array, kept as a tuple.
+        mean: ``(d,)``, in units of theta; any array, stored as a tuple.
         precision: Inverse covariance ``(d, d)``, symmetric and positive semidefinite; 0 where
-            nothing is known. None: only the mean is told, and how much it counts is the agent's.
-        guarantee: What those are promised from whose records it was released. An agent that is
-            told the prior has its cost on its own ledger, for they may come again. None: public
-            knowledge, or data that nobody protects.
+            nothing is known. None: only the mean is given, and agents choose its weight.
+        guarantee: Guarantee of the release that the prior was computed from. Its cost is charged
+            to the ledger of every agent that receives the prior, because the same people may
+            return. None: public knowledge, or unprotected data.
 
     Raises:
         ParameterError: If the shapes do not fit, a number is not finite, or the precision is not
@@ -51,10 +51,10 @@ class Prior:
 
     @classmethod
     def read(cls, value: Any) -> Prior:
-        """A prior, or the mapping that `to_dict` makes of one.
+        """Return a prior from a `Prior` or from the mapping that `to_dict` returns.
 
         Raises:
-            ParameterError: If it is neither.
+            ParameterError: If the value is neither.
         """
         if isinstance(value, Prior):
             return value
@@ -71,7 +71,7 @@ class Prior:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """The prior as plain JSON values, without what is None; see `read`."""
+        """Return the prior as JSON values, without fields that are None; see `read`."""
         found: dict[str, Any] = {"mean": list(self.mean)}
         if self.precision is not None:
             found["precision"] = [list(row) for row in self.precision]
@@ -80,10 +80,10 @@ class Prior:
         return found
 
     def fitting(self, dim: int) -> Prior:
-        """The prior itself.
+        """Return the prior itself after checking its dimension.
 
         Raises:
-            ParameterError: If theta has not `dim` coordinates.
+            ParameterError: If the mean does not have `dim` coordinates.
         """
         if len(self.mean) != dim:
             raise ParameterError(f"the prior is of {len(self.mean)} numbers, theta has {dim}")
@@ -95,6 +95,5 @@ class Prior:
         return np.array(self.mean)
 
     def information(self, variance: float = 1.0) -> NDArray[np.float64] | None:
-        """The precision times the variance of one record, ``(d, d)``: how many records it is worth,
-        as a ridge matrix."""
+        """Return precision times the variance of one record: a ridge matrix ``(d, d)``, or None."""
         return None if self.precision is None else variance * np.array(self.precision)

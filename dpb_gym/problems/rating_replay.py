@@ -34,7 +34,7 @@ MOST_PRIVATE_ITEMS = 2000
 
 
 class ReplayProblem(Problem):
-    """A user of a held-out split arrives; candidates are items that the user has rated.
+    """Recommendation to held-out users among items that they have rated.
 
     Users are split once (by `split_seed`) into training and test. Item features are the
     right singular vectors, times the singular values, of the training users' centred
@@ -45,23 +45,22 @@ class ReplayProblem(Problem):
     by `feature_epsilon`. The features then come from one noisy second moment of the
     training users' rows (`dpb_gym.privacy.private_factors.private_factors`), ratings are centred
     at the middle of their scale, and the items are chosen by the test users' counts, since
-    what a test user has rated is part of the public contexts. `features_guarantee` states
-    the cost. The two groups are disjoint, so the guarantees do not add up.
+    the items that a test user has rated are part of the public contexts. `features_guarantee`
+    states the cost. The two groups are disjoint, so the guarantees do not add up.
 
-    Rounds are dealt without repetition: at the start of a replicate each test user's ratings are
-    split at random into disjoint sets of candidates, and the sets come in random order, so that
-    no rating is offered twice and nobody comes more often than the horizon needs. Only where
-    the data have fewer sets than the horizon has rounds, all of them are dealt anew, as often as
-    needed. `info.rating_uses` and `info.person_uses` say how often a rating is offered and a
-    person comes at most: what a guarantee per reward is worth per rating and per person.
+    Rounds are drawn without repetition: at the start of a replicate each test user's ratings are
+    split at random into disjoint sets of candidates, in random order over all users. No rating is
+    offered twice unless the data have fewer sets than the horizon has rounds; then all ratings
+    are split again, as often as needed. `info.rating_uses` and `info.person_uses` are the maximum
+    numbers of rounds per rating and per person; they convert a guarantee per reward into one per
+    rating or per person.
 
     Protocols:
         ``"matrix"``: every candidate's rating is known, so regret is exact and every
         round returns the rating of the recommended item.
         ``"replay"``: rejection (Li et al. 2011): one candidate is drawn as the logged
-        one; a round whose recommendation differs returns nothing and counts for
-        nothing. The log is uniform by construction, which is what makes replay unbiased;
-        it would not be for data logged by another policy.
+        one; a round whose recommendation differs returns nothing and is not counted. Logged
+        candidates are uniform by construction, which makes replay unbiased.
 
     Args:
         ratings: The rating table.
@@ -71,32 +70,31 @@ class ReplayProblem(Problem):
             of items.
         n_candidates: Candidates per round, at least 2.
         protocol: ``"matrix"`` or ``"replay"``.
-        personalised: Multiply item features elementwise with the user's factors, folded
-            in by ridge regression from a half of that user's ratings which is then no
-            longer offered.
+        personalised: Multiply item features elementwise with the user's factors. These are
+            estimated by ridge regression from half of the user's ratings, which are not offered.
         binary: Threshold in the data's own units: the reward is 1 for ratings at or
             above it, else 0. By default the rating normalised to [0, 1].
         train_fraction: Share of users in the training split, in (0, 1).
         min_ratings: Least number of training ratings of a candidate item (of test
             ratings if the features are private).
-        max_items: Keep only so many items, those with the most ratings. All by default; at
-            most 2000, which is then the default, for private features.
+        max_items: Maximum number of items, those with the most ratings. All by default; for
+            private features at most 2000, which is then the default.
         feature_epsilon: Epsilon of private features, per training user. None: exact
-            features, which protect nobody.
+            features, without privacy.
         feature_delta: Delta of private features, in (0, 1).
-        warm_start: Tell agents a prior (`ProblemInfo.prior`): append to each candidate's features
-            the reward that a ridge regression of the training users' rewards on the features
-            predicts (so d = dim + 1; see `with_predictions`). Not for private features.
+        warm_start: Give agents a prior (`ProblemInfo.prior`): append to each candidate's features
+            its reward as predicted by a ridge regression of the training users' rewards on the
+            features (so d = dim + 1; see `with_predictions`). Not for private features.
         split_seed: Seed of the split, the same for all replicates.
-        rounds_per_user: Rounds of one test user at most. If None, the limit is what it takes to
-            repeat ratings as little as possible; a lower one repeats those of the less active.
-        repeats: True draws users and their ratings anew each round, all with equal chances, as
-            if there were no end of them; one rating may then be used in every round.
+        rounds_per_user: Maximum number of rounds per test user. None: the smallest limit that
+            minimises repetition of ratings; a lower one repeats those of less active users.
+        repeats: True draws users and their ratings uniformly with replacement in each round; one
+            rating may then be used in every round.
         context_norm: ``"raw"`` (unit ball already), ``"clip"`` or ``"scale"``.
 
     Attributes:
         features: float32 ``(n_items, dim)``, features of the candidate items.
-        features_guarantee: What protects the training users, None if nothing does.
+        features_guarantee: Guarantee of the training users; None without privacy.
         item_index: Index in the rating table of each candidate item.
         user_index: Index in the rating table of each test user who can arrive.
 
@@ -146,7 +144,7 @@ class ReplayProblem(Problem):
         if self.repeats and rounds_per_user is not None:
             raise ParameterError("rounds_per_user has no meaning with repeats=True")
         self._prepare(ratings)
-        rating_uses, person_uses = self._deal()
+        rating_uses, person_uses = self._plan_splits()
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim)
         self.info = ProblemInfo(
             kind="recommendation",
@@ -162,7 +160,7 @@ class ReplayProblem(Problem):
         )
 
     def _read_features(self, max_items: Any, epsilon: Any, delta: Any, warm_start: Any) -> None:
-        """Checks which items have features, and what these tell of training users."""
+        """Check the parameters of the item features."""
         self.feature_epsilon = validation.optional(
             validation.real, "feature_epsilon", epsilon, 0.0, open_low=True
         )
@@ -208,21 +206,21 @@ class ReplayProblem(Problem):
         self._offer(data, item, reward, offered)
         self._user_features: Array | None = None
         if self.personalised:
-            told = data.users[profile], item[profile], value[profile] - mean
-            self._user_features = fold_in(factors, self.user_index, *told)
+            known = data.users[profile], item[profile], value[profile] - mean
+            self._user_features = fold_in(factors, self.user_index, *known)
         self._prior: Prior | None = None
         if self.warm_start:
             training = (data.users[use], item[use], reward[use])
             self.features, self._prior = with_predictions(self.features, *training)
             self.dim += 1
             if self._user_features is not None:
-                # of these features, which are hers, training users say nothing but the mean
+                # the precision does not apply to personalised features
                 self._prior = Prior(self._prior.mean)
                 ones = np.ones((len(self._user_features), 1), np.float32)
                 self._user_features = np.hstack([self._user_features, ones])
 
     def _split(self, data: RatingTable, rng: Generator) -> tuple[Array, Array]:
-        """Each user's row, those for training first, and which ratings are theirs."""
+        """Return each user's row, training users first, and the mask of their ratings."""
         n_train = self.n_training_users = round(self.train_fraction * data.n_users)
         if not 1 <= n_train < data.n_users:
             raise DataError(f"{data.name}: {data.n_users} users cannot be split in two")
@@ -230,7 +228,7 @@ class ReplayProblem(Problem):
         return row, row[data.users] < n_train
 
     def _number_items(self, data: RatingTable, train: Array) -> Array:
-        """The candidate item of each rating, -1 for items that are none."""
+        """Return the candidate item of each rating, -1 for items that are no candidates."""
         counts = np.bincount(data.items[train ^ self._private], minlength=data.n_items)
         kept = np.flatnonzero(counts >= self.min_ratings)
         if self.max_items is not None and len(kept) > self.max_items:
@@ -247,7 +245,7 @@ class ReplayProblem(Problem):
         return number[data.items]
 
     def _offer(self, data: RatingTable, item: Array, reward: Array, offered: Array) -> None:
-        """Sorts the offered ratings of users with enough of them by user and item."""
+        """Set the offered ratings, of users with enough of them, sorted by user and item."""
         rated = np.bincount(data.users[offered], minlength=data.n_users)
         eligible = rated >= self.n_candidates
         if not eligible.any():
@@ -260,13 +258,13 @@ class ReplayProblem(Problem):
         self._offsets = np.append(start, len(index)).astype(np.int64)
         self._items, self._rewards = item[index], reward[index]
 
-    def _deal(self) -> tuple[int, int]:
-        """Plans how many sets of candidates each user gets in each dealing.
+    def _plan_splits(self) -> tuple[int, int]:
+        """Plan the number of candidate sets per user in each split of all ratings.
 
         Returns:
-            Rounds at most in which one rating is offered, and of one person.
+            Maximum numbers of rounds that offer one rating, and of one person.
         """
-        self._dealings: list[Array] = []
+        self._splits: list[Array] = []
         if self.repeats:
             return self.horizon, self.horizon
         sets = np.diff(self._offsets) // self.n_candidates
@@ -279,15 +277,15 @@ class ReplayProblem(Problem):
             )
         given = np.zeros_like(sets)
         while (left := self.horizon - int(given.sum())) > 0:
-            hands = np.minimum(sets, limit - given)
-            if hands.sum() > left:
+            counts = np.minimum(sets, limit - given)
+            if counts.sum() > left:
                 # The smallest common number of sets that fills the rest.
-                most = np.arange(1, int(hands.max()) + 1)
-                filled = np.array([np.minimum(hands, n).sum() for n in most])
-                hands = np.minimum(hands, most[np.searchsorted(filled, left)])
-            self._dealings.append(hands)
-            given += hands
-        return len(self._dealings), int(given.max())
+                most = np.arange(1, int(counts.max()) + 1)
+                filled = np.array([np.minimum(counts, n).sum() for n in most])
+                counts = np.minimum(counts, most[np.searchsorted(filled, left)])
+            self._splits.append(counts)
+            given += counts
+        return len(self._splits), int(given.max())
 
     def summary(self) -> dict[str, Any]:
         guarantee = self.features_guarantee
@@ -304,26 +302,26 @@ class ReplayProblem(Problem):
         }
 
     def draw_hidden(self, rng: Generator) -> Hidden:
-        """Deals the rounds: ``users`` (T,) and ``positions`` (T, n_candidates)."""
+        """Return the rounds: ``users`` (T,) and ``positions`` (T, n_candidates) of ratings."""
         if self.repeats:
             return {}
         users = np.empty(self.horizon, np.int32)
         positions = np.empty((self.horizon, self.n_candidates), np.int32)
         done = 0
-        for hands in self._dealings:
-            n = int(hands.sum())
+        for counts in self._splits:
+            n = int(counts.sum())
             owner = np.empty(n, np.int32)
-            dealt = np.empty((n, self.n_candidates), np.int32)
-            uniforms = rng.random(dealt.size)
-            kernels.recommendation.deal(uniforms, self._offsets, hands, owner, dealt)
+            sets = np.empty((n, self.n_candidates), np.int32)
+            uniforms = rng.random(sets.size)
+            kernels.recommendation.split_ratings(uniforms, self._offsets, counts, owner, sets)
             order = rng.permutation(n)[: self.horizon - done]
             users[done : done + n] = owner[order]
-            positions[done : done + n] = dealt[order]
+            positions[done : done + n] = sets[order]
             done += n
         return {"users": users, "positions": positions}
 
     def fields(self) -> dict[str, Field]:
-        """The logged candidate; with repetition also the user and the candidates."""
+        """Return uniforms for the logged candidate; with `repeats` also for user and candidates."""
         width = self.n_candidates + 2 if self.repeats else 1
         return {"draws": Field((width,), np.float64, Stream.CANDIDATES)}
 

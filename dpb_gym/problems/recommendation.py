@@ -23,9 +23,9 @@ DESIGNS = ("sphere", "low-rank", "blocks")
 
 
 class RecommendationProblem(Problem):
-    """Each round offers a few candidates with known features; one is recommended.
+    """Recommendation of one of a few candidates with known features in each round.
 
-    The pool of arms has unit-norm features, fixed per replicate; theta is Gaussian,
+    The pool of arms has unit-norm features, fixed per replicate. theta is Gaussian,
     normalised to norm 2.
 
     Args:
@@ -40,17 +40,17 @@ class RecommendationProblem(Problem):
         noise_std: Standard deviation for ``reward="gaussian"``, > 0.
         fresh: Draw new arms each round instead of a fixed pool.
         design: ``"sphere"``: directions uniform on the sphere; ``"low-rank"``: in one
-            random subspace of dimension `rank` per replicate; ``"blocks"``: fresh arms
-            that stay for `block_rounds` rounds in one subspace of dimension `rank`, then
-            move to the next (an oblivious schedule whose subspaces span R^d).
+            random subspace of dimension `rank` per replicate; ``"blocks"``: new arms each
+            round, in one subspace of dimension `rank` for `block_rounds` rounds, then in the
+            next (an oblivious schedule whose subspaces span R^d).
         rank: Dimension of the subspaces, 1..d; max(1, d // 2) by default.
         block_rounds: Rounds per subspace of the ``"blocks"`` design.
         context_norm: ``"raw"`` (unit norm), ``"clip"`` or ``"scale"`` (x / sqrt(d)).
-        interactions_per_user: k: attach user ids; each user has k rounds.
-        users_per_horizon: Alternative to k: number of users, k = ceil(T / users).
+        interactions_per_user: Number k of rounds per user; adds user ids.
+        users_per_horizon: Number of users, instead of k; k = ceil(T / users).
         user_order: ``"consecutive"`` or ``"shuffled"`` rounds of a user.
         theta: Fixed parameter ``(d,)``.
-        contexts: ``"drawn"`` by the design, or an oblivious sequence of fresh arms:
+        contexts: ``"drawn"`` by the design, or an oblivious sequence of new arms:
             ``"switched"``, ``"drifting"``, an array ``(n, n_candidates, d)`` or its file; see
             `dpb_gym.problems.contexts.ContextSchedule`.
 
@@ -149,7 +149,7 @@ class RecommendationProblem(Problem):
         return {"arms": Field(shape, np.int64, Stream.CANDIDATES, self.draw_candidates)}
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        """Write features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         if self.design == "sphere":
             portable.fill_normals(rng, rows)
@@ -164,7 +164,7 @@ class RecommendationProblem(Problem):
         rescale(rows, self.context_norm)
 
     def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Pool indices of one replicate's candidates in the rounds start + 1, start + 2, ..."""
+        """Write pool indices of one replicate's candidates in rounds start + 1, start + 2, ..."""
         kernels.recommendation.draw_candidates(rng.random(out.shape), self.n_arms, out)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
@@ -172,7 +172,7 @@ class RecommendationProblem(Problem):
             arms = np.ascontiguousarray(drawn["arms"])
             features = np.empty((*arms.shape, self.dim), np.float32)
             pool = hidden["arms"]
-            # one pool for all rows, where they are rounds of one replicate
+            # rows that are rounds of one replicate share its pool
             kernels.recommendation.gather(pool if pool.strides[0] else pool[:1], arms, features)
         else:
             features = drawn["features"] if self.schedule.drawn else self.schedule.at(hidden, t)
@@ -231,10 +231,9 @@ class RecommendationProblem(Problem):
 
 
 class MultiArmedProblem(RecommendationProblem):
-    """The same arms in every round, in the same order; arm i is the unit vector e_i.
+    """Multi-armed bandit: the same arms in every round; arm i has the unit vector e_i as features.
 
-    The features tell the arms apart and nothing else, so linear agents with d = n_arms and agents
-    that ignore features meet on equal terms.
+    One-hot features make linear agents with d = n_arms comparable with agents without features.
 
     Args:
         horizon: Rounds T, at least 2.
@@ -243,7 +242,7 @@ class MultiArmedProblem(RecommendationProblem):
             mean sigmoid(theta_i); ``"gaussian"``: the linear mean plus N(0, noise_std^2), clipped
             to [0, 1].
         noise_std: Standard deviation for ``reward="gaussian"``, > 0.
-        interactions_per_user: k: attach user ids; each user has k consecutive rounds.
+        interactions_per_user: Number k of consecutive rounds per user; adds user ids.
         theta: Fixed parameter ``(n_arms,)``; otherwise Gaussian, normalised to norm 2.
 
     Raises:
@@ -271,7 +270,7 @@ class MultiArmedProblem(RecommendationProblem):
 
 
 def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionError:
-    """The error for a candidate index that is not offered."""
+    """Return the error for a candidate index that is not offered."""
     return ActionError(
         f"candidate {action[replicate]} of replicate {replicate} is outside 0..{n_candidates - 1}"
     ).at(replicate)

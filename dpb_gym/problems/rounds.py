@@ -17,35 +17,35 @@ Array = NDArray[Any]
 Hidden = dict[str, Array]
 Fill = Callable[[Generator, int, Hidden, Array], None]
 LONGEST = 10**9
-"""What an agent that is not told the horizon plans for."""
+"""Horizon that agents plan for when the horizon is unknown."""
 
 
 @dataclass(frozen=True)
 class ProblemInfo:
-    """What an agent may know of a problem before the first round; never theta.
+    """Public facts of a problem, available to agents before the first round; never theta.
 
     Attributes:
         kind: Name of the problem's `Kind`, e.g. ``"pricing"``.
-        horizon: Number of rounds T; None: not told.
+        horizon: Number of rounds T; None if unknown to agents.
         dim: Dimension d of the unknown parameter and of a feature vector.
         reward_range: Lowest and highest reward of one round.
         n_items: Assortment: number of items N.
-        capacity: Assortment: most items in a slate, K.
+        capacity: Assortment: largest number of items in a slate, K.
         exactly: Assortment: whether a slate must hold K items, not fewer.
-        masked: Whether only some items or candidates are on offer, `Context.available`.
-        stock: Units of each item that can be sold over the season (pricing: of the one product);
-            None: nothing runs out.
-        equal_revenues: Assortment: whether every item always earns the same.
+        masked: Whether only some items or candidates are available, `Context.available`.
+        stock: Units of each item that can be sold over the horizon (pricing: of the one product);
+            None if unlimited.
+        equal_revenues: Assortment: whether all items always have the same revenue.
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
         zeta: Pricing: link scale.
         n_candidates: Recommendation: candidates offered each round.
-        n_arms: Recommendation: size of the fixed pool, None if arms are fresh.
-        max_interactions: Rounds of one user at most, None if users are not identified.
+        n_arms: Recommendation: size of the fixed pool, None if arms are new in every round.
+        max_interactions: Maximum number of rounds per user, None if users are not identified.
         partial_feedback: Whether some rounds return no feedback (rejection replay).
-        delay: When responses arrive, as text (see `dpb_gym.problems.delay.Delay`); None: at once.
-        rating_uses: Replay of real ratings: rounds at most in which one rating is offered.
-        person_uses: Real data: rounds at most of one person.
-        prior: What is known of theta before the first round; None: nothing.
+        delay: Delay of responses, as text (see `dpb_gym.problems.delay.Delay`); None: no delay.
+        rating_uses: Replay of real ratings: maximum number of rounds that offer one rating.
+        person_uses: Real data: maximum number of rounds per person.
+        prior: Prior information on theta; None if there is none.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class ProblemInfo:
 
     @property
     def longest(self) -> int:
-        """Rounds at most: the horizon, or 10^9 where it is not told."""
+        """Upper bound on the number of rounds: the horizon, or 10^9 if it is unknown."""
         return LONGEST if self.horizon is None else self.horizon
 
     @property
@@ -80,14 +80,14 @@ class ProblemInfo:
         return self.n_arms is not None and self.n_arms == self.n_candidates and not self.masked
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields that are set, ready for JSON."""
-        told = asdict(replace(self, prior=None))
-        told["prior"] = None if self.prior is None else self.prior.to_dict()
-        return {k: v for k, v in told.items() if v is not None}
+        """Return the fields that are not None, as JSON values."""
+        fields = asdict(replace(self, prior=None))
+        fields["prior"] = None if self.prior is None else self.prior.to_dict()
+        return {k: v for k, v in fields.items() if v is not None}
 
 
 class Context(NamedTuple):
-    """What a policy sees of the current customers, B replicates at once.
+    """Public context of the current customers, B replicates at once.
 
     Attributes:
         t: Round, counted from 1; in lockstep the same for all replicates.
@@ -96,7 +96,8 @@ class Context(NamedTuple):
         revenues: Assortment only: float32 ``(B, N)``.
         arms: Recommendation only: pool indices ``(B, n_candidates)``, -1 when fresh.
         users: User ids ``(B,)`` where users are identified, else None.
-        available: Which items or candidates can be offered, bool ``(B, N)``; None if all can.
+        available: Mask of the items or candidates that can be offered, bool ``(B, N)``; None if
+            all can.
     """
 
     t: int
@@ -108,7 +109,7 @@ class Context(NamedTuple):
 
     @property
     def offered_revenues(self) -> Array:
-        """The revenues, -inf where an item cannot be offered: what optimisers maximise."""
+        """Revenues ``(B, N)``, -inf where an item is not available; for optimisers."""
         assert self.revenues is not None
         if self.available is None:
             return self.revenues
@@ -116,7 +117,7 @@ class Context(NamedTuple):
 
     @classmethod
     def join(cls, t: int, contexts: Sequence[Context]) -> Context:
-        """Contexts below each other, without the parts that one of them lacks."""
+        """Concatenate contexts along the replicate axis, without parts that are None in any."""
         parts: list[Any] = [
             None if any(p is None for p in part) else np.concatenate(part)
             for part in zip(*(context[1:] for context in contexts))
@@ -124,7 +125,7 @@ class Context(NamedTuple):
         return cls(t, *parts)
 
     def each(self, change: Callable[[Array], Array]) -> Context:
-        """The context with every array changed."""
+        """Return the context with `change` applied to every array."""
         t, *parts = self
         return Context(t, *[None if part is None else change(part) for part in parts])  # type: ignore[arg-type]
 
@@ -138,7 +139,7 @@ class Feedback(NamedTuple):
         demand: Pricing: realised demand ``(B,)``.
         observed: False where the round returned nothing (rejection replay, delayed
             feedback); None means that every replicate was observed.
-        answer: Kinds of other packages: what came back besides the reward ``(B, ...)``.
+        answer: Kinds of other packages: the response besides the reward ``(B, ...)``.
     """
 
     reward: Array
@@ -149,23 +150,23 @@ class Feedback(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One round as the environment knows it; agents see `context` only."""
+    """One round with its hidden parts; agents see `context` only."""
 
     context: Context
     uniform: Array
     secret: dict[str, Array]
 
     def each(self, change: Callable[[Array], Array]) -> Round:
-        """The round with every array changed."""
+        """Return the round with `change` applied to every array."""
         secret = {name: change(value) for name, value in self.secret.items()}
         return Round(self.context.each(change), change(self.uniform), secret)
 
     def showing(self, **parts: Any) -> Round:
-        """The round with other parts of its context."""
+        """Return the round with parts of its context replaced."""
         return self._replace(context=self.context._replace(**parts))
 
     def hiding(self, **secrets: Array) -> Round:
-        """The round with more secrets."""
+        """Return the round with additional secrets."""
         return self._replace(secret={**self.secret, **secrets})
 
 
@@ -178,12 +179,12 @@ class Outcome(NamedTuple):
 
 
 def uniform(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-    """Fills a field with uniforms on [0, 1)."""
+    """Fill a field with uniforms on [0, 1)."""
     rng.random(out=out, dtype=out.dtype)
 
 
 def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-    """Fills a field with uniforms on [-1, 1)."""
+    """Fill a field with uniforms on [-1, 1)."""
     rng.random(out=out, dtype=out.dtype)
     out *= 2.0
     out -= 1.0
@@ -191,7 +192,7 @@ def signed(rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
 
 @dataclass(frozen=True)
 class Field:
-    """Numbers that one replicate needs each round, from a stream of their own.
+    """Random numbers that one replicate needs in each round, from a separate stream.
 
     Attributes:
         shape: Shape in one round.

@@ -1,4 +1,4 @@
-"""Checkpoints: a resumed run is the uninterrupted one, and no checkpoint serves twice."""
+"""Checkpoints: resumed runs equal uninterrupted ones, and private checkpoints load once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def play(instance, agent, first, last):
 
 
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
-def test_a_resumed_run_is_the_uninterrupted_one(name, kind, tmp_path):
+def test_a_resumed_run_equals_the_uninterrupted_one(name, kind, tmp_path):
     # 437 is in the middle of every batch, block and schedule.
     whole = play(*start(name, kind), 0, 700)
     instance, agent = start(name, kind)
@@ -81,7 +81,7 @@ def saved(tmp_path, name="adaprivate-ts"):
     return agent, tmp_path / "agent.ckpt"
 
 
-def test_the_ledger_survives_and_nothing_is_regained(tmp_path):
+def test_the_ledger_is_restored_without_regaining_budget(tmp_path):
     agent, path = saved(tmp_path)
     resumed = Agent.load(path)
     mine, theirs = resumed.curator, agent.curator
@@ -90,7 +90,7 @@ def test_the_ledger_survives_and_nothing_is_regained(tmp_path):
     assert str(mine.guarantee) == str(theirs.guarantee)
 
 
-def test_a_checkpoint_is_spent_by_loading_it(tmp_path):
+def test_a_private_checkpoint_loads_once(tmp_path):
     _, path = saved(tmp_path)
     Agent.load(path)
     with pytest.raises(CheckpointError, match="loaded before"):
@@ -103,7 +103,7 @@ def test_a_checkpoint_is_spent_by_loading_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["adaprivate-ts", "one-pass-linear", "local-lin-ucb"])
-def test_a_saved_agent_goes_on_from_its_checkpoint_only(tmp_path, name):
+def test_a_saved_private_agent_continues_from_its_checkpoint_only(tmp_path, name):
     instance, agent = start(name, "recommendation")
     play(instance, agent, 0, 100)
     context = instance.context()
@@ -124,7 +124,7 @@ def test_a_saved_agent_goes_on_from_its_checkpoint_only(tmp_path, name):
     agent.act(context)
 
 
-def test_a_new_checkpoint_at_the_same_place_is_fresh(tmp_path):
+def test_a_new_checkpoint_at_the_same_path_can_be_loaded(tmp_path):
     _, path = saved(tmp_path)
     Agent.load(path).save(path)
     assert Agent.load(path).curator.guarantee.private
@@ -164,7 +164,7 @@ def test_single_agents_are_saved_and_handed_over_with_all_copies(tmp_path):
 
 
 class Calls:
-    """What pickles as a call of anything."""
+    """Object that pickles as a call of an arbitrary function."""
 
     def __init__(self, *call):
         self.call = call
@@ -195,7 +195,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_strangers_file_runs_nothing(tmp_path, what):
+def test_untrusted_files_run_no_code(tmp_path, what):
     file, path = tmp_path / "made", tmp_path / "agent.ckpt"
     write_payload(path, pickle.dumps(HOSTILE[what](file), protocol=5))
     with pytest.raises(CheckpointError, match=r"cannot be restored: it asks for"):
@@ -219,28 +219,28 @@ def test_a_strangers_file_runs_nothing(tmp_path, what):
         "dpb_gym.privacy.no_such\nClass",
     ],
 )
-def test_names_lead_to_known_classes_only(tmp_path, name):
+def test_pickled_names_resolve_to_known_classes_only(tmp_path, name):
     path = tmp_path / "agent.ckpt"
     write_payload(path, b"\x80\x04c" + name.encode() + b"\n.")
     with pytest.raises(CheckpointError, match="cannot be restored"):
         Agent.load(path)
 
 
-def test_data_without_an_agent_are_refused(tmp_path):
+def test_data_without_an_agent_are_rejected(tmp_path):
     path = tmp_path / "agent.ckpt"
     write_payload(path, pickle.dumps({1: 2}))
     with pytest.raises(CheckpointError, match="holds no agent"):
         Agent.load(path)
 
 
-def test_agents_without_a_ledger_load_as_often_as_you_like(tmp_path):
+def test_non_private_checkpoints_load_any_number_of_times(tmp_path):
     _, path = saved(tmp_path, "lin-ts")
     assert Agent.load(path) is not Agent.load(path)
     assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "version", "missing"])
-def test_damaged_checkpoints_are_refused(tmp_path, damage):
+def test_damaged_checkpoints_are_rejected(tmp_path, damage):
     _, path = saved(tmp_path)
     data = path.read_bytes()
     if damage == "cut":
@@ -262,7 +262,7 @@ def test_damaged_checkpoints_are_refused(tmp_path, damage):
     assert not list(tmp_path.glob("*.loaded")), "a refused checkpoint is not spent"
 
 
-def test_what_cannot_be_saved_says_so_and_keeps_the_old_file(tmp_path):
+def test_unsaveable_agents_raise_and_keep_the_old_file(tmp_path):
     agent, path = saved(tmp_path, "lin-ts")
     before = path.read_bytes()
     agent.extra = lambda: None

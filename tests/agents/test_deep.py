@@ -1,4 +1,4 @@
-"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` holds them against Stable-Baselines3."""
+"""`ppo`, `dqn` and `sac`; `tests/sb3/test_oracle.py` compares them with Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chisquare
 
 import dpb_gym
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import agent_spec, check_supported, make_agent
@@ -30,7 +30,7 @@ def quick(name, **more):
 
 
 def play(agent, env_id, rounds, seeds=(5,), observed=None, **kwargs):
-    """Plays some rounds; returns contexts, actions and rewards."""
+    """Play some rounds; returns contexts, actions and rewards."""
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     instance = problem.instance(seeds)
     agent.set_up(problem.info, AgentStreams(seeds))
@@ -82,7 +82,7 @@ def test_the_agents_of_stable_baselines_name_their_successors(name):
         make_agent(f"sb3-{name}")
 
 
-def test_who_cannot_play_assortments_says_so():
+def test_agents_without_assortments_raise_an_error():
     info = dpb_gym.make_problem("DPB/Assortment-v0").info
     for name in ("dqn", "sac"):
         with pytest.raises(AgentError, match="assortment"):
@@ -112,7 +112,7 @@ def outputs(weights, widths, x, relu):
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("widths", [(3, 1), (5, 33, 7, 2), (4, 40, 1)])
-def test_networks_and_their_slopes(widths, relu):
+def test_networks_and_their_gradients(widths, relu):
     """Outputs by NumPy; slopes by differences of NumPy's outputs, in 5 to 19 columns."""
     rng = np.random.default_rng(1)
     count = sum((fan + 1) * out for fan, out in pairwise(widths))
@@ -121,18 +121,18 @@ def test_networks_and_their_slopes(widths, relu):
         x = rng.normal(size=(1, m, widths[0])).astype(np.float32)
         wide = np.array(widths)
         out = np.empty((1, m, widths[-1]), np.float32)
-        zoo.networks.run(weights, wide, relu, x, out)
+        agent_kernels.networks.run(weights, wide, relu, x, out)
         np.testing.assert_allclose(out[0], outputs(weights[0], widths, x[0], relu), atol=3e-5)
-        tape, gradient = zoo.networks.new_tape(wide, m), np.zeros(count, np.float32)
-        packed = np.zeros((2, zoo.networks.count(wide)[1]), np.float32)
-        zoo.networks.pack(weights[0], wide, packed[0], True)
+        tape, gradient = agent_kernels.networks.new_tape(wide, m), np.zeros(count, np.float32)
+        packed = np.zeros((2, agent_kernels.networks.count(wide)[1]), np.float32)
+        agent_kernels.networks.pack(weights[0], wide, packed[0], True)
         tape.reshape(len(tape), -1, 32)[0, :m, : widths[0]] = x[0]
-        zoo.networks.forward(packed[0], wide, relu, tape, m)
+        agent_kernels.networks.forward(packed[0], wide, relu, tape, m)
         slopes, pull = np.zeros_like(tape), rng.normal(size=(m, widths[-1]))
         blocks = slopes.reshape(len(tape), -1, 32)
         blocks[-1, :m, : widths[-1]] = pull
-        zoo.networks.backward(packed[0], wide, relu, tape, slopes, m, packed[1], True)
-        zoo.networks.unpack(packed[1], wide, gradient)
+        agent_kernels.networks.backward(packed[0], wide, relu, tape, slopes, m, packed[1], True)
+        agent_kernels.networks.unpack(packed[1], wide, gradient)
         direction, step = rng.normal(size=count), 1e-7
         ends = [outputs(weights[0] + s * step * direction, widths, x[0], relu) for s in (1, -1)]
         wanted = (pull * (ends[0] - ends[1])).sum() / (2 * step)
@@ -162,7 +162,7 @@ def test_slates_follow_plackett_luce(offered):
     assert wanted.sum() == pytest.approx(1.0)
     slopes = np.empty(4)
     for slate, chance in zip(slates, wanted):
-        log = zoo.ppo.slate_log_probability(scores, offered, np.array(slate), slopes)
+        log = agent_kernels.ppo.slate_log_probability(scores, offered, np.array(slate), slopes)
         assert log == pytest.approx(np.log(chance), abs=1e-6)
         ends = [scores + s * 1e-6 * np.eye(4)[j] for j in range(4) for s in (1, -1)]
         logs = [np.log(probability(end, offered, slate)) for end in ends]
@@ -170,18 +170,20 @@ def test_slates_follow_plackett_luce(offered):
     many = 20_000
     drawn = np.empty((many, 2), np.int64)
     uniforms = generator(3, Stream.AGENT).random((many, 4))
-    zoo.ppo.draw(np.tile(scores, (many, 1)), np.tile(offered, (many, 1)), uniforms, drawn)
+    agent_kernels.ppo.draw(np.tile(scores, (many, 1)), np.tile(offered, (many, 1)), uniforms, drawn)
     counts = [(drawn == s).all(axis=1).sum() for s in slates]
     assert sum(counts) == many and chisquare(counts, many * wanted).pvalue > 1e-3
 
 
-def test_far_scores_and_short_offers_stay_finite():
+def test_extreme_scores_and_short_offers_stay_finite():
     scores, slopes = np.array([900.0, 0.0, -900.0]), np.empty(3)
-    log = zoo.ppo.slate_log_probability(scores, np.ones(3, bool), np.array([2, 0]), slopes)
+    log = agent_kernels.ppo.slate_log_probability(
+        scores, np.ones(3, bool), np.array([2, 0]), slopes
+    )
     assert np.isfinite(log) and np.isfinite(slopes).all()
     slates = np.empty((1, 3), np.int64)
     offered = np.array([[True, False, True]])
-    zoo.ppo.draw(scores[None], offered, np.zeros((1, 3)), slates)
+    agent_kernels.ppo.draw(scores[None], offered, np.zeros((1, 3)), slates)
     assert sorted(slates[0]) == [-1, 0, 2]
 
 
@@ -198,7 +200,7 @@ def test_revenues_count_relative_to_the_largest():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rounds_are_remembered_in_order_and_the_oldest_forgotten(name):
+def test_the_replay_buffer_replaces_the_oldest_rounds(name):
     agent = quick(name, **({"n_steps": 20} if name == "ppo" else {"buffer_size": 10}))
     contexts, actions, rewards = play(agent, "DPB/Pricing-v0", 13)
     if name == "ppo":
@@ -223,8 +225,8 @@ def test_rounds_without_feedback_are_left_out(name):
     np.testing.assert_array_equal(agent._rewards[1, :3], [0.0, 2.0, 4.0])
 
 
-def test_a_candidate_played_later_is_the_one_remembered():
-    """Responses may come late for who learns from a buffer: context and action come along."""
+def test_the_replay_buffer_stores_the_played_candidate():
+    """Agents with a replay buffer allow delayed responses, with their context and action."""
     agent = quick("dqn")
     contexts, actions, _ = play(agent, "DPB/Recommendation-v0", 9, (1, 2), dim=3)
     for b in range(2):
@@ -232,7 +234,7 @@ def test_a_candidate_played_later_is_the_one_remembered():
         np.testing.assert_array_equal(agent._remembered[b, :9], played)
 
 
-def test_everybody_trains_on_time():
+def test_replicates_train_when_due():
     """Rounds 6, 9, ..., 30 with two steps each; after every 8 rounds, two passes of two."""
     for name, steps in (("dqn", 18), ("sac", 18), ("ppo", 16)):
         agent = quick(name)
@@ -241,7 +243,7 @@ def test_everybody_trains_on_time():
         assert np.isfinite(agent._weights).all()
 
 
-def test_a_mini_batch_of_one_round_may_be_left_over():
+def test_the_last_mini_batch_may_have_one_round():
     agent = quick("ppo", n_steps=5)
     play(agent, "DPB/Pricing-v0", 17)
     assert agent._steps.tolist() == [12] and np.isfinite(agent._weights).all()
@@ -277,8 +279,8 @@ def test_epsilon_falls_to_its_end():
     assert 0.46 < (agent.act(context) == 0.0).mean() < 0.54
 
 
-def test_first_weights_are_those_of_the_libraries():
-    """Orthonormal frames times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
+def test_initial_weights_are_those_of_the_libraries():
+    """Weights are orthonormal times sqrt(2), the last small; or uniform on +-1 / sqrt(inputs)."""
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=9, dim=7)
     agent = make_agent("ppo", net_arch=(32,))
     agent.set_up(problem.info, AgentStreams([1]))
@@ -295,7 +297,7 @@ def test_first_weights_are_those_of_the_libraries():
         assert part.std() == pytest.approx(bound / np.sqrt(3), rel=0.03)
 
 
-def test_compiled_training_is_its_python_text():
+def test_compiled_training_equals_python():
     """Bits of short runs without a compiler."""
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import test_deep as t;"

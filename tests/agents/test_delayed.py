@@ -1,4 +1,4 @@
-"""Every agent under delayed feedback: it learns, whatever the batch, and keeps nothing from act."""
+"""Every agent under delayed feedback: learning, batch independence, and no state from `act`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ARENAS = {
     "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4}),
 }
 BUDGET = Budget.zcdp(50.0)
-YARDSTICKS = ("oracle", "best-fixed-price")
+BASELINES = ("oracle", "best-fixed-price")
 
 
-def zoo(arena, delayed=True):
-    """Those of the kind; where arms are fixed random and the agents that need it."""
+def agents_of(arena, delayed=True):
+    """Return the agents of the kind; with fixed arms those that need them, and random."""
     fixed = arena == "multi-armed"
     return {
         name: spec
@@ -43,7 +43,7 @@ def zoo(arena, delayed=True):
 
 
 def play(arena, name, seeds, rounds, delay):
-    """Actions of one agent, ``(rounds, B)``, and its guarantee."""
+    """Return the actions of one agent, ``(rounds, B)``, and its guarantee."""
     env, kwargs = ARENAS[arena]
     problem = dpb_gym.make_problem(env, horizon=rounds, delay=delay, **kwargs)
     spec = agent_specs()[name]
@@ -63,21 +63,21 @@ def play(arena, name, seeds, rounds, delay):
     return np.array(actions), agent.curator.guarantee
 
 
-PAIRS = [(arena, name) for arena in ARENAS for name in zoo(arena)]
+PAIRS = [(arena, name) for arena in ARENAS for name in agents_of(arena)]
 
 
 @pytest.mark.parametrize(("arena", "name"), PAIRS)
-def test_no_delay_is_delay_zero_and_a_replicate_is_alone(arena, name):
+def test_no_delay_equals_delay_zero_and_replicates_are_independent(arena, name):
     at_once, guarantee = play(arena, name, [3, 4], 40, None)
     assert (play(arena, name, [3, 4], 40, 0)[0] == at_once).all()
     late, same = play(arena, name, [3, 4], 40, "geometric=4,lost=0.1")
     assert (play(arena, name, [4], 40, "geometric=4,lost=0.1")[0][:, 0] == late[:, 1]).all()
-    # releasers step once a round all the same: every plan is charged as it was
+    # releasers still advance once per round, so charges are unchanged
     assert str(same) == str(guarantee)
 
 
 def unobserved(arena, name, nobody):
-    """Actions where a third of the rounds return nothing: with their context, or with nobody's."""
+    """Actions where a third of the rounds return nothing: with their context, or with zeros."""
     env, kwargs = ARENAS[arena]
     problem = dpb_gym.make_problem(env, horizon=60, **kwargs)
     spec, seeds = agent_specs()[name], [3, 4]
@@ -103,11 +103,11 @@ def unobserved(arena, name, nobody):
 
 
 @pytest.mark.parametrize(("arena", "name"), PAIRS)
-def test_a_round_that_was_not_observed_teaches_nothing(arena, name):
+def test_agents_learn_nothing_from_unobserved_rounds(arena, name):
     assert (unobserved(arena, name, False) == unobserved(arena, name, True)).all()
 
 
-def test_prices_that_were_not_observed_have_no_share_in_their_mean():
+def test_unobserved_prices_do_not_enter_means():
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=60)
     agent, context = ControlledVariance(), problem.instance([3]).context()
     agent.set_up(problem.info, AgentStreams([3]))
@@ -123,8 +123,8 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
     env, kwargs = ARENAS[arena]
     agents = {
         name: (name, None if spec.budget == "never" else str(BUDGET))
-        for name, spec in zoo(arena).items()
-        if name not in YARDSTICKS
+        for name, spec in agents_of(arena).items()
+        if name not in BASELINES
     }
     result = dpb_gym.evaluate(
         env, agents=agents, horizon=2000, replicates=2, env_kwargs={**kwargs, "delay": 50}
@@ -135,9 +135,9 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
             assert result.final_regret(name).sum() < 0.95 * random, name
 
 
-@pytest.mark.parametrize("arena", [a for a in ARENAS if zoo(a, delayed=False)])
-def test_agents_that_cannot_are_refused_by_name(arena):
-    (name, *_) = zoo(arena, delayed=False)
+@pytest.mark.parametrize("arena", [a for a in ARENAS if agents_of(a, delayed=False)])
+def test_unsuitable_agents_are_rejected_by_name(arena):
+    (name, *_) = agents_of(arena, delayed=False)
     env, kwargs = ARENAS[arena]
     with pytest.raises(AgentError, match=rf"{name}.*own round.*fixed=5"):
         dpb_gym.evaluate(
@@ -146,7 +146,7 @@ def test_agents_that_cannot_are_refused_by_name(arena):
 
 
 class Fixed(Agent):
-    """Plays by the round alone, and writes down what it is told."""
+    """Agent whose actions depend on the round alone and that records its observations."""
 
     def begin(self, problem, streams, curator):
         self.told = []

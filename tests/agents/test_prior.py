@@ -1,4 +1,4 @@
-"""`ProblemInfo.prior`: mean and precision of theta, and the ledger of who learnt them."""
+"""`ProblemInfo.prior`: mean and precision of theta, and its cost on ledgers."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def seeded(budget, unit="reward", seed=0):
         ({"mean": [0.0] * 4}, "of 4 numbers, theta has 3"),
     ],
 )
-def test_what_is_no_prior(value, match):
+def test_invalid_priors_are_rejected(value, match):
     with pytest.raises(ParameterError, match=match):
         info(value)
 
 
-def test_a_prior_is_json_and_comes_back():
+def test_a_prior_round_trips_through_json():
     prior = dpb_gym.Prior(MEAN, PRECISION, cost(0.1))
     told = info(json.loads(json.dumps(prior.to_dict())))
     assert told.prior == prior
@@ -102,7 +102,7 @@ def test_the_linear_filters_start_at_the_prior(name):
     assert ends[0][0] > ends[1][0] and (ends[1] == ends[2]).all()
 
 
-def test_posterior_with_a_prior_is_that_of_a_normal_model():
+def test_posterior_with_a_prior_equals_that_of_a_normal_model():
     rng = np.random.default_rng(4)
     d, spread, noise = 4, 1.3, 0.7
     half = rng.normal(size=(2, d, d))
@@ -132,7 +132,7 @@ def test_posterior_with_a_prior_is_that_of_a_normal_model():
         ("one-pass-pricing", "DPB/Pricing-v0", {"dim": 3}),
     ],
 )
-def test_a_sure_prior_stays_and_a_vague_one_gives_way(name, env, kwargs):
+def test_a_precise_prior_dominates_and_a_vague_one_does_not(name, env, kwargs):
     moved = {}
     for weight in (1e9, 1e-9):
         problem = dpb_gym.make_problem(env, horizon=300, **kwargs)
@@ -151,10 +151,10 @@ def test_a_sure_prior_stays_and_a_vague_one_gives_way(name, env, kwargs):
 
 @pytest.mark.parametrize("budget", ["rho=0.5", "eps=1,delta=1e-5"])
 @pytest.mark.parametrize("name", ["one-pass-linear", "adaprivate-ts", "lin-ucb"])
-def test_what_a_prior_cost_is_on_the_ledger(name, budget):
+def test_the_cost_of_a_prior_is_on_the_ledger(name, budget):
     earlier = cost(0.01)
     problem = info(dpb_gym.Prior(MEAN, PRECISION, earlier))
-    if name == "lin-ucb":  # nobody is promised anything
+    if name == "lin-ucb":  # non-private
         assert begun(name, problem).curator.guarantee is None
         return
     agent, cold = begun(name, problem, budget), begun(name, info(), budget)
@@ -168,12 +168,12 @@ def test_what_a_prior_cost_is_on_the_ledger(name, budget):
     assert str(promised).endswith("; rho=0.01 of it for the prior")
     assert Guarantee.from_dict(promised.to_dict()) == promised
     assert "prior" not in str(cold.curator.guarantee)
-    # who does not read it does not pay for it
+    # agents that ignore the prior are not charged for it
     own = begun(name, problem, budget, prior_mean=[0.0] * 3)
     assert own.curator.guarantee == cold.curator.guarantee
 
 
-def test_single_agents_pay_for_what_they_are_told():
+def test_single_agents_are_charged_for_the_prior():
     @dpb_gym.register_agent(
         "prior-reader", supports=["recommendation"], protects=("joint", "reward")
     )
@@ -200,13 +200,13 @@ def test_single_agents_pay_for_what_they_are_told():
         (Guarantee.none(), "rho=0.5", BudgetError, "non-private does not protect"),
     ],
 )
-def test_a_prior_beyond_the_budget_is_refused(prior, budget, error, match):
+def test_a_prior_beyond_the_budget_is_rejected(prior, budget, error, match):
     problem = info(dpb_gym.Prior(MEAN, None, prior))
     with pytest.raises(error, match=match):
         begun("one-pass-linear", problem, budget)
 
 
-def test_stronger_promises_cover_weaker_ones():
+def test_stronger_guarantees_cover_weaker_ones():
     assert cost(1, ("local", "user")).covers("central", "reward", "replace-one")
     assert cost(1, ("central", "user-round")).covers("joint", "reward", "replace-one")
     assert not cost(1, ("central", "user-rewards")).covers("central", "user-round", "replace-one")
@@ -216,7 +216,7 @@ def test_stronger_promises_cover_weaker_ones():
 
 
 @pytest.mark.parametrize("unit", ["reward", "user-round"])
-def test_a_released_prior_knows_theta_as_well_as_it_says(unit):
+def test_a_released_prior_is_calibrated(unit):
     problem = dpb_gym.make_problem(ENV, horizon=3000, **SMALL)
     log = collect(problem, 3000, [1_005_002])[0]
     truth = problem.instance([1_005_002]).hidden["theta"][0]

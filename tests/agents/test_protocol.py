@@ -28,7 +28,7 @@ def begin(agent, env_id="DPB/Recommendation-v0", seeds=(0, 1), **kwargs):
     return problem, problem.instance(seeds)
 
 
-def test_specs_travel():
+def test_specs_can_be_pickled():
     for name, spec in agent_specs().items():
         if "<locals>" in spec.entry_point:  # of another test
             continue
@@ -87,7 +87,7 @@ def test_bad_registrations(name, kwargs):
 
 
 @pytest.mark.parametrize("name", [3, "", "x/y", "a b", "one_pass", "Upper", "-a", "a\n"])
-def test_names_of_agents_are_parts_of_files_and_commands(name):
+def test_agent_names_are_valid_in_files_and_commands(name):
     with pytest.raises(AgentError, match="lower-case and hyphenated"):
         dpb_gym.register_agent(name, supports=["pricing"])
 
@@ -107,7 +107,7 @@ def test_only_agents_register_and_names_are_unique():
 
 
 class Echo(dpb_gym.SingleAgent):
-    """Records what it is shown."""
+    """Agent that records its observations."""
 
     def __init__(self, arm=0):
         self.arm = arm
@@ -139,7 +139,7 @@ def test_a_single_agent_is_batched():
     assert agent.copies[0].rng is not agent.copies[1].rng
 
 
-def test_a_single_agent_is_spared_unobserved_rounds():
+def test_single_agents_do_not_observe_unobserved_rounds():
     dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
     agent = make_agent("echo")
     _, instance = begin(agent)
@@ -168,7 +168,7 @@ def test_short_slates_are_padded_and_bad_ones_named():
             agent.act(instance.context())
 
 
-def test_begin_starts_afresh():
+def test_begin_resets_the_state():
     dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
     agent = make_agent("echo")
     begin(agent)
@@ -192,8 +192,8 @@ class Summing(dpb_gym.SingleAgent):
         self.sums.add(context.features[0])
 
 
-def test_rounds_without_feedback_are_no_secret_of_a_single_agent():
-    """It is not called there, so what it releases and when would tell which they were."""
+def test_single_agents_cannot_protect_which_rounds_are_observed():
+    """Its releases would reveal these rounds, in which it is not called."""
     replay = {"env_kwargs": {"dim": 2, "protocol": "replay"}, "horizon": 20, "replicates": 2}
     with pytest.raises(AgentError, match="register it with partial_feedback=False"):
         dpb_gym.evaluate(

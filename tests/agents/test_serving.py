@@ -1,4 +1,4 @@
-"""An agent in one's own loop: same as the harness, late responses, files, threads, bad values."""
+"""Sessions: equality with the harness, late responses, files, threads, bad values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOP = ProblemInfo("recommendation", T, 2, (0.0, 1.0), n_candidates=3)
 
 
 class Notebook(dpb_gym.Agent):
-    """Takes the candidates in turn and writes down what it is told."""
+    """Agent that plays candidates in rotation and records its observations."""
 
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
         self.told: list[Any] = []
@@ -54,7 +54,7 @@ def offer(number: float) -> np.ndarray:
         ("DPB/Recommendation-v0", "lin-ts", {"dim": 4}),
     ],
 )
-def test_who_answers_at_once_is_the_harness(env_id: str, agent: str, kwargs: Any) -> None:
+def test_immediate_responses_equal_the_harness(env_id: str, agent: str, kwargs: Any) -> None:
     budget = None if agent == "lin-ts" else "rho=2"
     run = dpb_gym.evaluate(
         env_id, [(agent, budget)], horizon=T, replicates=1, seed=7, env_kwargs=kwargs
@@ -86,7 +86,7 @@ def test_who_answers_at_once_is_the_harness(env_id: str, agent: str, kwargs: Any
         session.decide(context.features[0], revenues=revenues, arms=arms)
 
 
-def test_late_responses_come_with_their_own_context_and_action() -> None:
+def test_late_responses_have_their_own_context_and_action() -> None:
     session = dpb_gym.serve(Notebook, None, SHOP)
     ids = [session.decide(offer(k)) for k in (10, 20, 30)]
     assert ids == [(1, 1), (2, 2), (3, 0)]
@@ -127,7 +127,7 @@ def test_late_responses_reach_agents_of_one_stream_with_their_own_action() -> No
     assert told == [(10.0, 1, 0.25), (30.0, 0, 0.75)]
 
 
-def test_what_is_not_there_is_not_offered() -> None:
+def test_unavailable_items_are_not_offered() -> None:
     session = dpb_gym.serve("random", None, replace(SHOP, masked=True), seed=3)
     for k in range(20):
         assert session.decide(offer(k), available=[False, True, False])[1] == 1
@@ -179,7 +179,7 @@ def test_responses_become_rewards() -> None:
         ),
     ],
 )
-def test_impossible_values_change_nothing(
+def test_invalid_values_do_not_change_the_session(
     agent: str, info: Any, features: Any, responses: Any
 ) -> None:
     session = dpb_gym.serve(agent, None, info, seed=1)
@@ -208,7 +208,7 @@ def test_impossible_values_change_nothing(
     assert session.decide(features, **more) == twin.decide(features, **more)
 
 
-def test_it_can_be_saved_once_and_goes_on_with_what_is_pending(tmp_path: Any) -> None:
+def test_a_session_is_saved_once_with_pending_decisions(tmp_path: Any) -> None:
     def play(session: Any, rounds: int) -> list[Any]:
         found = []
         for _ in range(rounds):
@@ -278,7 +278,7 @@ def test_threads_share_a_session() -> None:
     assert len(session.agent.told) == 319 and len({x for _, x, _, _ in told}) == len(told)
 
 
-def test_what_cannot_be_served() -> None:
+def test_unsuitable_arguments_are_rejected() -> None:
     for arguments, error, message in (
         (("oracle", None, SHOP), AgentError, "hidden state"),
         (("dpmnl", "rho=1", SHOP), AgentError, "supports assortment"),

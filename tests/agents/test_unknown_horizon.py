@@ -1,4 +1,4 @@
-"""Agents that are not told the horizon: anytime ones switch by themselves, planners refuse."""
+"""Unknown horizon: anytime agents adapt, agents that need a horizon raise an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNKNOWN = {"unknown_horizon": True}
 BUDGET = Budget.zcdp(50.0)
 
 
-def zoo(kind, needs):
+def agents_of(kind, needs):
     return [
         name
         for name, spec in agent_specs().items()
@@ -38,11 +38,11 @@ def zoo(kind, needs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ENVS)
-def test_who_needs_no_horizon_beats_random_without(kind):
+def test_agents_that_need_no_horizon_beat_random_without_it(kind):
     env, kwargs = ENVS[kind]
     agents = {
         name: (name, None if agent_specs()[name].budget == "never" else str(BUDGET))
-        for name in zoo(kind, False)
+        for name in agents_of(kind, False)
     }
     result = dpb_gym.evaluate(
         env, agents=agents, horizon=1000, replicates=2, env_kwargs={**kwargs, **UNKNOWN}
@@ -53,8 +53,8 @@ def test_who_needs_no_horizon_beats_random_without(kind):
             assert result.final_regret(name).sum() < 0.95 * random, name
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ENVS for n in zoo(k, True)])
-def test_who_plans_is_refused_and_told_who_can(kind, name):
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ENVS for n in agents_of(k, True)])
+def test_agents_that_need_a_horizon_are_rejected_with_alternatives(kind, name):
     env, kwargs = ENVS[kind]
     budget = None if agent_specs()[name].budget == "never" else str(BUDGET)
     with pytest.raises(AgentError, match=rf"{name}.*unknown_horizon=True.*one-pass-"):
@@ -71,8 +71,8 @@ def test_who_plans_is_refused_and_told_who_can(kind, name):
     ("kind", "agent"),
     [("assortment", OnePassMNL), ("pricing", OnePassPricing), ("recommendation", OnePassLinear)],
 )
-def test_ours_switch_to_their_anytime_form(kind, agent):
-    """Told no horizon they do what `anytime` does, bit for bit, and plan for the longest."""
+def test_one_pass_agents_switch_to_their_anytime_form(kind, agent):
+    """Without a horizon they equal `anytime`, bit for bit, and plan for 10^9 rounds."""
     env, kwargs = ENVS[kind]
     played = []
     for conditions, anytime in ((UNKNOWN, False), ({}, True)):
@@ -108,7 +108,7 @@ def test_a_running_sum_without_end_costs_the_same_and_has_more_noise():
 
 
 @pytest.mark.parametrize("env_id", [env for env, _ in ENVS.values()])
-def test_environments_end_all_the_same(env_id):
+def test_episodes_still_end_at_the_horizon(env_id):
     told = gym.make(env_id, horizon=5)
     env = gym.make(env_id, horizon=5, **UNKNOWN)
     assert env.unwrapped.problem.info.horizon is None
@@ -119,7 +119,7 @@ def test_environments_end_all_the_same(env_id):
     assert ends == [False] * 4 + [True]
 
 
-def test_nonsense_and_false():
+def test_invalid_values_are_rejected_and_false_has_no_effect():
     with pytest.raises(ParameterError, match="unknown_horizon"):
         dpb_gym.make_problem("DPB/Pricing-v0", horizon=5, unknown_horizon="yes")
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=5, unknown_horizon=False)

@@ -1,4 +1,4 @@
-"""`prior_mean`: every agent that estimates theta may start from what is publicly known of it."""
+"""`prior_mean`: agents that estimate theta start at public prior knowledge."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PROBLEMS = {
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
 }
-# Nothing of theirs estimates theta, or another agent does it for them; references take no prior.
+# They do not estimate theta, or delegate it to another agent; references take no prior.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
-ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
-OTHERS |= {n for n in ZOO if n.startswith("reference-")}
-WARM = [n for n in ZOO if n not in OTHERS]
-# These begin with rounds that are random, or explore, whatever is known.
+BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+OTHERS |= {n for n in BUILT_IN if n.startswith("reference-")}
+WARM = [n for n in BUILT_IN if n not in OTHERS]
+# They start with random or exploring rounds, independently of the prior.
 EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}
 KNOWN = np.array([0.5, -0.4, 0.3, 0.6])
 SEEDS = [1_004_000, 1_004_001]
@@ -36,7 +36,7 @@ SEEDS = [1_004_000, 1_004_001]
 def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
     env_id, kwargs = PROBLEMS[agent_spec(name).supports[0]]
     problem = dpb_gym.make_problem(env_id, horizon=horizon, dim=4, **kwargs)
-    # greedy, from the first round on, whatever the class explores by
+    # greedy from the first round on, without the class's exploration
     greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0}
     greedy["size"] = 1e-9
     greedy |= {"explore": 0, "ridge": 1e12, "gamma": 0.0 if "pricing" in name else None}
@@ -50,7 +50,7 @@ def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
 
 
 def value(problem, context, action, b):
-    """What an action is worth if KNOWN is theta."""
+    """Return the expected reward of an action if KNOWN is theta."""
     x = context.features[b].astype(float)
     if problem.info.kind == "recommendation":
         x = x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
@@ -73,15 +73,15 @@ def best(problem, context, b):
     return max(value(problem, context, action, b) for action in actions)
 
 
-def test_all_others_estimate_nothing():
-    for name in ZOO:
+def test_agents_without_prior_mean_estimate_nothing():
+    for name in BUILT_IN:
         known = inspect.signature(agent_spec(name).maker).parameters
         assert name.startswith("reference-") or ("prior_mean" in known) == (name in WARM), name
 
 
 @pytest.mark.parametrize("name", [n for n in WARM if n not in EXPLORING])
 def test_a_strong_prior_is_what_is_played(name):
-    """For the first rounds, and where there is a ridge to keep it, for good."""
+    """The prior determines the first rounds, and with a large ridge all rounds."""
     agent, problem = begin(name)
     instance = problem.instance(SEEDS)
     kept = "ridge" in inspect.signature(agent_spec(name).maker).parameters
@@ -105,14 +105,14 @@ def test_a_prior_mean_is_a_vector_of_the_length_of_theta(name):
 
 
 @pytest.mark.parametrize("name", ["coreset-elimination", "dgs-lin-ucb", "jdp-lin-ucb"])
-def test_rivals_estimate_from_the_prior_on(name):
+def test_linear_rivals_start_at_the_prior(name):
     agent, _ = begin(name, ridge=1.0)
     np.testing.assert_allclose(agent._estimate(), [KNOWN, KNOWN])
 
 
 @pytest.mark.parametrize("name", ["jdp-lin-ucb", "noisy-gram-ucb"])
-def test_where_v_is_shifted_the_shift_pulls_to_the_prior(name):
-    """The ridge alone is a hundredth of it."""
+def test_the_shift_of_v_pulls_to_the_prior(name):
+    """The ridge alone is a hundredth of the shift."""
     agent, problem = begin(name, 1e6 * KNOWN, ridge=1.0, every=20)
     instance = problem.instance(SEEDS)
     for _ in range(40):
@@ -124,7 +124,7 @@ def test_where_v_is_shifted_the_shift_pulls_to_the_prior(name):
 
 
 @pytest.mark.parametrize("intercept", [0.0, 0.5])
-def test_ridge_regression_from_the_prior_on(intercept):
+def test_ridge_regression_starts_at_the_prior(intercept):
     """theta minimises the squared errors plus the ridge times its distance from the prior mean."""
     agent, problem = begin("lin-greedy", ridge=3.0, intercept=intercept)
     instance, records = problem.instance(SEEDS), []
@@ -147,7 +147,7 @@ def test_ridge_regression_from_the_prior_on(intercept):
 
 
 @pytest.mark.parametrize("name", ["greedy-pricing", "greedy-mnl"])
-def test_maximum_likelihood_from_the_prior_on(name):
+def test_maximum_likelihood_starts_at_the_prior(name):
     agent, problem = begin(name, ridge=2.0, growth=1.0001, horizon=120)
     instance, records = problem.instance(SEEDS), []
     for _ in range(100):
@@ -175,8 +175,26 @@ def test_maximum_likelihood_from_the_prior_on(name):
     )
 
 
+@pytest.mark.parametrize("name", ["dpmnl", "private-pricing"])
+def test_a_replicate_keeps_the_prior_until_its_own_first_update(name):
+    """An update of another replicate must not change its estimate."""
+    agent, problem = begin(name, budget="rho=20", growth=1.05, horizon=200)
+    instance, untouched = problem.instance(SEEDS), 0
+    for _ in range(200):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        first = agent._updates == 0
+        untouched += first.any() and not first.all()
+        np.testing.assert_array_equal(agent._theta[first], np.tile(KNOWN, (first.sum(), 1)))
+        if not first.any():
+            break
+        instance.advance()
+    assert untouched
+
+
 def test_private_minimisers_pull_to_their_centre():
-    """At noise that does not matter: (a + ridge m) / (1 + ridge) for the loss |theta - a|^2 / 2."""
+    """With negligible noise: (a + ridge m) / (1 + ridge) for the loss |theta - a|^2 / 2."""
     target, centre = np.array([0.3, -0.2]), np.array([2.0, 1.0])
     for budget in (None, Budget.zcdp(1e9)):
         streams = AgentStreams(SEEDS)

@@ -1,5 +1,7 @@
-"""What holds for every agent of the zoo: it beats random wherever it plays, and a replicate
-does not depend on its batch, its companions, or whether it runs in lockstep or in Gymnasium."""
+"""Properties of every built-in agent: it beats random, and replicates are independent.
+
+A replicate does not depend on its batch, on other agents, or on lockstep or Gymnasium stepping.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,9 @@ ARENAS = {
     "movielens-replay": ("DPB/MovieLensReplay-v0", {"dim": 8, "protocol": "replay"}),
     "jester": ("DPB/JesterReplay-v0", {"dim": 8}),
 }
-# A loose budget: these tests ask whether an agent works, not what privacy costs.
+# A loose budget: these tests check that agents work, not the cost of privacy.
 BUDGET = Budget.zcdp(50.0)
-YARDSTICKS = {"random", "oracle"}
+BASELINES = {"random", "oracle"}
 
 
 def budget_of(spec):
@@ -49,7 +51,7 @@ def budget_of(spec):
 
 
 def pairs():
-    """One kind after the other, as another worker meanwhile compiles the next one's kernels."""
+    """Order by kind, so that another worker compiles the next kind's kernels meanwhile."""
     for arena, (env_id, kwargs) in ARENAS.items():
         info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
         for name, spec in agent_specs().items():
@@ -86,7 +88,7 @@ def lockstep(problem, name, seeds, rounds, budget):
 
 @cache
 def final_regret(name, arena):
-    """Of 12 replicates; that of `random` is asked for again and again."""
+    """Return the regret of 12 replicates; cached because that of `random` is used repeatedly."""
     env_id, kwargs = ARENAS[arena]
     rounds = 10_000 if "replay" in arena else 1500
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
@@ -94,7 +96,7 @@ def final_regret(name, arena):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in YARDSTICKS])
+@pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in BASELINES])
 def test_beats_random(name, arena):
     ours, chance = final_regret(name, arena), final_regret("random", arena)
     gap = chance - ours

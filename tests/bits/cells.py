@@ -1,9 +1,9 @@
-"""Plays small cells and prints a digest of every agent's curves, as JSON.
+"""Play small cells and print a digest of every agent's curves, as JSON.
 
   python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...|all] [--horizon T] [--workers W]
 
-`test_bits.py` runs it in processes of their own, on other processors as far as libraries can
-be told so, and holds the digests in `pinned.json`, which a declared change of bits writes anew:
+`test_bits.py` runs it in separate processes that emulate other processors as far as libraries
+allow, and compares the digests with `pinned.json`. A declared change of bits updates that file:
 
     python tests/bits/cells.py > tests/bits/pinned.json
 """
@@ -39,7 +39,7 @@ TASKS = {
 
 
 def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str, str]:
-    """First 16 digits of the SHA-256 of the curves, by task, agent and budget."""
+    """Return the first 16 digits of the SHA-256 of the curves, by task, agent and budget."""
     env_id, kwargs = TASKS[task]
     info = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info
     known = [name for name, spec in dpb_gym.agent_specs().items() if not shortcoming(spec, info)]
@@ -66,7 +66,7 @@ def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str,
 
 
 def main() -> None:
-    """Reads the command line and prints the digests."""
+    """Parse the command line and print the digests."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--agents", default=FEW)

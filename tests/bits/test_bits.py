@@ -32,7 +32,7 @@ VARIANTS = {
 
 
 def play(*arguments: str, **variables: str) -> dict[str, str]:
-    """Digests of the cells, played in a process of its own."""
+    """Return digests of the cells, played in a separate process."""
     command = [sys.executable, str(HERE / "cells.py"), *arguments]
     if ALL and "--agents" not in arguments:
         command += ["--agents", "all"]
@@ -45,31 +45,31 @@ def play(*arguments: str, **variables: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def reference() -> dict[str, str]:
-    """What this machine computes when nothing is asked of it."""
+    """Digests of this machine with default settings."""
     found = play()
     assert len(found) > 25
     return found
 
 
-def test_the_pinned_bits_stand(reference):
-    """A change of these is declared: the algorithm's version and `pinned.json` change with it."""
+def test_pinned_bits_are_unchanged(reference):
+    """A change of bits must be declared: update the algorithm's version and `pinned.json`."""
     pinned = json.loads((HERE / "pinned.json").read_text())
     assert {k for k in pinned if reference[k] != pinned[k]} == set() and len(pinned) > 25
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_processors_and_libraries_do_not_show(name, reference):
+def test_bits_do_not_depend_on_processor_and_libraries(name, reference):
     found = play(**VARIANTS[name])
     assert {k for k in reference if found[k] != reference[k]} == set()
 
 
-def test_blocks_and_workers_do_not_show(reference):
+def test_bits_do_not_depend_on_blocks_and_workers(reference):
     found = play("--workers", "2")
     assert {k for k in reference if found[k] != reference[k]} == set()
 
 
-def test_the_compiler_does_not_show(reference, tmp_path):
-    """Code for a processor without FMA and AVX; a sample, as everything is compiled anew."""
+def test_bits_do_not_depend_on_compiler_flags(reference, tmp_path):
+    """Compile for a processor without FMA and AVX; a sample, as all kernels are recompiled."""
     some = () if ALL else ("--agents", "dpmnl,one-pass-pricing,lin-ucb", "--tasks", SAMPLE)
     generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     found = play(*some, NUMBA_CACHE_DIR=str(tmp_path), **generic)
@@ -79,8 +79,8 @@ def test_the_compiler_does_not_show(reference, tmp_path):
 SAMPLE = "assortment,pricing,recommendation"
 
 
-def test_compiled_kernels_are_their_python_text():
-    """Without a compiler at all, by the interpreter's arithmetic."""
+def test_compiled_kernels_equal_python():
+    """Run without compilation, by the interpreter's arithmetic."""
     sample = ("--tasks", SAMPLE, "--horizon", "12")
     sample += ("--agents", "ucb-mnl,one-pass-pricing,lin-ucb,local-lin-ucb")
     found = play(*sample, NUMBA_DISABLE_JIT="1")

@@ -1,4 +1,4 @@
-"""Other people's Gymnasium environments in the harness, and what is said of those that cannot."""
+"""Third-party Gymnasium environments in the harness, and errors for unsuitable ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpb_gym.errors import AgentError, DPBError, ParameterError
 
 
 class Shop(gym.Env):
-    """Five products with two features each; nothing of this package."""
+    """Environment of five products with two features each, written without this package."""
 
     def __init__(self, slope=0.5, fault=None):
         features = gym.spaces.Box(0.0, 1.0, (5, 2), np.float32)
@@ -47,7 +47,7 @@ class Shop(gym.Env):
 
 
 class Native(BanditEnv):
-    """One of ours, seen only from outside."""
+    """Wrap a dpb-gym environment so that only its Gymnasium interface is visible."""
 
     def __init__(self, ours, **kwargs):
         super().__init__(ours, horizon=40, **kwargs)
@@ -60,7 +60,7 @@ def register(name, cls, **kwargs):
     return env_id
 
 
-def test_a_foreign_environment_is_compared():
+def test_agents_run_on_third_party_environments():
     env_id = register("Shop", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
     result = dpb_gym.evaluate(
@@ -86,8 +86,8 @@ def test_a_foreign_environment_is_compared():
         ),
     ],
 )
-def test_from_outside_the_numbers_are_the_same(ours, kind, agents, kwargs):
-    """Our own environments through the adapter, which sees steps only."""
+def test_adapted_environments_give_the_same_numbers(ours, kind, agents, kwargs):
+    """Compare dpb-gym environments with the same environments through the adapter."""
     shape = {k: v for k, v in kwargs.items() if k != "zeta"}
     env_id = register(f"Ours{kind}", Native, ours=ours, **shape)
     dpb_gym.register_environment(env_id, kind=kind, **{k: kwargs[k] for k in kwargs if k == "zeta"})
@@ -119,14 +119,14 @@ def test_a_broken_contract_is_named_when_it_is_registered(fault, message):
     assert env_id not in ENVIRONMENTS
 
 
-def test_contexts_that_depend_on_actions_are_no_bandit():
+def test_contexts_that_depend_on_actions_are_rejected():
     env_id = register("Greedy", Shop, fault="greedy")
     dpb_gym.register_environment(env_id, kind="recommendation")
     with pytest.raises(AgentError, match="no bandit"):
         dpb_gym.evaluate(env_id, agents=["random"], horizon=20, replicates=1, progress=False)
 
 
-def test_conditions_of_play_hold_in_anybodys_environment():
+def test_information_conditions_apply_to_adapted_environments():
     env_id = register("Late", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", slope=0.9)
     problem = dpb_gym.make_problem(env_id, horizon=20, delay=3, unknown_horizon=True)
@@ -140,10 +140,10 @@ def test_conditions_of_play_hold_in_anybodys_environment():
     assert regret[0] == regret[1] < regret[2]
 
 
-def test_what_cannot_be_known_is_said():
+def test_unavailable_values_raise_errors():
     env_id = register("Shop", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)
-    with pytest.raises(AgentError, match="not which it is"):
+    with pytest.raises(AgentError, match="not the action"):
         dpb_gym.evaluate(env_id, agents=["oracle"], horizon=20, replicates=1, progress=False)
     with pytest.raises(DPBError, match="only its steps are known"):
         dpb_gym.audit("adaprivate-ucb", "rho=1", env_id=env_id, runs=60, horizon=8)

@@ -1,4 +1,4 @@
-"""Delayed feedback in Gymnasium: what arrives belongs to its origin, in every shell and wrapper."""
+"""Delayed feedback in single and vector environments and in wrappers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def actions_of(env, count):
 
 
 @pytest.mark.parametrize("env_id", ENVS)
-def test_what_arrives_belongs_to_its_origin(env_id):
+def test_feedback_belongs_to_its_origin(env_id):
     horizon = 80
     at_once = gym.make(env_id, horizon=horizon, **ENVS[env_id])
     late = gym.make(env_id, horizon=horizon, delay=DELAY, **ENVS[env_id])
     actions = actions_of(at_once, horizon)
-    rollout(late, actions[:30])  # what was on its way then is gone
+    rollout(late, actions[:30])  # pending responses are dropped by the next reset
     now, then = rollout(at_once, actions), rollout(late, actions)
     arrivals = Arrivals(Delay.parse(DELAY), horizon, [5])
     arrived = 0
@@ -78,7 +78,7 @@ def test_the_checker_passes(env_id):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("env_id", ENVS)
-def test_a_lane_is_a_single_environment(env_id, mode):
+def test_a_lane_equals_a_single_environment(env_id, mode):
     horizon, kwargs = 15, {"delay": DELAY, **ENVS[env_id]}
     lanes = gym.make_vec(env_id, num_envs=2, horizon=horizon, autoreset_mode=mode, **kwargs)
     single = gym.make(env_id, horizon=horizon, **kwargs)
@@ -101,13 +101,13 @@ def test_a_lane_is_a_single_environment(env_id, mode):
 
 
 def exact(env):
-    """A mechanism whose messages are the truth."""
+    """A mechanism without noise."""
     info = env.unwrapped.problem.info
     return RandomizedResponse(epsilon=60.0, categories=1 + (info.capacity or 1))
 
 
 @pytest.mark.parametrize("env_id", ["DPB/Assortment-v0", "DPB/Pricing-v0", "DPB/Recommendation-v0"])
-def test_a_private_message_is_about_the_response_that_arrives(env_id):
+def test_private_messages_are_about_the_response_that_arrives(env_id):
     kwargs = {"horizon": 40, "delay": DELAY, **ENVS[env_id]}
     raw, behind = gym.make(env_id, **kwargs), gym.make(env_id, **kwargs)
     if env_id == "DPB/Recommendation-v0":
@@ -153,7 +153,7 @@ def test_statistics_are_those_of_the_origin():
         assert (infos["gram"][0] == info["gram"]).all()
 
 
-def test_a_central_curator_sums_what_has_arrived():
+def test_a_central_curator_sums_arrived_responses():
     kwargs = {"horizon": 30, "delay": 8, **ENVS["DPB/Recommendation-v0"]}
     env = CentralCurator(gym.make("DPB/Recommendation-v0", **kwargs), "rho=1e12", batch=10)
     raw = gym.make("DPB/Recommendation-v0", obs_mode="dict", **{**kwargs, "delay": None})

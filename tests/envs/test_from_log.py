@@ -1,4 +1,4 @@
-"""From a log to an environment: the fit, what it says of itself, and the logs that cannot tell."""
+"""Environments from logs: fit, summary, and errors for unsuitable logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dpb_gym.problems.logged import (
 
 @pytest.fixture(autouse=True)
 def scratch_ids() -> Iterator[None]:
-    """Forgets the ids that a test registers."""
+    """Unregister the ids that a test registers."""
     known = set(ENVIRONMENTS)
     yield
     for env_id in set(ENVIRONMENTS) - known:
@@ -56,7 +56,7 @@ def prices(n: int = 400, **changes: Any) -> Any:
 
 
 def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
-    """Against a general optimiser on the likelihood as it is written down."""
+    """Compare with a general optimiser of the likelihood."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 5, 120)
     starts = np.append(0, np.cumsum(sizes))
@@ -77,7 +77,7 @@ def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     np.testing.assert_allclose(np.add.reduceat(inside, starts[:-1]) + outside, 1.0, atol=1e-12)
 
 
-def test_the_penalty_pulls_to_a_centre() -> None:
+def test_the_penalty_has_a_centre() -> None:
     rng = np.random.default_rng(4)
     rows, choice = rng.normal(size=(90, 2)).astype(np.float32), rng.integers(-1, 1, 90)
     centre = np.array([1.5, -0.5])
@@ -112,7 +112,7 @@ def test_bounds_are_public_where_they_are_declared() -> None:
 # ----------------------------------------------------------------------------------- pricing
 
 
-def test_the_environment_answers_with_the_fitted_demand(loans: Any) -> None:
+def test_the_environment_responds_with_the_fitted_demand(loans: Any) -> None:
     problem = LoggedPricing(loans, horizon=300)
     assert float(np.linalg.norm(problem.theta)) == pytest.approx(1.0)
     instance = problem.instance([0, 1])
@@ -121,14 +121,14 @@ def test_the_environment_answers_with_the_fitted_demand(loans: Any) -> None:
     logit = x @ problem.fit.coefficients[:-1] - problem.fit.coefficients[-1] * price
     expected = price / (1.0 + np.exp(-logit))
     np.testing.assert_allclose(instance.respond(price).expected, expected, rtol=1e-5)
-    # What generated the log is found again: utility 3.4 - .55 rate - ..., rate up to 12.
+    # The generating model is recovered: utility 3.4 - .55 rate - ..., rate up to 12.
     names = dict(zip(problem.fit.names, problem.fit.coefficients))
     assert names["price"] == pytest.approx(0.55 * 12, rel=0.25)
     assert names["score"] < -0.2 and abs(names["term"]) < 0.2
     assert problem.elasticity < -1.0
 
 
-def test_everybody_arrives_before_anybody_comes_again() -> None:
+def test_customers_repeat_only_after_all_have_arrived() -> None:
     problem = LoggedPricing(prices(100), horizon=250)
     order = problem.draw_hidden(np.random.default_rng(3))["order"]
     assert len(order) == 250
@@ -142,7 +142,7 @@ def test_everybody_arrives_before_anybody_comes_again() -> None:
             instance.advance()
 
 
-def test_a_fit_says_how_well_it_knows_people_it_has_not_seen(loans: Any) -> None:
+def test_a_fit_reports_its_quality_on_held_out_people(loans: Any) -> None:
     figures = LoggedPricing(loans).summary()
     assert figures["held_out_log_likelihood"] > figures["held_out_null"] + 0.02
     assert figures["held_out_rows"] == 800 and figures["rows"] == 4000
@@ -163,7 +163,7 @@ def test_a_fit_says_how_well_it_knows_people_it_has_not_seen(loans: Any) -> None
         assert any("knows no more than the mean" in note for note in notes)
 
 
-def test_a_person_is_either_fitted_to_or_held_out() -> None:
+def test_people_are_either_fitted_or_held_out() -> None:
     frame = {**synthetic.loans(600), "who": np.arange(600) // 30}
     table = dpb_data.prices(frame, features=["score"], person="who")
     assert LoggedPricing(table).summary()["held_out_rows"] % 30 == 0
@@ -183,7 +183,7 @@ def test_a_person_is_either_fitted_to_or_held_out() -> None:
         (lambda: prices(score=np.full(400, 3.0)), "score lies in .* leave out what never varies"),
     ],
 )
-def test_logs_that_cannot_tell(table: Any, message: str) -> None:
+def test_unsuitable_price_logs_are_rejected(table: Any, message: str) -> None:
     with pytest.raises(DPBError, match=message):
         LoggedPricing(table())
 
@@ -191,8 +191,8 @@ def test_logs_that_cannot_tell(table: Any, message: str) -> None:
 # -------------------------------------------------------------------------------- assortment
 
 
-def test_an_outside_option_among_the_items_leaves_the_model_as_it_is() -> None:
-    """Chances under attributes relative to it are those of the logit over all alternatives."""
+def test_an_outside_option_among_the_items_does_not_change_the_model() -> None:
+    """Probabilities with relative attributes equal those of the logit over all alternatives."""
     rng = np.random.default_rng(2)
     sizes = np.array([3, 2, 4, 2, 1])
     starts = np.append(0, np.cumsum(sizes))
@@ -262,7 +262,9 @@ def test_sets_without_a_choice_are_the_outside_option() -> None:
         ({"outside": "car", "bounds": {"x": (0, 1)}}, r"bounds of \['x'\]"),
     ],
 )
-def test_choices_that_cannot_tell(trips: Any, kwargs: dict[str, Any], message: str) -> None:
+def test_unsuitable_choice_logs_are_rejected(
+    trips: Any, kwargs: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DPBError, match=message):
         LoggedAssortment(trips, **kwargs)
 
@@ -321,7 +323,7 @@ def test_one_call_from_a_frame_to_results() -> None:
 
 
 def banners(n: int = 4000, **changes: Any) -> dict[str, Any]:
-    """A recommender's log: item b suits the old, a the young; c is never good."""
+    """Return a recommender's log in which b suits old customers, a young ones, and c nobody."""
     rng = np.random.default_rng(8)
     age = rng.uniform(20, 80, n)
     shares = np.array([0.5, 0.3, 0.2])
@@ -351,7 +353,7 @@ def test_a_recommenders_log_with_propensities() -> None:
         own = x[:, item, 2 * item : 2 * item + 2]
         np.testing.assert_array_equal(own, x[:, 0, :2])
         assert np.count_nonzero(x[:, item]) == 4, "nothing outside its own block"
-    # What generated the log is found again: utility of a over [20, 80] is 1 to -2.
+    # The generating model is recovered: utility of a over [20, 80] is 1 to -2.
     age = 20 + 30 * (scaled + 1)
     expected = 1 / (1 + np.exp(-(1.0 - (age - 20) / 20)))
     np.testing.assert_allclose(instance.respond(np.array([0, 0])).expected, expected, atol=0.06)
@@ -365,7 +367,7 @@ def test_a_recommenders_log_with_propensities() -> None:
     assert result.final_regret("lin-ucb").mean() < result.final_regret("random").mean()
 
 
-def test_an_item_of_which_little_is_known_has_everybodys_share() -> None:
+def test_items_with_little_data_get_the_overall_rate() -> None:
     frame = {k: np.asarray(v) for k, v in banners().items()}
     rare = np.flatnonzero(frame["ad"] == "c")[:3]
     kept = np.sort(np.append(np.flatnonzero(frame["ad"] != "c"), rare))
@@ -396,7 +398,7 @@ def test_the_open_bandit_log_becomes_an_environment() -> None:
 
 
 def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
-    """The check reads the propensities: a log that says otherwise is heard."""
+    """The held-out estimate uses propensities and contradicts a misspecified model."""
     frame = banners()
     table = dpb_data.clicks(frame, **BANNERS)
     plain = LoggedRecommendation(table).check
@@ -413,7 +415,7 @@ def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
         ({"ad": [str(k % 900) for k in range(4000)]}, "900 items with 2 coefficients each"),
     ],
 )
-def test_recommenders_logs_that_cannot_tell(changes: Any, message: str) -> None:
+def test_unsuitable_recommender_logs_are_rejected(changes: Any, message: str) -> None:
     with pytest.raises(DPBError, match=message):
         dpb_gym.from_log(banners(**changes), "recommendation", **BANNERS)
     few = {k: v[:20] for k, v in banners().items()}
@@ -421,7 +423,7 @@ def test_recommenders_logs_that_cannot_tell(changes: Any, message: str) -> None:
         dpb_gym.from_log(few, "recommendation", **BANNERS)
 
 
-def test_a_fit_is_drawn_and_shown(tmp_path: Any) -> None:
+def test_a_fit_is_plotted_and_shown_in_notebooks(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(500), "pricing", features=["score"])
     bins = env_id.summary()["calibration"]
     figure = env_id.plot(tmp_path / "fit.svg")
@@ -448,7 +450,7 @@ def test_a_fit_is_drawn_and_shown(tmp_path: Any) -> None:
 
 
 def test_own_price_elasticities_of_items(trips: Any) -> None:
-    """Against a finite difference of the fitted chances."""
+    """Compare with finite differences of the fitted probabilities."""
     problem = LoggedAssortment(trips, horizon=50, outside="car", revenue="cost")
     found = problem.summary()["price_elasticities"]
     assert list(found) == ["air", "bus", "train"] and all(v < 0 for v in found.values())
@@ -469,7 +471,7 @@ def test_own_price_elasticities_of_items(trips: Any) -> None:
         assert value == pytest.approx(expected, rel=1e-3)
 
 
-def test_slow_steps_are_told(capsys: Any, monkeypatch: Any) -> None:
+def test_slow_steps_are_reported(capsys: Any, monkeypatch: Any) -> None:
     said: list[str] = []
     dpb_gym.from_log(synthetic.loans(300), "pricing", features=["term"], progress=said.append)
     assert said[0] == "reading" and said[1] == "scaling the features"
@@ -481,7 +483,7 @@ def test_slow_steps_are_told(capsys: Any, monkeypatch: Any) -> None:
     assert "from_log: fitting to all 320 customers (" in capsys.readouterr().err
 
 
-def test_results_are_shown_where_the_log_is_not(tmp_path: Any) -> None:
+def test_results_are_shown_without_the_log(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(200), "pricing", features=["score"], horizon=40)
     result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2)
     result.save(tmp_path / "kept")
@@ -527,7 +529,7 @@ def test_the_other_two_problems(trips: Any) -> None:
             dpb_gym.from_log("synthetic-loans", **wrong)
 
 
-def test_columns_that_are_named_wrongly_are_told(tmp_path: Path) -> None:
+def test_unknown_columns_are_reported(tmp_path: Path) -> None:
     place = tmp_path / "quotes.csv"
     place.write_bytes("price,bought,größe\n3,1,2\n4,0,1\n".encode("latin-1"))
     for columns, message in (

@@ -1,4 +1,4 @@
-"""Hostile values at every public door of problems, environments and feedback: typed errors only."""
+"""Hostile values in the public API of problems, environments and feedback give typed errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEED, ROUNDS = 20261122, 4
 
 
 class Hostile:
-    """Refuses to be an array, a number or text."""
+    """Object that cannot be converted to an array, a number or text."""
 
     def __array__(self, *args, **kwargs):
         raise RuntimeError("no array")
@@ -83,7 +83,7 @@ def registered_before():
 
 
 def doors():
-    """Name, callable and count of calls' arguments, drawn anew for each value."""
+    """Yield name, callable and number of arguments of the calls, for each value."""
     for env_id in IDS:
         entry = environment(env_id)
         for name in (*entry.parameters, *entry.interface):
@@ -134,7 +134,7 @@ def doors():
 
 
 def begin(env):
-    """Values that are accepted must carry an episode."""
+    """Accepted values must allow an episode."""
     env.reset(seed=0)
     env.step(env.action_space.sample())
 
@@ -158,7 +158,7 @@ def attempt(call, value, what):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_values_are_accepted_or_refused_by_name(door):
+def test_hostile_values_raise_named_errors(door):
     if "Replay" in door or "Expedia" in door:
         chosen = random.Random(f"{SEED} {door}").sample(sorted(VALUES), 8)
     else:
@@ -205,7 +205,7 @@ def test_evaluate(name):
 
 
 def test_random_arrays_as_records_and_actions():
-    """A seeded walk over shapes, types and magnitudes."""
+    """Call with random arrays of many shapes, types and magnitudes."""
     rng = np.random.default_rng(SEED)
     env = gym.make("DPB/Assortment-v0", n_items=6, capacity=2, horizon=10_000).unwrapped
     env.reset(seed=0)

@@ -1,4 +1,4 @@
-"""The Gymnasium shells: the checker, single against vector, bad input."""
+"""Gymnasium environments: the checker, single against vector, bad input."""
 
 from __future__ import annotations
 

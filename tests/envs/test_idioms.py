@@ -1,4 +1,4 @@
-"""Gymnasium as its users write it: wrappers, vector helpers, training loops, pictures."""
+"""Common Gymnasium usage: wrappers, vector helpers, training loops, pictures."""
 
 from __future__ import annotations
 

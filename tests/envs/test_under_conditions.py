@@ -1,4 +1,4 @@
-"""Every environment under every condition: Gymnasium's checker, and who plays there."""
+"""Every environment under every condition: Gymnasium's checker, and agents that play."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PAIRS = {
 
 
 class KeepsToTheOffer(gym.Wrapper, RecordConstructorArgs):
-    """Takes what can be offered in place of what cannot, as any user of a mask must."""
+    """Replace unavailable items by available ones."""
 
     def __init__(self, env):
         RecordConstructorArgs.__init__(self)
@@ -63,7 +63,7 @@ class KeepsToTheOffer(gym.Wrapper, RecordConstructorArgs):
 
 
 def given(env_id, condition):
-    """Arguments of a small environment, None where the id does not know the condition."""
+    """Return arguments of a small environment, None where the condition does not apply."""
     known = environment(env_id).parameters
     if not set(condition) <= set(known):
         return None
@@ -93,7 +93,7 @@ def test_the_checker_passes_on_every_id(condition):
 
 
 @pytest.mark.parametrize("env_id", PAIRS)
-def test_a_private_and_a_free_agent_play_everywhere(env_id):
+def test_private_and_non_private_agents_play_under_every_condition(env_id):
     played = [(c, kwargs) for c in CONDITIONS if (kwargs := given(env_id, c)) is not None]
     assert len(played) >= 13
     for condition, kwargs in played:

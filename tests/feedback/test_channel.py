@@ -20,14 +20,14 @@ from dpb_gym.streams import AgentStreams
 
 
 def all_numbers(k, n=400):
-    """Every pair of numbers that matters, with probabilities that are exact on the grid."""
+    """Return a grid of pairs of uniforms on which probabilities are exact."""
     keep = (np.arange(n) + 0.5) / n
     other = (np.arange(k - 1) + 0.5) / (k - 1)
     return np.array(list(itertools.product(keep, other)))
 
 
-def test_estimated_revenue_has_no_bias():
-    """Over all messages, for every true choice, with empty and repeated places in the slate."""
+def test_estimated_revenue_is_unbiased():
+    """Average over all messages for every true choice, with empty and repeated slate places."""
     problem = dpb_gym.make_problem(
         "DPB/Assortment-v0", n_items=5, capacity=4, dim=2, revenues=[0.2, 0.5, 1.0, 3.0, 0.0]
     )
@@ -126,8 +126,8 @@ def test_the_curator_releases_noisy_batch_sums():
     assert env.ledgers[0].guarantee.rho == pytest.approx(0.5)
 
 
-def test_any_agent_on_sums_is_private_behind_the_curator():
-    """LinUCB written on the wrapped environment alone learns."""
+def test_an_agent_that_uses_sums_learns_with_the_curator():
+    """LinUCB that uses the wrapped environment alone learns."""
     horizon, d = 3000, 4
     env = gym.make("DPB/Recommendation-v0", dim=d, horizon=horizon)
     env = feedback.CentralCurator(env, Budget.zcdp(5.0), batch=100)
@@ -150,7 +150,7 @@ def test_any_agent_on_sums_is_private_behind_the_curator():
 
 
 class Recorder(Agent):
-    """Plays a fixed pattern and keeps what it is told."""
+    """Play a fixed pattern and keeps what it is told."""
 
     def begin(self, problem, streams, curator):
         self.kind, self.told, self.problem = problem.kind, [], problem
@@ -181,8 +181,8 @@ HARNESS = {
 
 
 @pytest.mark.parametrize("case", HARNESS)
-def test_the_harness_sends_the_wrappers_messages(case):
-    """Bit for bit what a wrapped environment sends to the same actions."""
+def test_harness_and_wrappers_send_the_same_messages(case):
+    """Messages equal those of a wrapped environment for the same actions, bit for bit."""
     env_id, kwargs, mechanism = HARNESS[case]
     budget, seeds, horizon = Budget.zcdp(0.7), [3, 8], 20
     problem = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs)
@@ -246,7 +246,7 @@ def test_numeric_responses_are_debiased():
     assert np.mean(seen) == pytest.approx(np.mean(true), abs=0.03)
 
 
-def test_a_mechanism_of_ones_own_is_charged():
+def test_a_given_mechanism_is_charged():
     info = dpb_gym.make_problem("DPB/Recommendation-v0").info
     streams = AgentStreams([0])
     agent = LocalPrivacy("lin-ucb", RandomizedResponse(1.0))
@@ -268,13 +268,13 @@ def test_a_mechanism_of_ones_own_is_charged():
         ("ucb-mnl", "DPB/Recommendation-v0", "supports"),
     ],
 )
-def test_unfit_agents_are_refused(agent, problem, message):
+def test_unsuitable_agents_are_rejected(agent, problem, message):
     info = dpb_gym.make_problem(problem).info
     with pytest.raises(AgentError, match=message):
         LocalPrivacy(agent, "gaussian").set_up(info, AgentStreams([0]), Budget.zcdp(1.0))
 
 
-def test_bad_arguments_are_refused():
+def test_bad_arguments_are_rejected():
     with pytest.raises(ParameterError):
         LocalPrivacy("lin-ucb", params={"alpha": -1.0})
     with pytest.raises(ParameterError):
@@ -319,8 +319,8 @@ def test_local_linear_agents_need_a_budget():
         make_agent("local-lin-ucb").set_up(info, AgentStreams([0]), None)
 
 
-def test_local_statistics_of_a_replay_are_never_silent():
-    """Zeros would tell that the logged candidate is another one than the recommended."""
+def test_local_statistics_of_a_replay_are_sent_in_every_round():
+    """Zeros would reveal that the logged candidate differs from the recommended one."""
     problem = dpb_gym.make_problem("DPB/MovieLensReplay-v0", dim=3, protocol="replay", horizon=30)
     agent, seeds = make_agent("local-lin-ucb"), range(30)
     instance = problem.instance(seeds)

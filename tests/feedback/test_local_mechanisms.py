@@ -1,4 +1,4 @@
-"""Local mechanisms: epsilon by enumeration, noise by its law, estimates without bias."""
+"""Local mechanisms: exact epsilon, noise distributions, unbiased estimates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CATEGORIES = st.integers(2, 12)
 
 
 def grid(n):
-    """Uniform numbers that represent [0, 1) exactly: midpoints of n cells."""
+    """Return midpoints of n cells of [0, 1), on which probabilities are exact."""
     return (np.arange(n) + 0.5) / n
 
 
@@ -49,7 +49,7 @@ def test_epsilon_of_randomized_response_is_exact(epsilon, k):
 @given(st.sampled_from([0.1, 0.5, 1.0, 2.0]), st.integers(2, 5))
 @settings(max_examples=20, deadline=None)
 def test_messages_follow_the_transition_matrix(epsilon, k):
-    """Enumerates the numbers that a message is made of: what is drawn is what is claimed."""
+    """Enumerate the random numbers of a message and compare frequencies with the matrix."""
     mechanism = RandomizedResponse(epsilon, k)
     n = 400
     numbers = np.array(list(itertools.product(grid(n), grid(k - 1))))
@@ -78,7 +78,7 @@ def test_the_event_is_dp_accountings(epsilon, k):
     assert claimed.epsilon(1e-3) == pytest.approx(three.get_epsilon_for_delta(1e-3), abs=1e-3)
 
 
-def test_the_count_trap():
+def test_dp_accounting_ignores_count_for_randomized_response():
     """Ten messages through dp-accounting's `count` cost 0.4 where ten messages cost 3.3."""
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent
     from dp_accounting.pld import PLDAccountant
@@ -96,14 +96,14 @@ def test_the_count_trap():
 
 
 @given(EPSILONS, CATEGORIES)
-def test_one_hot_estimates_have_no_bias(epsilon, k):
+def test_one_hot_estimates_are_unbiased(epsilon, k):
     mechanism = RandomizedResponse(epsilon, k)
     mean = mechanism.transition() @ mechanism.estimate(np.arange(k))
     assert np.allclose(mean, np.eye(k), atol=1e-6)
 
 
 @given(EPSILONS)
-def test_binary_estimates_have_no_bias(epsilon):
+def test_binary_estimates_are_unbiased(epsilon):
     mechanism = RandomizedResponse(epsilon)
     assert np.allclose(mechanism.transition() @ mechanism.scalar([0, 1]), [0.0, 1.0], atol=1e-6)
     low, high = mechanism.bounds
@@ -111,14 +111,14 @@ def test_binary_estimates_have_no_bias(epsilon):
 
 
 @pytest.mark.parametrize("bad", [[2], [-1], [0.5], [math.nan], ["a"], [[0]], 0])
-def test_answers_outside_the_categories_are_refused(bad):
+def test_answers_outside_the_categories_are_rejected(bad):
     numbers = np.zeros((1, 2))
     with pytest.raises(ParameterError):
         RandomizedResponse(1.0).privatise(bad, numbers)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, "1", None])
-def test_bad_parameters_are_refused(bad):
+def test_bad_parameters_are_rejected(bad):
     with pytest.raises(ParameterError):
         RandomizedResponse(bad)
     with pytest.raises(ParameterError):
@@ -131,7 +131,7 @@ def test_bad_parameters_are_refused(bad):
         GaussianStatistics(bad, 2)
 
 
-def test_numbers_of_a_wrong_shape_are_refused():
+def test_numbers_of_a_wrong_shape_are_rejected():
     with pytest.raises(ParameterError, match="numbers"):
         RandomizedResponse(1.0).privatise([0, 1], np.zeros((1, 2)))
     with pytest.raises(ParameterError, match="two categories"):
@@ -164,7 +164,7 @@ def test_gaussian_noise_is_added_to_the_clipped_answer(value, z, sigma):
 
 @given(st.floats(0.1, 3.0), st.floats(-1.0, 0.0), st.floats(0.5, 4.0))
 def test_laplace_epsilon_is_exact(scale, low, width):
-    """The largest log-density ratio over messages and answers, on a grid that holds it."""
+    """Compare epsilon with the largest log-density ratio over messages and answers on a grid."""
     mechanism = LaplaceResponse(scale, low, low + width)
     messages = np.linspace(low - 3, low + width + 3, 500)
     densities = [stats.laplace.logpdf(messages, loc=v, scale=scale) for v in (low, low + width)]
@@ -200,7 +200,7 @@ def test_mechanisms_spend_their_budget(budget):
         assert allowed * (1 - 1e-5) <= spent <= allowed * (1 + 1e-9), mechanism
 
 
-def test_infinite_answers_are_refused():
+def test_infinite_answers_are_rejected():
     for mechanism in (GaussianResponse(1.0), LaplaceResponse(1.0)):
         with pytest.raises(ParameterError, match="finite"):
             mechanism.privatise([math.inf], [[0.5]])
@@ -242,7 +242,7 @@ def test_sensitivity_of_stacked_statistics(low, high, squared):
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-0.5, 0.5), (-3.0, 0.1), (2.0, 3.0)])
 def test_a_record_and_none_are_within_the_stacked_sensitivity(low, high):
-    """A round that returned nothing (rejection replay) is the record of zeros."""
+    """A round without feedback (rejection replay) is the record of zeros."""
     for reward in (low, high):
         nothing = stacked(np.zeros(2), reward)
         distance = np.linalg.norm(stacked(np.array([0.6, 0.8]), reward) - nothing)
@@ -297,7 +297,7 @@ def test_the_stacked_sensitivity_is_attained(low, high):
     assert max(distances) == pytest.approx(bound, rel=1e-6)
 
 
-def test_statistics_carry_goe_noise_and_no_bias():
+def test_statistics_have_goe_noise_and_are_unbiased():
     rng = np.random.default_rng(1)
     mechanism = GaussianStatistics(0.7, dim=3)
     x, r = np.array([0.6, 0.0, 0.8]), 0.5
@@ -325,7 +325,7 @@ def test_sums_of_rows_are_sums_of_messages():
     assert np.array_equal(gram, 2 * found[0]) and np.array_equal(response, 2 * found[1])
 
 
-def test_statistics_clip_what_is_too_long():
+def test_statistics_clip_long_features():
     mechanism = GaussianStatistics(1.0, dim=2)
     zeros = np.zeros((1, mechanism.width))
     gram, response = mechanism.privatise([[3.0, 4.0]], [7.0], zeros)

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: no place, no room and damaged files cost time, never a run."""
+"""Cache of compiled kernels: missing directories and damaged files never break a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODE = (
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the library of its own, so that its cache is."""
+    """Copy the library, so that its kernel cache is empty."""
     home = tmp_path / "copy"
     source = Path(dpb_gym.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
@@ -35,7 +35,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def play(home: Path, **variables: str) -> tuple[str, list[str]]:
-    """What the kernel returned with its number of cache hits, and the warnings."""
+    """Return the kernel's result with its number of cache hits, and the warnings."""
     environment = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR",)}
     environment |= {"PYTHONPATH": str(home), "XDG_CACHE_HOME": str(home / "user"), **variables}
     run = subprocess.run(
@@ -53,7 +53,7 @@ def play(home: Path, **variables: str) -> tuple[str, list[str]]:
 def test_the_second_process_loads_what_the_first_compiled(package):
     assert play(package) == ("3.0 0", [])
     assert play(package) == ("3.0 1", [])
-    # a kernel that others call has changed: they are compiled anew, too
+    # a changed kernel invalidates the kernels that call it
     text = package / "dpb_gym" / "kernels" / "elementary.py"
     text.write_text(text.read_text() + "\n# changed\n")
     assert play(package) == ("3.0 0", [])
@@ -68,19 +68,19 @@ def test_damaged_files_are_replaced(package, ending, damage):
     found.write_bytes(damage)
     result, messages = play(package)
     assert result == "3.0 0" and len(messages) <= 1
-    assert all("compiled anew" in message for message in messages)
+    assert all("recompiled" in message for message in messages)
     assert play(package) == ("3.0 1", [])
 
 
 def blocked(home: Path) -> dict[str, str]:
-    """Makes every usual place a file, which not even root can write into."""
+    """Make every cache directory a file, in which not even root can write."""
     places = (home / "dpb_gym" / "kernels" / "__pycache__", home / "user", home / "blocked")
     for place in places:
         place.write_bytes(b"")
     return {"NUMBA_CACHE_DIR": str(home / "blocked"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def test_without_a_lasting_place_kernels_are_kept_for_the_run(package, tmp_path):
+def test_without_a_writable_directory_kernels_are_cached_for_the_run(package, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     result, messages = play(package, TMPDIR=str(temporary), **blocked(package))
@@ -90,7 +90,7 @@ def test_without_a_lasting_place_kernels_are_kept_for_the_run(package, tmp_path)
     assert not list(temporary.iterdir())  # cleaned up
 
 
-def test_without_any_place_there_is_no_cache(package):
+def test_without_any_directory_there_is_no_cache(package):
     variables = blocked(package)
     result, messages = play(package, DPB_GYM_KERNELS=str(package / "blocked"), **variables)
     assert result == "3.0 0"

@@ -65,7 +65,7 @@ def test_power():
         assert elementary.power(x, y) == pytest.approx(x**y, rel=1e-14)
 
 
-def test_edges():
+def test_special_values():
     inf, nan = math.inf, math.nan
     for name, x, expected in (
         *(("exp", x, y) for x, y in ((-inf, 0.0), (inf, inf), (0.0, 1.0), (-746.0, 0.0))),
@@ -82,8 +82,8 @@ def test_edges():
         assert got == expected or (got != got and expected != expected), (name, x, got)
 
 
-def test_the_compiled_functions_are_their_python_text():
-    """Compilation neither fuses nor reorders: the same bits without it."""
+def test_compiled_functions_equal_python():
+    """Compiled and interpreted functions give the same bits."""
     for name in ("exp", "log", "log1p", "sin", "erfcx"):
         function = getattr(elementary, name)
         for x in RNG.uniform(0.1, 20.0, 50).tolist():
@@ -112,7 +112,7 @@ def test_normals():
     assert rng.random() == other.random()
 
 
-def test_normals_in_arrays_are_those_one_by_one():
+def test_normals_in_arrays_equal_single_ones():
     uniform = np.append(np.random.default_rng(3).random(5000), [0.0, 1.0 - 2.0**-53, 0.075, 0.925])
     out = np.empty(len(uniform))
     elementary.normals_of(uniform, out)

@@ -24,7 +24,7 @@ def symmetric(seed: int, count: int, d: int, rank: int, scale: float) -> np.ndar
 
 @given(SEEDS, st.sampled_from([1, 2, 3, 5, 10, 24, 64]), st.sampled_from([1e-150, 1.0, 1e150]))
 @settings(max_examples=60, deadline=None)
-def test_eigh_is_numpys(seed, d, scale):
+def test_eigh_equals_numpys(seed, d, scale):
     matrices = symmetric(seed, 3, d, max(1, d // 2), scale)
     values, vectors = linalg.eigh(matrices)
     size = np.abs(matrices).max() * d

@@ -1,4 +1,4 @@
-"""A third party's package is installed and found; a broken one takes nothing down."""
+"""Third-party packages are found through entry points; broken ones do not affect others."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ agents: [random]
 
 
 def dpb(folder, *commands, last=0):
-    """Runs commands in one process with `folder` on the path; returns what each prints.
+    """Run commands in one process with `folder` on the path; returns what each prints.
 
     The last one must exit with status `last`.
     """
@@ -105,7 +105,7 @@ def dpb(folder, *commands, last=0):
     return run(folder, code).stdout.split(chr(30))[:-1]
 
 
-def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
+def test_one_command_adds_the_agent_to_the_leaderboard(installed, tmp_path):
     (tmp_path / "tiny.yaml").write_text(SUITE)
     suite, board, published, page, archive = (
         str(tmp_path / name) for name in ("tiny.yaml", "board", "published", "page.html", "x.zip")
@@ -114,7 +114,7 @@ def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
     dpb("", ["run", suite, "--out", board, *quiet])
     shutil.copytree(board, published)
 
-    # The one command of somebody who has installed the package; then checks, and an archive.
+    # One command of a user who has installed the package; then checks, and an archive.
     of_it = ["--agent", "dummy-first"]
     _, shown, checked, info = dpb(
         installed,
@@ -136,7 +136,7 @@ def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
     code = (DUMMY / "dpb_dummy" / "__init__.py").read_bytes()
     assert source["sha256"] == hashlib.sha256(code).hexdigest()
 
-    # Whoever publishes the leaderboard does not have the package ...
+    # The publisher of the leaderboard does not have the package ...
     said, shown, checked = dpb(
         "",
         ["import", archive, "--into", published],
@@ -150,7 +150,7 @@ def test_one_command_brings_the_agent_onto_the_leaderboard(installed, tmp_path):
     assert not checked["ok"] and len(checked["again"]) == 2
     assert (checked["rows"], checked["confirmed"], len(checked["unavailable"])) == (4, 2, 2)
     assert all("is not installed here" in line for line in checked["unavailable"])
-    # ... and anybody who has it confirms the numbers bit for bit.
+    # ... and users who have it reproduce the numbers bit for bit.
     (checked,) = dpb(installed, ["verify", published, *of_it, "--sample", "9", "--json"])
     checked = json.loads(checked)
     assert checked["ok"] and len(checked["again"]) == 2 and not checked["unavailable"]
@@ -183,7 +183,7 @@ class Mine(dpb_gym.SingleAgent):
         (TAKES_A_NAME, "'lin-ucb' is already registered by dpb_agents"),
     ],
 )
-def test_a_broken_plugin_warns_and_harms_nobody(tmp_path, source, said):
+def test_a_broken_plugin_warns_and_others_load(tmp_path, source, said):
     (tmp_path / "dpb_broken.py").write_text(source + "\n")
     info = tmp_path / "dpb_broken-1.0.dist-info"
     info.mkdir()
@@ -195,7 +195,7 @@ def test_a_broken_plugin_warns_and_harms_nobody(tmp_path, source, said):
     assert "could not load the agents of dpb_broken" in done.stderr and said in done.stderr
 
 
-def test_a_script_takes_no_built_in_name(tmp_path):
+def test_built_in_names_are_reserved(tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as failed:
         run(tmp_path, TAKES_A_NAME)
     assert "AgentError: agent 'lin-ucb' is already registered by dpb_agents" in failed.value.stderr
@@ -251,8 +251,8 @@ if __name__ == "__main__":
 """
 
 
-def test_a_new_kind_of_problem_needs_no_line_of_the_library(installed, tmp_path):
-    """Environment, vector, rendering, private feedback, yardsticks, workers: all ask the kind."""
+def test_a_new_kind_of_problem_needs_no_change_of_the_library(installed, tmp_path):
+    """Environments, rendering, private feedback, baselines and workers all use the kind."""
     script = tmp_path / "kind.py"
     script.write_text(KIND)
     path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])

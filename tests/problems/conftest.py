@@ -1,4 +1,4 @@
-"""Lets the tests of this folder import `reference`, the plain NumPy twins of the kernels."""
+"""Make `numpy_kernels`, plain NumPy versions of the kernels, importable in this folder."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Conditions: what they change, that oracle and regret stay exact, and what is refused."""
+"""Conditions: their effects, exact oracle and regret, and invalid values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of_use(env_id, conditions):
 
 
 def rounds(instance, act):
-    """All that happens to each lane."""
+    """Return contexts, feedback and regret of every replicate."""
     seen = [[] for _ in range(instance.replicates)]
     for t in range(instance.problem.horizon):
         if t:
@@ -67,7 +67,7 @@ def rounds(instance, act):
 
 
 def actions(problem):
-    """Random actions, by the same numbers for all lanes, others each round."""
+    """Return random actions from uniforms that are shared by replicates and differ by round."""
     kind = kind_of(problem.kind)
     drawn = np.random.default_rng(0).random((99, 1, *kind.action_shape(problem.info)))
 
@@ -80,7 +80,7 @@ def actions(problem):
 
 @pytest.mark.parametrize("env_id", SMALL)
 @pytest.mark.parametrize("conditions", TOGETHER, ids=str)
-def test_a_lane_of_a_batch_equals_a_replicate_alone(env_id, conditions):
+def test_replicates_do_not_depend_on_the_batch(env_id, conditions):
     problem = small(env_id, **of_use(env_id, conditions))
     batch, alone = problem.instance([3, 4, 5]), problem.instance([4])
     act = actions(problem)
@@ -90,7 +90,7 @@ def test_a_lane_of_a_batch_equals_a_replicate_alone(env_id, conditions):
 
 
 @pytest.mark.parametrize("env_id", SMALL)
-def test_a_condition_that_is_off_leaves_the_problem(env_id):
+def test_conditions_that_are_off_change_nothing(env_id):
     problem = small(env_id, drift=None)
     assert type(problem) is type(small(env_id))
 
@@ -105,7 +105,7 @@ def test_the_first_theta_and_all_contexts_are_those_without_drift(env_id):
         np.testing.assert_array_equal(plain.context().features, moved.context().features)
 
 
-def test_text_and_mapping_say_the_same():
+def test_text_and_mapping_are_equivalent():
     env_id = "DPB/Pricing-v0"
     for text, mapping in [
         ("abrupt,changes=4,angle=0.7", {"kind": "abrupt", "changes": 4, "angle": 0.7}),
@@ -117,7 +117,7 @@ def test_text_and_mapping_say_the_same():
     np.testing.assert_array_equal(told.instance([0]).oracle()[1], given.instance([0]).oracle()[1])
 
 
-def test_theta_keeps_its_norm_and_moves_as_the_kind_says():
+def test_drift_keeps_the_norm_of_theta_and_follows_its_kind():
     env_id = "DPB/Recommendation-v0"
     walk = thetas(small(env_id, drift={"kind": "walk", "rate": 0.05}))
     np.testing.assert_allclose(np.linalg.norm(walk, axis=1), 2.0, rtol=1e-12)
@@ -133,7 +133,7 @@ def test_theta_keeps_its_norm_and_moves_as_the_kind_says():
     assert season[4] @ season[9] == pytest.approx(4 * np.cos(0.8))
 
 
-def test_the_walk_turns_by_rate_times_root_of_rounds():
+def test_random_walk_rotates_theta_by_rate_times_root_of_rounds():
     wide = {"horizon": 400, "dim": 50, "drift": {"kind": "walk", "rate": 0.02}}
     walks = [thetas(make_problem("DPB/Recommendation-v0", **wide), s) for s in range(40)]
     angles = [np.arccos(np.clip(w[0] @ w[100] / 4, -1, 1)) for w in walks]
@@ -184,12 +184,12 @@ def test_regret_is_against_the_best_action_of_the_moving_theta(env_id):
         ("DPB/JesterReplay-v0", {"drift": "walk"}, "needs a problem with a parameter theta"),
     ],
 )
-def test_nonsense_is_refused(env_id, conditions, message):
+def test_invalid_values_are_rejected(env_id, conditions, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         make_problem(env_id, **{**SMALL.get(env_id, {}), **conditions})
 
 
-def test_availability_is_drawn_with_its_probability_and_leaves_enough():
+def test_availability_has_its_probability_and_leaves_enough_items():
     instance = small("DPB/Assortment-v0", available=0.3, exactly=True).instance(range(400))
     mask = instance.context().available
     assert mask.shape == (400, 6) and (mask.sum(axis=1) >= 3).all()
@@ -240,7 +240,7 @@ def test_the_oracle_is_the_best_of_what_is_available(env_id, more):
         assert value[0] == pytest.approx(max(*found, worst_offer), rel=1e-12)
 
 
-def test_offering_what_is_unavailable_names_item_replicate_and_round():
+def test_error_for_unavailable_items_names_item_replicate_and_round():
     rows = np.ones((40, 6))
     rows[1:, 4] = 0
     instance = small("DPB/Assortment-v0", available=rows).instance([0, 1])
@@ -268,7 +268,7 @@ KNOWN = [
         ("DPB/Recommendation-v0", {"interactions_per_user": 8}),
     ],
 )
-def test_every_agent_plays_what_is_available(env_id, more):
+def test_every_agent_offers_available_items_only(env_id, more):
     kind, kwargs = environment(env_id).kind, {**SMALL[env_id], **more, "available": 0.4}
     result = dpb_gym.evaluate(
         env_id,
@@ -286,7 +286,7 @@ class Stubborn(dpb_gym.SingleAgent):
         return 0
 
 
-def test_an_agent_that_does_not_look_is_told_so():
+def test_agents_that_ignore_availability_raise_an_error():
     dpb_gym.register_agent("stubborn", supports=["recommendation"])(Stubborn)
     message = "candidate 0 of seed 0 is not available in round"
     with pytest.raises(AgentError, match=message):
@@ -301,7 +301,7 @@ def test_an_agent_that_does_not_look_is_told_so():
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 @pytest.mark.parametrize("env_id", ["DPB/Assortment-v0", "DPB/Recommendation-v0"])
-def test_info_tells_what_the_next_customer_can_be_offered(env_id, mode):
+def test_info_contains_the_availability_of_the_next_customer(env_id, mode):
     kwargs = {**SMALL[env_id], "horizon": 4, "available": 0.4, "obs_mode": "dict"}
     vector = gym.make_vec(env_id, num_envs=2, autoreset_mode=AutoresetMode(mode), **kwargs)
     singles = [lambda: gym.make(env_id, **kwargs)] * 2

@@ -1,4 +1,4 @@
-"""Delays: their text and laws, the queue, and that a schedule depends on nothing but the seed."""
+"""Delays: text form, distributions, the queue, and dependence on the seed alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpb_gym.problems.kinds import kind_of
 
 
 def origins(text, horizon, seeds=(0, 1, 2)):
-    """Round whose response arrives, ``(horizon, B)``, and the responses on their way."""
+    """Return origins of arriving responses ``(horizon, B)`` and numbers of pending responses."""
     arrivals = Arrivals(Delay.parse(text), horizon, list(seeds))
     rows, waiting = [], []
     for _ in range(horizon):
@@ -26,7 +26,7 @@ def origins(text, horizon, seeds=(0, 1, 2)):
     "text",
     ["fixed=50", "geometric=2.5,lost=0.1", "pareto=10,cap=1000,shape=1.2,lost=0.05,window=200"],
 )
-def test_text_is_exact(text):
+def test_text_form_round_trips(text):
     assert str(Delay.parse(text)) == text
     assert Delay.parse(Delay.parse(text)) == Delay.parse(text)
 
@@ -56,7 +56,7 @@ def test_a_number_is_a_fixed_delay():
         ([5], "a number of rounds"),
     ],
 )
-def test_nonsense_is_refused(value, says):
+def test_invalid_values_are_rejected(value, says):
     with pytest.raises(ParameterError, match=says.replace("(", r"\(").replace(".", r"\.")):
         make_problem("DPB/Pricing-v0", horizon=10, delay=value)
 
@@ -78,8 +78,8 @@ def test_each_response_arrives_once_in_no_round_before_its_own(text):
         assert (lane <= np.arange(1, 601)).all()
 
 
-def test_laws():
-    """Tails against their formulas, and what is drawn against the tails."""
+def test_delays_follow_their_distributions():
+    """Compare tails with formulas, and drawn delays with the tails."""
     tails = Delay.parse("geometric=4").tails(10_000)
     assert abs(tails.sum() - 4) < 1e-9  # the mean
     tails = Delay.parse("pareto=10,cap=30,shape=2").tails(10_000)
@@ -97,15 +97,15 @@ def test_lost_and_window():
     found, waiting = origins("geometric=5,lost=0.25", 4000)
     share = (found > 0).mean()
     assert abs(share - 0.75) < 0.02
-    # what is lost leaves room: the queue does not build up
+    # lost responses keep the queue from growing
     assert waiting.max() < 40
     late, _ = origins("geometric=5,window=0", 4000)
     own = late == np.arange(1, 4001)[:, None]
     assert (own | (late == 0)).all() and abs(own.mean() - 1 / 6) < 0.02
 
 
-def test_backlog_is_the_largest_number_ever_on_its_way():
-    """At most one a round: what waits is the running maximum of what would be under way."""
+def test_backlog_is_the_running_maximum_of_pending_responses():
+    """With one delivery per round, the backlog is a running maximum of responses due."""
     horizon, delay = 3000, Delay.parse("geometric=20")
     arrivals = Arrivals(delay, 10**6, [4])
     draws = Arrivals(delay, 10**6, [4])
@@ -118,7 +118,7 @@ def test_backlog_is_the_largest_number_ever_on_its_way():
     assert 20 < most < 50
 
 
-def test_a_lane_depends_on_its_seed_and_episode_alone():
+def test_arrivals_depend_on_seed_and_episode_only():
     together, _ = origins("geometric=9", 300, [5, 6, 7])
     alone, _ = origins("geometric=9", 300, [6])
     assert (together[:, 1] == alone[:, 0]).all()
@@ -137,7 +137,7 @@ def test_a_lane_depends_on_its_seed_and_episode_alone():
 
 
 @pytest.mark.parametrize("env", ["Assortment", "Pricing", "Recommendation"])
-def test_post_delivers_context_action_and_feedback_of_the_origin(env):
+def test_delivery_returns_context_action_and_feedback_of_the_origin(env):
     problem = make_problem(f"DPB/{env}-v0", horizon=60, delay="geometric=6,lost=0.1")
     instance = problem.instance([1, 2])
     post = Delivery(problem, [1, 2])

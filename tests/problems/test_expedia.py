@@ -40,12 +40,12 @@ def data():
 
 @pytest.fixture(scope="module")
 def small():
-    """Few searches and hotels: quick enough for plain Python."""
+    """Return a small data set that plain Python can process."""
     return dpb_data.encode_searches(dpb_data.load_searches("synthetic-expedia"), 8347)
 
 
 def plain_pairs(data, feature_set, intercept):
-    """Names of the factors of each feature, written down independently."""
+    """Return names of the factors of each feature, computed independently."""
     hotel = [(h, None) for h in data.hotel_features]
     if feature_set == "hotel":
         pairs = hotel
@@ -186,8 +186,8 @@ def test_theta_maximises_the_penalised_likelihood(small, feature_set, norm, ridg
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_fit_recovers_what_simulated_choices_came_from(data, seed):
-    """Choices redrawn from a known theta on the same searches: the fit comes back to it."""
+def test_the_fit_recovers_the_theta_of_simulated_choices(data, seed):
+    """Fit choices simulated from a known theta on the same searches."""
     rng = np.random.default_rng(seed)
     theta = np.append(0.5 * rng.normal(size=10), -2.0)
     copies = 12
@@ -329,7 +329,7 @@ def test_revenues_and_items():
         problem.instance([1]).context().features,
         make_problem(ENV).instance([1]).context().features[:, kept],
     )
-    # Which hotels are on offer does not touch the fit.
+    # The fit does not depend on the offered hotels.
     np.testing.assert_array_equal(problem.model.theta, make_problem(ENV).model.theta)
     assert make_problem(ENV, n_items=4).capacity == 4
     assert make_problem(ENV, n_items=4, capacity=2).capacity == 2
@@ -382,7 +382,7 @@ def test_a_replicate_is_the_same_in_any_batch_and_block(kwargs, seeds):
             np.testing.assert_array_equal(a[-1], b[0])
 
 
-def test_the_oracle_has_no_regret_and_lanes_run_apart():
+def test_the_oracle_has_no_regret_and_replicates_restart_independently():
     problem = make_problem(ENV, horizon=30, revenues="price")
     instance = problem.instance([5, 6])
     alone = problem.instance([6])

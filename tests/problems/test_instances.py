@@ -1,4 +1,4 @@
-"""What holds for every problem: replicates do not depend on their company."""
+"""Properties of every problem: replicates do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def action_for(problem, rng):
 
 
 def play(problem, seeds, rounds):
-    """Everything observable of `rounds` rounds, with actions fixed by each seed."""
+    """Return all observable values of `rounds` rounds, with actions fixed by each seed."""
     instance = problem.instance(seeds)
     rngs = [np.random.default_rng(s + 1000) for s in seeds]
     log = []
@@ -83,8 +83,8 @@ def test_block_length_changes_nothing(case, monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_lanes_may_run_apart(case):
-    """A lane that starts late, or restarts, sees what a lane of its own would see."""
+def test_replicates_restart_independently(case):
+    """Replicates that restart equal separate instances."""
     env_id, kwargs = CASES[case]
     problem = make_problem(env_id, horizon=30, **kwargs)
     alone = play(problem, [7], 20)
@@ -132,7 +132,7 @@ def test_bad_seeds(seeds):
         make_problem("DPB/Pricing-v0").instance(seeds)
 
 
-def test_context_never_holds_hidden_state():
+def test_context_never_contains_hidden_state():
     for env_id, kwargs in CASES.values():
         problem = make_problem(env_id, horizon=10, **kwargs)
         context = problem.instance([0]).context()
@@ -152,7 +152,7 @@ def test_context_never_holds_hidden_state():
     ],
 )
 def test_rounds_prepared_ahead_are_the_rounds_of_a_batch(env_id, kwargs):
-    """One replicate is played from rounds made at once; to the last round, bit for bit."""
+    """Rounds of a single replicate are computed in batches, with the same bits."""
     problem = make_problem(env_id, horizon=700, **kwargs)
     alone, batch = problem.instance([3]), problem.instance([2, 3])
     for t in range(1, 701):

@@ -1,4 +1,4 @@
-"""Seasons with finite stock: the optimum, the bound, what regret means, and who keeps to it."""
+"""Limited stock: optimum, fluid bound, regret, and agents that respect the stock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SIX = {
 
 @pytest.fixture(params=[True, False], ids=["exact", "bound"])
 def exact(request, monkeypatch):
-    """Whether seasons are small enough for the dynamic programme; without, a coarse bound."""
+    """Enable or disable the dynamic programme; without it, regret is against the fluid bound."""
     if not request.param:
         for name, value in {"LARGEST_TABLE": 0, "SAMPLE": 16, "STEPS": 40}.items():
             monkeypatch.setattr(f"dpb_gym.problems.limited_stock.{name}", value)
@@ -53,7 +53,7 @@ def exact(request, monkeypatch):
 
 
 def rounds_of(problem, seed):
-    """Contexts of a season as they come."""
+    """Return the contexts of a season in order."""
     instance = Instance(problem, [seed])
     for t in range(problem.horizon):
         if t:
@@ -118,7 +118,7 @@ def test_the_dynamic_programme_equals_brute_force(seed):
 
 
 def bound_of(problem, seed, stock):
-    """The fluid bound along a season, and the prices that it is made of."""
+    """Return the fluid bound of a season and its bid prices."""
     worth = UnitValues(Instance(problem, [seed]), np.array(stock))
     prices = worth._prices(0)
     hidden, season = worth._rounds(0, range(1, problem.horizon + 1))
@@ -187,7 +187,7 @@ def act_at_random(problem):
 
 
 @pytest.mark.parametrize("env_id", FEW)
-def test_regret_is_what_is_missing_to_the_optimum_in_expectation(env_id, exact):
+def test_expected_regret_is_the_difference_to_the_optimum(env_id, exact):
     problem, B, T = make_problem(env_id, horizon=10, **FEW[env_id]), 300, 10
     season, act = problem.instance(range(B)), act_at_random(problem)
     earned, lost = np.zeros(B), np.zeros(B)
@@ -197,11 +197,11 @@ def test_regret_is_what_is_missing_to_the_optimum_in_expectation(env_id, exact):
         earned, lost = earned + outcome.expected, lost + outcome.regret
         if t < T - 1:
             season.advance()
-    worth = season._worth
-    assert worth.exact == exact
+    values = season._unit_values
+    assert values.exact == exact
     stock = np.array(problem.info.stock)
     if exact:
-        best = np.array([worth._known[b][0][-1] for b in range(B)])
+        best = np.array([values._values[b][0][-1] for b in range(B)])
     else:
         best = np.array([bound_of(problem, b, stock)[0] for b in range(B)])
     missing = best - earned - lost
@@ -210,7 +210,7 @@ def test_regret_is_what_is_missing_to_the_optimum_in_expectation(env_id, exact):
 
 
 @pytest.mark.parametrize("env_id", FEW)
-def test_the_best_policy_loses_nothing_and_earns_the_optimum(env_id):
+def test_the_best_policy_has_no_regret_and_earns_the_optimum(env_id):
     problem, B = make_problem(env_id, horizon=8, **FEW[env_id]), 500
     season, earned = problem.instance(range(B)), np.zeros(B)
     for t in range(8):
@@ -219,11 +219,11 @@ def test_the_best_policy_loses_nothing_and_earns_the_optimum(env_id):
         assert outcome.regret.max() < 1e-12
         if t < 7:
             season.advance()
-    best = np.array([season._worth._known[b][0][-1] for b in range(B)])
+    best = np.array([season._unit_values._values[b][0][-1] for b in range(B)])
     assert abs((best - earned).mean()) < 4.0 * (best - earned).std() / np.sqrt(B)
 
 
-def test_who_sells_nothing_loses_the_whole_bound(monkeypatch):
+def test_selling_nothing_has_the_whole_bound_as_regret(monkeypatch):
     monkeypatch.setattr("dpb_gym.problems.limited_stock.LARGEST_TABLE", 0)
     problem = make_problem("DPB/Assortment-v0", horizon=30, **{**SHOP, "stock": [2, 9, 4]})
     season, lost = problem.instance([0, 1]), np.zeros(2)
@@ -237,7 +237,7 @@ def test_who_sells_nothing_loses_the_whole_bound(monkeypatch):
 
 
 @pytest.mark.parametrize("env_id", FEW)
-def test_another_episode_is_another_season(env_id, exact):
+def test_episodes_have_different_seasons(env_id, exact):
     problem = make_problem(env_id, horizon=6, **FEW[env_id])
     season = problem.instance([0, 1])
     action = np.full(2, 0.4) if problem.kind == "pricing" else np.array([[0, -1]] * 2)
@@ -250,7 +250,7 @@ def test_another_episode_is_another_season(env_id, exact):
 
 
 @pytest.mark.parametrize("env_id", SIX)
-def test_no_more_is_sold_than_there_was(env_id, exact):
+def test_sales_never_exceed_the_stock(env_id, exact):
     problem = make_problem(env_id, horizon=80, **(FEW if exact else SIX)[env_id])
     season, act = problem.instance(range(20)), act_at_random(problem)
     stock = np.array(problem.info.stock)
@@ -278,7 +278,7 @@ def test_no_more_is_sold_than_there_was(env_id, exact):
     assert empty.all()
 
 
-def test_what_is_sold_out_cannot_be_offered():
+def test_sold_out_items_cannot_be_offered():
     problem = make_problem("DPB/Assortment-v0", horizon=9, **{**SHOP, "stock": [1, 1, 0]})
     season = problem.instance([0, 1])
     with pytest.raises(ActionError, match="item 2 of replicate 0 is not available in round 1"):
@@ -286,7 +286,7 @@ def test_what_is_sold_out_cannot_be_offered():
 
 
 class FirstOfAll(dpb_gym.SingleAgent):
-    """Offers what comes first, or asks half."""
+    """Offer the first available items, or a price of 1/2."""
 
     def act(self, context):
         if context.available is None:
@@ -355,7 +355,7 @@ TOGETHER = [
 
 @pytest.mark.parametrize("env_id", FEW)
 @pytest.mark.parametrize("more", TOGETHER, ids=str)
-def test_a_lane_of_a_batch_equals_a_replicate_alone(env_id, more, exact):
+def test_replicates_do_not_depend_on_the_batch(env_id, more, exact):
     kwargs = {k: v for k, v in more.items() if k in environment(env_id).parameters}
     problem = make_problem(env_id, horizon=15, **{**FEW[env_id], **kwargs})
     kind = kind_of(problem.kind)
@@ -382,7 +382,7 @@ def test_a_lane_of_a_batch_equals_a_replicate_alone(env_id, more, exact):
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 @pytest.mark.parametrize("env_id", FEW)
-def test_lanes_restart_with_full_shelves(env_id, mode):
+def test_restarted_replicates_have_full_stock(env_id, mode):
     kwargs = {**FEW[env_id], "horizon": 6}
     vector = gym.make_vec(env_id, num_envs=2, autoreset_mode=AutoresetMode(mode), **kwargs)
     single = SyncVectorEnv(
@@ -400,7 +400,7 @@ def test_lanes_restart_with_full_shelves(env_id, mode):
 
 
 @pytest.mark.parametrize("env_id", FEW)
-def test_the_checker_passes_and_private_feedback_hides_what_is_left(env_id):
+def test_the_checker_passes_and_private_feedback_hides_the_stock(env_id):
     kwargs = {**SIX[env_id], "horizon": 20}
     check_env(gym.make(env_id, **kwargs).unwrapped)
     mechanism = RandomizedResponse(epsilon=1.0, categories=3 if "Assortment" in env_id else 2)
@@ -434,7 +434,7 @@ def test_the_checker_passes_and_private_feedback_hides_what_is_left(env_id):
         ("DPB/Assortment-v0", {"stock": 3, "exactly": True}, "no sense with exactly"),
     ],
 )
-def test_nonsense_is_refused(env_id, given, message):
+def test_invalid_values_are_rejected(env_id, given, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         make_problem(env_id, **given)
 
@@ -473,7 +473,7 @@ def test_every_agent_plays_a_season(env_id):
     assert all(np.isfinite(list(rows.values()))) and rows[("oracle", "none")] < 1e-9
 
 
-def test_notes_say_what_regret_is_against_and_audits_refuse():
+def test_notes_name_the_benchmark_of_regret_and_audits_reject_stock():
     for stock, name in ((40, "dynamic programme"), (900, "fluid bound")):
         task = Task(name="t", env="DPB/Pricing-v0", env_kwargs={"stock": stock}, horizon=1000)
         (note,) = data_notes(task)

@@ -38,7 +38,7 @@ def played(problem, lanes=4, seed=0):
 
 
 def everything(problem):
-    """All slates or candidates, or a fine grid of prices."""
+    """Return all slates or candidates, or a fine grid of prices."""
     info = problem.info
     if problem.kind == "pricing":
         return np.linspace(0, 1, 4001)
@@ -52,7 +52,7 @@ def everything(problem):
 
 
 def values(instance):
-    """Expected reward of everything in every lane."""
+    """Return the expected reward of every action in every replicate."""
     lanes = instance.replicates
     return np.array(
         [
@@ -123,7 +123,7 @@ def test_types_mix_the_plain_problem(env_id):
     ("env_id", "mean"),
     [("DPB/Assortment-v0", 3 / 4), ("DPB/Pricing-v0", 0.5), ("DPB/Recommendation-v0", 0.5)],
 )
-def test_contaminated_customers_toss_coins_and_regret_is_against_the_truth(env_id, mean):
+def test_contaminated_customers_respond_at_random_and_regret_uses_the_truth(env_id, mean):
     more = {"revenues": "equal"} if env_id == "DPB/Assortment-v0" else {}
     dirty = played(small(env_id, contamination=0.25, **more), lanes=8000)
     clean = played(small(env_id, **more), lanes=8000)
@@ -237,6 +237,6 @@ def test_features_and_intercept():
         ("DPB/Pricing-v0", {"intercept": 0.5, "theta": [0, 0, 1]}, "not zero on the features"),
     ],
 )
-def test_nonsense_is_refused(env_id, more, message):
+def test_invalid_values_are_rejected(env_id, more, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         small(env_id, **more)

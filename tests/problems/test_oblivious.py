@@ -1,4 +1,4 @@
-"""Oblivious sequences of contexts: what they are, their bounds, and what they leave alone."""
+"""Oblivious sequences of contexts: values, bounds, and unchanged hidden parameters."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_array_or_its_file_is_shown_row_by_row(case, tmp_path):
     assert np.linalg.norm(features(long), axis=-1).max() <= 1.0 + 1e-6
 
 
-def test_hidden_parameters_stay_as_they_are(case):
+def test_hidden_parameters_are_unchanged(case):
     env_id, kwargs, _ = case
     drawn, switched = (
         make_problem(env_id, contexts=c, **kwargs).instance([5]).hidden
@@ -74,8 +74,8 @@ def test_hidden_parameters_stay_as_they_are(case):
 
 
 @pytest.mark.parametrize("contexts", ["switched", "drifting", "array"])
-def test_everywhere(case, contexts):
-    """The checker, lanes, private feedback, and regret against the exact best action."""
+def test_oblivious_contexts_in_environments_wrappers_and_batches(case, contexts):
+    """Run the checker, batches and private feedback; regret is against the exact best action."""
     env_id, kwargs, shape = case
     if contexts == "array":
         contexts = np.random.default_rng(1).uniform(-0.5, 0.5, (T, *shape))
@@ -118,8 +118,8 @@ def test_customers_of_pricing(tmp_path):
     np.testing.assert_array_equal(features(from_file)[:, 0], rows.astype(np.float32))
 
 
-def test_a_changed_file_is_another_task(tmp_path):
-    """Numbers of the old rows never join those of the new ones."""
+def test_a_changed_file_gives_another_task(tmp_path):
+    """Results of old and new rows are never merged."""
     path = tmp_path / "c.npy"
     task = Task(name="t", env="DPB/Pricing-v0", horizon=T, env_kwargs={"customers": str(path)})
     digests = set()
@@ -147,7 +147,7 @@ def test_a_changed_file_is_another_task(tmp_path):
         ),
     ],
 )
-def test_nonsense_is_refused(env_id, kwargs, error, message):
+def test_invalid_values_are_rejected(env_id, kwargs, error, message):
     if env_id == "DPB/Assortment-v0":
         kwargs = {"n_items": 5, "capacity": 2, "dim": 3, **kwargs}
     with pytest.raises(error, match=message):

@@ -187,7 +187,7 @@ def test_generated_data_work_out_of_the_box(env_id):
 # ------------------------------------------------------------------ private features, warm start
 
 
-def test_private_features_protect_training_users_and_nobody_else(table):
+def test_private_features_protect_training_users_only(table):
     problem = ReplayProblem(table, dim=5, feature_epsilon=2.0)
     guarantee = problem.features_guarantee
     assert (guarantee.notion, guarantee.unit) == ("central", "user")
@@ -198,8 +198,8 @@ def test_private_features_protect_training_users_and_nobody_else(table):
     assert plain.summary()["protects training users"] == "nothing"
 
 
-def test_private_features_see_training_users_through_the_noisy_moment_only(table):
-    """All else (items, users, rewards, centring) is the same whatever they rated."""
+def test_private_features_depend_on_training_users_through_the_noisy_moment_only(table):
+    """Items, users, rewards and centring do not depend on the training users' ratings."""
     first = ReplayProblem(table, dim=5, feature_epsilon=1e6, personalised=True)
     training = ~np.isin(table.users, first.user_index)
     changed = Table(**vars(table))
@@ -236,7 +236,7 @@ def test_noise_of_features_is_keyed_by_split_and_budget():
     from dpb_gym.problems.item_features import private_svd_factors
 
     def released(epsilon, seed):
-        """Without ratings there is nothing but noise; its scale is divided out."""
+        """Return the noise alone, from a table without ratings, divided by its scale."""
         nothing = np.zeros((50, 30))
         found = private_svd_factors(nothing, 8, (epsilon, 1e-5), seed)
         return (found.factors @ found.factors.T).ravel()
@@ -255,7 +255,7 @@ def test_most_rated_items_are_kept(table):
     assert counts[problem.item_index].min() >= np.sort(counts)[-21]
 
 
-def test_a_private_agent_starts_at_what_training_users_like():
+def test_a_private_agent_starts_at_the_training_users_preferences():
     films = {"warm_start": True, "dim": 10}
     agents = {
         "cold": ("one-pass-linear", "rho=0.1", {"prior_mean": [0.0] * 11}),
@@ -287,7 +287,7 @@ def test_warm_start_appends_the_training_users_preferences(table, personalised):
     predicted = plain.features.astype(float) @ theta
     got = problem.features.astype(float) @ prior
     np.testing.assert_allclose(got, predicted - predicted.mean(), atol=1e-5)
-    # Users of the other split like what is predicted.
+    # Held-out users' rewards correlate with the predictions.
     instance = problem.instance(range(6))
     guided = anyhow = 0.0
     for t in range(300):
@@ -352,7 +352,7 @@ def run_of(problem, replicates=3):
 
 
 def uses(users, items):
-    """Rounds at most with one rating, and of one person, in any replicate."""
+    """Return the maximum numbers of rounds per rating and per person, over replicates."""
     most = [0, 0]
     for b in range(users.shape[1]):
         rounds = np.bincount(users[:, b])
@@ -378,7 +378,7 @@ def test_no_rating_is_offered_twice_where_the_data_suffice(table, protocol, pers
     np.testing.assert_array_equal(users, again)
 
 
-def test_where_the_data_do_not_suffice_all_are_dealt_anew(table):
+def test_ratings_repeat_only_where_the_data_do_not_suffice(table):
     capacity = int((np.diff(ReplayProblem(table, dim=5)._offsets) // 5).sum())
     for horizon, passes in ((capacity, 1), (capacity + 1, 2), (2 * capacity + 7, 3)):
         problem = ReplayProblem(table, dim=5, horizon=horizon)
@@ -398,7 +398,7 @@ def test_rounds_of_a_person_can_be_limited(table):
     assert uses(users, items) == [1, 1] == [problem.info.rating_uses, problem.info.person_uses]
     with pytest.raises(DataError, match=r"60 test users of at most 2 rounds fill 120 .* not 300"):
         ReplayProblem(table, dim=5, horizon=300, rounds_per_user=2)
-    # A limit that the less active reach only by repeating their ratings.
+    # With this limit less active users repeat their ratings.
     free = ReplayProblem(table, dim=5, horizon=300)
     even = ReplayProblem(table, dim=5, horizon=300, rounds_per_user=5)
     assert uses(*run_of(even)) == [even.info.rating_uses, even.info.person_uses]
@@ -409,15 +409,15 @@ def test_rounds_of_a_person_can_be_limited(table):
             ReplayProblem(table, dim=5, **wrong)
 
 
-def test_repetition_on_request_says_that_one_rating_may_be_used_in_every_round(table):
+def test_repeats_allow_one_rating_in_every_round(table):
     problem = ReplayProblem(table, dim=5, horizon=90, repeats=True)
     assert problem.info.rating_uses == problem.info.person_uses == 90
     users, items = run_of(problem)
     assert uses(users, items)[0] > 1
 
 
-def test_dealing_is_fair(table):
-    """Each of a user's ratings is as likely as another to be in a set, and in each place."""
+def test_ratings_are_split_uniformly(table):
+    """Every rating of a user is equally likely in every set and position."""
     problem = ReplayProblem(table, dim=5, horizon=60, rounds_per_user=1)
     low, high = problem._offsets[:2]
     seen = np.zeros((high - low, 5))
@@ -435,29 +435,29 @@ def test_dealing_is_fair(table):
     assert abs(chi2 - seen.size) < 5 * np.sqrt(2 * seen.size)
 
 
-def test_the_dealing_kernel_is_a_shuffle_per_user():
-    from dpb_gym.kernels.recommendation import deal
+def test_the_splitting_kernel_is_a_shuffle_per_user():
+    from dpb_gym.kernels.recommendation import split_ratings
 
     rng = np.random.default_rng(4)
     sizes = np.array([7, 3, 12, 5])
     offsets = np.append(0, np.cumsum(sizes))
-    hands = np.array([2, 0, 4, 1])
-    uniforms = rng.random(hands.sum() * 3)
+    counts = np.array([2, 0, 4, 1])
+    uniforms = rng.random(counts.sum() * 3)
     users, positions = np.empty(7, np.int32), np.empty((7, 3), np.int32)
-    deal(uniforms, offsets, hands, users, positions)
+    split_ratings(uniforms, offsets, counts, users, positions)
     draws = iter(uniforms)
     expected = []
     for u in range(4):
-        deck = list(range(offsets[u], offsets[u + 1]))
-        for i in range(hands[u] * 3):
-            j = i + int(next(draws) * (len(deck) - i))
-            deck[i], deck[j] = deck[j], deck[i]
-        expected += [deck[3 * h : 3 * h + 3] for h in range(hands[u])]
+        order = list(range(offsets[u], offsets[u + 1]))
+        for i in range(counts[u] * 3):
+            j = i + int(next(draws) * (len(order) - i))
+            order[i], order[j] = order[j], order[i]
+        expected += [order[3 * h : 3 * h + 3] for h in range(counts[u])]
     np.testing.assert_array_equal(positions, expected)
-    np.testing.assert_array_equal(users, np.repeat(np.arange(4), hands))
+    np.testing.assert_array_equal(users, np.repeat(np.arange(4), counts))
 
 
-def test_results_say_what_their_guarantee_is_worth_per_rating_and_person():
+def test_results_state_the_guarantee_per_rating_and_per_person():
     import dpb_gym
 
     def lines(**kwargs):

@@ -25,7 +25,7 @@ Play = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 @pytest.fixture(scope="session")
 def play() -> Play:
-    """Steps an agent in lockstep; returns its actions and regrets, round by round."""
+    """Run an agent in lockstep and return its actions and regrets, round by round."""
 
     def run(
         agent: Any, env_id: str, seeds: Sequence[int], horizon: int, **kwargs: Any

@@ -1,4 +1,4 @@
-"""Several environments for Stable-Baselines3: against single ones, and what is shown of actions."""
+"""Vector environments for Stable-Baselines3: equality with single ones, and rescaled actions."""
 
 from __future__ import annotations
 

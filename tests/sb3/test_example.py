@@ -1,4 +1,4 @@
-"""``examples/train_sb3.py`` runs and shows what it promises."""
+"""``examples/train_sb3.py`` runs and prints the documented output."""
 
 from __future__ import annotations
 

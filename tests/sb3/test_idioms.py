@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as its quick start writes it, on every id, without a warning."""
+"""The quick start of Stable-Baselines3 runs on every id without warnings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_id_alone_is_enough(env_id):
 
 
 class Printed(KVWriter):
-    """Keeps what Stable-Baselines3 would print."""
+    """Collect the values that Stable-Baselines3 prints."""
 
     def __init__(self):
         self.values = {}

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as the oracle: from equal weights and rounds, equal steps of our agents."""
+"""Equality of training steps with Stable-Baselines3, from equal weights and rounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 
 pytestmark = pytest.mark.sb3
 torch = pytest.importorskip("torch", reason="needs the [sb3] extra")
@@ -33,7 +33,7 @@ def setup(model: Any, actions: gymnasium.Space[Any], width: int = DIM) -> Any:
 
 
 def flat(*modules: Any) -> np.ndarray:
-    """Weights of linear layers as ours are laid out: ``(inputs, outputs)``, then the bias."""
+    """Return weights of linear layers in our layout: ``(inputs, outputs)``, then the bias."""
     parts = []
     for module in (m for part in modules for m in part.modules()):
         if isinstance(module, torch.nn.Linear):
@@ -129,7 +129,7 @@ def test_ppo(items: int, places: int, epochs: int) -> None:
     model.train()
     rounds = contexts, np.ones((ROUNDS, items), bool), slates.reshape(ROUNDS, places), bids, rewards
     widths = np.array([DIM, *HIDDEN, 1])
-    zoo.ppo.train(
+    agent_kernels.ppo.train(
         weights,
         moments,
         steps,
@@ -146,13 +146,13 @@ def test_ppo(items: int, places: int, epochs: int) -> None:
         theirs = [*(flat(*part) for part in parts), policy.log_std.detach().numpy()]
     assert steps[0] == 3 * epochs
     wanted = np.concatenate(theirs)
-    if places:  # of what is added to all scores nothing depends: its slope is rounding
+    if places:  # results do not depend on a constant added to all scores; its gradient is rounding
         wanted[len(own[0]) - 1] = weights[0, len(own[0]) - 1]
     np.testing.assert_allclose(weights[0], wanted, atol=1e-5 * epochs)
 
 
 def remember(model: Any, contexts: np.ndarray, actions: np.ndarray, rewards: np.ndarray) -> Any:
-    """Fills the replay buffer; its sample is then what is returned, picked beforehand."""
+    """Fill the replay buffer; its sample is then what is returned, picked beforehand."""
     buffer, picks = model.replay_buffer, RNG.integers(ROUNDS, size=(2, BATCH))
     for x, action, reward in zip(contexts, actions, rewards):
         buffer.add(x[None], x[None], action, np.array([reward]), np.zeros(1), [{}])
@@ -175,7 +175,7 @@ def test_dqn() -> None:
     model.train(2, BATCH)
     rounds = contexts[None], played[None].astype(float), rewards[None]
     widths, due = np.array([DIM, *HIDDEN, 4]), np.ones(1, bool)
-    zoo.replay.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
+    agent_kernels.replay.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
     np.testing.assert_allclose(weights[0], flat(model.q_net), atol=1e-5)
 
 
@@ -219,5 +219,7 @@ def test_sac() -> None:
     for g in range(2):
         model.train(1, BATCH)
         one = picks[:, g : g + 1], normals[:, g : g + 1]
-        zoo.replay.train_actor(weights, moments, steps, widths, rounds, due, *one, target, rate)
+        agent_kernels.replay.train_actor(
+            weights, moments, steps, widths, rounds, due, *one, target, rate
+        )
         np.testing.assert_allclose(weights[0], theirs(), atol=1e-5)

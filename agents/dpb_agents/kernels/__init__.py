@@ -1,7 +1,7 @@
-"""Hot loops of the zoo, compiled by numba on first use.
+"""Hot loops of the agents, compiled by numba on first use.
 
-As in `dpb_gym.kernels`: no fast-math, no threads, one replicate at a time, and the submodules
-are loaded when one of them is first used.
+As in `dpb_gym.kernels`: no fast-math, no threads, one replicate at a time, lazily loaded
+submodules.
 """
 
 from dpb_gym.lazy import submodules

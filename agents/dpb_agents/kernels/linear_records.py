@@ -14,7 +14,7 @@ from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
 ROOT2 = np.sqrt(2.0)
 # Lengths whose squares differ by a smaller factor count as equal.
 ROUNDING = 1.0 + 1e-6
-# Replicates that are played in turn, whose states fit in a core's cache.
+# Replicates that are played in turn; their states fit in a core's cache.
 TILE = 8
 
 
@@ -208,12 +208,13 @@ def add_products(left, right, out):
 
 @jit
 def play_greedy(rounds, policy, rules, regression, moments, out, reward, action):
-    """Choices and records of `OnePass` for a stretch of rounds without a release.
+    """Write choices and records of `OnePass` for a stretch of rounds without a release.
 
     Args:
         rounds: Features ``(n, B, m, d)``; rewards and whether they are observed, of every
             candidate ``(n, B, m)``.
-        policy: theta, doubt, even and worth, see `best_candidates`.
+        policy: theta, factor and scale, see `best_candidates`; ratio, see `likeness`; normals
+            ``(n, B, d)``. Scale and ratio are updated in place if a regression is wanted.
         rules: Contrast and intercept, see `directions`, and the middle of the rewards.
         regression: Whether sums for a regression are wanted and whether they are bent, steepness,
             mean and offset, see `bend`; sums of bent v times phi and of bent v times v, in place.
@@ -223,22 +224,24 @@ def play_greedy(rounds, policy, rules, regression, moments, out, reward, action)
         action: Output ``(n, B)``.
     """
     features, rewards, observed = rounds
-    theta, doubt, even, worth = policy
+    theta, factor, scale, ratio, normals = policy
     contrast, intercept, middle = rules
     regress, bends, steepness, mean, offset, gram, squares = regression
-    n, B, _, d = features.shape
+    n, B, m, d = features.shape
     phi, bent, seen = np.empty((1, 2 * d + 1)), np.empty((1, d + 1)), np.empty(1, np.bool_)
     for first in range(0, B, TILE):
         for t in range(n):
             for b in range(first, min(B, first + TILE)):
                 own = slice(b, b + 1)
                 x, v, chosen = features[t, own], out[t, own], action[t, own]
-                best_candidates(x, theta[own], doubt[own], even[own], worth[own], chosen)
+                best_candidates(x, theta[own], factor[own], scale[own], normals[t, own], chosen)
                 k = action[t, b]
                 seen[0] = observed[t, b, k]
                 directions(x, chosen, seen, contrast, intercept, phi, v, moments[own])
                 reward[t, b] = rewards[t, b, k] - middle
                 if regress:
+                    likeness(moments[own], m, ratio[own])
+                    scale[b] = max(0.0, 1.0 - ratio[b]) ** 2
                     bent[:] = v
                     if bends:
                         bend(phi, mean[own], steepness, v, bent, offset[own])

@@ -1,11 +1,10 @@
-"""Small fully connected networks in single precision, a flat vector of weights for each.
+"""Small fully connected networks in single precision, each a flat vector of weights.
 
-A network of widths ``(w[0], ..., w[L])`` holds, layer by layer, a matrix ``(w[l], w[l + 1])`` and a
-bias. Kernels work on a packed copy and on tapes, whose columns are cut in blocks of `WIDE` and
-padded with zeros, as rows are to multiples of 4: a tape holds the inputs, a row for each, and what
-the layers make of them. Inner loops run along the columns of a block, side by side in vector
-registers, and every sum has one order, without fast-math: bits depend on neither processor nor
-batch.
+A network of widths ``(w[0], ..., w[L])`` has, layer by layer, a matrix ``(w[l], w[l + 1])`` and a
+bias. Kernels work on a packed copy of the weights and on tapes. A tape contains the inputs, one per
+row, and the outputs of all layers. Columns are split into blocks of `WIDE`, padded with zeros; rows
+are padded to multiples of 4. Inner loops run along the columns of a block and are vectorised. Every
+sum has a fixed order, without fast-math, so bits depend on neither processor nor batch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from dpb_gym.kernels._jit import inline, vectorised
 from dpb_gym.kernels.elementary import power
 
 ZERO, ONE, FLAT = np.float32(0.0), np.float32(1.0), np.float32(7.9)
-# tanh(x) / x by x^2 to |x| = 7.9, where it rounds to 1: benchmarks/fit_elementary.py.
+# tanh(x) / x as a rational function of x^2 up to |x| = 7.9, where tanh rounds to 1; coefficients
+# from benchmarks/fit_elementary.py.
 TANH_TOP = tuple(np.float32(x) for x in (
     0.9999999999389004, 0.13513215132946377, 0.0036546989177805318, 2.334457962587079e-05,
     1.7464192718864605e-08,
@@ -25,13 +25,13 @@ TANH_BOTTOM = tuple(np.float32(x) for x in (
     1.0, 0.46846548331017546, 0.026476530848326824, 0.0003550397396980005, 9.38463500534329e-07,
 ))  # fmt: skip
 WIDE = 32
-NARROW = 4  # so few outputs are scalar products
+NARROW = 4  # layers with at most so many outputs are computed as scalar products
 BETA1, BETA2 = np.float32(0.9), np.float32(0.999)
 
 
 @inline
 def _tanh(x):
-    """To 4e-7; without branches, so that a loop of it runs in registers."""
+    """Return tanh(x), to 4e-7; without branches, so that loops are vectorised."""
     y = min(max(x, -FLAT), FLAT)
     square = y * y
     top, bottom = TANH_TOP[4], TANH_BOTTOM[4]
@@ -52,7 +52,7 @@ def _blocks(width):
 
 @vectorised
 def count(widths):
-    """Weights of a network, numbers of its packed copy, blocks of its tape."""
+    """Return the numbers of weights, of entries of the packed copy, and of blocks of the tape."""
     flat, packed, blocks = 0, 0, _blocks(widths[0])
     for layer in range(widths.shape[0] - 1):
         fan, out = widths[layer], widths[layer + 1]
@@ -64,13 +64,13 @@ def count(widths):
 
 @vectorised
 def new_tape(widths, n):
-    """A tape of zeros for up to n inputs, ``(blocks, rows WIDE)``."""
+    """Return a tape of zeros for up to n inputs, ``(blocks, rows * WIDE)``."""
     return np.zeros((count(widths)[2], _up(n) * WIDE), np.float32)
 
 
 @inline
 def load(rows, tape, first):
-    """Writes rows ``(m, d)`` into the inputs of a tape, from row `first` on."""
+    """Write rows ``(m, d)`` into the inputs of a tape, from row `first` on."""
     for c in range(_blocks(rows.shape[1])):
         for r in range(rows.shape[0]):
             for j in range(min(WIDE, rows.shape[1] - c * WIDE)):
@@ -79,7 +79,7 @@ def load(rows, tape, first):
 
 @inline
 def _move(weights, widths, packed, back, through):
-    """Copies weights to their packed places, or `back`; see `pack` and `unpack`."""
+    """Copy weights to the packed layout, or `back`; see `pack` and `unpack`."""
     at, to = 0, 0
     for layer in range(widths.shape[0] - 1):
         fan, out = widths[layer], widths[layer + 1]
@@ -108,15 +108,18 @@ def _move(weights, widths, packed, back, through):
 
 @vectorised
 def pack(weights, widths, packed, through):
-    """Packs a network: by layers the matrix and the bias, in blocks of outputs, and the matrix
-    transposed, in blocks of inputs; the first layer's only if slopes go `through` it. Numbers
-    that are no weights are left alone, as zeros."""
+    """Pack a network's weights.
+
+    Per layer: the matrix and the bias, in blocks of outputs, then the transposed matrix, in blocks
+    of inputs. The first layer's transposed matrix is written only if gradients go `through` it.
+    Padding is not written and stays 0.
+    """
     _move(weights, widths, packed, False, through)
 
 
 @vectorised
 def unpack(packed, widths, gradient):
-    """Writes a packed gradient (see `backward`) into a flat one; leaves zeros behind."""
+    """Write a packed gradient (see `backward`) to a flat one and set the packed one to 0."""
     _move(gradient, widths, packed, True, False)
     packed[:] = ZERO
 
@@ -198,14 +201,14 @@ def _add_all(rows, left, sums):
 
 @vectorised
 def forward(packed, widths, relu, tape, n):
-    """Runs a network on the inputs of the tape's first n rows.
+    """Run a network on the inputs of the tape's first n rows.
 
     Args:
         packed: See `pack`.
         widths: ``(L + 1,)``.
-        relu: Whether hidden layers end in max(0, x); else in tanh. The last is linear.
+        relu: Whether the hidden activation is ReLU, else tanh. The last layer is linear.
         tape: See `new_tape`; in place.
-        n: Inputs.
+        n: Number of inputs.
     """
     at, left, last, rows = 0, 0, widths.shape[0] - 2, _up(n)
     for layer in range(last + 1):
@@ -235,18 +238,18 @@ def forward(packed, widths, relu, tape, n):
 
 @vectorised
 def backward(packed, widths, relu, tape, slopes, n, gradient, through):
-    """Adds a loss's slopes by the weights to a packed gradient.
+    """Add the gradient of a loss by the weights to a packed gradient.
 
     Args:
         packed: As for `forward`, which filled the tape.
         widths: See `forward`.
         relu: See `forward`.
         tape: See `forward`.
-        slopes: Like the tape; the outputs' hold the loss's slopes, those of hidden layers are
-            overwritten with theirs.
-        n: Inputs.
-        gradient: Packed (a narrow layer's transposed), in place; ``(0,)``: not wanted.
-        through: Whether the inputs' slopes are wanted as well.
+        slopes: Shaped like the tape. Input: derivatives of the loss by the outputs. Output:
+            derivatives by the hidden layers.
+        n: Number of inputs.
+        gradient: Packed (transposed for narrow layers), in place; ``(0,)``: not computed.
+        through: Whether to compute derivatives by the inputs as well.
     """
     at, right, rows = packed.shape[0], tape.shape[0] - _blocks(widths[-1]), _up(n)
     slopes[right:, n * WIDE : rows * WIDE] = ZERO
@@ -284,10 +287,10 @@ def backward(packed, widths, relu, tape, slopes, n, gradient, through):
 
 @vectorised
 def run(weights, widths, relu, inputs, out):
-    """Outputs of every replicate's network on each of its inputs.
+    """Compute the outputs of every replicate's network on each of its inputs.
 
     Args:
-        weights: ``(B, >= P)``; the network's are the first.
+        weights: ``(B, >= P)``; the network's weights are the first P.
         widths: See `forward`.
         relu: See `forward`.
         inputs: ``(B, m, widths[0])`` float32.
@@ -307,7 +310,7 @@ def run(weights, widths, relu, inputs, out):
 
 @vectorised
 def shorten(gradient, longest):
-    """Scales a gradient to the length `longest` if it is longer."""
+    """Clip the norm of a gradient at `longest`."""
     sums, full = np.zeros(8), gradient.shape[0] // 8 * 8
     for first in range(0, full, 8):
         part = gradient[first : first + 8]

@@ -1,8 +1,8 @@
 """Proximal policy optimisation of slates (Plackett-Luce) and of prices (Gaussian).
 
-A replicate's weights are those of the actor, of the critic, which has the same widths, and the
-logarithm of the prices' standard deviation. The actor scores every item, or gives the mean of the
-price; the critic values a round by the mean of its items' features.
+A replicate's weights are those of the actor, those of the critic, which has the same widths, and
+the logarithm of the prices' standard deviation. The actor returns a score for every item, or the
+mean of the price. The critic's input is the mean of a round's item features.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dpb_agents.kernels.networks import (
 from dpb_gym.kernels._jit import inline, vectorised
 from dpb_gym.kernels.elementary import exp, log, log_of_sum
 
-CLIP, LONGEST, EPS, WORTH = 0.2, 0.5, 1e-5, 0.5
+CLIP, LONGEST, EPS, VALUE_WEIGHT = 0.2, 0.5, 1e-5, 0.5
 SMALLEST = 1e-300
-TOGETHER = 64  # inputs of the actor at a time, so that their tape stays near the processor
+TOGETHER = 64  # inputs of the actor at a time, so that their tape stays in cache
 LOG2_E, LN2 = np.float32(1.4426950408889634), np.float32(0.6931471805599453)
 TERMS = tuple(np.float32(1.0 / math.factorial(k)) for k in range(8))
 LEAST, HALF = np.float32(-87.0), np.float32(0.5)
@@ -36,7 +36,7 @@ LEAST, HALF = np.float32(-87.0), np.float32(0.5)
 
 @inline
 def _exponential(x):
-    """e^x to 1e-7 for -87 <= x <= 0; without branches, so that a loop of it runs in registers."""
+    """Return e^x, to 1e-7 for -87 <= x <= 0; without branches, so that loops are vectorised."""
     n = np.floor(x * LOG2_E + HALF)
     r = x - n * LN2
     p = TERMS[-1]
@@ -47,13 +47,13 @@ def _exponential(x):
 
 @vectorised
 def draw(scores, offered, uniforms, slates):
-    """Slates drawn one by one without replacement, by the softmax of what is left.
+    """Draw slates item by item without replacement, by the softmax over the remaining items.
 
     Args:
         scores: ``(B, N)``.
         offered: ``(B, N)`` bool.
         uniforms: ``(B, N)``.
-        slates: Output ``(B, K)``; -1 where nothing is left.
+        slates: Output ``(B, K)``; -1 where no item remains.
     """
     B, N = scores.shape
     K, keys, held = slates.shape[1], np.empty(N), np.empty(slates.shape[1])
@@ -75,7 +75,7 @@ def draw(scores, offered, uniforms, slates):
 
 @vectorised
 def slate_log_probability(scores, offered, slate, slopes):
-    """Log-probability of a slate, and its slopes by the scores.
+    """Return the log-probability of a slate, and write its gradient by the scores.
 
     Args:
         scores: ``(N,)``.
@@ -117,7 +117,7 @@ def slate_log_probability(scores, offered, slate, slopes):
 
 @vectorised
 def _mean(contexts, means):
-    """What the critic sees of every round: the mean of its items' features."""
+    """Compute the critic's input of every round: the mean of its items' features."""
     n, N, d = contexts.shape
     for t in range(n):
         for j in range(d):
@@ -129,7 +129,7 @@ def _mean(contexts, means):
 
 @vectorised
 def _value(packed, widths, means, order, tape, values):
-    """The critic's values of rounds."""
+    """Compute the critic's values of rounds."""
     m = order.shape[0]
     for s in range(m):
         load(means[order[s] : order[s] + 1], tape, s)
@@ -140,7 +140,7 @@ def _value(packed, widths, means, order, tape, values):
 
 @vectorised
 def _evaluate(packed, widths, spread, rounds, order, tape, found):
-    """Log-probabilities of rounds and their slopes by scores and logarithm of the spread."""
+    """Compute log-probabilities of rounds and their gradients by scores and log-spread."""
     contexts, offered, slates, bids, _ = rounds
     N = contexts.shape[1]
     logs, slopes, deviations, scores = found
@@ -162,7 +162,7 @@ def _evaluate(packed, widths, spread, rounds, order, tape, found):
 
 @vectorised
 def _advantages(rewards, values, order, advantages):
-    """Rewards less values, normalised over a mini-batch."""
+    """Compute advantages: rewards minus values, normalised over a mini-batch."""
     m, mean, square = order.shape[0], 0.0, 0.0
     for s in range(m):
         advantages[s] = rewards[order[s]] - values[order[s]]
@@ -174,22 +174,22 @@ def _advantages(rewards, values, order, advantages):
 
 
 @vectorised
-def _criticise(packed, widths, means, rewards, order, tape, room):
-    """Adds the slopes of the critic's loss of a mini-batch to its packed gradient."""
-    m, (slopes, values, gradient) = order.shape[0], room
+def _critic_gradient(packed, widths, means, rewards, order, tape, scratch):
+    """Add the gradient of the critic's loss of a mini-batch to its packed gradient."""
+    m, (slopes, values, gradient) = order.shape[0], scratch
     _value(packed, widths, means, order, tape, values)
     for s in range(m):
-        slopes[-1, s * WIDE] = WORTH * 2.0 * (values[s] - rewards[order[s]]) / m
+        slopes[-1, s * WIDE] = VALUE_WEIGHT * 2.0 * (values[s] - rewards[order[s]]) / m
     backward(packed, widths, False, tape, slopes, m, gradient, False)
 
 
 @vectorised
-def _act(packed, widths, spread, rounds, before, order, room):
-    """Adds the slopes of the actor's loss of a mini-batch; returns that by log(spread).
+def _actor_gradient(packed, widths, spread, rounds, before, order, scratch):
+    """Add the gradient of the actor's loss of a mini-batch; return that by log(spread).
 
-    Nothing moves where all ratios are clipped.
+    The gradient is 0 where all ratios are clipped.
     """
-    tape, pulls, advantages, found, gradient = room
+    tape, pulls, advantages, found, gradient = scratch
     logs, slopes, deviations, _ = found
     m, N = order.shape[0], rounds[0].shape[1]
     share, moved = max(1, TOGETHER // N), 0.0
@@ -213,7 +213,7 @@ def _act(packed, widths, spread, rounds, before, order, room):
 
 @inline
 def _unfold(weights, widths, packed):
-    """Packs actor and critic; returns the standard deviation of prices."""
+    """Pack actor and critic; return the standard deviation of prices."""
     P = (weights.shape[0] - 1) // 2
     pack(weights[:P], widths, packed[0], False)
     pack(weights[P : 2 * P], widths, packed[1], False)
@@ -222,18 +222,18 @@ def _unfold(weights, widths, packed):
 
 @vectorised
 def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
-    """Trains the replicates that are due on their rounds.
+    """Train the replicates that are due on their rounds.
 
     Args:
         weights: ``(B, 2 P + 1)`` float32, in place.
         moments: ``(B, 2, 2 P + 1)`` float32, in place: mean and square of `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: Of actor and critic, see `networks.forward`.
-        rounds: Contexts ``(B, n, N, d)`` float32, what was offered ``(B, n, N)`` bool, slates
-            ``(B, n, K)`` (K = 0: prices), prices as drawn ``(B, n)`` and rewards ``(B, n)``.
-        due: ``(B,)`` bool.
-        orders: Orders of the rounds, one for every pass, ``(B, passes, n)``.
-        batch: Rounds of a mini-batch.
+        rounds: Contexts ``(B, n, N, d)`` float32, availability ``(B, n, N)`` bool, slates
+            ``(B, n, K)`` (K = 0: prices), unclipped prices ``(B, n)`` and rewards ``(B, n)``.
+        due: Mask ``(B,)`` of the replicates to train.
+        orders: Permutations of the rounds, one per pass, ``(B, passes, n)``.
+        batch: Size of a mini-batch.
         rate: Learning rate.
     """
     n, N, d = rounds[0].shape[1:]
@@ -262,10 +262,11 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
             for start in range(0, n, batch):
                 part = order[start : start + batch]
                 spread = _unfold(weights[b], widths, packed)
-                slants = pulls[1], values, sums[1]
-                _criticise(packed[1], widths, means, mine[4], part, tapes[1], slants)
-                room = tapes[0], pulls[0], advantages, found, sums[0]
-                gradient[2 * P] = _act(packed[0], widths, spread, mine, before, part, room)
+                scratch = pulls[1], values, sums[1]
+                _critic_gradient(packed[1], widths, means, mine[4], part, tapes[1], scratch)
+                actor = tapes[0], pulls[0], advantages, found, sums[0]
+                slope = _actor_gradient(packed[0], widths, spread, mine, before, part, actor)
+                gradient[2 * P] = slope
                 unpack(sums[0], widths, gradient[:P])
                 unpack(sums[1], widths, gradient[P : 2 * P])
                 shorten(gradient, LONGEST)

@@ -15,7 +15,7 @@ from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.availability import among_available, meant_shares, stand_ins
+from dpb_gym.problems.availability import among_available, original_probabilities, stand_ins
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
@@ -323,7 +323,7 @@ class LinUCB(LinearPolicy):
         forced = self._forced()
         shares = np.full(features.shape[:2], forced / features.shape[1])
         shares[np.arange(len(best)), best] += 1.0 - forced
-        return meant_shares(shares, index)
+        return original_probabilities(shares, index)
 
     def _grow(self) -> None:
         kernels.linalg.sherman_morrison(self._inverse, self._chosen, self._ones, self._growth)

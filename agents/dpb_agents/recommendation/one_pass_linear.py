@@ -97,8 +97,10 @@ class OnePass(WarmStart):
         self._phi, self._directions = np.empty((B, 2 * d + 1)), np.empty((B, d + 1))
         self._moments, self._all = np.zeros((B, d + 3)), np.ones(B, bool)
         # posterior draws of theta: normals, Cholesky factors, how much rounds repeat candidates
+        self._public = not self.contrast or bool(problem.fixed_arms)
         self._normals = streams.normals(d)
-        self._factor, self._repeated = np.empty((B, d, d)), np.zeros(B)
+        self._factor = np.empty((B, d, d))
+        self._repeated, self._likeness = np.zeros(B), np.ones(B)
         kernels.linalg.cholesky(
             np.repeat(self._prior_covariance[None, :d, :d], B, axis=0), self._factor
         )
@@ -111,8 +113,9 @@ class OnePass(WarmStart):
     @among_available
     def act(self, context: Context) -> Array:
         action = np.empty(len(self.theta), np.int64)
+        normals = self._normals.next() if self._public else np.empty_like(self.theta)
         agent_kernels.linear_records.best_candidates(
-            context.features, self.theta, self._factor, self._repeated, self._normals.next(), action
+            context.features, self.theta, self._factor, self._repeated, normals, action
         )
         return action
 
@@ -134,9 +137,9 @@ class OnePass(WarmStart):
                 f"0..{context.features.shape[1] - 1}"
             )
         self._learn(context, feedback.reward - self._middle, observed)
-        self._renew_if_due()
+        self._update_if_due()
 
-    def _renew_if_due(self) -> None:
+    def _update_if_due(self) -> None:
         """Update theta after a release."""
         ends, batch = self.releaser.schedule.ends, self._batches
         if batch < len(ends) and self.releaser.rounds == ends[batch]:
@@ -156,19 +159,19 @@ class OnePass(WarmStart):
         Args:
             rounds: The stretch.
             regression: See `kernels.linear_records.play_greedy`.
-            record: Hands rewards and directions of several rounds to the releaser.
+            record: Adds rewards and directions of several rounds to the releaser.
         """
         n, B = rounds.shape
         features = rounds.context.features
         directions, reward = np.empty((n, B, self.theta.shape[1])), np.empty((n, B))
         action, start = np.empty((n, B), np.int64), 0
-        self._candidates = features.shape[2]
+        normals = self._normals.take(n) if self._public else np.empty_like(directions)
         while start < n:
             left = self.releaser.schedule.ends[self._batches :][:1] - self.releaser.rounds
             part = slice(start, min([n, *(start + left).tolist()]))
             agent_kernels.linear_records.play_greedy(
                 (features[part], rounds.reward[part], rounds.observed[part]),
-                (self.theta, self._doubt, self._even, self._worth),
+                (self.theta, self._factor, self._repeated, self._likeness, normals[part]),
                 (self.contrast, self.intercept, self._middle),
                 regression,
                 self._moments,
@@ -177,7 +180,7 @@ class OnePass(WarmStart):
                 action[part],
             )
             record(reward[part], directions[part])
-            self._renew_if_due()
+            self._update_if_due()
             start = part.stop
         return action
 
@@ -229,7 +232,7 @@ class OnePass(WarmStart):
         self._state[:, :n] = self._mean
         self._covariance = np.zeros((B, m + n, m + n))
         self._gram, self._own = np.zeros((B, n, m)), np.zeros((B, n, n))
-        self._offset, self._likeness = np.zeros((B, n)), np.ones(B)
+        self._offset = np.zeros((B, n))
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
         """Add the round's record to the releaser; `reward` is centred."""

@@ -126,7 +126,7 @@ class OnePassLinearJoint(OnePass):
         return self._play(rounds, NO_REGRESSION, self._record)
 
     def _record(self, reward: Array, directions: Array) -> None:
-        """Hand the records of several rounds to the releaser, a few rounds at a time."""
+        """Add the records of several rounds to the releaser, a few rounds at a time."""
         (rounds, B, n), width = directions.shape, self._rows.shape[1]
         response = np.clip(reward / self._range, -0.5, 0.5)
         each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0

@@ -1,4 +1,4 @@
-"""Conditions of the real world, laid on top of any problem; see docs/conditions.md."""
+"""Real-world conditions that can be added to any problem; see docs/conditions.md."""
 
 from __future__ import annotations
 
@@ -32,51 +32,56 @@ from dpb_gym.problems.rounds import Array, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream, generator
 
 _ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock)
-LAID: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
-"""Conditions that change rounds, in the order in which they are laid on."""
-TOLD: dict[str, Callable[[ProblemInfo, Any], ProblemInfo]] = {
+ROUND_CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
+"""Conditions that change rounds, in the order in which they are applied."""
+INFO_CONDITIONS: dict[str, Callable[[ProblemInfo, Any], ProblemInfo]] = {
     "delay": delayed,
     "unknown_horizon": unknown_horizon,
     "prior": known,
 }
-"""Those that change only what is told, so that any problem can have them."""
-CONDITIONS: dict[str, Callable[..., Any]] = {**LAID, **TOLD}
+"""Conditions that change only the `ProblemInfo`, so that they apply to any problem."""
+CONDITIONS: dict[str, Callable[..., Any]] = {**ROUND_CONDITIONS, **INFO_CONDITIONS}
 """Every condition by its keyword argument."""
 
 
 def applicable(kind: str) -> dict[str, None]:
-    """Keyword arguments of the conditions that problems of the kind can have, all off."""
-    return dict.fromkeys(n for n in CONDITIONS if n in TOLD or not LAID[n].refused(kind))
+    """Return the keyword arguments of all conditions applicable to a kind, each None (off)."""
+    return dict.fromkeys(
+        name
+        for name in CONDITIONS
+        if name in INFO_CONDITIONS or not ROUND_CONDITIONS[name].refused(kind)
+    )
 
 
 def with_conditions(problem: Problem, given: Mapping[str, Any]) -> Problem:
-    """The problem under the given conditions, itself if all are None.
+    """Return the problem with the given conditions, or `problem` itself if all are None.
 
     Raises:
         ParameterError: If a value is not allowed or makes no sense for the problem.
     """
-    wanted = {name: value for name, value in given.items() if value is not None}
-    laid = {name: value for name, value in wanted.items() if name in LAID}
-    for name in laid:
-        for other, reason in LAID[name].excludes.items():
-            if other in wanted:
+    active = {name: value for name, value in given.items() if value is not None}
+    of_rounds = {name: value for name, value in active.items() if name in ROUND_CONDITIONS}
+    for name in of_rounds:
+        for other, reason in ROUND_CONDITIONS[name].excludes.items():
+            if other in active:
                 raise ParameterError(f"{name} makes no sense with {other}: {reason}")
-    made = Conditioned(problem, laid) if laid else copy.copy(problem)  # data are shared
-    for name in wanted.keys() - laid.keys():
-        made.info = TOLD[name](made.info, wanted[name])
-    return made if wanted else problem
+    # a shallow copy shares the data
+    made = Conditioned(problem, of_rounds) if of_rounds else copy.copy(problem)
+    for name in active.keys() - of_rounds.keys():
+        made.info = INFO_CONDITIONS[name](made.info, active[name])
+    return made if active else problem
 
 
 class Conditioned(Problem):
-    """A problem under conditions.
+    """A problem with conditions.
 
     Args:
-        inner: The problem. It must make its rounds by the hooks of `Problem`.
+        inner: The problem. It must implement the hooks of `Problem`.
         given: Values of the conditions by name, none of them None.
 
     Attributes:
         inner: The problem without conditions.
-        conditions: What is laid on it.
+        conditions: The conditions, in the order in which they are applied.
 
     Raises:
         ParameterError: If a value is not allowed or makes no sense for the problem.
@@ -86,24 +91,25 @@ class Conditioned(Problem):
         if type(inner).instance is not Problem.instance:
             raise ParameterError(
                 f"{', '.join(given)}: the rounds of {inner!r} are made elsewhere, conditions "
-                "cannot be laid on them"
+                "cannot be applied to them"
             )
         self.inner, self.horizon, self.dim = inner, inner.horizon, inner.dim
         self.feature_bound, self.info = inner.feature_bound, inner.info
         self.conditions: list[Condition] = []
-        for name, condition in LAID.items():
+        for name, condition in ROUND_CONDITIONS.items():
             if name in given:
                 if reason := condition.refused(inner.kind):
                     raise ParameterError(f"{name} makes no sense for {inner.kind}: {reason}")
                 self.conditions.append(condition(inner, given[name]))
                 self.info = self.conditions[-1].info(self.info)
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
-        self._knows_masks = isinstance(inner, AssortmentProblem)  # by `Context.offered_revenues`
-        self._checking, self._moving, self._answering = (
+        # its best slates respect availability, by `Context.offered_revenues`
+        self._handles_masks = isinstance(inner, AssortmentProblem)
+        self._checking, self._changing_truth, self._changing_customer = (
             [c for c in self.conditions if getattr(type(c), of) is not getattr(Condition, of)]
             for of in ("check", "truth", "customer")
         )
-        self.draw_hidden(generator(0, Stream.HIDDEN))  # a rehearsal: tells what does not fit
+        self.draw_hidden(generator(0, Stream.HIDDEN))  # raises if a condition does not fit
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
         customers = super().instance(seeds, episodes)
@@ -128,7 +134,7 @@ class Conditioned(Problem):
         return made
 
     def _truth(self, hidden: Hidden, round_: Round) -> Hidden:
-        for condition in self._moving:
+        for condition in self._changing_truth:
             hidden = condition.truth(hidden, round_)
         return hidden
 
@@ -139,9 +145,9 @@ class Conditioned(Problem):
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         for condition in self._checking:
             condition.check(round_, action)
-        round_ = _real(round_) if round_.secret else round_
-        customer = truth = self._truth(hidden, round_) if self._moving else hidden
-        for condition in self._answering:
+        round_ = _with_true_features(round_) if round_.secret else round_
+        customer = truth = self._truth(hidden, round_) if self._changing_truth else hidden
+        for condition in self._changing_customer:
             customer = condition.customer(customer, round_)
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
@@ -149,9 +155,9 @@ class Conditioned(Problem):
         return feedback, expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
-        round_ = _real(round_)
+        round_ = _with_true_features(round_)
         worlds = self._worlds(self._truth(hidden, round_))
-        if len(worlds) > 1 or not (self._knows_masks or round_.context.available is None):
+        if len(worlds) > 1 or not (self._handles_masks or round_.context.available is None):
             return exhaustive_search.best_action(self.inner, worlds, round_)
         return self.inner.best_action(worlds[0], round_)
 
@@ -159,7 +165,7 @@ class Conditioned(Problem):
         return self.inner.summary()
 
 
-def _real(round_: Round) -> Round:
-    """The round with the features to which the customer answers."""
+def _with_true_features(round_: Round) -> Round:
+    """Return the round with the features that determine the customer's response."""
     features = round_.secret.get("features")
     return round_ if features is None else round_.showing(features=features)

@@ -1,4 +1,4 @@
-"""What one condition may change of a problem, and how its value is written."""
+"""Base class of the conditions of a problem."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Ro
 
 
 class Condition:
-    """One condition of one problem; the methods leave everything as it is.
+    """Base class of conditions; by default the methods change nothing.
 
     Args:
-        problem: The problem it is laid on.
-        value: What the user wrote, never None: None switches a condition off.
+        problem: The problem without the condition.
+        value: Value of the keyword argument, never None: None switches a condition off.
 
     Attributes:
         name: The keyword argument.
-        stretch: Factor by which features may grow.
-        excludes: Conditions that make no sense beside it, and why.
-        senseless: Why it makes no sense for problems of a kind, ``""`` where it does, under ``""``
-            for all other kinds.
+        stretch: Upper bound on the factor by which features grow.
+        excludes: Conditions that cannot be combined with this one, and why.
+        inapplicable: Reason by problem kind why the condition does not apply, ``""`` where it
+            does. The key ``""`` stands for all other kinds.
 
     Raises:
-        ParameterError: If the value is none of those allowed, or the problem has no use for it.
+        ParameterError: If the value is not allowed or the problem cannot have the condition.
     """
 
     name: ClassVar[str]
     excludes: ClassVar[dict[str, str]] = {}
-    senseless: ClassVar[dict[str, str]] = {}
+    inapplicable: ClassVar[dict[str, str]] = {}
     stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:
@@ -37,51 +37,55 @@ class Condition:
 
     @classmethod
     def refused(cls, kind: str) -> str:
-        """Why it makes no sense for problems of the kind, empty if it does."""
-        return cls.senseless.get(kind, cls.senseless.get("", ""))
+        """Return the reason why the condition does not apply to a kind, or "" if it does."""
+        return cls.inapplicable.get(kind, cls.inapplicable.get("", ""))
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
-        """What agents may know, the condition included."""
+        """Return the `ProblemInfo` with the condition."""
         return info
 
     def hidden(self, drawn: Any, hidden: Hidden) -> Hidden:
-        """More of what is fixed for one replicate, drawn by the generator `drawn` after
-        everything else; unbatched arrays."""
+        """Return additional hidden state of one replicate, as unbatched arrays.
+
+        Args:
+            drawn: Generator, used after the problem has drawn its own state.
+            hidden: The state so far.
+        """
         return {}
 
     def fields(self) -> dict[str, Field]:
-        """More numbers for each round."""
+        """Return the layouts of additional per-round numbers."""
         return {}
 
     def round(self, round_: Round, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
-        """The round with what the condition adds to its context and its secrets."""
+        """Return the round with the condition's changes to its context and its secrets."""
         return round_
 
     def truth(self, hidden: Hidden, round_: Round) -> Hidden:
-        """The hidden state as it is in this round."""
+        """Return the hidden state of this round."""
         return hidden
 
     def worlds(self, hidden: Hidden) -> list[Hidden]:
-        """Equally likely hidden states of the customer, none for the one that is given."""
+        """Return equally likely hidden states of the customer; empty means `hidden` alone."""
         return []
 
     def customer(self, hidden: Hidden, round_: Round) -> Hidden:
-        """The hidden state by which this round's customer answers."""
+        """Return the hidden state that determines the response of this round's customer."""
         return hidden
 
     def check(self, round_: Round, action: Array) -> None:
-        """Refuses actions that cannot be played in this round.
+        """Reject actions that cannot be played in this round.
 
         Raises:
-            ActionError: If there is one.
+            ActionError: If an action cannot be played.
         """
 
 
 def needs_theta(name: str, hidden: Hidden) -> Array:
-    """theta of one replicate.
+    """Return theta of one replicate.
 
     Raises:
-        ParameterError: If the problem has none.
+        ParameterError: If the problem has no theta.
     """
     if "theta" not in hidden:
         raise ParameterError(f"{name} needs a problem with a parameter theta: this one has none")

@@ -1,4 +1,4 @@
-"""Conditions of play: what is on offer and runs out, when responses arrive, what agents know."""
+"""Conditions on availability, stock, delays, and the information that agents receive."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dpb_gym.streams import Stream
 class Availability(Condition):
     """Which items (assortment) or candidates (recommendation) can be offered in a round.
 
-    A number is the probability of each, independently; whoever is left without enough of them
-    (one, or K where slates hold exactly K) gets those that came closest. An array ``(n, N)`` of
-    0 and 1 with n >= T, or the path of one saved by `numpy.save`, is followed row by row.
+    A number is the probability of each, independently. At least one (or K where slates hold
+    exactly K) is always available: those with the smallest draws. An array ``(n, N)`` of 0 and 1
+    with n >= T, or the path of one saved by `numpy.save`, gives the rounds row by row.
     """
 
     name = "available"
 
-    senseless: ClassVar[dict[str, str]] = {
+    inapplicable: ClassVar[dict[str, str]] = {
         **{"assortment": "", "recommendation": "", "pricing": "a price can always be asked"},
         "": "it has no list of items",
     }
@@ -68,9 +68,9 @@ class Availability(Condition):
         if self._rows is not None:
             mask = self._rows[t - 1]
         else:
-            luck = drawn["available"]
-            enough = np.partition(luck, self._least - 1, axis=1)[:, self._least - 1, None]
-            mask = (luck < self._chance) | (luck <= enough)
+            uniforms = drawn["available"]
+            enough = np.partition(uniforms, self._least - 1, axis=1)[:, self._least - 1, None]
+            mask = (uniforms < self._chance) | (uniforms <= enough)
         return round_.showing(available=mask)
 
     def check(self, round_: Round, action: Array) -> None:
@@ -80,16 +80,16 @@ class Availability(Condition):
 class Stock(Condition):
     """Units that can be sold over the season: a number (of every item), or one for each item.
 
-    What is sold out cannot be offered; once nothing is on sale any action sells nothing. Regret
-    is what is lost of the season's optimum, see `dpb_gym.problems.limited_stock`.
+    Items that are sold out cannot be offered. Once everything is sold out, any action sells
+    nothing. Regret is against the season's optimum, see `dpb_gym.problems.limited_stock`.
     """
 
     name = "stock"
     excludes: ClassVar[dict[str, str]] = {
-        "delay": "what is sold out would tell of responses before they arrive",
-        "contamination": "tossed coins would use up stock that the optimum keeps",
+        "delay": "the remaining stock would reveal responses before they arrive",
+        "contamination": "contaminated customers would use up stock that the optimum keeps",
     }
-    senseless: ClassVar[dict[str, str]] = {
+    inapplicable: ClassVar[dict[str, str]] = {
         **{"assortment": "", "pricing": "", "recommendation": "a recommendation uses nothing up"},
         "": "it sells no items",
     }
@@ -115,22 +115,22 @@ class Stock(Condition):
 
 
 def delayed(info: ProblemInfo, value: Any) -> ProblemInfo:
-    """Rounds after its own in which a response arrives: a number, ``"geometric=50"`` or
-    ``"pareto=10,cap=1000"``, with ``,lost=0.1`` and ``,window=200``; see `Delay`.
+    """Delay of a response in rounds: a number, ``"geometric=50"`` or ``"pareto=10,cap=1000"``,
+    with ``,lost=0.1`` and ``,window=200``; see `Delay`.
 
-    The rounds stay as they are: harness and environments keep back what is not due.
+    Rounds are unchanged: harness and environments hold responses back until they are due.
     """
     return replace(info, delay=str(Delay.parse(value)))
 
 
 def unknown_horizon(info: ProblemInfo, value: Any) -> ProblemInfo:
-    """True: agents are not told the horizon, at which the episode ends all the same."""
+    """True hides the horizon from agents; the episode still ends at the horizon."""
     return replace(info, horizon=None) if validation.flag("unknown_horizon", value) else info
 
 
 def known(info: ProblemInfo, value: Any) -> ProblemInfo:
-    """What agents are told of theta: a `dpb_gym.Prior` or its `to_dict`.
+    """Prior information on theta given to agents: a `dpb_gym.Prior` or its `to_dict`.
 
-    One from a private release carries its cost, which comes on the ledger of every agent.
+    The privacy cost of a prior from a private release is charged to the ledger of every agent.
     """
     return replace(info, prior=Prior.read(value).fitting(info.dim))

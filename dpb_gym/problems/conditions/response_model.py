@@ -1,4 +1,4 @@
-"""Conditions that change what customers answer to: theta, its model, and the features."""
+"""Conditions that change how customers respond: features, theta, and the response model."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ MOST = 100.0
 
 
 class Features(Condition):
-    """Changes every feature vector, after `context_norm`.
+    """Distribution of the feature vectors, changed after `context_norm`.
 
     ``"correlated"`` multiplies it by the square root of the matrix with ones on the diagonal and
     `rho` elsewhere. ``"heavy-tailed"`` multiplies it by sqrt(freedom / chi^2), at most 100,
     independently, which makes a Gaussian one Student's t of `freedom` degrees. ``"scaled"``
     shows coordinate j times s_j, growing geometrically from `low` to `high`, while customers
-    answer to the unscaled vector.
+    respond to the unscaled vector.
     """
 
     name = "features"
@@ -84,9 +84,9 @@ class Features(Condition):
 
 
 class Intercept(Condition):
-    """A constant that is added to <x, theta> (pricing: to <phi, theta>) and that no feature shows.
+    """A constant added to <x, theta> (pricing: to <phi, theta>) that no feature represents.
 
-    Customers answer to x + delta with <delta, theta> equal to it; agents see x. Types and
+    Customers respond to x + delta with <delta, theta> equal to it; agents see x. Types and
     contamination act on theta, and so on the intercept too.
     """
 
@@ -114,12 +114,12 @@ class Intercept(Condition):
 
 
 class Drift(Condition):
-    """theta turns and keeps its norm; regret is against the best action of each round.
+    """Rotation of theta over time, at constant norm; regret is against each round's best action.
 
-    ``"walk"`` takes a step in a uniformly random direction every round, of which n turn theta
-    by about ``rate sqrt(n)`` (radians). ``"abrupt"`` turns it by `angle` towards a random
-    direction, `changes` times, evenly spread over the horizon. ``"seasonal"`` swings between
-    plus and minus `angle` towards one random direction, sin(2 pi t / period).
+    ``"walk"`` takes a step in a uniformly random direction every round; n steps rotate theta
+    by about ``rate sqrt(n)`` (radians). ``"abrupt"`` rotates it by `angle` towards a random
+    direction, `changes` times, evenly spread over the horizon. ``"seasonal"`` rotates it by
+    ``angle sin(2 pi t / period)`` towards one random direction.
     """
 
     name = "drift"
@@ -150,7 +150,7 @@ class Drift(Condition):
         return {"drift_thetas": thetas}
 
     def _turned(self, theta: Array, away: Array, angle: Any) -> Array:
-        """theta turned by the angle towards a vector of its norm that is normal to it."""
+        """Return theta rotated by `angle` towards `away`, orthogonal to it and of its norm."""
         angle = np.asarray(angle, np.float64)[..., None]
         cosine = portable.each(kernels.elementary.sin, angle + np.pi / 2)
         sine = portable.each(kernels.elementary.sin, angle)
@@ -163,7 +163,7 @@ class Drift(Condition):
         return {"drift": Field((self._dim,), np.float64, Stream.DRIFT, self._walk)}
 
     def _walk(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        """Writes theta of the coming rounds; ``drift_at``, a view, keeps the last one."""
+        """Write theta of the next rounds to `out` and the last one to ``drift_at``, a view."""
         at = hidden["drift_at"]
         radius = np.sqrt(np.sum(at * at))
         out[:] = portable.normals(rng, out.shape)
@@ -191,7 +191,7 @@ class Drift(Condition):
 
 
 def _normal_to(theta: Array, vector: Array) -> Array:
-    """`vector` made normal to theta and as long."""
+    """Return the part of `vector` orthogonal to theta, scaled to theta's norm."""
     square = np.sum(theta * theta)
     if not square > 0.0:
         raise ParameterError("drift turns theta, which must not be zero")
@@ -201,12 +201,12 @@ def _normal_to(theta: Array, vector: Array) -> Array:
 
 
 class Types(Condition):
-    """Each customer is of one of a few equally likely types, which nobody sees.
+    """Hidden customer types, equally likely, each with its own parameter.
 
-    Type c answers by theta + offset_c; the offsets are Gaussian of length about
-    ``spread ||theta||``, with mean zero, fixed per replicate. Assortments become a mixed logit,
-    demand and rewards mixtures that are no GLM. The expected reward is the mean over the types,
-    the best action is searched (`dpb_gym.problems.exhaustive_search`).
+    Type c responds by theta + offset_c; the offsets are Gaussian of length about
+    ``spread ||theta||``, with mean zero, fixed per replicate. Assortments become a mixed logit;
+    demand and rewards become mixtures that are no GLM. The expected reward is the mean over the
+    types. The best action is searched (`dpb_gym.problems.exhaustive_search`).
     """
 
     name = "types"
@@ -215,7 +215,7 @@ class Types(Condition):
         known = {"count": 3, "spread": 1.0}
         given = {"count": value}
         if isinstance(value, str):
-            given = validation.told("types", value)
+            given = validation.parse_variant("types", value)
             count = given.pop("kind")
             given["count"] = int(count) if count.isdecimal() else count
         elif isinstance(value, Mapping):
@@ -250,9 +250,9 @@ class Types(Condition):
 
 
 class Contamination(Condition):
-    """With this probability a customer answers as if theta were zero: by a coin.
+    """Probability that a customer responds as if theta were zero.
 
-    A binary reward or demand is then 1 with probability 1/2, every offered item and no purchase
+    A binary reward or demand is then 1 with probability 1/2; every offered item and no purchase
     are equally likely. Regret is against the truth without contamination.
     """
 
@@ -272,5 +272,5 @@ class Contamination(Condition):
         return round_.hiding(contaminated=drawn["contaminated"] < self._chance)
 
     def customer(self, hidden: Hidden, round_: Round) -> Hidden:
-        kept = ~round_.secret["contaminated"][:, None]
-        return {**hidden, "theta": hidden["theta"] * kept}
+        clean = ~round_.secret["contaminated"][:, None]
+        return {**hidden, "theta": hidden["theta"] * clean}

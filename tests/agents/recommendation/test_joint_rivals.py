@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import dpb_gym
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.recommendation.fliphat import Peeling
-from dpb_agents.recommendation.information_weighted import renewed
+from dpb_agents.recommendation.information_weighted import next_weights
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, SystemNoise
@@ -157,7 +157,7 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
     for _ in range(12):
         back = np.linalg.inv(root)
         total = back @ sum(weighted(v, 0.0, root[0], gamma, 1.0)[0] for v in x) @ back
-        _, root, _ = renewed(total, np.zeros((1, 1)), 1e-9, float(n), root)
+        _, root, _ = next_weights(total, np.zeros((1, 1)), 1e-9, float(n), root)
     W = root[0] @ root[0]
     weights = 1.0 / (1.0 + gamma * np.linalg.norm(x @ W, axis=1))
     found = W @ (x.T * weights) @ x @ W / n

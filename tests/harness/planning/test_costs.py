@@ -51,9 +51,9 @@ def test_bytes_extrapolate(suite: Suite, out: Path, tmp_path: Path) -> None:
     larger = tmp_path / "larger"
     run_plan(suite, plan_suite(suite), larger, replicates=50, workers=1)
     small, large = costs(out), costs(larger)
-    foretold = small.at(large.rounds)[1]
+    expected = small.at(large.rounds)[1]
     # What a file costs once is in it too.
-    assert large.bytes < foretold < 4 * large.bytes
+    assert large.bytes < expected < 4 * large.bytes
 
 
 def test_time_and_bytes_are_proportional(out: Path) -> None:

@@ -203,10 +203,10 @@ def test_a_leaderboard_has_the_origins_of_its_agents(suite: Suite) -> None:
     assert found["dpmnl"].code.endswith("dpb_agents/assortment/dpmnl.py")
     assert found["dpmnl"].papers == ("https://arxiv.org/abs/2410.22488",)
     assert found["dpmnl"].page == "_generated/agents/dpmnl.html"
-    stranger = block(suite, "A", 0, 2)
-    agent = stranger.cell.agent.model_copy(update={"name": "not-here"})
-    stranger = replace(stranger, cell=stranger.cell.model_copy(update={"agent": agent}))
-    assert board(suite, [stranger]).origins == ()
+    unknown = block(suite, "A", 0, 2)
+    agent = unknown.cell.agent.model_copy(update={"name": "not-here"})
+    unknown = replace(unknown, cell=unknown.cell.model_copy(update={"agent": agent}))
+    assert board(suite, [unknown]).origins == ()
 
 
 @pytest.mark.parametrize(

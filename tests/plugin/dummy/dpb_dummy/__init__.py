@@ -1,4 +1,4 @@
-"""A third party's package: one agent, found through the entry point alone."""
+"""A third-party package with one agent, found through the entry point."""
 
 import dpb_gym
 

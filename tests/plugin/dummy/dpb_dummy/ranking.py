@@ -1,4 +1,4 @@
-"""A kind of problems that dpb-gym does not know: K of N results in order, one is clicked."""
+"""A third-party kind of problems, ranking: K of N results in order, one is clicked."""
 
 import gymnasium
 import numpy as np
@@ -20,7 +20,7 @@ class Ordering(ActionMode):
 
 
 class Ranking(Kind):
-    """K of N results in order; who scans them from the top clicks the first that pleases."""
+    """K of N results in order; the customer clicks the first relevant one from the top."""
 
     name = "ranking"
     response = "choice"
@@ -38,7 +38,7 @@ class Ranking(Kind):
 
 
 class Search(Problem):
-    """Results please with probability sigmoid(<x, theta>), each on its own.
+    """Ranking with results that are relevant with probability sigmoid(<x, theta>), independently.
 
     Args:
         horizon: Rounds T.
@@ -74,7 +74,7 @@ class Search(Problem):
         if ((action < 0) | (action >= self.info.n_items)).any():
             raise ActionError(f"results are 0..{self.info.n_items - 1}, got {action.tolist()}")
         chances = np.take_along_axis(self.pleasing(hidden, round_), action, axis=1)
-        for k in range(1, action.shape[1]):  # a repeated result pleases nobody twice
+        for k in range(1, action.shape[1]):  # repeated results count once
             chances[:, k] *= ~(action[:, :k] == action[:, k : k + 1]).any(axis=1)
         clicked = 1.0 - np.cumprod(1.0 - chances, axis=1)
         choice = (round_.uniform[:, None] >= clicked).sum(axis=1)
@@ -96,7 +96,7 @@ dpb_gym.register_environment(
 
 @dpb_gym.register_agent("dummy-ranker", supports=["ranking"])
 class Ranker(dpb_gym.SingleAgent):
-    """Scores by ridge regression of clicks, optimism for what was seen little."""
+    """Rank by ridge regression of clicks plus a bonus for rarely seen directions."""
 
     def begin(self):
         self.gram, self.clicks = np.eye(self.problem.dim), np.zeros(self.problem.dim)

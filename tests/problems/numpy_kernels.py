@@ -1,4 +1,4 @@
-"""Plain NumPy twins of the problem kernels, written for reading rather than speed.
+"""Plain NumPy versions of the problem kernels, written for readability.
 
 The tests compare every kernel with its twin.
 """
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def normalise(rows: Array, mode: str) -> Array:
-    """Twin of `contexts.normalise` for modes raw, clip, scale, sphere."""
+    """Return what `contexts.normalise` computes, for modes raw, clip, scale and sphere."""
     x = rows.astype(np.float64)
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     if mode == "clip":
@@ -27,7 +27,7 @@ def normalise(rows: Array, mode: str) -> Array:
 
 
 def mnl_probabilities(utility: Array) -> Array:
-    """Choice probabilities of the offered items, beside an outside option of utility 0."""
+    """Return choice probabilities of the offered items, with an outside option of utility 0."""
     top = max(0.0, float(utility.max(initial=0.0)))
     weight = np.exp(utility - top)
     result: Array = weight / (np.exp(-top) + weight.sum())

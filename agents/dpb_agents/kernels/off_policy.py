@@ -1,6 +1,6 @@
-"""Deep Q-learning and soft actor-critic on remembered rounds, one gradient step after another.
+"""Replay buffer, deep Q-learning and soft actor-critic.
 
-The discount is 0, as an action does not change what follows: targets are rewards.
+The discount is 0, because actions do not influence later rounds: targets are rewards.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LOW, HIGH, INSIDE = -20.0, 2.0, 1e-6
 
 @jit
 def tanh(x):
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     e = expm1(-2.0 * abs(x))
     return -e / (2.0 + e) if x >= 0.0 else e / (2.0 + e)
 
 
 @jit
 def squash(outputs, normals, actions):
-    """Actions in [-1, 1] of an actor's means and logarithms of standard deviations.
+    """Compute actions in [-1, 1] from an actor's means and log standard deviations.
 
     Args:
         outputs: ``(B, 2)``.
@@ -49,18 +49,18 @@ def squash(outputs, normals, actions):
 
 @jit
 def remember(inputs, played, rewards, seen, now, observed, starts, every, due):
-    """Remembers a round of every replicate, in place of the oldest if there is no room.
+    """Store a round of every replicate, replacing the oldest if the buffer is full.
 
     Args:
         inputs: ``(B, n, d)`` float32, in place.
         played: ``(B, n)``, in place.
         rewards: ``(B, n)``, in place.
         seen: Rounds observed so far, ``(B,)``, in place.
-        now: What the network saw ``(B, d)``, what was played ``(B,)`` and the rewards ``(B,)``.
-        observed: ``(B,)`` bool: who observed the round; the others' will be written over.
+        now: The network's inputs ``(B, d)``, the actions ``(B,)`` and the rewards ``(B,)``.
+        observed: Mask ``(B,)``; rounds that were not observed are overwritten by the next.
         starts: Observed rounds before the first training.
         every: Observed rounds between two trainings.
-        due: Output ``(B,)`` bool: who trains.
+        due: Output ``(B,)`` bool: replicates to train.
     """
     some = False
     for b in range(seen.shape[0]):
@@ -76,16 +76,16 @@ def remember(inputs, played, rewards, seen, now, observed, starts, every, due):
 
 @vectorised
 def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
-    """Steps of deep Q-learning: Huber's loss of the value of what was played.
+    """Run steps of deep Q-learning, with the Huber loss of the values of played actions.
 
     Args:
         weights: ``(B, P)`` float32, in place.
         moments: ``(B, 2, P)`` float32, in place: mean and square of `networks.adam`.
         steps: Steps taken so far, ``(B,)``, in place.
         widths: See `networks.forward`.
-        rounds: Inputs ``(B, n, d)`` float32, which of the outputs was played ``(B, n)`` and
-            rewards ``(B, n)``.
-        due: ``(B,)`` bool.
+        rounds: Inputs ``(B, n, d)`` float32, index of the played output ``(B, n)`` and rewards
+            ``(B, n)``.
+        due: Mask ``(B,)`` of the replicates to train.
         picks: Rounds of every step's mini-batch, ``(B, steps, m)``.
         rate: Learning rate.
     """
@@ -116,14 +116,14 @@ def train_values(weights, moments, steps, widths, rounds, due, picks, rate):
 
 @inline
 def _gather(inputs, pick, tape):
-    """Loads remembered rounds into a tape."""
+    """Load stored rounds into a tape."""
     for s in range(pick.shape[0]):
         load(inputs[pick[s] : pick[s] + 1], tape, s)
 
 
 @jit
-def _criticise(packed, widths, actions, tapes):
-    """Runs both critics on the contexts of their tapes with actions ``(m,)``."""
+def _run_critics(packed, widths, actions, tapes):
+    """Run both critics on the contexts of their tapes with actions ``(m,)``."""
     m, d = actions.shape[0], widths[0] - 1
     for k in range(2):
         for s in range(m):
@@ -133,7 +133,7 @@ def _criticise(packed, widths, actions, tapes):
 
 @jit
 def _act(packed, widths, normals, tape, drawn):
-    """Runs the actor; action, deviation and log-probability of every draw."""
+    """Run the actor; write action, deviation and log-probability of every draw."""
     m = normals.shape[0]
     forward(packed, widths, True, tape, m)
     for s in range(m):
@@ -146,21 +146,21 @@ def _act(packed, widths, normals, tape, drawn):
 
 
 @jit
-def _act_slopes(tape, drawn, worth, value_slopes, slopes):
-    """Slopes of mean(worth log-probability - value) by mean and log-deviation."""
+def _act_slopes(tape, drawn, coefficient, value_slopes, slopes):
+    """Compute the gradient by the outputs of mean(coefficient * log-probability - value)."""
     m = drawn.shape[1]
     for s in range(m):
         a = drawn[0, s]
         bend = 1.0 - a * a
-        slope = (worth * 2.0 * a / (bend + INSIDE) - value_slopes[s]) * bend / m
+        slope = (coefficient * 2.0 * a / (bend + INSIDE) - value_slopes[s]) * bend / m
         slopes[-1, s * WIDE] = slope
         inside = LOW <= tape[-1, s * WIDE + 1] <= HIGH
-        slopes[-1, s * WIDE + 1] = slope * drawn[1, s] - worth / m if inside else 0.0
+        slopes[-1, s * WIDE + 1] = slope * drawn[1, s] - coefficient / m if inside else 0.0
 
 
 @jit
 def _fit_critics(packed, widths, targets, tapes, slants):
-    """Adds the slopes of both critics' mean squared errors to their packed gradients."""
+    """Add the gradients of both critics' mean squared errors to their packed gradients."""
     m = targets.shape[0]
     for k in range(2):
         for s in range(m):
@@ -170,7 +170,7 @@ def _fit_critics(packed, widths, targets, tapes, slants):
 
 @jit
 def _value_slopes(packed, widths, tapes, slants, value_slopes):
-    """Slopes by the action, the last input, of the lower of both critics' values."""
+    """Compute derivatives by the action, the last input, of the lower of both critics' values."""
     m, last = value_slopes.shape[0], widths[0] - 1
     value_slopes[:] = 0.0
     for k in range(2):
@@ -184,7 +184,7 @@ def _value_slopes(packed, widths, tapes, slants, value_slopes):
 
 @vectorised
 def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, target, rate):
-    """Steps of soft actor-critic, in Stable-Baselines3's order: entropy, critics, actor.
+    """Run steps of soft actor-critic, in Stable-Baselines3's order: entropy, critics, actor.
 
     Args:
         weights: ``(B, P)`` float32, in place: actor, two critics, logarithm of the entropy
@@ -194,10 +194,10 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
         widths: Of the actor, ``(d, ..., 2)``, see `networks.forward`; the critics' are those with
             the action as one more input and one output.
         rounds: Inputs ``(B, n, d)`` float32, actions ``(B, n)`` and rewards ``(B, n)``.
-        due: ``(B,)`` bool.
+        due: Mask ``(B,)`` of the replicates to train.
         picks: Rounds of every step's mini-batch, ``(B, steps, m)``.
         normals: ``(B, steps, m)``, for the actions of the policy.
-        target: Entropy to which the coefficient steers.
+        target: Target entropy.
         rate: Learning rate.
     """
     m, total = picks.shape[2], weights.shape[1] - 1
@@ -222,21 +222,21 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
                 tapes[k, :seen] = tape[:seen]
             pack(own[:P], widths, actor[0], False)
             _act(actor[0], widths, normals[b, g], tape, drawn)
-            worth, entropy = exp(np.float64(own[total])), 0.0
+            coefficient, entropy = exp(np.float64(own[total])), 0.0
             for s in range(m):
                 entropy -= drawn[2, s] / m
             gradient[total] = entropy - target
             _pack_critics(own[P:total], judging, critics[0], False)
-            _criticise(critics[0], judging, rounds[1][b][pick], tapes)
+            _run_critics(critics[0], judging, rounds[1][b][pick], tapes)
             _fit_critics(critics, judging, rounds[2][b][pick], tapes, slants)
             unpack(critics[1, 0], judging, gradient[P : P + size])
             unpack(critics[1, 1], judging, gradient[P + size : total])
             steps[b] += 1
             adam(own[P:], gradient[P:], mean[P:], square[P:], steps[b], rate, EPS)
             _pack_critics(own[P:total], judging, critics[0], True)
-            _criticise(critics[0], judging, drawn[0], tapes)
+            _run_critics(critics[0], judging, drawn[0], tapes)
             _value_slopes(critics, judging, tapes, slants, value_slopes)
-            _act_slopes(tape, drawn, worth, value_slopes, slopes)
+            _act_slopes(tape, drawn, coefficient, value_slopes, slopes)
             backward(actor[0], widths, True, tape, slopes, m, actor[1], False)
             unpack(actor[1], widths, gradient[:P])
             adam(own[:P], gradient[:P], mean[:P], square[:P], steps[b], rate, EPS)

@@ -1,4 +1,4 @@
-"""The deep agents: small networks in policy gradients, Q-learning and soft actor-critic."""
+"""Deep agents: PPO, DQN and SAC with small networks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import Configured, integer, positive, real
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
@@ -22,10 +22,10 @@ from dpb_gym.streams import AgentStreams
 
 
 class DeepAgent(Configured):
-    """Small fully connected networks, every replicate its own, trained by Adam.
+    """Base of the deep agents: a small fully connected network per replicate, trained by Adam.
 
-    Lists are read item by item: the same network on every item or candidate. Revenues are an
-    input unless they are all equal; rewards are divided by the largest.
+    The same network is applied to every item or candidate. Revenues are an input unless they are
+    all equal. Rewards are divided by the largest.
 
     Args:
         learning_rate: Learning rate of Adam, > 0.
@@ -44,7 +44,7 @@ class DeepAgent(Configured):
 
     @abstractmethod
     def _initial(self, rng: np.random.Generator) -> Array:
-        """The first weights of one replicate."""
+        """Return the initial weights of one replicate."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem
@@ -54,7 +54,7 @@ class DeepAgent(Configured):
         self._shows_revenues = problem.kind == "assortment" and not problem.equal_revenues
         self._inputs = problem.dim - 1 if priced else problem.dim + self._shows_revenues
         self._items: int = 1 if priced else problem.n_items or problem.n_candidates or 0
-        # Training takes numbers when it is due, so they are not those of the decisions.
+        # Training draws irregularly, so it needs generators separate from those of decisions.
         self._training = [rng.spawn(1)[0] for rng in streams.agent]
         weights = np.array([self._initial(rng) for rng in self._training], np.float32)
         self._weights, self._moments = weights, np.zeros_like(weights[:, None].repeat(2, axis=1))
@@ -67,7 +67,7 @@ class DeepAgent(Configured):
         return np.array([self._inputs, *self.net_arch, outputs])
 
     def _rows(self, context: Context) -> Array:
-        """What the network sees of every item, ``(B, N, d)`` float32."""
+        """Return the network's inputs for every item, ``(B, N, d)`` float32."""
         features = context.features
         if features.ndim == 2:
             return features[:, None]
@@ -83,9 +83,9 @@ class DeepAgent(Configured):
         return np.ones((len(context.features), self._items), bool)
 
     def _run(self, widths: Array, relu: bool, rows: Array) -> Array:
-        """Outputs of the first network among the weights, ``(B, m, widths[-1])``."""
+        """Return the outputs of the first network in the weights, ``(B, m, widths[-1])``."""
         out = np.empty((*rows.shape[:2], widths[-1]), np.float32)
-        zoo.networks.run(self._weights, widths, relu, np.ascontiguousarray(rows), out)
+        agent_kernels.networks.run(self._weights, widths, relu, np.ascontiguousarray(rows), out)
         return out
 
     def _observed(self, feedback: Feedback) -> Array:
@@ -93,7 +93,7 @@ class DeepAgent(Configured):
 
 
 def uniform_layers(rng: np.random.Generator, widths: Array) -> Array:
-    """Weights and biases uniform on +-1 / sqrt(inputs), as PyTorch's linear layers begin."""
+    """Return weights and biases uniform on +-1 / sqrt(inputs), PyTorch's initialisation."""
     layers = [
         (2.0 * rng.random((fan + 1) * out) - 1.0) / math.sqrt(fan)
         for fan, out in pairwise(widths.tolist())
@@ -102,9 +102,9 @@ def uniform_layers(rng: np.random.Generator, widths: Array) -> Array:
 
 
 def orthogonal_layers(rng: np.random.Generator, widths: Array, gain: float) -> Array:
-    """Random orthonormal matrices times sqrt(2), the last times `gain`; biases 0.
+    """Return random orthonormal matrices times sqrt(2), the last times `gain`; biases 0.
 
-    As Stable-Baselines3's on-policy networks begin (Saxe et al. 2014).
+    This is the initialisation of Stable-Baselines3's on-policy networks (Saxe et al. 2014).
     """
     layers = []
     for fan, out in pairwise(widths.tolist()):
@@ -123,19 +123,19 @@ class PPO(DeepAgent):
     Schulman et al. 2017, arXiv:1707.06347.
 
     After every `n_steps` observed rounds actor and critic are trained on these: clipped ratios
-    (0.2), advantages normalised in each mini-batch, gradients shortened to 0.5. The discount is
-    0, as an action does not change what follows.
+    (0.2), advantages normalised in each mini-batch, gradient norms clipped at 0.5. The discount
+    is 0, because actions do not influence later rounds.
 
-    Prices are drawn from a Gaussian on [-1, 1], clipped and moved to [0, 1]. For assortments and
-    recommendations the network scores every item, and the slate is drawn from the scores without
-    replacement (Plackett-Luce), which for one candidate is the softmax. Slates hold K items where
-    so many are on offer.
+    Prices are drawn from a Gaussian on [-1, 1], clipped and rescaled to [0, 1]. For assortments
+    and recommendations the network scores every item, and the slate is drawn from the scores
+    without replacement (Plackett-Luce), which for one candidate is the softmax. Slates contain K
+    items if so many are available.
 
     Args:
         n_steps: Observed rounds between two trainings, at least 2.
         batch_size: Mini-batch size in 2..n_steps.
         n_epochs: Passes over the rounds at each training.
-        log_std_init: Logarithm of the first standard deviation of prices on [-1, 1].
+        log_std_init: Logarithm of the initial standard deviation of prices on [-1, 1].
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -177,7 +177,7 @@ class PPO(DeepAgent):
             return 0.5 * (np.clip(bids, -1.0, 1.0) + 1.0)
         slates = np.empty((len(rows), self._slates.shape[2]), np.int64)
         offered = self._offered(context)
-        zoo.ppo.draw(scores, offered, self._draws.next(), slates)
+        agent_kernels.ppo.draw(scores, offered, self._draws.next(), slates)
         self._offers[now], self._slates[now] = offered, slates
         return slates if self._problem.kind == "assortment" else slates[:, 0]
 
@@ -192,18 +192,18 @@ class PPO(DeepAgent):
             orders[b] = [self._training[b].permutation(self.n_steps) for _ in orders[b]]
         rounds = self._contexts, self._offers, self._slates, self._bids, self._rewards
         state = self._weights, self._moments, self._steps, self._widths(1)
-        zoo.ppo.train(*state, rounds, due, orders, self.batch_size, self.learning_rate)
+        agent_kernels.ppo.train(*state, rounds, due, orders, self.batch_size, self.learning_rate)
         self._seen[due] = 0
 
 
 class OffPolicy(DeepAgent):
-    """Learns from remembered rounds: every `train_freq` observed ones, `gradient_steps` steps.
+    """Base of agents with a replay buffer: `gradient_steps` steps every `train_freq` rounds.
 
-    The first `learning_starts` observed rounds play at random. The discount is 0, as an action
-    does not change what follows: targets are rewards, and no target networks are needed.
+    Actions are random in the first `learning_starts` observed rounds. The discount is 0, because
+    actions do not influence later rounds: targets are rewards, without target networks.
 
     Args:
-        buffer_size: Rounds remembered.
+        buffer_size: Maximum number of rounds in the replay buffer.
         batch_size: Rounds per gradient step.
         learning_starts: Observed rounds before the first training.
         train_freq: Observed rounds between two trainings.
@@ -223,7 +223,7 @@ class OffPolicy(DeepAgent):
 
     @abstractmethod
     def _train(self, rounds: tuple[Array, ...], due: Array, picks: Array) -> None:
-        """Trains the replicates that are due on mini-batches of the rounds."""
+        """Train the replicates in the mask `due` on mini-batches of the rounds."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
@@ -232,11 +232,13 @@ class OffPolicy(DeepAgent):
         self._played, self._rewards = np.empty(size), np.empty(size)
 
     def _remember(self, inputs: Array, played: Array, feedback: Feedback) -> None:
-        """Takes what the network saw ``(B, d)`` and played ``(B,)``; trains if it is time."""
+        """Store inputs ``(B, d)`` and actions ``(B,)`` in the replay buffer; train where due."""
         size, due = self._played.shape[1], np.empty(len(played), bool)
         store, now = (self._remembered, self._played, self._rewards), feedback.reward / self._scale
         observed, times = self._observed(feedback), (self.learning_starts, self.train_freq)
-        if zoo.replay.remember(*store, self._seen, (inputs, played, now), observed, *times, due):
+        if agent_kernels.off_policy.remember(
+            *store, self._seen, (inputs, played, now), observed, *times, due
+        ):
             picks = np.zeros((len(due), self.gradient_steps, self.batch_size), np.int64)
             for b in np.flatnonzero(due):
                 many = min(int(self._seen[b]), size)
@@ -250,15 +252,16 @@ class DQN(OffPolicy):
 
     Mnih et al. 2013, arXiv:1312.5602.
 
-    Plays epsilon-greedily, epsilon falling linearly over the first `exploration` of the horizon.
-    Values are fitted by Huber's loss, gradients shortened to 10. Recommendation has one network
-    for every candidate; pricing one value for each of `n_prices` prices from 0 to 1. Assortments
-    are not supported: Q-learning enumerates actions, and there are N choose K of them.
+    Exploration is epsilon-greedy, with epsilon decreasing linearly over the first `exploration` of
+    the horizon. Values are fitted by the Huber loss, with gradient norms clipped at 10. In
+    recommendation the network is applied to every candidate; in pricing it has one output for each
+    of `n_prices` prices from 0 to 1. Assortments are not supported: Q-learning enumerates actions,
+    and there are N choose K of them.
 
     Args:
-        exploration: Share of the horizon over which epsilon falls from 1, in (0, 1].
-        final_epsilon: Last epsilon, in [0, 1].
-        n_prices: Prices, at least 2.
+        exploration: Share of the horizon over which epsilon decreases from 1, in (0, 1].
+        final_epsilon: Final epsilon, in [0, 1].
+        n_prices: Number of prices, at least 2.
     """
 
     exploration: float = real(0.05, 0.0, 1.0, open_low=True)
@@ -297,7 +300,7 @@ class DQN(OffPolicy):
     def _train(self, rounds: tuple[Array, ...], due: Array, picks: Array) -> None:
         widths, rate = self._widths(self._layers), self.learning_rate
         state = self._weights, self._moments, self._steps
-        zoo.replay.train_values(*state, widths, rounds, due, picks, rate)
+        agent_kernels.off_policy.train_values(*state, widths, rounds, due, picks, rate)
 
 
 @register_agent("sac", supports=("pricing",))
@@ -306,13 +309,13 @@ class SAC(OffPolicy):
 
     Haarnoja et al. 2018, arXiv:1801.01290.
 
-    Pricing only, the problem with continuous actions: prices are the interval [-1, 1] of a
-    squashed Gaussian, moved to [0, 1]. There are two critics, and the entropy coefficient is
-    learnt from `entropy` on.
+    Pricing only, the problem with continuous actions: prices are a squashed Gaussian on [-1, 1],
+    rescaled to [0, 1]. There are two critics, and the entropy coefficient is learnt, starting at
+    `entropy`.
 
     Args:
-        entropy: First entropy coefficient, > 0.
-        target_entropy: Entropy of the policy on [-1, 1] to which the coefficient steers.
+        entropy: Initial entropy coefficient, > 0.
+        target_entropy: Target entropy of the policy on [-1, 1].
     """
 
     entropy: float = positive(0.1)
@@ -333,7 +336,7 @@ class SAC(OffPolicy):
         normals, actions = np.empty((2, len(uniforms)))
         kernels.elementary.normals_of(uniforms, normals)
         outputs = self._run(self._widths(2), True, self._rows(context))[:, 0]
-        zoo.replay.squash(outputs, normals, actions)
+        agent_kernels.off_policy.squash(outputs, normals, actions)
         return np.where(self._seen < self.learning_starts, uniforms, 0.5 * (actions + 1.0))
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -345,6 +348,6 @@ class SAC(OffPolicy):
             portable.fill_normals(self._training[b], normals[b])
         state = self._weights, self._moments, self._steps
         widths, rate = self._widths(2), self.learning_rate
-        zoo.replay.train_actor(
+        agent_kernels.off_policy.train_actor(
             *state, widths, rounds, due, picks, normals, self.target_entropy, rate
         )
