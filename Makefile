@@ -98,6 +98,7 @@ lint: $(VENV)/.lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
+	@$(BIN)/python docs/_ext/wording.py
 
 types: $(VENV)/.lint
 	@$(BIN)/mypy

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import chisquare
 
 import dpb_gym
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 from dpb_gym.errors import AgentError, ParameterError, UnknownNameError
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import agent_spec, check_supported, make_agent
@@ -121,18 +121,18 @@ def test_networks_and_their_gradients(widths, relu):
         x = rng.normal(size=(1, m, widths[0])).astype(np.float32)
         wide = np.array(widths)
         out = np.empty((1, m, widths[-1]), np.float32)
-        zoo.networks.run(weights, wide, relu, x, out)
+        agent_kernels.networks.run(weights, wide, relu, x, out)
         np.testing.assert_allclose(out[0], outputs(weights[0], widths, x[0], relu), atol=3e-5)
-        tape, gradient = zoo.networks.new_tape(wide, m), np.zeros(count, np.float32)
-        packed = np.zeros((2, zoo.networks.count(wide)[1]), np.float32)
-        zoo.networks.pack(weights[0], wide, packed[0], True)
+        tape, gradient = agent_kernels.networks.new_tape(wide, m), np.zeros(count, np.float32)
+        packed = np.zeros((2, agent_kernels.networks.count(wide)[1]), np.float32)
+        agent_kernels.networks.pack(weights[0], wide, packed[0], True)
         tape.reshape(len(tape), -1, 32)[0, :m, : widths[0]] = x[0]
-        zoo.networks.forward(packed[0], wide, relu, tape, m)
+        agent_kernels.networks.forward(packed[0], wide, relu, tape, m)
         slopes, pull = np.zeros_like(tape), rng.normal(size=(m, widths[-1]))
         blocks = slopes.reshape(len(tape), -1, 32)
         blocks[-1, :m, : widths[-1]] = pull
-        zoo.networks.backward(packed[0], wide, relu, tape, slopes, m, packed[1], True)
-        zoo.networks.unpack(packed[1], wide, gradient)
+        agent_kernels.networks.backward(packed[0], wide, relu, tape, slopes, m, packed[1], True)
+        agent_kernels.networks.unpack(packed[1], wide, gradient)
         direction, step = rng.normal(size=count), 1e-7
         ends = [outputs(weights[0] + s * step * direction, widths, x[0], relu) for s in (1, -1)]
         wanted = (pull * (ends[0] - ends[1])).sum() / (2 * step)
@@ -162,7 +162,7 @@ def test_slates_follow_plackett_luce(offered):
     assert wanted.sum() == pytest.approx(1.0)
     slopes = np.empty(4)
     for slate, chance in zip(slates, wanted):
-        log = zoo.ppo.slate_log_probability(scores, offered, np.array(slate), slopes)
+        log = agent_kernels.ppo.slate_log_probability(scores, offered, np.array(slate), slopes)
         assert log == pytest.approx(np.log(chance), abs=1e-6)
         ends = [scores + s * 1e-6 * np.eye(4)[j] for j in range(4) for s in (1, -1)]
         logs = [np.log(probability(end, offered, slate)) for end in ends]
@@ -170,18 +170,20 @@ def test_slates_follow_plackett_luce(offered):
     many = 20_000
     drawn = np.empty((many, 2), np.int64)
     uniforms = generator(3, Stream.AGENT).random((many, 4))
-    zoo.ppo.draw(np.tile(scores, (many, 1)), np.tile(offered, (many, 1)), uniforms, drawn)
+    agent_kernels.ppo.draw(np.tile(scores, (many, 1)), np.tile(offered, (many, 1)), uniforms, drawn)
     counts = [(drawn == s).all(axis=1).sum() for s in slates]
     assert sum(counts) == many and chisquare(counts, many * wanted).pvalue > 1e-3
 
 
 def test_extreme_scores_and_short_offers_stay_finite():
     scores, slopes = np.array([900.0, 0.0, -900.0]), np.empty(3)
-    log = zoo.ppo.slate_log_probability(scores, np.ones(3, bool), np.array([2, 0]), slopes)
+    log = agent_kernels.ppo.slate_log_probability(
+        scores, np.ones(3, bool), np.array([2, 0]), slopes
+    )
     assert np.isfinite(log) and np.isfinite(slopes).all()
     slates = np.empty((1, 3), np.int64)
     offered = np.array([[True, False, True]])
-    zoo.ppo.draw(scores[None], offered, np.zeros((1, 3)), slates)
+    agent_kernels.ppo.draw(scores[None], offered, np.zeros((1, 3)), slates)
     assert sorted(slates[0]) == [-1, 0, 2]
 
 

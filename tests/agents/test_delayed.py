@@ -26,10 +26,10 @@ ARENAS = {
     "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4}),
 }
 BUDGET = Budget.zcdp(50.0)
-YARDSTICKS = ("oracle", "best-fixed-price")
+BASELINES = ("oracle", "best-fixed-price")
 
 
-def zoo(arena, delayed=True):
+def agents_of(arena, delayed=True):
     """Return the agents of the kind; with fixed arms those that need them, and random."""
     fixed = arena == "multi-armed"
     return {
@@ -63,7 +63,7 @@ def play(arena, name, seeds, rounds, delay):
     return np.array(actions), agent.curator.guarantee
 
 
-PAIRS = [(arena, name) for arena in ARENAS for name in zoo(arena)]
+PAIRS = [(arena, name) for arena in ARENAS for name in agents_of(arena)]
 
 
 @pytest.mark.parametrize(("arena", "name"), PAIRS)
@@ -77,7 +77,7 @@ def test_no_delay_equals_delay_zero_and_replicates_are_independent(arena, name):
 
 
 def unobserved(arena, name, nobody):
-    """Actions where a third of the rounds return nothing: with their context, or with nobody's."""
+    """Actions where a third of the rounds return nothing: with their context, or with zeros."""
     env, kwargs = ARENAS[arena]
     problem = dpb_gym.make_problem(env, horizon=60, **kwargs)
     spec, seeds = agent_specs()[name], [3, 4]
@@ -123,8 +123,8 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
     env, kwargs = ARENAS[arena]
     agents = {
         name: (name, None if spec.budget == "never" else str(BUDGET))
-        for name, spec in zoo(arena).items()
-        if name not in YARDSTICKS
+        for name, spec in agents_of(arena).items()
+        if name not in BASELINES
     }
     result = dpb_gym.evaluate(
         env, agents=agents, horizon=2000, replicates=2, env_kwargs={**kwargs, "delay": 50}
@@ -135,9 +135,9 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
             assert result.final_regret(name).sum() < 0.95 * random, name
 
 
-@pytest.mark.parametrize("arena", [a for a in ARENAS if zoo(a, delayed=False)])
+@pytest.mark.parametrize("arena", [a for a in ARENAS if agents_of(a, delayed=False)])
 def test_unsuitable_agents_are_rejected_by_name(arena):
-    (name, *_) = zoo(arena, delayed=False)
+    (name, *_) = agents_of(arena, delayed=False)
     env, kwargs = ARENAS[arena]
     with pytest.raises(AgentError, match=rf"{name}.*own round.*fixed=5"):
         dpb_gym.evaluate(

@@ -1,4 +1,4 @@
-"""Parameters of the zoo: few, none silently gone, and a grid of eight points for everybody."""
+"""Agents have few parameters, name successors of removed ones, and have a grid of eight points."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dpb_gym.registry import agent_spec, agent_specs, make_agent
 MOST, POINTS = 10, 8
 # No parameter of theirs can be good or bad.
 BASELINES = {"random", "oracle", "best-fixed-price"}
-ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
 # The fast agents are tuned for them.
-REFERENCES = {name for name in ZOO if name.startswith("reference-")}
+REFERENCES = {name for name in BUILT_IN if name.startswith("reference-")}
 
 
-@pytest.mark.parametrize("name", sorted(set(ZOO) - BASELINES - REFERENCES))
+@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - BASELINES - REFERENCES))
 def test_every_grid_has_as_many_points(name):
     spec = agent_spec(name)
     grid = read_grid(spec)
@@ -37,7 +37,7 @@ def test_baselines_and_references_have_nothing_to_tune():
             read_grid(agent_spec(name))
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_parameters_are_few_and_removed_ones_name_their_replacement(name):
     cls = agent_spec(name).maker
     taken = inspect.signature(cls).parameters

@@ -25,7 +25,7 @@ UNKNOWN = {"unknown_horizon": True}
 BUDGET = Budget.zcdp(50.0)
 
 
-def zoo(kind, needs):
+def agents_of(kind, needs):
     return [
         name
         for name, spec in agent_specs().items()
@@ -42,7 +42,7 @@ def test_agents_that_need_no_horizon_beat_random_without_it(kind):
     env, kwargs = ENVS[kind]
     agents = {
         name: (name, None if agent_specs()[name].budget == "never" else str(BUDGET))
-        for name in zoo(kind, False)
+        for name in agents_of(kind, False)
     }
     result = dpb_gym.evaluate(
         env, agents=agents, horizon=1000, replicates=2, env_kwargs={**kwargs, **UNKNOWN}
@@ -53,7 +53,7 @@ def test_agents_that_need_no_horizon_beat_random_without_it(kind):
             assert result.final_regret(name).sum() < 0.95 * random, name
 
 
-@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ENVS for n in zoo(k, True)])
+@pytest.mark.parametrize(("kind", "name"), [(k, n) for k in ENVS for n in agents_of(k, True)])
 def test_agents_that_need_a_horizon_are_rejected_with_alternatives(kind, name):
     env, kwargs = ENVS[kind]
     budget = None if agent_specs()[name].budget == "never" else str(BUDGET)

@@ -24,9 +24,9 @@ PROBLEMS = {
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
-ZOO = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
-OTHERS |= {n for n in ZOO if n.startswith("reference-")}
-WARM = [n for n in ZOO if n not in OTHERS]
+BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
+OTHERS |= {n for n in BUILT_IN if n.startswith("reference-")}
+WARM = [n for n in BUILT_IN if n not in OTHERS]
 # They start with random or exploring rounds, independently of the prior.
 EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}
 KNOWN = np.array([0.5, -0.4, 0.3, 0.6])
@@ -74,7 +74,7 @@ def best(problem, context, b):
 
 
 def test_agents_without_prior_mean_estimate_nothing():
-    for name in ZOO:
+    for name in BUILT_IN:
         known = inspect.signature(agent_spec(name).maker).parameters
         assert name.startswith("reference-") or ("prior_mean" in known) == (name in WARM), name
 
@@ -173,6 +173,24 @@ def test_maximum_likelihood_starts_at_the_prior(name):
     np.testing.assert_allclose(
         agent._releasers.estimator._theta[0], minimize(loss, KNOWN).x, atol=2e-3
     )
+
+
+@pytest.mark.parametrize("name", ["dpmnl", "private-pricing"])
+def test_a_replicate_keeps_the_prior_until_its_own_first_update(name):
+    """An update of another replicate must not change its estimate."""
+    agent, problem = begin(name, budget="rho=20", growth=1.05, horizon=200)
+    instance, untouched = problem.instance(SEEDS), 0
+    for _ in range(200):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        first = agent._updates == 0
+        untouched += first.any() and not first.all()
+        np.testing.assert_array_equal(agent._theta[first], np.tile(KNOWN, (first.sum(), 1)))
+        if not first.any():
+            break
+        instance.advance()
+    assert untouched
 
 
 def test_private_minimisers_pull_to_their_centre():

@@ -43,7 +43,7 @@ ARENAS = {
 }
 # A loose budget: these tests check that agents work, not the cost of privacy.
 BUDGET = Budget.zcdp(50.0)
-YARDSTICKS = {"random", "oracle"}
+BASELINES = {"random", "oracle"}
 
 
 def budget_of(spec):
@@ -96,7 +96,7 @@ def final_regret(name, arena):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in YARDSTICKS])
+@pytest.mark.parametrize(("name", "arena"), [p for p in PAIRS if p[0] not in BASELINES])
 def test_beats_random(name, arena):
     ours, chance = final_regret(name, arena), final_regret("random", arena)
     gap = chance - ours

@@ -2,8 +2,8 @@
 
   python tests/bits/cells.py [--tasks NAME,...] [--agents NAME,...|all] [--horizon T] [--workers W]
 
-`test_bits.py` runs it in processes of their own, on other processors as far as libraries can
-be told so, and holds the digests in `pinned.json`, which a declared change of bits writes anew:
+`test_bits.py` runs it in separate processes that emulate other processors as far as libraries
+allow, and compares the digests with `pinned.json`. A declared change of bits updates that file:
 
     python tests/bits/cells.py > tests/bits/pinned.json
 """

@@ -252,7 +252,7 @@ if __name__ == "__main__":
 
 
 def test_a_new_kind_of_problem_needs_no_change_of_the_library(installed, tmp_path):
-    """Environment, vector, rendering, private feedback, yardsticks, workers: all ask the kind."""
+    """Environments, rendering, private feedback, baselines and workers all use the kind."""
     script = tmp_path / "kind.py"
     script.write_text(KIND)
     path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])

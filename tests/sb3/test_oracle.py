@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from dpb_agents import kernels as zoo
+from dpb_agents import kernels as agent_kernels
 
 pytestmark = pytest.mark.sb3
 torch = pytest.importorskip("torch", reason="needs the [sb3] extra")
@@ -129,7 +129,7 @@ def test_ppo(items: int, places: int, epochs: int) -> None:
     model.train()
     rounds = contexts, np.ones((ROUNDS, items), bool), slates.reshape(ROUNDS, places), bids, rewards
     widths = np.array([DIM, *HIDDEN, 1])
-    zoo.ppo.train(
+    agent_kernels.ppo.train(
         weights,
         moments,
         steps,
@@ -175,7 +175,7 @@ def test_dqn() -> None:
     model.train(2, BATCH)
     rounds = contexts[None], played[None].astype(float), rewards[None]
     widths, due = np.array([DIM, *HIDDEN, 4]), np.ones(1, bool)
-    zoo.replay.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
+    agent_kernels.replay.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
     np.testing.assert_allclose(weights[0], flat(model.q_net), atol=1e-5)
 
 
@@ -219,5 +219,7 @@ def test_sac() -> None:
     for g in range(2):
         model.train(1, BATCH)
         one = picks[:, g : g + 1], normals[:, g : g + 1]
-        zoo.replay.train_actor(weights, moments, steps, widths, rounds, due, *one, target, rate)
+        agent_kernels.replay.train_actor(
+            weights, moments, steps, widths, rounds, due, *one, target, rate
+        )
         np.testing.assert_allclose(weights[0], theirs(), atol=1e-5)

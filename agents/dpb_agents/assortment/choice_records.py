@@ -1,7 +1,7 @@
-"""The raw choice records of B replicates and their maximum likelihood, private or exact.
+"""Raw choice records of B replicates and their maximum likelihood, private or exact.
 
-Everything here stands on the curator's side of the privacy boundary: it holds raw records
-and hands out estimates. Policies never import the records, only what `release` returns.
+This code is on the curator's side of the privacy boundary: it stores raw records and releases
+estimates. Policies only see what `release` returns.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ DECREMENT = 1e-4  # squared Newton decrement of the exact fit before its last st
 
 
 def offered(action: Array, feedback: Feedback) -> Array:
-    """The slates of a round, empty where nothing was observed: such a record adds nothing."""
+    """Return the slates of a round; slates without an observed response become empty.
+
+    An empty slate adds nothing to a sum or a likelihood.
+    """
     if feedback.observed is None:
         return action
     return np.where(feedback.observed[:, None], action, -1)
 
 
 def resized(store: Array, count: int, capacity: int) -> Array:
-    """A store ``(B, capacity, ...)`` with its first `count` records, as far as they fit."""
+    """Return a copy of a store, ``(B, capacity, ...)``, with as many of `count` records as fit."""
     new = np.empty((store.shape[0], capacity, *store.shape[2:]), store.dtype)
     kept = min(count, capacity)
     new[:, :kept] = store[:, :kept]
@@ -39,14 +42,14 @@ def resized(store: Array, count: int, capacity: int) -> Array:
 
 
 class ChoiceRecords:
-    """Growing store of (features of the offered items, bought item), float32.
+    """Growing store of float32 features of the offered items, and of the bought item.
 
     Args:
         replicates: Number of replicates B.
         slots: Largest size of a slate, K.
         dim: Dimension d.
         horizon: Largest number of records per replicate.
-        clip: Whether to move every feature vector into the unit ball.
+        clip: Whether feature vectors are clipped to the unit ball.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class ChoiceRecords:
         self.chosen = np.empty((replicates, capacity), np.int32)
 
     def add(self, features: Array, slates: Array, choice: Array) -> None:
-        """Stores one record per replicate.
+        """Store one record per replicate.
 
         Raises:
             HorizonExceeded: If the horizon is full.
@@ -78,7 +81,7 @@ class ChoiceRecords:
 
     @property
     def stored(self) -> tuple[Array, Array, Array, int]:
-        """x, offered, chosen, and how many."""
+        """The arrays x, offered and chosen, and the number of records."""
         return self.x, self.offered, self.chosen, self.count
 
     def _grow(self) -> None:
@@ -90,17 +93,17 @@ class ChoiceRecords:
 class ChoiceMLE(Minimiser):
     """Maximum likelihood of the multinomial logit on stored records.
 
-    Under a budget objective perturbation: features are moved into the unit ball before they are
+    With a budget: objective perturbation. Features are clipped to the unit ball before they are
     stored, so the bounds that the calibration assumes hold for every record (erratum A8).
-    Without one, a ridge-regularised fit of the features as they are, whose Newton steps start
-    from the last estimate.
+    Without a budget: a ridge-regularised fit of the unclipped features, whose Newton steps start
+    at the last estimate.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Curator whose budget it uses.
         slots: Largest size of a slate, K.
         dim: Dimension d.
         horizon: Largest number of records per replicate.
-        clip: False: stores features as they are under a budget too, which then means nothing.
+        clip: Whether features are clipped under a budget; False invalidates the guarantee.
         **options: See `Minimiser`.
     """
 
@@ -129,8 +132,13 @@ class ChoiceMLE(Minimiser):
         )
 
     def add(self, features: Array, slates: Array, choice: Array) -> None:
-        """Stores one record per replicate: features ``(B, N, d)``, slates ``(B, K)`` without
-        repeated items, choice ``(B,)`` (position in the slate or -1)."""
+        """Store one record per replicate.
+
+        Args:
+            features: ``(B, N, d)``.
+            slates: ``(B, K)`` without repeated items.
+            choice: ``(B,)``, position in the slate, -1 for no purchase.
+        """
         self.records.add(features, slates, choice)
 
     def minimise(
@@ -156,11 +164,11 @@ class ChoiceMLE(Minimiser):
 class EntrywiseGram:
     """Running sum of symmetric matrices with noise N(0, sigma^2) at every i <= j (CS, Lemma S7).
 
-    Off the diagonal that is twice the variance of noise that is symmetrised isometrically. Entries
-    i <= j of x x' are no further apart than whole matrices: by sqrt(2) K at most.
+    Off the diagonal this is twice the variance of isometric noise. The distance between entries
+    i <= j of two Gram matrices is at most that of the matrices, sqrt(2) K.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Curator whose budget it uses.
         d: Side of the matrices.
         K: Largest number of offered items, the bound of a matrix's norm.
         **options: See `RunningSum`.
@@ -175,11 +183,11 @@ class EntrywiseGram:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise of a node."""
+        """Standard deviation of a node's noise."""
         return self._sum.sigma
 
     def add(self, values: Array, along: Array) -> None:
-        """Ingests one matrix ``value sum_k v v'`` per replicate, v ``(B, K, d)``."""
+        """Add one matrix ``value sum_k v v'`` per replicate, v ``(B, K, d)``."""
         i, j = self._upper
         record = np.zeros((len(values), len(i)))
         for v in along.transpose(1, 0, 2):
@@ -188,7 +196,7 @@ class EntrywiseGram:
 
     @property
     def value(self) -> Array:
-        """The matrices released last ``(B, d, d)``."""
+        """Newest released matrices, ``(B, d, d)``."""
         i, j = self._upper
         self._matrix[:, i, j] = self._matrix[:, j, i] = self._sum.value
         return self._matrix

@@ -1,6 +1,8 @@
-"""DPMNL: the private multinomial-logit bandit of Cho & Sun, sound by default.
+"""DPMNL: the private multinomial-logit bandit of Cho & Sun (arXiv:2410.22488).
 
-arXiv:2410.22488.
+This file has the parameters and the calibration. `act` and `observe` are in `mnl_policy.py`, the
+records and their private MLE in `choice_records.py`. The whole algorithm in one file of plain NumPy
+is `dpb_agents/reference/dpmnl.py`.
 """
 
 from __future__ import annotations
@@ -40,17 +42,17 @@ MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
 
 @registered("dpmnl")
 class DPMNL(MNLPolicy):
-    """DPMNL: private MLE and private Gram matrix under UCB-MNL's policy (Cho & Sun).
+    """DPMNL: UCB-MNL with a private MLE and a private Gram matrix (Cho & Sun).
 
-    The estimator is objective perturbation, asked at most `max_updates` times; V is a continual
-    sum of x x' over the offered items, shifted by 2 lambda. Both clip features to the unit
-    ball; the policy uses the current customer's features as they are. The guarantee is joint
-    zCDP (or the (epsilon, delta) that was asked for) per user-round, replace-one; it is the
-    whole budget from the first round on.
+    The estimator is objective perturbation, released at most `max_updates` times. V is a
+    continual sum of x x' over the offered items, shifted by 2 lambda. Both clip features to the
+    unit ball; the policy uses the current customer's features unclipped. The guarantee is joint
+    zCDP, or (epsilon, delta) for such a budget, per user-round and replace-one. The whole budget
+    is charged before the first round.
 
     Args:
         explore: Rounds of uniformly random sets, T0 (not given in the paper, erratum A11).
-        max_updates: Most releases of the MLE, D_MLE (erratum A5).
+        max_updates: Largest number of MLE releases, D_MLE (erratum A5).
         share: Part of the budget that goes to the MLE.
         scale: c, multiplier of the paper's confidence width.
         rule: ``"ucb"`` (the paper), ``"greedy"`` or ``"ts"``.
@@ -60,12 +62,12 @@ class DPMNL(MNLPolicy):
         calibration: ``"verified"``: objective perturbation by the order-limited bound, Gram
             sensitivity sqrt(2) K (erratum A1), lambda from the actual noise (A10);
             ``"zcdp"``: the same with CS's Theorem 1 as corrected by errata A2-A4;
-            ``"paper"``: CS's constants literally, with the guarantee that they really give
-            (the printed budget is exceeded for K > 1); ``"as-run"``: the paper's experiment,
-            the same on features that nobody clips, so that no guarantee remains (A8, A16).
+            ``"paper"``: CS's constants as printed, with the guarantee that they imply (above
+            the printed budget for K > 1); ``"as-run"``: the paper's experiment, the same on
+            unclipped features, without any guarantee (A8, A16).
     """
 
-    # one MLE with all of its share, on enough records to be driven far
+    # A single MLE with its whole share shows the most, on enough records to move theta far.
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
     audit_horizon = 264
     retired: ClassVar[dict[str, str]] = {
@@ -135,7 +137,7 @@ class DPMNL(MNLPolicy):
         made = self._continual(T)
         if not (self._printed and curator.budget is not None):
             return curator.running_sum(symmetric=d, clip=PSDBall(float(K)), **made)
-        # Lemma S5 takes sqrt(2 K) for the sensitivity sqrt(2) K of the bound (erratum A1)
+        # Lemma S5 has the sensitivity sqrt(2 K), and the true one is sqrt(2) K (erratum A1).
         rho = (1 - self.share) * (curator.budget.rho or 0.0)
         gain = make_mechanism(self.mechanism, T // made["every"]).gain
         sigma = gaussian_sigma(rho * K, math.sqrt(2.0) * K * gain)
@@ -143,7 +145,7 @@ class DPMNL(MNLPolicy):
         return EntrywiseGram(curator, d, K, clip=clip, sigma=sigma, **made)
 
     def _continual(self, T: int) -> dict[str, Any]:
-        """What every running sum of the Gram matrix is made with."""
+        """Return the options that all running sums of the Gram matrix share."""
         return {
             "mechanism": self.mechanism,
             "every": min(self.every, T),
@@ -152,17 +154,17 @@ class DPMNL(MNLPolicy):
         }
 
     def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
-        """lambda: bounds the operator norm of the Gram matrix's noise."""
+        """Return lambda, the bound of the operator norm of the Gram matrix's noise."""
         if self._printed:
             return gram.sigma * math.sqrt(gram.steps.bit_length()) * _lemma_s6(d, T)
-        # isometric noise of standard deviation s: the norm's mean is at most s sqrt(2 d), and
-        # it is 1-Lipschitz; 1/T^2 per round
+        # The norm of isometric noise of standard deviation s has mean at most s sqrt(2 d) and is
+        # s-Lipschitz: the bound fails with probability at most 1/T^2 per round.
         return gram.noise_std_max * (math.sqrt(2 * d) + math.sqrt(4 * portable.log(T)))
 
 
 @dataclass(frozen=True)
 class Width:
-    """alpha_t of CS, Lemma S10, in round t + `ahead`; made `of` the plan's own ridge and noise."""
+    """Confidence width alpha_t of CS, Lemma S10, evaluated in round t + `ahead`."""
 
     d: int
     fixed: float
@@ -173,7 +175,10 @@ class Width:
     def of(
         cls, mle: ObjectivePerturbation | None, bound: float, T: int, K: int, d: int, printed: bool
     ) -> Width:
-        """The lemma prints the ridge without the 1 / sqrt(K) that its proof gives (erratum A17)."""
+        """Return the width for a plan's ridge and noise.
+
+        The lemma prints the ridge without the factor 1 / sqrt(K) of its proof (erratum A17).
+        """
         ridge, sigma = (mle.ridge, mle.sigma) if mle is not None else (1.0, 0.0)
         noise = sigma * math.sqrt(4 * d * portable.log(T) / K)
         return cls(d, ridge / (1.0 if printed else math.sqrt(K)) + noise, math.sqrt(3 * bound))
@@ -185,7 +190,7 @@ class Width:
 
 
 def _lemma_s6(d: int, T: int) -> float:
-    """The factor of CS, Lemma S6; terms in log d vanish at d = 1."""
+    """Return the factor of CS, Lemma S6; terms in log d vanish at d = 1."""
     factor = 2 * math.sqrt(d) + 2 * math.sqrt(4 * portable.log(T))
     if d > 1:
         log = portable.log(d)

@@ -1,6 +1,6 @@
-"""The (epsilon, delta) benchmark of Cho & Sun: DPMNL by classical composition.
+"""The (epsilon, delta) benchmark of Cho & Sun: DPMNL with classical composition.
 
-arXiv:2410.22488.
+arXiv:2410.22488, section S.3. `act` and `observe` are in `mnl_policy.py`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SIGMAS = ("theorem-5", "algorithm-4")
 
 @dataclass(frozen=True)
 class Split:
-    """How the benchmark divides (epsilon, delta).
+    """Division of (epsilon, delta) between the private MLEs and the Gram sum.
 
     Attributes:
-        mle_epsilon: epsilon_1, of all private MLEs together.
-        call_epsilon: epsilon of one of them.
-        call_delta: delta of one of them.
-        gram_epsilon: epsilon_2, of the Gram sum.
-        gram_delta: delta_2.
+        mle_epsilon: epsilon_1, for all private MLEs together.
+        call_epsilon: epsilon of one private MLE.
+        call_delta: delta of one private MLE.
+        gram_epsilon: epsilon_2, for the Gram sum.
+        gram_delta: delta_2, for the Gram sum.
     """
 
     mle_epsilon: float
@@ -55,30 +55,30 @@ class Split:
 class DPMNLApprox(DPMNL):
     """The benchmark of Cho & Sun: DPMNL with (epsilon, delta) releases (section S.3).
 
-    The policy is DPMNL's. The private MLE (Algorithm 4) is calibrated call by call, and the
-    calls are put together by advanced composition; the Gram sum (Algorithm 5) follows Shariff
-    & Sheffet (2018). Both waste much of what they are given, which is the paper's point: the
-    guarantee reported is the true cost of the noise, usually far below what was asked for.
+    The policy is that of DPMNL. Each private MLE (Algorithm 4) is calibrated separately, and
+    advanced composition adds their costs. The Gram sum (Algorithm 5) follows Shariff & Sheffet
+    (2018). Both use less privacy than they are given, which is the paper's point. The reported
+    guarantee is the true cost of the noise, usually far below the budget.
 
-    A zCDP budget is turned into (epsilon, delta) with delta = 1/T^2 by `conversion`. At the
-    correct one the verified agent keeps both promises, (epsilon, delta) and rho: where the
-    first leaves the ridge too small for the second, the ridge is raised. At the paper's
-    conversion the guarantee is for (epsilon, delta) only, and says so (erratum A7).
+    `conversion` turns a zCDP budget into (epsilon, delta) with delta = 1/T^2. With the correct
+    conversion the verified agent satisfies both (epsilon, delta) and rho: the ridge is raised
+    where (epsilon, delta) leaves it too small for rho. With the paper's conversion the guarantee
+    holds for (epsilon, delta) only, and is stated so (erratum A7).
 
     Args:
         share: Part of epsilon that goes to the MLE; delta is halved (not given in the paper).
         calibration: ``"verified"``: the ridge that Theorem 5's proof needs (errata A3, A9),
             advanced composition that holds for every epsilon, Gram noise for sensitivity
             sqrt(2) K (A1); the accountant must confirm (epsilon, delta), or the agent refuses.
-            ``"paper"``: the printed constants, with the guarantee that they really give;
+            ``"paper"``: the printed constants, with the guarantee that they imply;
             ``"as-run"``: see `DPMNL`.
         conversion: ``"correct"``: epsilon = rho + 2 sqrt(rho log(1/delta)); ``"paper"``:
             epsilon = rho + 4 rho log T, as in section 5.1.
-        sigma: With ``calibration="paper"``: the MLE's noise as in ``"theorem-5"``, or twice
-            that, as ``"algorithm-4"`` prints it.
+        sigma: With ``calibration="paper"``: noise of the MLE as in ``"theorem-5"``, or twice as
+            large, as in ``"algorithm-4"``.
     """
 
-    # the Gram sum is too noisy to tell anything: nearly all of epsilon to one MLE
+    # The Gram sum is too noisy to show anything: nearly all of epsilon goes to one MLE.
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1, "share": 0.97}
     audit_horizon = 264
 
@@ -135,21 +135,24 @@ class DPMNLApprox(DPMNL):
         )
 
     def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
-        # lambda-tilde is printed for one of the two matrices that are symmetrised
+        # The printed lambda-tilde is that of one of the two symmetrised matrices.
         return super()._noise_bound(gram, T, d) / (math.sqrt(2) if self._printed else 1.0)
 
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None
         epsilon, delta, calls = self.share * budget.epsilon, budget.delta / 2, self.max_updates
         if self._printed:
-            # Lemma S19, also where its condition epsilon < 1 is not met
+            # Lemma S19, even where its condition epsilon < 1 does not hold.
             one = epsilon / math.sqrt(8 * calls * portable.log(1 / delta))
         else:
             one = advanced_composition(epsilon, calls, delta / 2)
         return Split(epsilon, one, delta / (2 * calls), budget.epsilon - epsilon, delta)
 
     def _gram_sigma(self, T: int, K: int) -> float:
-        """sqrt(32 m K) log(4/delta) / epsilon, symmetrised as (N + N')/sqrt 2: diagonal sqrt 2."""
+        """Return the noise of the Gram sum's nodes, sqrt(32 m K) log(4/delta) / epsilon.
+
+        The factor sqrt(2) is that of the diagonal of the symmetrised noise (N + N') / sqrt(2).
+        """
         split, m = self._split(self._asked), 1 + (T - 1).bit_length()
         noise = math.sqrt(32 * m * K) * portable.log(4 / split.gram_delta) / split.gram_epsilon
         return noise * math.sqrt(2) * (1.0 if self._printed else math.sqrt(K))
@@ -181,7 +184,7 @@ class DPMNLApprox(DPMNL):
             event = replace(mle.event, sigma=2 * mle.sigma)
             mle = replace(mle, sigma=2 * mle.sigma, event=event)
         if self._rho is not None:
-            # a record enters bit_length(T) nodes of the tree at distance sqrt(2) K
+            # A record enters bit_length(T) nodes of the tree, and moves each by sqrt(2) K.
             sigma = self._gram_sigma(T, K)
             left = self._rho - T.bit_length() * K * K / (sigma * sigma)
             mle = calibrated(self._eigenvalue(calibrated, left))
@@ -190,7 +193,7 @@ class DPMNLApprox(DPMNL):
     def _eigenvalue(
         self, calibrated: Callable[[float], ObjectivePerturbation], rho: float
     ) -> float:
-        """Smallest eigenvalue, hence ridge, at which all MLEs together are rho-zCDP."""
+        """Return the smallest eigenvalue, hence ridge, for which all MLEs together are rho-zCDP."""
 
         def fits(value: float) -> bool:
             return self.max_updates * calibrated(value).event.zcdp <= rho * (1 - 1e-9)
@@ -210,7 +213,7 @@ class DPMNLApprox(DPMNL):
 
 
 def converted(budget: Budget, horizon: int, conversion: str) -> Budget:
-    """The (epsilon, delta) budget of the benchmark; one given as such is returned as it is."""
+    """Return the (epsilon, delta) budget of the benchmark; such a budget is returned unchanged."""
     if budget.rho is None:
         return budget
     delta = 1.0 / (horizon * horizon)
@@ -220,15 +223,15 @@ def converted(budget: Budget, horizon: int, conversion: str) -> Budget:
 
 
 def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
-    """Largest epsilon of each of `calls` mechanisms that compose to `epsilon`.
+    """Return the largest epsilon of each of `calls` mechanisms that compose to `epsilon`.
 
-    Basic or advanced composition (Dwork & Roth 2014, Theorem 3.20), whichever allows more;
-    unlike the inverse that Lemma S19 prints it holds for every epsilon.
+    The better of basic and advanced composition (Dwork & Roth 2014, Theorem 3.20). It holds for
+    every epsilon, unlike the inverse printed in Lemma S19.
 
     Args:
         epsilon: Of all calls together.
-        calls: Their number.
-        slack: delta that advanced composition adds to the calls' own.
+        calls: Number of calls.
+        slack: delta that advanced composition adds to those of the calls.
     """
     basic = epsilon / calls
 

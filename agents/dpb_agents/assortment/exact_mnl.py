@@ -1,4 +1,7 @@
-"""Non-private multinomial-logit agents: greedy, UCB-MNL and TS-MNL on exact releases."""
+"""Non-private multinomial-logit agents: greedy, UCB-MNL and TS-MNL on exact releases.
+
+`act` and `observe` are in `mnl_policy.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from dpb_gym.registry import register_agent
 
 
 class Confidence(NamedTuple):
-    """alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
+    """Width alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
 
     dim: int
     kappa: float
@@ -59,12 +62,11 @@ class ExactMNL(MNLPolicy):
 class UCBMNL(ExactMNL):
     """UCB-MNL: maximum likelihood plus an ellipsoidal bonus (Oh & Iyengar 2021).
 
-    The estimate is renewed on the doubling schedule of det V, not every round, and the
-    bonus is scaled down, since the theoretical width explores far too much.
-    arXiv:2103.13929.
+    The estimate is updated whenever det V has doubled, not every round. The bonus is scaled
+    down, since the theoretical width explores far too much. arXiv:2103.13929.
 
     Args:
-        explore: Rounds of uniformly random sets; optimism explores by itself.
+        explore: Rounds of uniformly random sets.
         scale: Multiplier of the confidence width.
         kappa: Curvature constant of the width (acts as another multiplier, 1 / kappa).
     """
@@ -83,8 +85,9 @@ class TSMNL(ExactMNL):
     Args:
         scale: Multiplier of the standard deviation of the draws.
         kappa: Curvature constant of that deviation.
-        samples: Draws per round, of which every item takes its best; by default as many as
-            make that optimistic with constant probability. 1 is plain Thompson sampling.
+        samples: Draws per round; each item gets its largest utility among them. The default is
+            the number that makes this optimistic with constant probability; 1 is plain Thompson
+            sampling.
     """
 
     rule: str = field(default="ts", init=False)

@@ -1,6 +1,7 @@
-"""The one multinomial-logit policy: random start, then optimistic assortments.
+"""The multinomial-logit policy: random start, then optimistic assortments.
 
-Private and non-private agents share it; they differ in who tells it theta and V.
+The private agents `dpmnl` and `dpmnl-approx` and the non-private `ucb-mnl`, `ts-mnl` and
+`greedy-mnl` share it. They differ in the releasers of theta and V.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ RULES = ("greedy", "ucb", "ts")
 
 @dataclass(frozen=True)
 class ChoiceReleasers:
-    """What tells the policy theta and V.
+    """Releasers of theta and V, and the constants that the policy uses with them.
 
     Attributes:
         estimator: Releases theta.
         gram: Releases the running sum of x x' over the offered items.
         shift: V = released Gram matrix + shift I.
-        floor: Least eigenvalue of V; smaller ones are raised to it.
-        max_updates: Most releases of theta per replicate, None for no limit.
+        floor: Smallest eigenvalue of V; smaller ones are raised to it.
+        max_updates: Largest number of releases of theta per replicate, None for no limit.
         width: ``width(t)``: multiplier of ||x||_{V^-1} in round t, before scaling.
-        clip: Whether features enter the Gram matrix moved into the unit ball.
+        clip: Whether features are clipped to the unit ball before they enter the Gram matrix.
     """
 
     estimator: ChoiceMLE
@@ -56,15 +57,15 @@ class MNLPolicy(WarmStart):
     best assortment (exact, `dpb_gym.kernels.mnl.best_slates`) under optimistic utilities:
     ``<x, theta>`` (rule ``"greedy"``), ``<x, theta> + scale width(t) ||x||_{V^-1}``
     (``"ucb"``), or the largest of M draws of ``<x, theta~>`` with theta~ normal of mean
-    theta and covariance ``(scale width(t))^2 V^-1`` (``"ts"``). theta is renewed after the
+    theta and covariance ``(scale width(t))^2 V^-1`` (``"ts"``). theta is updated after the
     random start and then whenever det V has grown by the factor `growth` since its last
-    renewal (erratum A6), so O(d log T) times.
+    update (erratum A6), so O(d log T) times.
 
-    A subclass says in `releasers` who releases theta and V.
+    A subclass implements `releasers`.
 
     Args:
         explore: Rounds of uniformly random sets, T0.
-        growth: Factor by which det V must grow between two estimates, > 1.
+        growth: Factor by which det V must grow between two updates, > 1.
     """
 
     rule: str = choice("greedy", RULES, init=False)
@@ -75,7 +76,7 @@ class MNLPolicy(WarmStart):
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
-        """Makes the releasers for fresh replicates."""
+        """Return the releasers for new replicates."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
@@ -85,8 +86,7 @@ class MNLPolicy(WarmStart):
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._releasers = self.releasers(problem, curator)
         self._releasers.estimator.centre = known = self.prior(problem).centre
-        # Two kinds of numbers: each gets a stream of its own, so that drawing ahead in
-        # blocks never mixes them.
+        # Uniforms and normals are drawn in blocks, so each kind needs its own generator.
         spawned = [generator.spawn(2) for generator in streams.agent]
         self._uniforms = BlockDraws([pair[0] for pair in spawned], (K,), fill_uniforms)
         if self.rule == "ts":
@@ -107,7 +107,7 @@ class MNLPolicy(WarmStart):
 
     @property
     def updates(self) -> Array:
-        """How often theta was renewed, ``(B,)``."""
+        """Number of updates of theta, ``(B,)``."""
         return self._updates.copy()
 
     def act(self, context: Context) -> Array:
@@ -149,12 +149,12 @@ class MNLPolicy(WarmStart):
         if known.max_updates is not None:
             due &= self._updates < known.max_updates
         if due.any():
-            self._theta = known.estimator.release(due)
+            self._theta[due] = known.estimator.release(due)[due]
             self._updates += due
             self._updated_at[due] = self._logdet[due]
 
     def _refresh(self, gram: Array) -> None:
-        """Takes a released Gram matrix: root and log-determinant of V."""
+        """Compute root and log-determinant of V from a released Gram matrix."""
         shift, floor = self._releasers.shift, self._releasers.floor
         state = (self._root, self._logdet, self._ok)
         agent_kernels.slates.roots(gram, shift, floor, *state)
@@ -166,7 +166,9 @@ class MNLPolicy(WarmStart):
 
 
 def optimistic_samples(capacity: int) -> int:
-    """Samples that make the best of them optimistic with constant probability (Oh &
-    Iyengar 2019): ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))."""
+    """Return the number of samples whose best is optimistic with constant probability.
+
+    It is ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi)))) (Oh & Iyengar 2019).
+    """
     miss = portable.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi)))
     return math.ceil(1.0 - portable.log(capacity) / miss)

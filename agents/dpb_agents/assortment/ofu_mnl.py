@@ -1,4 +1,4 @@
-"""OFU-MNL+: optimism for the multinomial logit with an estimate by online mirror descent."""
+"""OFU-MNL+: optimistic slates with an estimate by online mirror descent."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class OFUMNLPlus(WarmStart):
     Lee & Oh (2024, arXiv:2405.09831). Round t offers the best assortment under ``<x, w> + scale
     beta_t ||x||_{H^-1}``. The response moves w by one step of online mirror descent of size eta =
     norm + 1 + log(K + 1) / 2 in the metric H + eta G(w), within the ball of radius `norm` around
-    the prior mean; then H, which starts at ridge I, grows by the Hessian G(w) of the round's loss
-    at the new w. The cost of a round does not grow with t. The printed width is
+    the prior mean. Then the Hessian G(w) of the round's loss at the new w is added to H, which
+    starts at ridge I. The cost of a round does not grow with t. The printed width is
 
     ``beta^2 = 2 eta [(3 log(1 + (K + 1) t) + 3) (17/16 ridge + 2 sqrt(ridge) l + 16 l^2) + 2
     + 7 sqrt(6) / 6 eta d log(1 + (t + 1) / (2 ridge))] + 4 ridge``, ``l = log(2 sqrt(1 + 2 t) /
@@ -64,7 +64,7 @@ class OFUMNLPlus(WarmStart):
         self._utility = np.empty((B, problem.n_items))
 
     def width(self, t: int) -> float:
-        """beta_t as printed."""
+        """Return beta_t as printed."""
         K, d, eta, ridge = self._K, len(self._centre), self._eta, self.ridge
         level = portable.log(2.0 * math.sqrt(1.0 + 2.0 * t) / self.delta)
         first = 3.0 * portable.log(1.0 + (K + 1) * t) + 3.0

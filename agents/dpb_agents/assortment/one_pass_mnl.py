@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.choice_records import offered
-from dpb_agents.common.newton_sums import OnePassNewton, Rows
+from dpb_agents.common.newton_sums import OnePassNewton, Rows, SizePrior
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -19,14 +19,14 @@ from dpb_gym.streams import AgentStreams
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
-# The prior of |theta| is log-normal: `norm` times a factor of e^(1/2) per standard deviation.
+# Nodes of the prior of |theta|, which is log-normal, in standard deviations of 1/2.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
-# While theta is unsure, items of equal revenues are valued by so many draws of it: up to so many
-# times the first release's round, or d.
-DRAWS, UNSURE = 64, 3.0
-# Such offers make use of what is known early: of many coordinates d the first noisy release comes
-# sooner by the root of d over so many.
-FEW = 5
+# Draws of theta that items of equal revenues are valued by: the Monte Carlo error of a mean is
+# 1/8 of the standard deviation of a draw.
+DRAWS = 64
+# Draws are used until a coordinate of theta is so many standard deviations of its noise long:
+# that ratio is 1 at t_0 and grows like t.
+UNSURE = 3.0
 
 
 @register_agent(
@@ -42,16 +42,16 @@ class OnePassMNL(OnePassNewton):
     are cut radially, inside the mean as well, and a public weight brings every record to the
     full sensitivity, so that nothing is biased. The running sums of both are released with
     Gaussian noise at rounds that grow geometrically, and theta is the posterior mean given all
-    releases, the known noise and a prior whose size is learned. The offer is the best
-    assortment under theta, whatever the revenues. While theta is unsure revenues that differ
-    make it explore enough; equal ones are offered by their expectation over the prior, or the
-    posterior. Nothing is refitted, so the cost of a round does not depend on t. Proofs:
-    docs/one-pass.md.
+    releases, the known noise and a prior whose size is learned.
 
-    The guarantee is joint zCDP (or the (epsilon, delta) that was asked for) per user-round,
-    replace-one, and all-Gaussian; it is the whole budget from the first round on. Without a
-    budget the sums are exact, nothing is cut, records count the less the less theta is known,
-    and what remains is a non-private online Newton method.
+    The offer is the best assortment under theta. Where revenues are equal and theta is not yet
+    known, it is a greedy assortment for the expected revenue under the prior or the posterior.
+    The cost of a round does not depend on t. Proofs: docs/one-pass.md.
+
+    The guarantee is joint zCDP (or the given (epsilon, delta)) per user-round, replace-one. It
+    covers all rounds and is spent from the first round on. Without a budget the sums are exact,
+    scores are not cut, records weigh less while theta is unknown, and the agent is a
+    non-private online Newton method.
 
     Args:
         norm: Median of the prior size of theta - prior mean.
@@ -90,36 +90,30 @@ class OnePassMNL(OnePassNewton):
         # the trace of the curvature of items that are cut, spread over d coordinates
         rate = self.cut / d
         beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
-        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
-        sooner = math.sqrt(min(1.0, FEW / d)) if self._equal and curator.private else 1.0
-        self.open(
-            problem,
-            curator,
-            layout=Rows(d, self.bound * self.cut, self.cut, self.share, curator.private),
-            sizes=self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS),
-            beliefs=beliefs / beliefs.sum(),
-            rate=rate,
-            signal=rate * self.norm / sooner,
-            calm=1.0,
-            earliest=math.ceil(d * sooner) if curator.private else 1,
-        )
+        sizes = self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS)
+        layout = Rows(d, self.bound * self.cut, self.cut, self.share, rate, curator.private)
+        prior = SizePrior(sizes, beliefs / beliefs.sum())
+        self.open(problem, curator, layout, prior, signal=rate * self.norm, calm=1.0)
         kernels.linalg.cholesky(self.covariance, self.root)
         self._cut = self.cut if curator.private else math.inf
         self._exactly, self._capacity = bool(problem.exactly), problem.capacity
-        self._unsure = UNSURE * max(d, self.first_release / sooner) if self._equal else 0.0
+        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        self._unsure = UNSURE * max(d, self.first_release) if self._equal else 0.0
         self._normals = streams.normals(DRAWS, d)
         self._utility = np.empty((B, N))
 
     def act(self, context: Context) -> Array:
         slates = np.empty((len(self.theta), self._capacity), np.int64)
-        x, worth, known = context.features, context.offered_revenues, (self.theta, self.root)
+        x, revenues, known = context.features, context.offered_revenues, (self.theta, self.root)
         if self.rounds < self._unsure:
             normals = self._normals.next()
-            agent_kernels.slates.expected_slates(x, worth, self._exactly, *known, normals, slates)
+            agent_kernels.slates.expected_slates(
+                x, revenues, self._exactly, *known, normals, slates
+            )
         else:
             equal = self._equal and context.available is None
             agent_kernels.slates.optimistic_slates(
-                x, worth, equal, self._exactly, *known, 0.0, self._utility, slates
+                x, revenues, equal, self._exactly, *known, 0.0, self._utility, slates
             )
         return slates
 

@@ -1,4 +1,4 @@
-"""The yardsticks of normalised scores: uniformly random actions, and the best ones, known."""
+"""Baselines of normalised scores: uniformly random actions, and the best action in every round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpb_gym.streams import AgentStreams
 class RandomPolicy(Agent):
     """Uniformly random slates of K items, prices or candidates; learns nothing.
 
-    The yardstick of normalised scores (random = 0).
+    The baseline with normalised score 0.
     """
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -42,9 +42,9 @@ class RandomPolicy(Agent):
 
 @register_agent("oracle", supports="any", uses_oracle=True)
 class OraclePolicy(Agent):
-    """Plays the best action in every round; it reads the environment's hidden state.
+    """Plays the best action in every round; it uses the environment's hidden state.
 
-    The yardstick of normalised scores (oracle = 1): its pseudo-regret is zero.
+    The baseline with normalised score 1: its pseudo-regret is zero.
 
     Raises:
         AgentError: From `begin`, if no running environment was attached.

@@ -19,10 +19,10 @@ FARTHEST = 4.0
 
 
 class Gradients(Messages):
-    """The users' side: each sends one gradient, in the unit ball, plus N(0, sigma^2 I)."""
+    """Messages of the users: each sends one gradient, in the unit ball, plus N(0, sigma^2 I)."""
 
     def send(self, gradient: Array, reach: Array) -> Array:
-        """Messages ``(B, d)`` for gradients ``(B, d)`` whose norms are at most `reach` ``(B,)``."""
+        """Return messages ``(B, d)`` for gradients ``(B, d)`` of norm at most `reach` ``(B,)``."""
         self.ready()
         sent = self.mechanism.privatise(gradient / reach[:, None], self.numbers.next())  # type: ignore[attr-defined]
         return np.asarray(reach[:, None] * sent)
@@ -31,12 +31,12 @@ class Gradients(Messages):
 class LocalSGD(WarmStart):
     """theta by stochastic gradients g_t = (f(<v_t, theta_t>) - y_t) v_t that users randomise.
 
-    Every user learns theta_t, which is public, computes the gradient of her own loss, clips it to
-    the largest norm that it can have at theta_t for ||v|| <= 1, and sends it with Gaussian noise.
-    The server only moves, ``theta_{t+1} = theta_t - g_t / (h (t + t_0))``, h the curvature
-    that is expected, and stays in a ball. With ``t_0 = (noise of g / (size h))^2`` that is the
-    posterior mean under a Gaussian prior of standard deviation `size` per coordinate, where the
-    loss is a parabola of curvature h.
+    Every user gets the public theta_t and computes the gradient of their own loss. They clip it to
+    the largest norm that it can have at theta_t for ||v|| <= 1 and send it with Gaussian noise.
+    The server moves ``theta_{t+1} = theta_t - g_t / (h (t + t_0))``, within a ball, where h is the
+    expected curvature. With ``t_0 = (noise of g / (size h))^2`` this is the posterior mean under a
+    Gaussian prior of standard deviation `size` per coordinate, if the loss is a parabola of
+    curvature h.
 
     Relation: replace-one, one user-round. Sensitivity: twice the largest norm of a gradient,
     which is sigmoid(scale ||theta_t||) for logistic responses and 3 + ||theta_t|| for Gaussian
@@ -58,7 +58,7 @@ class LocalSGD(WarmStart):
         model: int = LOGISTIC,
         scale: float = 1.0,
     ) -> None:
-        """Makes the messages for fresh replicates; `scale` is that of the logistic link.
+        """Create the messages for new replicates; `scale` is that of the logistic link.
 
         Raises:
             AgentError: Without a budget.
@@ -75,7 +75,7 @@ class LocalSGD(WarmStart):
         self.theta = np.tile(self._centre, (B, 1))
         self._gradient, self._reach = np.empty((B, d)), np.empty(B)
         steepest = 0.25 * scale if model == LOGISTIC else 1.0
-        # where one in n_candidates rounds is observed, the mean loss is as much flatter
+        # With one observed round in n_candidates the mean loss is flatter by that factor.
         seen = problem.n_candidates or 1 if problem.partial_feedback else 1
         self._h = self.curvature * steepest / (d * seen)
         noise = mechanism.sigma * (0.5 if model == LOGISTIC else GAUSSIAN_LIMIT)
@@ -83,7 +83,7 @@ class LocalSGD(WarmStart):
         self._farthest = FARTHEST * self.size * np.sqrt(d)
 
     def step(self, vectors: Array, response: Array) -> None:
-        """One user's message per replicate, and theta's move: v ``(B, d)``, y ``(B,)``."""
+        """Send one user's message per replicate and move theta, for v ``(B, d)``, y ``(B,)``."""
         model, made = (self._model, self._scale, GAUSSIAN_LIMIT), (self._gradient, self._reach)
         agent_kernels.demand.negative_scores(vectors, response, self.theta, *model, *made)
         sent = self.gradients.send(self._gradient, self._reach)

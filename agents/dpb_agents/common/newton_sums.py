@@ -1,8 +1,8 @@
-"""One-pass private Newton: the core of one-pass-mnl and one-pass-pricing.
+"""Noisy running sums of curvature and response: the core of one-pass-mnl and one-pass-pricing.
 
-Every record enters once, as curvature H_t and response u_t at the parameter that was released
-when it arrived; what leaves are noisy running sums of both, and everything else is
-computed from those. `docs/one-pass.md` has the method and the proofs.
+Every record enters once, as curvature H_t and response u_t at the released theta of its round.
+The releases are noisy running sums of both, and theta is computed from them alone.
+`docs/one-pass.md` has the method and the proofs.
 """
 
 from __future__ import annotations
@@ -26,25 +26,23 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator, Schedule
 
 Array = NDArray[Any]
-# Least prior deviation of the curvature from isotropy, relative to its level.
+# Least prior deviation of the curvature from isotropy, relative to its mean eigenvalue. 0 costs
+# 4% on pricing tasks and up to 17%, .1 and 1 at most 3% (docs/one-pass.md, "Constants").
 LEAST_EVENNESS = 0.3
-# Largest weight: records without information are not blown up into noise.
-LARGEST_WEIGHT = 4.0
-# A theta that is so many prior sizes long was not foreseen by the first tenth of the records: they
-# were taken where the link is flat, and what they say is left out. Noise alone may lengthen theta:
-# then a larger size must be likelier, too.
-UNFORESEEN, FIRST_PART = 2.5, 0.1
-# Exact sums, of which there are many, are kept where the rounds have grown by so much.
-SPARSE = 1.2
+# Part of the rounds that is left out where theta is longer than expected: if their records are
+# as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
+FIRST_PART = 0.1
+# Exact sums are free: they are released so many times as often, and every so many-th is stored.
+EXACT_RELEASES = 5
 
 
 @dataclass(frozen=True)
 class Rows:
     """One record of a generalised linear model as a row: curvature H, then response u.
 
-    H, positive semidefinite, enters as its isometric half times sqrt((1 - q) / 2) / B, u times
-    sqrt(q) / (2 U), both after a weight that keeps
-    (1 - q) |H|_F^2 / B^2 + q max |u|^2 / U^2 at most 1, the maximum over the outcomes.
+    H, positive semidefinite, enters as its isometric half times sqrt((1 - q) / 2) / B, and u times
+    sqrt(q) / (2 U). Both are first multiplied by the weight that makes
+    (1 - q) |H|_F^2 / B^2 + q max |u|^2 / U^2 equal to 1, the maximum over the outcomes.
     Replacing a record then moves its row by at most 1 (`docs/one-pass.md`).
 
     Attributes:
@@ -52,6 +50,7 @@ class Rows:
         bound: B.
         radius: U.
         share: q, the part of the sensitivity that u gets.
+        rate: Typical eigenvalue of H.
         private: False leaves weights and factors out.
     """
 
@@ -59,44 +58,73 @@ class Rows:
     bound: float
     radius: float
     share: float
+    rate: float = 1.0
     private: bool = True
 
     @property
     def width(self) -> int:
-        """Numbers per row."""
+        """The number of entries of a row."""
         return self.dim * (self.dim + 1) // 2 + self.dim
 
     @property
     def factors(self) -> tuple[float, float]:
-        """Of H and of u."""
+        """The factors of H and of u."""
         if not self.private:
             return 1.0, 1.0
         q = self.share
         return math.sqrt((1.0 - q) / 2.0) / self.bound, math.sqrt(q) / (2.0 * self.radius)
 
     @property
-    def weighting(self) -> tuple[float, float, float, float]:
-        """B, U, q and the largest weight, for the kernels."""
+    def weighting(self) -> tuple[float, float, float]:
+        """B, U and q for the kernels; without privacy B and U are infinite."""
         if not self.private:
-            return math.inf, math.inf, 0.5, 1.0
-        return self.bound, self.radius, self.share, LARGEST_WEIGHT
+            return math.inf, math.inf, 0.5
+        return self.bound, self.radius, self.share
 
     def unit_noise(self, norm: float) -> float:
-        """Standard deviation per coordinate that unit noise in the row causes in u - H theta.
+        """Return the standard deviation that unit noise in a row causes in u - H theta.
 
-        For |theta| = `norm`; the noise N of H is isometric on symmetric matrices, so a
-        coordinate of N theta has mean square (1 + 1/d) / 2 norm^2.
+        It is per coordinate and for |theta| = `norm`. The noise N of H is isometric on symmetric
+        matrices, so a coordinate of N theta has mean square (1 + 1/d) / 2 norm^2.
         """
         curvature, response = self.factors
         curved = 0.5 * (1.0 + 1.0 / self.dim) * (norm / curvature) ** 2
         return math.sqrt(1.0 / response**2 + curved)
 
 
-class Combined(NamedTuple):
-    """What the policy makes of all releases so far.
+@dataclass(frozen=True)
+class SizePrior:
+    """Prior of theta - m: N(0, r^2 / d I) with an unknown size r.
 
     Attributes:
-        sums: Combined sums of all rounds so far, ``(B, width)``.
+        sizes: Candidates of r, ``(m,)``.
+        beliefs: Their probabilities, ``(m,)``.
+        rare: Part of the mean information, and of the price's, below which a direction is rare
+            (see `kernels.posterior.posterior`); 0: no direction is rare.
+        wide: Least prior size in rare directions.
+    """
+
+    sizes: Array
+    beliefs: Array
+    rare: float = 0.0
+    wide: float = 0.0
+
+    @property
+    def size(self) -> float:
+        """The most probable size."""
+        return float(self.sizes[self.beliefs.argmax()])
+
+    @property
+    def variance(self) -> float:
+        """The mean of |theta - m|^2."""
+        return float((self.beliefs * self.sizes**2).sum())
+
+
+class Combined(NamedTuple):
+    """The best estimate of the running sums from all releases so far.
+
+    Attributes:
+        sums: Sums of curvature and response, ``(B, width)``.
         std: Standard deviation of the noise in every coordinate of `sums`.
         uneven: Mean squared weight of the records in `sums`.
     """
@@ -109,31 +137,30 @@ class Combined(NamedTuple):
 class OnePassNewton(WarmStart):
     """Base of the one-pass agents whose curvature is private: assortment and pricing.
 
-    A prior with a precision (`ProblemInfo.prior`) takes the place of the candidate sizes.
-
-    A subclass opens the sums in `begin`, fills `rows` in `observe` and calls `take`; it acts
-    on `theta`.
+    A subclass calls `open` in `begin`, fills `rows` and calls `take` in `observe`, and acts on
+    `theta`. A prior with a precision (`ProblemInfo.prior`) replaces the candidate sizes.
 
     Args:
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
         ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
-        anytime: Spread the releases over every horizon up to 10^9 instead of T; so it is if T is
-            not known.
-        window: Rounds that theta remembers at least (drift): the newest release from before them
-            is subtracted, noise included, which costs no privacy. None: all.
+        anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
+            T is not known.
+        window: Number of last rounds that theta is estimated from, at least (drift): the newest
+            release before them is subtracted, which costs no privacy. None: all rounds.
 
     Attributes:
         theta: Posterior mean, ``(B, d)``, from releases only.
         covariance: Posterior covariance, ``(B, d, d)``.
-        root: theta + root z, z standard normal, explores; see `kernels.posterior.posterior`.
-        weak: Direction along which noisy records count more, ``(B, d)``, from releases; see
+        root: Factor of exploring draws theta + root z, ``(B, d, d)``, z standard normal; see
+            `kernels.posterior.posterior`.
+        weak: Direction in which noisy records count more, ``(B, d)``, from releases; see
             `kernels.posterior.weak_direction`.
         rows: Buffer of one record per replicate, ``(B, width)``.
-        layout: What the rows hold.
+        layout: Form and bounds of the rows.
         rounds: Records per replicate so far.
-        first_release: Round after which theta moves for the first time.
+        first_release: Round of the first release.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -147,40 +174,32 @@ class OnePassNewton(WarmStart):
     layout: Rows = field(init=False, repr=False)
 
     def horizon(self, problem: ProblemInfo) -> int:
-        """The horizon that is planned for."""
+        """Return the number of rounds that the releases are planned for."""
         return LONGEST if self.anytime else problem.longest
+
+    def first_exact(self, problem: ProblemInfo) -> int:
+        """Return the round of the first release without a budget."""
+        return 1
 
     def open(
         self,
         problem: ProblemInfo,
         curator: Curator,
-        *,
         layout: Rows,
-        sizes: Array,
-        beliefs: Array,
-        rate: float,
+        prior: SizePrior,
         signal: float,
-        earliest: int,
-        rare: float = 0.0,
-        loose: float = 0.0,
-        lead: float = 0.0,
-        calm: float = 0.0,
+        calm: float,
     ) -> None:
-        """Makes the releaser, the first estimates and the row buffers.
+        """Create the releaser, the prior estimates and the row buffer.
 
         Args:
             problem: The problem.
             curator: Without a budget releases are exact.
-            layout: What the rows hold.
-            sizes: Candidates of the size of theta - prior mean, ``(m,)``.
-            beliefs: Their prior probabilities, ``(m,)``.
-            rate: A typical eigenvalue of one record's curvature.
-            signal: Size of a coordinate of one record's response, for the first release.
-            earliest: Exact sums are released from this round on, noisy ones not before.
-            rare: See `kernels.posterior.posterior`.
-            loose: See there.
-            lead: See there; 0 where there is a prior mean.
-            calm: See there.
+            layout: Form and bounds of the rows.
+            prior: Prior of theta around its mean.
+            signal: Growth of a coordinate of the summed response in a round. The first release
+                is at `first` times the round t_0 at which this growth adds up to the noise.
+            calm: Factor of the posterior's standard deviation in `root`.
 
         Raises:
             ParameterError: If the prior mean does not have d coordinates.
@@ -188,10 +207,8 @@ class OnePassNewton(WarmStart):
         B, d = curator.replicates, problem.dim
         known = self.prior(problem)
         self._centre, self._known = known.centre, known.information()
-        self._size = size = float(sizes[beliefs.argmax()])
-        self.layout, self._sizes, self._beliefs = layout, sizes, beliefs
-        self._exploring = (rare, loose, 0.0 if self._centre.any() else lead, calm)
-        unit_noise, horizon = layout.unit_noise(size), self.horizon(problem)
+        self.layout, self._prior, self._calm = layout, prior, calm
+        unit_noise, horizon = layout.unit_noise(prior.size), self.horizon(problem)
 
         self._releaser = curator.weighted_sum(
             layout.width,
@@ -199,57 +216,55 @@ class OnePassNewton(WarmStart):
                 _plan,
                 curator.private,
                 horizon,
-                earliest,
+                self.first_exact(problem),
                 self.first * unit_noise / signal,
                 self.ratio,
                 self.decay,
             ),
             sensitivity=1.0,
-            # rows of any two records are at most 1 apart, so nothing is ever moved
+            # a row has norm at most 1, so no row is clipped
             clip=2.0 if curator.private else None,
             what="running sums of curvature and response",
         )
         schedule, self._combinations = self._releaser.schedule, None
         if curator.private:
             noise = self._releaser.sigma * unit_noise
-            self._combinations = schedule.best_weights(noise, rate)
+            self._combinations = schedule.best_weights(noise, layout.rate)
         self._ends, self._releases = schedule.ends, 0
         self.first_release = int(self._ends[0])
         self._history: list[Array] = []
-        self._kept = [0]
+        self._stored = [0]
         self.theta = np.tile(self._centre, (B, 1))
-        self.covariance = np.tile(np.eye(d) * float((beliefs * sizes**2).sum()) / d, (B, 1, 1))
-        extra = np.maximum(0.0, self._exploring[2] ** 2 - sizes**2)
-        self.covariance[:, -1, -1] += float((beliefs * extra).sum()) / d
+        self.covariance = np.tile(np.eye(d) * prior.variance / d, (B, 1, 1))
         if self._known is not None:
-            self._known = self._known + np.eye(d) * (d / size**2)
+            self._known = self._known + np.eye(d) * (d / prior.size**2)
             kernels.linalg.inverse(np.repeat(self._known[None], B, axis=0), self.covariance)
         self.root, self.weak = np.zeros((B, d, d)), np.zeros((B, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
 
     def take(self) -> None:
-        """Hands `rows` to the releaser and renews theta when there is a release."""
+        """Add `rows` to the sums and update theta if there is a release."""
         self._releaser.add(self.rows)
         self.rounds += 1
         k = self._releases
         if k < len(self._ends) and self.rounds == self._ends[k]:
             dense = self._combinations is not None or self.window is not None
-            if dense or self.rounds >= SPARSE * self._kept[-1]:
+            if dense or k % EXACT_RELEASES == 0:
                 self._history.append(self._releaser.value)
-                self._kept.append(self.rounds)
-            old = 0 if self.window is None else self._kept_by(self.rounds - self.window)
-            early = self._kept_by(FIRST_PART * self.rounds)
+                self._stored.append(self.rounds)
+            old = 0 if self.window is None else self._stored_by(self.rounds - self.window)
+            early = self._stored_by(FIRST_PART * self.rounds)
             late = self._combined(k, early) if early > old else None
             self.learn(self._combined(k, old), late)
             self._releases += 1
 
-    def _kept_by(self, rounds: float) -> int:
-        """How many releases that are kept were made in the first `rounds` rounds."""
-        return sum(end <= rounds for end in self._kept[1:])
+    def _stored_by(self, rounds: float) -> int:
+        """Return the number of stored releases of the first `rounds` rounds."""
+        return sum(end <= rounds for end in self._stored[1:])
 
     def _combined(self, k: int, without: int = 0) -> Combined:
-        """Releases 0..k in one, less the records of the first `without` releases kept."""
+        """Combine releases 0..k, without the records of the first `without` stored releases."""
         if self._combinations is None:
             start = self._history[without - 1] if without else 0.0
             return Combined(self._releaser.value - start, 0.0, 1.0)
@@ -263,46 +278,46 @@ class OnePassNewton(WarmStart):
         return Combined(sums, self._releaser.sigma * std, float(self._combinations.uneven[k]))
 
     def learn(self, estimate: Combined, late: Combined | None) -> None:
-        """Renews theta, its covariance and the exploring root.
+        """Update theta, its covariance, the exploring root and the weak direction.
 
         Args:
-            estimate: From all records.
-            late: Without the first ones, for a theta that is `UNFORESEEN`.
+            estimate: Sums over all records.
+            late: Sums without the first records. They are used in replicates where a size above
+                the most probable one is likelier: the first records were taken at a theta that
+                was too short, where the link is flat.
         """
         found = self._posterior(estimate)
         if late is not None:
-            square = np.zeros(len(self.theta))
-            for j, centre in enumerate(self._centre):
-                square += (found[0][:, j] - centre) ** 2
-            far = square > (UNFORESEEN * self._size) ** 2
-            if self.layout.private:
-                far &= found[3] > self._size
+            far = found[3] > self._prior.size
             if far.any():
                 for whole, part in zip(found, self._posterior(late)):
                     whole[far] = part[far]
         self.theta, self.covariance, self.root, _, self.weak = found
 
     def _posterior(self, estimate: Combined) -> tuple[Array, ...]:
-        """Mean, covariance and exploring root of theta, its likeliest size and `weak`."""
+        """Return mean, covariance and exploring root of theta, its likeliest size and `weak`."""
         B, d = self.theta.shape
+        prior, private = self._prior, self.layout.private
         found = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
-        likeliest, weak = np.full(B, np.inf), np.zeros((B, d))
+        likeliest, weak = np.full(B, prior.size), np.zeros((B, d))
         curvature, response = self.layout.factors
         information, left = np.empty((B, d, d)), np.empty(B)
         agent_kernels.posterior.unpack(estimate.sums, 1.0 / curvature, information)
         agent_kernels.posterior.even_out(
             information, estimate.std / curvature, LEAST_EVENNESS, left
         )
-        if self.layout.private and self._exploring[0]:
+        if private and prior.rare:
             agent_kernels.posterior.weak_direction(information, left, weak)
-        said = (information, estimate.sums[:, -d:] / response, self._centre)
+        sums = (information, estimate.sums[:, -d:] / response, self._centre)
         errors = (estimate.uneven, (estimate.std / response) ** 2, left)
         if self._known is not None:
-            calm = self._exploring[3]
-            agent_kernels.posterior.informed_posterior(*said, self._known, *errors, calm, *found)
+            agent_kernels.posterior.informed_posterior(
+                *sums, self._known, *errors, self._calm, *found
+            )
         else:
+            exploring = prior.rare, prior.wide, self._calm
             agent_kernels.posterior.posterior(
-                *said, self._sizes, self._beliefs, *errors, *self._exploring, *found, likeliest
+                *sums, prior.sizes, prior.beliefs, *errors, *exploring, *found, likeliest
             )
         return *found, likeliest, weak
 
@@ -310,18 +325,16 @@ class OnePassNewton(WarmStart):
 def _plan(
     private: bool,
     horizon: int,
-    earliest: int,
+    first_exact: int,
     first: float,
     ratio: float,
     decay: float,
     sigma: float,
 ) -> Schedule:
-    """Releases from round `first` sigma on."""
+    """Return the schedule of releases from round `first` sigma on, or from `first_exact` on."""
     from dpb_gym.privacy import Schedule
 
     if private:
-        return Schedule.geometric(horizon, max(earliest, first * sigma), ratio, decay)
-    # exact sums may be released often: nothing is spent
-    return Schedule.unweighted(
-        Schedule.geometric(horizon, earliest, portable.power(ratio, 0.2), 0.0).ends
-    )
+        return Schedule.geometric(horizon, first * sigma, ratio, decay)
+    often = portable.power(ratio, 1.0 / EXACT_RELEASES)
+    return Schedule.unweighted(Schedule.geometric(horizon, first_exact, often, 0.0).ends)

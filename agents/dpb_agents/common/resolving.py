@@ -1,4 +1,4 @@
-"""Bid prices of the fluid programme, solved again as a season goes on, over one-pass estimates."""
+"""Re-solving agents: bid prices of the fluid programme on top of the one-pass agents."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ REMEMBERED = 64  # contexts
 
 
 class Resolving(OnePassNewton):
-    """Base of the re-solving agents; what runs out has a price.
+    """Base of the re-solving agents, for finite stock.
 
-    `solves` times a season the fluid programme is solved anew for what is left and the rounds that
-    are left, at the estimate of theta, on the last contexts (Jasin & Kumar 2012; bid
-    prices: Talluri & van Ryzin 1998). What a unit is worth by it, the dual price, is taken off its
-    revenue. Without a stock it is the one-pass agent.
+    `solves` times per season the fluid programme is solved for the remaining stock and rounds, at
+    the current estimate of theta, on the last contexts (Jasin & Kumar 2012; bid prices: Talluri &
+    van Ryzin 1998). The dual price of a unit is subtracted from its revenue. Without a stock the
+    agent is the one-pass agent.
 
-    Sales come from a running sum of their own, so what is left is known with its noise; that an
-    item is sold out is seen. The contexts kept are public in the unit, the reward.
+    Sales are released by a separate running sum, so the remaining stock is known up to noise. That
+    an item is sold out is visible without noise. The stored contexts are public, because the unit
+    is the reward.
 
     Args:
-        solves: How often prices are renewed, evenly over the season.
-        counting: Part of the budget that pays for the sums of sales.
+        solves: Number of solutions per season, evenly spaced.
+        counting: Part of the budget for the sums of sales.
     """
 
     retired: ClassVar[dict[str, str]] = {
@@ -54,7 +55,7 @@ class Resolving(OnePassNewton):
     counting: float = inside(0.2)
 
     def model(self, problem: ProblemInfo) -> Problem:
-        """The problem as the agent believes it to be."""
+        """Return the problem that the fluid programme assumes."""
         raise NotImplementedError
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -63,7 +64,7 @@ class Resolving(OnePassNewton):
             if problem.horizon is None:
                 raise unsuitable(type(self).__name__, problem, problem.kind, "horizon")
             n = len(problem.stock)
-            # another customer buys another item, or one instead of none
+            # Replacing a customer replaces the item bought, or adds one sale.
             apart = math.sqrt(2.0) if n > 1 else 1.0
             self._sales = curator.running_sum(
                 n, sensitivity=apart, share=self.counting, what="running sums of sales"
@@ -94,7 +95,7 @@ class Resolving(OnePassNewton):
             self._solve(left / (self._season - self.rounds))
 
     def _solve(self, rate: Array) -> None:
-        """Renews the bid prices for units per round ``(B, n)``."""
+        """Update the bid prices for units per round ``(B, n)``."""
         assert self._bids is not None
         count = len(self._seen)
         for b, theta in enumerate(self.theta):
@@ -114,7 +115,7 @@ class Resolving(OnePassNewton):
 class ResolvingMNL(Resolving, OnePassMNL):
     """Re-solved bid prices over one-pass-mnl, for assortment with finite stock.
 
-    Offers the best assortment of what is there under theta, every item's revenue less its price.
+    Offers the best assortment of available items under theta, with revenues less bid prices.
     See `Resolving`.
     """
 

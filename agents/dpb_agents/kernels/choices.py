@@ -1,6 +1,6 @@
-"""Learning the multinomial-logit parameter: choice records, Gram matrices, Newton's method.
+"""Choice records of the multinomial logit: storage, Gram matrices, and fits by Newton's method.
 
-Arrays lead with the replicate axis.
+The replicate axis comes first.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.mnl import add_choices
 from dpb_gym.kernels.newton import minimise, step
 
-UNIT = 1.0 - 2.0**-22  # a row scaled to this length is inside the ball in float32 too
+UNIT = 1.0 - 2.0**-22  # norm of clipped rows, which is below 1 in float32 too
 
 
 @jit
 def _clip_factor(row, clip):
-    """What to multiply a feature row with so that it lies in the unit ball."""
+    """Return the factor that scales a feature row into the unit ball, 1 without `clip`."""
     if not clip:
         return 1.0
     s = 0.0
@@ -32,9 +32,9 @@ def _clip_factor(row, clip):
 
 @jit
 def offered_rows(features, slates, clip, rows):
-    """rows[b, a] = the features of item a of the slate, 0 where there is none, ``(B, K, d)``.
+    """Write the features of the offered items to `rows`, ``(B, K, d)``, 0 for empty places.
 
-    `clip` moves each into the unit ball.
+    `clip` scales each row into the unit ball.
     """
     B, K = slates.shape
     for b in range(B):
@@ -50,17 +50,17 @@ def offered_rows(features, slates, clip, rows):
 
 @jit
 def store(features, slates, choice, clip, at, x, offered, chosen):
-    """Writes one record per replicate at position `at`.
+    """Store one record per replicate at position `at`.
 
     Args:
         features: ``(B, N, d)``.
         slates: ``(B, K)`` without repeated items; -1 leaves a place empty.
         choice: ``(B,)`` position in the slate, -1 for no purchase.
-        clip: Whether to move every feature row into the unit ball.
-        at: Position.
+        clip: Whether to scale every feature row into the unit ball.
+        at: Position in the store.
         x: Output ``(B, capacity, K, d)``: features of the offered items, without gaps.
-        offered: Output ``(B, capacity)``: how many were offered.
-        chosen: Output ``(B, capacity)``: which of them was bought, -1 for none.
+        offered: Output ``(B, capacity)``: number of offered items.
+        chosen: Output ``(B, capacity)``: index of the bought one, -1 for none.
 
     Returns:
         Whether all stored features are finite.
@@ -87,16 +87,15 @@ def store(features, slates, choice, clip, at, x, offered, chosen):
 
 
 def newton(records, due, ridge, linear, decrement, precision, theta, hessian, seen, norm):
-    """Minimises sum of losses + ridge/2 ||theta||^2 + <linear, theta>; see `minimise`.
+    """Minimise the sum of losses + ridge/2 ||theta||^2 + <linear, theta>; see `minimise`.
 
-    A warm start costs a pass over the new records only: where `seen` > 0, theta must be
-    the minimiser over the first `seen` records and `hessian` their curvature near it, so
-    the first step needs nothing else.
+    The first step of a warm start reads new records only: where `seen` > 0, theta must be the
+    minimiser over the first `seen` records and `hessian` their curvature near it.
 
     Args:
-        records: x, offered and chosen as `store` writes them, and their number n.
+        records: x, offered and chosen as written by `store`, and their number n.
         hessian: In and out, ``(B, d, d)``: lower triangle of the records' curvature.
-        seen: In and out, ``(B,)``: records that theta and hessian cover; 0 = cold start.
+        seen: In and out, ``(B,)``: number of records in theta and hessian; 0 = cold start.
     """
     x, offered, chosen, n = records
 

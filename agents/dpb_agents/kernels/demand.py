@@ -1,6 +1,6 @@
-"""Priced demand: stored records, their losses, fits and gradients; when a Gram matrix has grown.
+"""Records of priced demand: storage, losses, fits and gradients; growth of a Gram matrix.
 
-phi(x, p) = [x; -p] / sqrt(d). Arrays lead with the replicate axis.
+phi(x, p) = [x; -p] / sqrt(d). The replicate axis comes first.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ INSIDE = 1.0 - 1e-6
 
 @jit
 def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
-    """Writes one record per replicate into column `at` of a store; all of them or none.
+    """Store one record per replicate in column `at`, or no record if one is invalid.
 
     Args:
         features: x, ``(B, d - 1)``.
         price: ``(B,)``.
         demand: ``(B,)``.
         at: Column, below the store's capacity.
-        low: Demand is moved into [low, high].
-        high: The same.
-        ball: Whether phi = [x; -p] / sqrt(d), as stored, is moved into the unit ball.
-        unit: The store holds demand times `unit`, rounded to an integer unless `unit` is 1.
+        low: Demand is clipped to [low, high].
+        high: Upper end of that range.
+        ball: Whether phi = [x; -p] / sqrt(d), as stored, is scaled into the unit ball.
+        unit: Demand is stored times `unit`, rounded to an integer unless `unit` is 1.
         xs: Store of x, ``(B, capacity, d - 1)``.
         ps: Store of p, ``(B, capacity)``.
         ys: Store of demand, ``(B, capacity)``.
 
     Returns:
-        0; FEATURES, PRICE or DEMAND if a number there is not finite; SHAPE if the shapes do
-        not fit together.
+        0 if stored; FEATURES, PRICE or DEMAND if a number there is not finite; SHAPE if the
+        shapes are inconsistent.
     """
     B, m = features.shape
     if not (len(price) == len(demand) == B and xs.shape[0] == B and xs.shape[2] == m):
@@ -57,7 +57,7 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
             square += np.float64(xs[b, at, k]) ** 2
         norm = np.sqrt(square / (m + 1.0))
         if ball and norm > 1.0:
-            # a little inside, as the store may round to single precision
+            # slightly inside, as the store may round to single precision
             factor = INSIDE / norm
             ps[b, at] = price[b] * factor
             for k in range(m):
@@ -69,7 +69,7 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
 
 @jit
 def signed_logdet_one(matrix, work):
-    """Sign and logarithm of |det|, by elimination with partial pivoting; `work` is scratch."""
+    """Return sign and logarithm of |det|, by elimination with pivoting; `work` is scratch."""
     d = matrix.shape[0]
     for j in range(d):
         for k in range(d):
@@ -98,18 +98,18 @@ def signed_logdet_one(matrix, work):
 
 @jit
 def grown(gram, shift, rise, sign, logdet, due):
-    """due[b] = det(gram[b] + shift I) > exp(rise) (sign[b] exp(logdet[b])), for any signs.
+    """Set due[b] to det(gram[b] + shift I) > exp(rise) sign[b] exp(logdet[b]), for any signs.
 
     Args:
         gram: ``(B, d, d)``.
         shift: Added to the diagonal.
         rise: Logarithm of the factor.
-        sign: Sign of the determinant compared with, ``(B,)``.
+        sign: Sign of the earlier determinant, ``(B,)``.
         logdet: Logarithm of its absolute value, ``(B,)``.
         due: Output ``(B,)``.
 
     Returns:
-        Whether any of them is True.
+        Whether any entry of `due` is True.
     """
     B, d, _ = gram.shape
     matrix, work = np.empty((d, d)), np.empty((d, d))
@@ -127,7 +127,7 @@ def grown(gram, shift, rise, sign, logdet, due):
 
 @jit
 def signed_logdet(matrices, sign, logdet):
-    """Signs ``(B,)`` and logarithms ``(B,)`` of the absolute determinants, as `grown` has them."""
+    """Compute signs ``(B,)`` and log-absolute-values ``(B,)`` of determinants, for `grown`."""
     d = matrices.shape[1]
     work = np.empty((d, d))
     for b in range(matrices.shape[0]):
@@ -136,12 +136,12 @@ def signed_logdet(matrices, sign, logdet):
 
 @jit
 def add_demands(features, price, demand, unit, n, model, zeta, due, theta, loss, gradient, hessian):
-    """Adds `pricing.add_demands_one` of every replicate, an objective of `minimise`.
+    """Add `pricing.add_demands_one` of every replicate, an objective of `minimise`.
 
     Args:
         features: ``(B, records, d - 1)``; price and demand ``(B, records)``; unit, n, model and
-            zeta as there.
-        due: ``(B,)``: which replicates count.
+            zeta as in `pricing.add_demands_one`.
+        due: Mask of replicates, ``(B,)``.
         theta: ``(B, d)``.
         loss: ``(B,)``, in place.
         gradient: ``(B, d)``, in place.
@@ -157,7 +157,7 @@ def newton(
     features, price, demand, unit, n, due, model, zeta, ridge, curvature, linear, decrement,
     precision, theta, norm,
 ):  # fmt: skip
-    """Minimises the losses of `add_demands` + a fixed quadratic; see `newton.minimise`."""
+    """Minimise the losses of `add_demands` + a fixed quadratic; see `newton.minimise`."""
 
     def losses(*arguments):
         add_demands(features, price, demand, unit, n, model, zeta, *arguments)
@@ -169,14 +169,14 @@ def newton(
 
 @jit
 def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear):
-    """Replaces n records' losses by their second-order expansions at theta.
+    """Add the second-order expansions at theta of n records' losses to `curvature` and `linear`.
 
-    Up to a constant these are <g, t> + 1/2 t' H t with H the Hessian and
-    g the gradient at theta minus H theta: added to `curvature` and `linear`.
+    Up to a constant they are <g, t> + 1/2 t' H t, with H the Hessian at theta and g the gradient
+    at theta minus H theta.
 
     Args:
-        features: As for `add_demands`, and so is what follows.
-        theta: Where to expand, ``(B, d)``.
+        features: As in `add_demands`, like the next six arguments.
+        theta: Point of expansion, ``(B, d)``.
         curvature: In and out, ``(B, d, d)``.
         linear: In and out, ``(B, d)``.
     """
@@ -196,7 +196,7 @@ def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear
 
 @jit
 def demand_vectors(features, price, out):
-    """out[b] = [x; -p] / sqrt(d) for x ``(B, d - 1)`` and p ``(B,)``."""
+    """Write phi = [x; -p] / sqrt(d) to `out`, for x ``(B, d - 1)`` and p ``(B,)``."""
     B, m = features.shape
     root = np.sqrt(m + 1.0)
     for b in range(B):
@@ -207,14 +207,14 @@ def demand_vectors(features, price, out):
 
 @jit
 def negative_scores(vectors, response, theta, model, scale, limit, gradient, reach):
-    """gradient[b] = (f(<v, theta>) - y) v, and the largest norm it can have for ||v|| <= 1.
+    """Compute gradients (f(<v, theta>) - y) v, and their largest possible norm for ||v|| <= 1.
 
     Args:
         vectors: v, ``(B, d)``.
         response: y, ``(B,)``; in [0, 1] for the logistic model, else clipped to +-`limit`.
         theta: ``(B, d)``.
-        model: Of `mean_demand`: logistic or Gaussian.
-        scale: Of the logistic link, f(z) = sigmoid(scale z).
+        model: `LOGISTIC` or Gaussian, see `mean_demand`.
+        scale: Scale of the logistic link, f(z) = sigmoid(scale z).
         limit: Bound of a Gaussian response.
         gradient: Output ``(B, d)``.
         reach: Output ``(B,)``.

@@ -1,6 +1,6 @@
-"""Online mirror descent for the multinomial logit, and utilities that are optimistic about it.
+"""Online mirror descent for the multinomial logit, and optimistic utilities around its estimate.
 
-Arrays lead with the replicate axis. H is the matrix of the estimate's metric; kept is its inverse.
+The replicate axis comes first. H is the matrix of the estimate's metric; its inverse is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HALVINGS = 60
 
 @jit
 def optimistic_utilities(features, theta, inverse, width, utility):
-    """utility = <x, theta> + width ||x||_{H^-1}, ``(B, N)``.
+    """Compute the utilities <x, theta> + width ||x||_{H^-1}, ``(B, N)``.
 
     Args:
         features: ``(B, N, d)``.
@@ -44,7 +44,7 @@ def optimistic_utilities(features, theta, inverse, width, utility):
 
 @jit
 def _gather(features, slate, x):
-    """Features of the offered items into the first rows of `x`; returns how many there are."""
+    """Copy the features of the offered items to the first rows of `x` and return their number."""
     n = 0
     for k in range(slate.shape[0]):
         if slate[k] >= 0:
@@ -56,7 +56,7 @@ def _gather(features, slate, x):
 
 @jit
 def _choice_law(x, n, theta, p, mean):
-    """Probabilities p of n items, and their mean feature sum p x; returns that of no purchase."""
+    """Compute choice probabilities p and the mean sum p x; return P[no purchase]."""
     top = 0.0
     for a in range(n):
         p[a] = dot_one(x[a], theta)
@@ -76,9 +76,9 @@ def _choice_law(x, n, theta, p, mean):
 
 @jit
 def _add_information(inverse, x, n, p, outside, mean, weight):
-    """Adds ``weight G`` to the matrix of the inverse, G = sum p x x' - mean mean'.
+    """Update the inverse of a matrix to which ``weight G`` is added, G = sum p x x' - mean mean'.
 
-    G is the covariance of the chosen feature vector, 0 for no purchase: n + 1 squares.
+    G is the covariance of the chosen feature vector (0 for no purchase), a sum of n + 1 squares.
     """
     v, scratch = np.empty(mean.shape[0]), np.empty(mean.shape[0])
     for a in range(n):
@@ -90,9 +90,9 @@ def _add_information(inverse, x, n, p, outside, mean, weight):
 
 @jit
 def _project(point, inverse, radius):
-    """Moves a point to the nearest one of norm at most `radius` in the metric of the matrix.
+    """Project a point to norm at most `radius`, in the metric of the matrix.
 
-    That is (I + mu inverse)^-1 point for the mu that makes its norm the radius.
+    The projection is (I + mu inverse)^-1 point, with mu such that its norm is the radius.
     """
     d = point.shape[0]
     shifted, lower, moved = np.empty((d, d)), np.zeros((d, d)), np.empty(d)
@@ -119,7 +119,7 @@ def _project(point, inverse, radius):
 
 @jit
 def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
-    """One step of online mirror descent for every replicate (Lee & Oh 2024, Algorithm 1).
+    """Make one step of online mirror descent per replicate (Lee & Oh 2024, Algorithm 1).
 
     theta <- argmin over ||theta' - centre|| <= radius of <g, theta'> + ||theta' - theta||^2 /
     (2 eta) in the metric H + eta G(theta), g the gradient of the round's loss; then
@@ -131,7 +131,7 @@ def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
         choice: ``(B,)`` position in the slate of the bought item, -1 for none.
         eta: Step size, > 0.
         centre: ``(d,)``.
-        radius: Of the ball in which theta is sought, > 0.
+        radius: Radius of the ball of theta around the centre, > 0.
         theta: ``(B, d)``, changed in place.
         inverse: H^-1, ``(B, d, d)``, changed in place.
     """

@@ -1,8 +1,8 @@
-"""Kernels of one-pass-mnl and one-pass-pricing: one round's row.
+"""Rows of one round: kernels of one-pass-mnl and one-pass-pricing.
 
-Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
-A row is a symmetric curvature H as an isometric half (upper triangle row by row, off-diagonal
-entries times sqrt(2)) times one factor, followed by the response u times another.
+The first axis of an array is the replicate; every replicate is computed on its own. A row is a
+symmetric curvature H as an isometric half (upper triangle row by row, off-diagonal entries times
+sqrt(2)) times one factor, followed by the response u times another.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.pricing import LOGISTIC
 
 ROOT2 = np.sqrt(2.0)
-# A row's norm stays below its bound in floating point too.
+# Keeps the norm of a row below its bound in floating point.
 ROUNDING = 1.0 - 1e-12
-# By so much more counts what prices that differ by design tell of the price's coefficient.
-BOOST = 4.0
 
 
 @jit
 def _softmax(scores, scale, p):
-    """Choice probabilities of utilities ``scores / scale``; the last score is the outside's."""
+    """Write the choice probabilities of utilities ``scores / scale`` to `p`."""
     top = scores[0]
     for i in range(1, scores.shape[0]):
         top = max(top, scores[i])
@@ -44,7 +42,7 @@ def _mean(p, x, out):
 
 @jit
 def _square(matrix, vector, shift):
-    """(vector - shift)' matrix (vector - shift) of a symmetric matrix."""
+    """Return (vector - shift)' matrix (vector - shift) of a symmetric matrix."""
     total = 0.0
     for j in range(vector.shape[0]):
         s = 0.0
@@ -56,15 +54,18 @@ def _square(matrix, vector, shift):
 
 @jit
 def _weight(curvature, response, weighting):
-    """Factor that brings squared norms of H and u to the full sensitivity."""
-    bound, radius, share, most = weighting
+    """Return the factor that brings a row to the full sensitivity, given |H|^2 and |u|^2.
+
+    It is 1 for a row of zeros, and where nothing is private (B and U are infinite).
+    """
+    bound, radius, share = weighting
     load = (1.0 - share) * curvature / (bound * bound) + share * response / (radius * radius)
-    return min(most, ROUNDING / np.sqrt(load)) if load > 0.0 else most
+    return ROUNDING / np.sqrt(load) if load > 0.0 else 1.0
 
 
 @jit
 def choice_rows(features, slates, choice, theta, covariance, cut, weighting, factors, rows):
-    """Rows of one multinomial-logit choice per replicate.
+    """Write the rows of one multinomial-logit choice per replicate.
 
     The alternatives are the slate's items and the outside option x = 0. With p the choice
     probabilities at <x, theta> / c, where c^2 = 1 + (pi / 4) sum p_i s_i' V s_i flattens the
@@ -80,7 +81,7 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
         theta: ``(B, d)``.
         covariance: V, ``(B, d, d)``.
         cut: Largest norm of v.
-        weighting: B, U, q and the largest weight.
+        weighting: B, U and q.
         factors: Of H and u in the row.
         rows: Output ``(B, d (d + 1) / 2 + d)``.
     """
@@ -99,9 +100,9 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
         w = 1.0
         if cut == np.inf:
             p[:n] = 1.0 / n
-            w /= _flatter(p[:n], x, covariance[b], centre)
+            w /= _link_scale(p[:n], x, covariance[b], centre)
         _softmax(scores[:n], 1.0, p[:n])
-        c = _flatter(p[:n], x, covariance[b], centre)
+        c = _link_scale(p[:n], x, covariance[b], centre)
         _softmax(scores[:n], c, p[:n])
         _mean(p[:n], x, centre)
         _spread(n, x, p, centre, cut, c, lengths, mean, h)
@@ -128,8 +129,8 @@ def choice_rows(features, slates, choice, theta, covariance, cut, weighting, fac
 
 
 @inline
-def _flatter(p, x, covariance, centre):
-    """c of probabilities p; writes the mean of x."""
+def _link_scale(p, x, covariance, centre):
+    """Return c at choice probabilities p; write the mean of x to `centre`."""
     _mean(p, x, centre)
     c = 0.0
     for i in range(p.shape[0]):
@@ -139,7 +140,7 @@ def _flatter(p, x, covariance, centre):
 
 @inline
 def _alternatives(features, slate, choice, theta, x, scores):
-    """Writes rows and scores of what is offered, outside option last; their number, the chosen."""
+    """Write features and scores of the offer, outside option last; return size and chosen."""
     n, chosen = 0, -1
     for k in range(slate.shape[0]):
         if slate[k] < 0:
@@ -159,7 +160,7 @@ def _alternatives(features, slate, choice, theta, x, scores):
 
 @inline
 def _spread(n, x, p, centre, cut, c, cuts, mean, h):
-    """Centres n rows; writes what cuts each, sum p v and the upper triangle of sum p v s' / c."""
+    """Centre n rows; write the factor of each cut, sum p v and the upper half of sum p v s' / c."""
     d = x.shape[1]
     h[:] = 0.0
     mean[:] = 0.0
@@ -193,7 +194,7 @@ def _fill(h, u, curvature_factor, response_factor, row):
 
 @jit
 def _demand(phi, theta, covariance, model, zeta):
-    """<phi, theta>, the demand expected and the factor of phi phi' in the curvature."""
+    """Return <phi, theta>, the expected demand and the factor of phi phi' in the curvature."""
     s, v = 0.0, 0.0
     for j in range(phi.shape[0]):
         s += phi[j] * theta[j]
@@ -222,15 +223,16 @@ def demand_rows(
     factors,
     rows,
 ):
-    """Rows of one demand per replicate.
+    """Write the rows of one demand per replicate.
 
     phi = [x; -p] / sqrt(d), a = zeta and f, h = zeta^2 f' / c the sigmoid's at s / c,
     s = zeta <phi, theta>, c^2 = 1 + (pi / 8) zeta^2 phi' V phi; for Gaussian demand, moved into
-    [low, high], a = h = 1 and f = <phi, theta>. With the gap D of phi's last coordinate e to its
-    mean over all prices and g the least h of any,
-        H = h phi phi' + BOOST g D^2 e e' + h (<w, phi> / |w|)^2 w w',
-        u = H theta + a (y - f) (phi + BOOST g / h D e + <w, phi> w).
-    Both are multiplied by `_weight`, which does not depend on the demand.
+    [low, high], a = h = 1 and f = <phi, theta>. D is the gap of phi's last coordinate e to its
+    mean over the m prices, and g the least h of any of them:
+        H = h phi phi' + m g D^2 e e' + h (<w, phi> / |w|)^2 w w',
+        u = H theta + a (y - f) (phi + m g / h D e + <w, phi> w).
+    m D^2 is on average, over which of the prices is posted, their sum of squares. H and u are
+    multiplied by `_weight`, which does not depend on the demand.
 
     Args:
         features: ``(B, d - 1)``.
@@ -243,7 +245,7 @@ def demand_rows(
         zeta: Link scale of the logistic model.
         low: Least demand that counts.
         high: Largest demand that counts.
-        weighting: B, U, q and the largest weight.
+        weighting: B, U and q.
         factors: Of H and u in the row.
         rows: Output ``(B, d (d + 1) / 2 + d)``.
     """
@@ -272,11 +274,11 @@ def demand_rows(
             u[j] = slope * (s * phi[j] + more * known * weak[b, j])
             for k in range(j, d):
                 h[j, k] = slope * (phi[j] * phi[k] + more * weak[b, j] * weak[b, k])
-        h[d - 1, d - 1] += BOOST * least * gap * gap
-        u[d - 1] += BOOST * least * gap * gap * theta[b, d - 1]
+        h[d - 1, d - 1] += m * least * gap * gap
+        u[d - 1] += m * least * gap * gap * theta[b, d - 1]
         for j in range(d):
             phi[j] += along * weak[b, j]
-        phi[d - 1] += BOOST * (least / slope if slope > 0.0 else 0.0) * gap
+        phi[d - 1] += m * (least / slope if slope > 0.0 else 0.0) * gap
         curvature, lowest, highest = 0.0, 0.0, 0.0
         for j in range(d):
             lowest += (u[j] + scale * (low - f) * phi[j]) ** 2

@@ -1,6 +1,6 @@
-"""Kernels of one-pass-mnl and one-pass-pricing: theta's posterior, from noisy sums of rows.
+"""Posterior of theta from noisy sums of rows: kernels of one-pass-mnl and one-pass-pricing.
 
-Arrays lead with the replicate axis; every replicate is handled on its own, in a fixed order.
+The first axis of an array is the replicate; every replicate is computed on its own.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from dpb_agents.kernels.newton_records import ROOT2
 from dpb_gym.kernels import elementary, linalg
 from dpb_gym.kernels._jit import inline, jit
 
-# Least square of the last coordinate in a rare direction: others no price can explore.
-LEVER = 0.1
-
 
 @jit
 def unpack(rows, factor, out):
-    """Symmetric matrices ``(B, d, d)``: `factor` times the halves that begin `rows`."""
+    """Write symmetric matrices ``(B, d, d)``: `factor` times the halves that begin `rows`."""
     d = out.shape[1]
     for b in range(out.shape[0]):
         column = 0
@@ -33,16 +30,16 @@ def unpack(rows, factor, out):
 
 @jit
 def even_out(matrices, noise, evenness, left):
-    """Shrinks noisy symmetric matrices ``(B, d, d)`` towards isotropic ones, in place.
+    """Shrink noisy symmetric matrices ``(B, d, d)`` towards isotropic ones, in place.
 
     With mu = trace / d (negative ones count as 0) and n = `noise`, the standard deviation of
     the entries of the isometric half, M becomes mu I + w (M - mu I), w = v / (v + n^2): v is
     the mean square deviation of those entries less n^2, at least (evenness mu)^2.
 
     Args:
-        matrices: Replaced.
+        matrices: Updated in place.
         noise: n.
-        evenness: Least deviation that is believed in, relative to mu.
+        evenness: Least prior deviation, relative to mu.
         left: Output ``(B,)``: v n^2 / (v + n^2), the variance of the error that stays in an
             entry.
     """
@@ -80,24 +77,23 @@ def posterior(
     noise,
     left,
     rare,
-    loose,
-    lead,
+    wide,
     calm,
     theta,
     covariance,
     root,
     likeliest,
 ):
-    """Posterior mean and covariance of theta, its prior size averaged over candidates.
+    """Write the posterior mean and covariance of theta, averaged over candidate prior sizes.
 
-    With m = `centre`, in the direction of eigenvalue h of the information (negative ones count
-    as 0), u = h t + e with t ~ N(m, r^2 / d) and
-    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)), for each candidate r; a
-    candidate weighs its belief times the likelihood of u. A direction is rare if it carries
-    less than `rare` of the mean information and of the last coordinate's, and the last
-    coordinate, which the policy sets, takes part in it; its prior size is at least `loose`.
-    Where r < `lead`, the last coordinate's prior deviation is that of `lead`: t has one more
-    part, g e in the eigenbasis with g ~ N(0, (lead^2 - r^2) / d) and e the last unit vector.
+    In the direction of eigenvalue h of the information (negative ones count as 0) and with
+    m = `centre`, u = h t + e, t ~ N(m, r^2 / d) and
+    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)), for each candidate r. A
+    candidate's weight is its belief times the likelihood of u.
+
+    A direction is rare if h is less than `rare` times the mean eigenvalue and times the last
+    diagonal entry of the information, and the square of the direction's last coordinate
+    exceeds 1 / d, its mean. The prior size there is at least `wide`.
 
     Args:
         information: ``(B, d, d)``, symmetric.
@@ -108,21 +104,19 @@ def posterior(
         spread: Variance of the responses themselves per unit of information.
         noise: Variance of the noise in u.
         left: Variance of the error in an entry of the information, ``(B,)``.
-        rare: See above.
-        loose: Least prior size in rare directions.
-        lead: Least prior size of the last coordinate.
-        calm: Factor of the posterior's standard deviation in `root`; in rare directions that
-            deviation over the first candidate's, at least `calm` and at most 1.
+        rare: See above; 0: no direction is rare.
+        wide: Least prior size in rare directions.
+        calm: Factor of the posterior's standard deviation in `root`. In rare directions it is
+            that deviation over the first candidate's prior deviation, within [calm, 1].
         theta: Output ``(B, d)``.
         covariance: Output ``(B, d, d)``.
-        root: Output ``(B, d, d)``: theta + root z, z standard normal, explores.
-        likeliest: Output ``(B,)``: the candidate that is likeliest now.
+        root: Output ``(B, d, d)``, symmetric: theta + root z, z standard normal, explores.
+        likeliest: Output ``(B,)``: the candidate of largest weight.
     """
     B, d = response.shape
     m = sizes.shape[0]
     values, vectors = np.empty(d), np.empty((d, d))
-    weights, means, kept = np.empty(m), np.empty((m, d)), np.empty((m, d))
-    leant, errors = np.empty((m, d)), np.empty(d)
+    weights, means, variances = np.empty(m), np.empty((m, d)), np.empty((m, d))
     mean, rotated, scaled, few = np.empty(d), np.empty(d), np.empty(d), np.empty(d, np.bool_)
     local = np.empty((d, d))
     far = 0.0
@@ -139,58 +133,41 @@ def posterior(
                 rotated[i] += vectors[j, i] * (response[b, j] - values[i] * centre[j])
         level = min(level, information[b, d - 1, d - 1])
         for i in range(d):
-            few[i] = values[i] < rare * level and vectors[d - 1, i] ** 2 > LEVER
+            few[i] = values[i] < rare * level and d * vectors[d - 1, i] ** 2 > 1.0
         for r in range(m):
-            size = sizes[r] * sizes[r]
-            extra = max(0.0, lead * lead - size) / d
-            unknown = 0.5 * left[b] * (1.0 + 1.0 / d) * (size + extra + far)
+            square = sizes[r] * sizes[r]
+            error = noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (square + far)
+            weights[r] = elementary.log(beliefs[r])
             for i in range(d):
-                kept[r, i] = (max(loose * loose, size) if few[i] else size) / d
-                errors[i] = spread * values[i] + noise + unknown
-                leant[r, i] = vectors[d - 1, i]
-            prior = elementary.log(beliefs[r])
-            weights[r] = _told(prior, values, rotated, errors, extra, means[r], kept[r], leant[r])
+                h, prior = values[i], (max(wide * wide, square) if few[i] else square) / d
+                own = spread * h + error
+                total = prior * h * h + own
+                means[r, i], variances[r, i] = 0.0, prior
+                if total > 0.0:
+                    weights[r] -= 0.5 * (elementary.log(total) + rotated[i] ** 2 / total)
+                    means[r, i] = prior * h * rotated[i] / total
+                    variances[r, i] = prior * own / total
         likeliest[b] = sizes[np.argmax(weights)]
-        _average(weights, means, kept, leant, mean, local)
+        _average(weights, means, variances, mean, local)
         _turn_back(vectors, mean, local, centre, scaled, theta[b], covariance[b])
+        for i in range(d):
+            deviation = np.sqrt(local[i, i])
+            factor = calm
+            if few[i]:
+                factor = max(calm, min(1.0, deviation * np.sqrt(np.float64(d)) / sizes[0]))
+            scaled[i] = factor * deviation
         for j in range(d):
-            for i in range(d):
-                factor = calm
-                if few[i]:
-                    factor = max(calm, min(1.0, np.sqrt(local[i, i] * d) / sizes[0]))
-                root[b, j, i] = factor * np.sqrt(local[i, i]) * vectors[j, i]
+            for k in range(d):
+                root[b, j, k] = 0.0
+                for i in range(d):
+                    root[b, j, k] += vectors[j, i] * scaled[i] * vectors[k, i]
 
 
 @inline
-def _told(weight, values, rotated, errors, extra, mean, kept, leant):
-    """Posterior of t + g e, t of prior variances `kept` and g ~ N(0, `extra`), given `rotated`.
+def _average(weights, means, variances, mean, covariance):
+    """Write mean and covariance of a mixture of Gaussians of diagonal covariances.
 
-    Writes its mean; its covariance is diag(kept) + leant leant', where leant came as e. Returns
-    `weight` plus the logarithm of the likelihood.
-    """
-    along, told = 0.0, 0.0
-    for i in range(values.shape[0]):
-        h, prior, total = values[i], kept[i], kept[i] * values[i] * values[i] + errors[i]
-        mean[i] = 0.0
-        if total > 0.0:
-            weight -= 0.5 * (elementary.log(total) + rotated[i] * rotated[i] / total)
-            mean[i] = prior * h * rotated[i] / total
-            kept[i] = prior * errors[i] / total
-            along += h * h * leant[i] ** 2 / total
-            told += h * leant[i] * rotated[i] / total
-            leant[i] *= errors[i] / total
-    ratio = 1.0 + extra * along
-    for i in range(values.shape[0]):
-        mean[i] += extra * told / ratio * leant[i]
-        leant[i] *= np.sqrt(extra / ratio)
-    return weight + 0.5 * (extra * told * told / ratio - elementary.log(ratio))
-
-
-@inline
-def _average(weights, means, kept, leant, mean, covariance):
-    """Mean and covariance of a mixture, of logarithms of weights ``(m,)``.
-
-    Its parts are Gaussians of covariances diag(kept) + leant leant'.
+    `weights` ``(m,)`` are logarithms and become probabilities.
     """
     m, d = means.shape
     top, total = weights.max(), 0.0
@@ -203,17 +180,17 @@ def _average(weights, means, kept, leant, mean, covariance):
         weights[r] /= total
         for i in range(d):
             mean[i] += weights[r] * means[r, i]
-            covariance[i, i] += weights[r] * kept[r, i]
+            covariance[i, i] += weights[r] * variances[r, i]
     for r in range(m):
         for i in range(d):
             for j in range(d):
                 apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
-                covariance[i, j] += weights[r] * (apart + leant[r, i] * leant[r, j])
+                covariance[i, j] += weights[r] * apart
 
 
 @inline
 def _turn_back(vectors, mean, local, centre, scaled, theta, covariance):
-    """Writes centre + V mean and V local V', of columns of V and what is told by them."""
+    """Write centre + V mean and V local V' for the eigenvectors V."""
     d = mean.shape[0]
     for j in range(d):
         theta[j] = centre[j]
@@ -233,12 +210,12 @@ def _turn_back(vectors, mean, local, centre, scaled, theta, covariance):
 
 @jit
 def weak_direction(information, left, out):
-    """The direction of least information, as long as records shall count more along it.
+    """Write k^(1/2) v: in the direction v of least information records count 1 + k times.
 
-    With eigenvalues of mean m, the least being h, in direction v: out = k^(1/2) v,
-    k = ((m / h)^(1/2) - 1) (1 - e^2 / h^2)_+, where e^2 = (d - 1) / 2 times the variance `left` of
-    the error in an entry is the mean square of what v shares with the other directions by error. 0
-    where the last coordinate does not take part in v.
+    With eigenvalues of mean m, the least being h, k = ((m / h)^(1/2) - 1) (1 - e^2 / h^2)_+.
+    e^2 = (d - 1) / 2 times the variance `left` of the error in an entry is the mean square of
+    the error that mixes v with other directions. k is 0 where the square of the last coordinate
+    of v is at most 1 / d, its mean.
 
     Args:
         information: ``(B, d, d)``, symmetric.
@@ -256,7 +233,7 @@ def weak_direction(information, left, out):
                 least = i
         h, error = values[least], 0.5 * (d - 1) * left[b]
         k = 0.0
-        if h > 0.0 and h * h > error and vectors[d - 1, least] ** 2 > LEVER:
+        if h > 0.0 and h * h > error and d * vectors[d - 1, least] ** 2 > 1.0:
             k = (np.sqrt(level / h) - 1.0) * (1.0 - error / (h * h))
         for j in range(d):
             out[b, j] = np.sqrt(max(k, 0.0)) * vectors[j, least]
@@ -266,12 +243,12 @@ def weak_direction(information, left, out):
 def informed_posterior(
     information, response, centre, precision, spread, noise, left, calm, theta, covariance, root
 ):
-    """Posterior mean and covariance of theta ~ N(m, P^-1).
+    """Write the posterior mean and covariance of theta ~ N(m, P^-1).
 
     m = `centre`, P = `precision` ``(d, d)``, positive definite. In the direction of eigenvalue h of
     the information (negative ones count as 0), u = h t + e,
-    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (d^2 / trace P + |m|^2)). The other arguments,
-    and what is written, are those of `posterior`.
+    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (d^2 / trace P + |m|^2)). The other arguments
+    and the outputs are those of `posterior`.
     """
     B, d = response.shape
     values, vectors = np.empty(d), np.empty((d, d))
@@ -312,7 +289,7 @@ def informed_posterior(
 
 @jit
 def dispersed(theta, root, normals, out):
-    """out = theta + root normals, ``(B, d)``."""
+    """Write theta + root normals to `out`, ``(B, d)``."""
     B, d = theta.shape
     for b in range(B):
         for j in range(d):

@@ -1,9 +1,9 @@
 """Best prices under an exploration bonus: a certified global search on [0, 1].
 
-The objective g(p) = p f(a - slope p) + gamma sqrt(q(p)) adds to the expected revenue of a
-price the width ||phi(x, p)||_{V^-1} of its estimate; q is a quadratic in p. It may have
-several local maxima, so the search is a branch and bound with an upper bound that holds on
-every interval [l, r] it discards:
+The objective g(p) = p f(a - slope p) + gamma sqrt(q(p)) is the expected revenue of a price plus
+the width ||phi(x, p)||_{V^-1} of its estimate, where q is a quadratic in p. It may have several
+local maxima. The search is a branch and bound with an upper bound on every discarded interval
+[l, r]:
 
 * the width is a norm of an affine function of p, hence convex, hence below its chord;
 * the revenue h has h'' >= -C on the interval, hence is below its chord plus
@@ -21,9 +21,9 @@ from dpb_gym.kernels.pricing import LOGISTIC, expected_revenue, intercept_slope
 START_INTERVALS = 8
 STACK = START_INTERVALS + 64
 NARROWEST = 1e-13
-# Met only by parameters that overflow; the search then returns its best price so far.
+# Reached only by parameters that overflow; the search then returns its best price so far.
 MAX_INTERVALS = 200_000
-# Small draws around a price within (0, 1) gain what they cost: between that and nothing is free.
+# For small draws around a price in (0, 1) gain and cost are equal, so the limit must exceed 1.
 BET = 2.0
 
 
@@ -35,7 +35,7 @@ def _demand(a, slope, p, model, zeta):
 
 @jit
 def _bend(slope, left, right, demand_left, demand_right, model, zeta):
-    """C >= 0 with h'' >= -C on [left, right].
+    """Return a C >= 0 with h'' >= -C on [left, right].
 
     Logistic, with k = zeta slope: h'' = -k f (1 - f) (2 - k p (1 - 2 f)), and f is monotone
     in p, so its extremes are at the ends.
@@ -50,7 +50,7 @@ def _bend(slope, left, right, demand_left, demand_right, model, zeta):
     else:
         f = low if low > 0.5 else high
         variance = f * (1.0 - f)
-    least = 1.0 - 2.0 * high  # of 1 - 2 f, and times p:
+    least = 1.0 - 2.0 * high  # minimum of 1 - 2 f, then of p (1 - 2 f)
     least *= left if least >= 0.0 else right
     if k >= 0.0:
         return k * variance * max(0.0, 2.0 - k * least)
@@ -59,7 +59,7 @@ def _bend(slope, left, right, demand_left, demand_right, model, zeta):
 
 @inline
 def _upper_bound(width, left, right, bend):
-    """Maximum over t in [0, 1] of the chord plus bend width^2 t (1 - t) / 2."""
+    """Return the maximum over t in [0, 1] of the chord plus bend width^2 t (1 - t) / 2."""
     curvature = bend * width * width
     rise = right - left
     if not curvature > abs(rise) * 2.0:
@@ -70,19 +70,19 @@ def _upper_bound(width, left, right, bend):
 
 @jit
 def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, stack):
-    """Maximises p f(a - slope p) + gamma sqrt(q0 - 2 q1 p + q2 p^2) over [0, 1].
+    """Maximise p f(a - slope p) + gamma sqrt(q0 - 2 q1 p + q2 p^2) over [0, 1].
 
     Args:
         a: Intercept of the linear predictor a - slope p.
-        slope: Its slope, any sign.
+        slope: Slope of the linear predictor, any sign.
         q0: Constant of the quadratic, which must be non-negative on [0, 1].
-        q1: Minus half of its linear coefficient.
-        q2: Its leading coefficient, >= 0.
+        q1: Minus half of the linear coefficient of the quadratic.
+        q2: Leading coefficient of the quadratic, >= 0.
         model: `pricing.LOGISTIC` or `pricing.GAUSSIAN`.
         zeta: Link scale of the logistic model.
         gamma: Weight of the width, >= 0.
-        tolerance: The value found is at most this far below the maximum (or 1e-14 times
-            it), > 0.
+        tolerance: Largest distance of the result from the maximum (or 1e-14 times the
+            maximum, if larger), > 0.
         stack: Scratch ``(STACK, 6)``.
 
     Returns:
@@ -139,10 +139,10 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
 
 @jit
 def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, price, value):
-    """Prices maximising p f(phi' theta) + gamma ||phi(x, p)||_{V^-1} over [0, 1].
+    """Compute the prices that maximise p f(phi' theta) + gamma ||phi(x, p)||_{V^-1} over [0, 1].
 
-    A maximiser of this also maximises min{1, .} of it (CSW, Algorithm 1, line 10), where the
-    cap alone would leave a tie.
+    A maximiser of this also maximises its minimum with 1 (CSW, Algorithm 1, line 10), which may
+    have several maximisers.
 
     Args:
         features: x, ``(B, d - 1)``.
@@ -182,7 +182,7 @@ def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, p
 
 @jit
 def total_revenues(intercepts, slope, prices, model, zeta, out):
-    """out[i] = sum_j p f(a_j - slope p) at the price p = prices[i], for intercepts a_j."""
+    """Write sum_j p f(a_j - slope p) for p = prices[i] and intercepts a_j to out[i]."""
     for i in range(prices.shape[0]):
         s = 0.0
         for j in range(intercepts.shape[0]):
@@ -192,9 +192,10 @@ def total_revenues(intercepts, slope, prices, model, zeta, out):
 
 @jit
 def warranted(features, theta, drawn, known, model, zeta, price):
-    """Replaces prices best for `drawn` that are a bad bet by those `known` to be best for theta.
+    """Replace prices that are best for `drawn` by the prices `known` where they are a bad bet.
 
-    A bad bet costs by theta more than `BET` times what it gains by the theta drawn.
+    `known` is best for theta. A bad bet has a loss under theta of more than `BET` times its gain
+    under `drawn`.
     """
     for i in range(features.shape[0]):
         a, slope = intercept_slope(features, theta, i)

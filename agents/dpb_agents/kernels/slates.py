@@ -1,7 +1,7 @@
-"""Slates: best under optimistic or sampled utilities.
+"""Best slates under optimistic, sampled or averaged utilities.
 
-Arrays lead with the replicate axis. V is a Gram matrix with a shift; its Cholesky factor
-is L, and `root` is the inverse of L, so that ||x||_{V^-1} = ||root x||.
+The replicate axis comes first. V is a shifted Gram matrix with Cholesky factor L, and `root` is
+the inverse of L, so that ||x||_{V^-1} = ||root x||.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slates, top_indices
 
-# Utilities count up to here: sums of their exponentials stay finite.
+# Larger utilities are clipped, so that sums of their exponentials stay finite.
 LARGEST_UTILITY = 300.0
 
 
 @jit
 def roots(matrices, shift, floor, root, logdet, ok):
-    """Inverse Cholesky factors and log-determinants of matrices + shift I.
+    """Compute inverse Cholesky factors and log-determinants of matrices + shift I.
 
     Args:
         matrices: ``(B, d, d)``, symmetric.
         shift: Added to the diagonal.
-        floor: Least eigenvalue that V = matrix + shift I must have.
-        root: Output ``(B, d, d)``, lower triangular; upper triangles are left as they are.
+        floor: Smallest eigenvalue that V = matrix + shift I must have.
+        root: Output ``(B, d, d)``, lower triangular; upper triangles are not written.
         logdet: Output ``(B,)``.
         ok: Output ``(B,)``: False where V has an eigenvalue below `floor` (or is not
-            positive definite); root and logdet of such a replicate are left as they were.
+            positive definite); root and logdet of such a replicate are unchanged.
     """
     B, d, _ = matrices.shape
     factor = np.empty((d, d))
@@ -49,7 +49,7 @@ def roots(matrices, shift, floor, root, logdet, ok):
 
 @jit
 def _best_slate(b, utility, revenues, equal, exactly, slates):
-    """Best slate of replicate `b`; the arrays are those of all."""
+    """Write the best slate of replicate `b`; the arrays are those of all replicates."""
     one, K = slice(b, b + 1), slates.shape[1]
     if equal:
         top_indices(utility[b], K, -np.inf, slates[b], np.empty(utility.shape[1], np.int64))
@@ -59,7 +59,7 @@ def _best_slate(b, utility, revenues, equal, exactly, slates):
 
 @inline
 def _turn(rows, columns):
-    """columns[k, i] = rows[i, k]: features in double precision, side by side over the items."""
+    """Transpose features into double precision, columns[k, i] = rows[i, k]."""
     for i in range(rows.shape[0]):
         for k in range(rows.shape[1]):
             columns[k, i] = rows[i, k]
@@ -67,7 +67,7 @@ def _turn(rows, columns):
 
 @inline
 def _add_products(weights, count, columns, out):
-    """out[i] += sum over k < count of weights[k] columns[k, i], term by term."""
+    """Add the sum over k < count of weights[k] columns[k, i] to out[i], term by term."""
     q = count - count % 4
     for k in range(0, q, 4):
         w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
@@ -82,16 +82,16 @@ def _add_products(weights, count, columns, out):
 
 @jit
 def optimistic_slates(features, revenues, equal, exactly, theta, root, width, utility, slates):
-    """Best slates under the utilities <x, theta> + width ||x||_{V^-1}.
+    """Compute the best slates under the utilities <x, theta> + width ||x||_{V^-1}.
 
     Args:
         features: ``(B, N, d)``.
         revenues: ``(B, N)``, -inf for items that cannot be offered.
-        equal: Whether all revenues are equal (then the K largest utilities are best).
+        equal: Whether all revenues are equal, so that the K largest utilities are best.
         exactly: Whether slates must hold K items.
         theta: ``(B, d)``.
         root: ``(B, d, d)``, lower triangular.
-        width: Multiplier of the bonus; 0 leaves it out.
+        width: Multiplier of the bonus; 0 for no bonus.
         utility: Output ``(B, N)``.
         slates: Output ``(B, K)``, ascending, padded with -1.
     """
@@ -117,9 +117,9 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, ut
 def sampled_slates(
     features, revenues, equal, exactly, theta, root, width, normals, utility, slates
 ):
-    """Best slates under the largest of M utilities drawn by Thompson sampling.
+    """Compute the best slates under the largest of M utilities drawn by Thompson sampling.
 
-    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1; the other arguments
+    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1. The other arguments
     are those of `optimistic_slates`.
 
     Args:
@@ -146,7 +146,7 @@ def sampled_slates(
 
 @jit
 def _expected(i, revenue, sold, earned, attraction):
-    """Revenue of a slate with item i added, summed over the draws of theta."""
+    """Return the revenue of a slate with item i added, summed over the draws of theta."""
     total = 0.0
     for m in range(sold.shape[0]):
         w = attraction[i, m]
@@ -156,11 +156,11 @@ def _expected(i, revenue, sold, earned, attraction):
 
 @jit
 def expected_slates(features, revenues, exactly, theta, root, normals, slates):
-    """Slates of large expected revenue under theta + root z, the mean over draws z.
+    """Compute slates of large mean revenue over draws theta + root z, greedily.
 
-    A slate is built item by item, each time the one that adds most, as long as that is not
-    negative. For equal revenues the expectation is submodular, so it is at least 1 - 1/e of the
-    best (Nemhauser, Wolsey & Fisher 1978). The other arguments are those of `optimistic_slates`.
+    Items are added one by one, each time the one that adds most, while that is not negative. For
+    equal revenues the mean is submodular, so the result is at least 1 - 1/e of the best
+    (Nemhauser, Wolsey & Fisher 1978). The other arguments are those of `optimistic_slates`.
 
     Args:
         root: ``(B, d, d)``.

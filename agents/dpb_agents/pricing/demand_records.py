@@ -1,7 +1,7 @@
-"""The raw demand records of B replicates and the exact maximum-likelihood releaser.
+"""Raw demand records of B replicates and the exact maximum-likelihood releaser.
 
-Everything here stands on the curator's side of the privacy boundary: it holds raw records
-and hands out estimates. Policies see only what `release` returns.
+This code is on the curator's side of the privacy boundary: it stores raw records and releases
+estimates. Policies only see what `release` returns.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ MODELS = ("logistic", "gaussian")
 
 
 def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array, Array, Array]:
-    """Features, prices ``(..., B)`` and demands of a round; all 0 where nothing was observed,
-    for such a record adds nothing."""
+    """Return features, prices ``(..., B)`` and demands of a round.
+
+    All are 0 where no response was observed, so that the record adds nothing.
+    """
     assert feedback.demand is not None
     seen = feedback.observed
     if seen is None:
@@ -31,15 +33,15 @@ def recorded(context: Context, price: Array, feedback: Feedback) -> tuple[Array,
 
 
 class Estimator(Protocol):
-    """Raw demand records in, estimates of theta out, pulled to a public `centre` ``(d,)``."""
+    """Releaser of theta from raw demand records, regularised towards a public `centre` ``(d,)``."""
 
     centre: Array
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
-        """Ingests one record per replicate: x ``(B, d - 1)``, price and demand ``(B,)``."""
+        """Add one record per replicate: x ``(B, d - 1)``, price and demand ``(B,)``."""
 
     def release(self, due: Array) -> Array:
-        """Estimates ``(B, d)``, renewed where `due` ``(B,)`` is True."""
+        """Return estimates ``(B, d)``, updated where the mask `due` ``(B,)`` is True."""
 
 
 class DemandRecords:
@@ -49,14 +51,14 @@ class DemandRecords:
         replicates: Number of replicates B.
         dim: Dimension d of theta; x has d - 1 numbers.
         horizon: Largest number of records per replicate.
-        bounds: Demand is moved into these, and phi into the unit ball; None moves nothing.
-        compact: Store x and p in single precision, and demand bounded by [0, 1] in steps of
-            1/255 (0 and 1 are exact): 4 d + 1 bytes a record, 4 d + 4 with any other demand,
-            instead of 4 d + 12.
+        bounds: Demand is clipped to these, and phi to the unit ball; None clips nothing.
+        compact: Store x and p in single precision, and demand in [0, 1] in steps of 1/255 (0 and
+            1 are exact). A record has 4 d + 1 bytes, or 4 d + 4 with any other demand, instead of
+            4 d + 12.
 
     Attributes:
         count: Records per replicate so far.
-        unit: What stands for a demand of 1 in `demand`.
+        unit: Stored value of a demand of 1.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class DemandRecords:
         self.demand: Array = np.empty((replicates, capacity), np.uint8 if steps else wide)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
-        """Stores one record per replicate.
+        """Store one record per replicate.
 
         Raises:
             HorizonExceeded: If the horizon is full.
@@ -110,11 +112,11 @@ class DemandRecords:
 
     @property
     def stored(self) -> tuple[Array, Array, Array, float, int]:
-        """x, prices, demands, what stands for a demand of 1, and how many."""
+        """The arrays x, prices and demands, `unit`, and the number of records."""
         return self.features, self.price, self.demand, self.unit, self.count
 
     def drop(self) -> None:
-        """Frees everything, and from now on only counts."""
+        """Free all records; later ones are counted and not stored."""
         self._resize(0)
         self._dropped = True
 
@@ -126,13 +128,13 @@ class DemandRecords:
 class ExactMLE:
     """Ridge-regularised maximum likelihood of the demand model, without noise.
 
-    The non-private twin of objective perturbation: the same loss, no noise. A release is
-    warm-started at the last one; between releases nothing is computed.
+    The non-private version of objective perturbation: the same loss without noise. A release
+    starts at the last one. Nothing is computed between releases.
 
-    Memory does not grow with the horizon: whenever `capacity` records have gathered, they are
-    replaced by the second-order expansion of their losses at the estimate from all records so
-    far. That is exact for Gaussian demand. For logistic demand n folded records err by
-    O(1) in the gradient, where their own sampling error is O(sqrt(n)).
+    Memory does not grow with the horizon: `capacity` records at a time are replaced by the
+    second-order expansion of their losses at the estimate from all records so far. This is exact
+    for Gaussian demand. For logistic demand the error of n folded records in the gradient is
+    O(1), where their sampling error is O(sqrt(n)).
 
     Args:
         replicates: Number of replicates B.
@@ -142,7 +144,7 @@ class ExactMLE:
         zeta: Link scale of the logistic model, unused otherwise.
         ridge: Weight of ``||theta||^2 / 2``, positive.
         tolerance: Excess of the loss over its minimum before the last Newton step.
-        capacity: Records kept as they are, at most; `CAPACITY` by default.
+        capacity: Largest number of records stored unfolded; `CAPACITY` by default.
     """
 
     def __init__(
@@ -176,7 +178,7 @@ class ExactMLE:
         return self._folded + self.records.count
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
-        """Stores one record per replicate.
+        """Store one record per replicate.
 
         Raises:
             HorizonExceeded: If the horizon is full.
@@ -190,7 +192,7 @@ class ExactMLE:
         records.add(features, price, demand)
 
     def release(self, due: Array) -> Array:
-        """Estimates ``(B, d)``, renewed where `due`; the others as they were."""
+        """Return estimates ``(B, d)``, updated where `due`."""
         self._fit(due, self._theta)
         return self._theta.copy()
 

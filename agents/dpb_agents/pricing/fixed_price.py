@@ -1,4 +1,4 @@
-"""The best price that is the same for every customer: learned online, and known in hindsight."""
+"""One price for all customers: learned online, or the best one in hindsight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 RULES = ("ts", "ucb")
-UNTOLD = 100_000  # the horizon for which the grid is made where none is told
+DEFAULT_HORIZON = 100_000  # sets the size of the price grid where the horizon is unknown
 # Demand in {0, 1} is 1/2-sub-Gaussian (Hoeffding); Gaussian demand has unit noise around a
 # mean that moves within [-1, 1] with the customer.
 SCALES = {"logistic": 0.5, "gaussian": math.sqrt(2.0)}
@@ -28,22 +28,22 @@ SCALES = {"logistic": 0.5, "gaussian": math.sqrt(2.0)}
 
 @register_agent("fixed-price", supports=["pricing"])
 class FixedPrice(Configured):
-    """One price for everybody: a bandit over a price grid that ignores the customers.
+    """One price for all customers: a bandit over a price grid that ignores features.
 
-    The control that any personalised policy must beat (erratum P7). The grid has
-    ceil((T / log T)^(1/4)) equally spaced prices up to 1, where its gap to the best
-    price costs as much as learning it (Kleinberg & Leighton 2003). Each price keeps the
-    mean demand it met; ``ts`` draws from N(mean, s^2 / n) (Agrawal & Goyal 2013), ``ucb``
-    adds s sqrt(2 log(1 + t log^2 t) / n) (Lattimore & Szepesvari 2020, Algorithm 6); the
-    price of largest price times that is offered. Every price is tried once first.
+    The baseline that any personalised policy must beat (erratum P7). The grid has
+    ceil((T / log T)^(1/4)) equally spaced prices up to 1. At this size the gap to the best price
+    costs as much as learning it (Kleinberg & Leighton 2003). Each price has the mean of the demand
+    observed at it. ``ts`` draws from N(mean, s^2 / n) (Agrawal & Goyal 2013), ``ucb`` adds
+    s sqrt(2 log(1 + t log^2 t) / n) (Lattimore & Szepesvari 2020, Algorithm 6). The offer is the
+    price with the largest product of price and this index, after every price was tried once.
 
     Args:
         rule: ``"ts"`` or ``"ucb"``.
-        n_prices: Size of the grid, by default as above, for T = 10^5 if T is not known.
+        n_prices: Size of the grid, by default as above, with T = 10^5 if T is unknown.
         price: Offer this price in [0, 1] in every round instead of learning one.
         scale: s, > 0. By default the Beta posterior for ``ts`` on logistic demand, else
-            1/2 for logistic and sqrt(2) for Gaussian demand, for which the demand of a
-            random customer is s-sub-Gaussian.
+            1/2 for logistic and sqrt(2) for Gaussian demand: the demand of a random customer is
+            s-sub-Gaussian.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -59,7 +59,7 @@ class FixedPrice(Configured):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("fixed-price", problem, "pricing", "demand")
-        T = problem.horizon or UNTOLD
+        T = problem.horizon or DEFAULT_HORIZON
         if self.price is not None:
             self.prices = np.array([self.price])
         else:
@@ -109,15 +109,15 @@ class FixedPrice(Configured):
 
 @register_agent("best-fixed-price", supports=["pricing"], uses_oracle=True)
 class BestFixedPrice(Configured):
-    """The price that is best for all of the customers, known beforehand.
+    """The best single price for all customers, computed from the hidden state.
 
-    What ignoring the customers costs at least. It reads the hidden state and the customers
-    to come, so it is no learner; its regret per round is not zero.
+    Its regret is the smallest that a policy without features can have, and is not zero. It uses
+    the hidden state and the future customers, so it is not a learner.
 
     Args:
-        n_prices: Prices compared: a grid over [0, 1], then a grid as fine between the
-            neighbours of its best.
-        sample: Customers looked at, evenly spread over the horizon.
+        n_prices: Number of prices compared: a grid over [0, 1], then a second grid of the same
+            size between the neighbours of the best one.
+        sample: Number of customers used, evenly spread over the horizon.
 
     Raises:
         AgentError: From `begin`, if no running environment was attached.

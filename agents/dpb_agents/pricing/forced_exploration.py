@@ -28,19 +28,18 @@ from dpb_gym.streams import AgentStreams
     needs_horizon=True,
 )
 class ExploreCommit(ExactGLM):
-    """Explore then commit: random prices, one maximum-likelihood fit, greedy prices for ever.
+    """Explore then commit: random prices, one maximum-likelihood fit, then greedy prices.
 
-    With a budget, the fit is one release of objective perturbation, which takes all of it
-    (anticipating, per user-round, replace-one): customers after the start are never looked
-    at again.
+    With a budget, the fit is one release of objective perturbation, which takes the whole budget
+    (anticipating, per user-round, replace-one). Responses after the random start are not used.
 
     Args:
-        explore: Random prices; by default ceil(sqrt(d T)), or with a budget
-            ceil((d T)^(2/3)), as private estimates need more (both at most T / 4).
+        explore: Number of random prices; by default ceil(sqrt(d T)), or with a budget
+            ceil((d T)^(2/3)), as private estimates need more; both at most T / 4.
         demand_bound: With a budget, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
     """
 
-    # enough records to be driven far
+    # enough records to move theta far
     audit_params: ClassVar[dict[str, Any]] = {"explore": 1024}
     audit_horizon = 1026
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -74,7 +73,7 @@ class ExploreCommit(ExactGLM):
 
 @register_agent("mle-cycle-pricing", supports=["pricing"])
 class MLECycle(ExactGLM):
-    """MLE-cycle: episodes of doubling length, each begun with random prices and then a fit.
+    """MLE-cycle: episodes of doubling length, each with random prices first and then a fit.
 
     After Broder & Rusmevichientong (2012) and Javanmard & Nazerzadeh (2019), with features.
 
@@ -116,15 +115,15 @@ class MLECycle(ExactGLM):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         super().observe(context, action, feedback)
         if self._rounds >= self._exploit:
-            self._next = self._horizon + 1  # one fit an episode
+            self._next = self._horizon + 1  # one fit per episode
 
 
 @register_agent("cils-pricing", supports=["pricing"])
 class ControlledVariance(ExactGLM):
     """Constrained iterated least squares (Keskin & Zeevi 2014), by maximum likelihood.
 
-    The greedy price, kept at least k t^(-1/4) away from the mean of the prices so far (den Boer
-    & Zwart's controlled variance pricing has the same rule), so that learning never stops. For
+    The greedy price, moved to at least k t^(-1/4) away from the mean of past prices, so that
+    learning never stops. Controlled variance pricing (den Boer & Zwart) has the same rule. For
     Gaussian demand the fit is least squares.
 
     Args:

@@ -1,4 +1,7 @@
-"""Pricing by maximum likelihood on exact records: greedy, optimistic and by Thompson sampling."""
+"""Pricing by maximum likelihood on exact records: greedy, GLM-UCB and Thompson sampling.
+
+`act` and `observe` of the first two are in `price_policy.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,15 @@ class ExactGLM(GLMPolicy):
 
     ridge: float = positive(1.0)
 
-    def watches(self) -> bool:
-        """Whether the policy reads V."""
+    def uses_gram(self) -> bool:
+        """Return whether the policy uses V."""
         return self.rule == "ucb"
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         T, d, B = problem.longest, problem.dim, curator.replicates
         assert problem.demand is not None
         estimator = ExactMLE(B, d, T, problem.demand, problem.zeta, self.ridge)
-        gram = curator.running_sum(symmetric=d) if self.watches() else None
+        gram = curator.running_sum(symmetric=d) if self.uses_gram() else None
         return DemandReleasers(estimator, gram, self.ridge)
 
 
@@ -53,14 +56,14 @@ class ExactGLM(GLMPolicy):
 class GLMPricing(ExactGLM):
     """Maximum-likelihood pricing without privacy: greedy, or optimistic (GLM-UCB).
 
-    ``glm-ucb-pricing`` is CSW's Algorithm 1 on exact releases: what private pricing
-    would be without noise.
+    ``glm-ucb-pricing`` is CSW's Algorithm 1 on exact releases, hence private pricing without
+    noise.
 
     Args:
         rule: ``"greedy"`` or ``"ucb"``; see `GLMPolicy`.
         explore: Random prices at the start (CSW: 10).
         gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
-        growth: Factor between two fits, > 1: of rounds (greedy) or of det V (ucb; CSW: 2).
+        growth: Factor of rounds (greedy) or of det V (ucb; CSW: 2) between two fits, > 1.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
@@ -74,12 +77,12 @@ class GLMPricing(ExactGLM):
 
 @register_agent("ts-pricing", supports=["pricing"])
 class ThompsonPricing(ExactGLM):
-    """Thompson sampling: the best price under a draw from a normal around the estimate.
+    """Thompson sampling: the best price under a normal draw around the estimate.
 
-    theta~ is normal of mean theta and covariance ``scale^2 V^-1``, V = ridge I + the sum of
-    phi phi' at the last renewal, which comes when det V has grown by `growth`. (TS-GLM, Abeille
-    & Lazaric 2017, arXiv:1611.06534, with lazy updates; scale 1/2 is the sub-Gaussian constant
-    of 0-1 demand over the link's steepest slope zeta/4 = 1 at zeta = 4.)
+    theta~ is normal with mean theta and covariance ``scale^2 V^-1``. V is ridge I plus the sum of
+    phi phi' at the last update, which comes when det V has grown by `growth`. This is TS-GLM
+    (Abeille & Lazaric 2017, arXiv:1611.06534) with lazy updates. A scale of 1/2 is the
+    sub-Gaussian constant of 0-1 demand over the steepest slope of the link, zeta/4 = 1 at zeta = 4.
 
     Args:
         scale: Width of the draw, > 0; by default sub-Gaussian constant over steepest slope.
@@ -94,7 +97,7 @@ class ThompsonPricing(ExactGLM):
     scale: float | None = positive(None)
     growth: float = 1.5
 
-    def watches(self) -> bool:
+    def uses_gram(self) -> bool:
         return True
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -103,7 +106,7 @@ class ThompsonPricing(ExactGLM):
         super().begin(problem, streams, curator)
         logistic = problem.demand == "logistic"
         self._scale = self.scale or (0.5 / (self._zeta / 4) if logistic else 1.0)
-        # after the random start: both come from the replicate's one generator
+        # Created after the random start, because both draw from the replicate's one generator.
         self._normals = streams.normals(d)
 
     def act(self, context: Context) -> Array:
@@ -119,8 +122,8 @@ class ThompsonPricing(ExactGLM):
         )
         return price
 
-    def _trust(self, due: Array, gram: Array) -> None:
-        super()._trust(due, gram)
+    def _freeze(self, due: Array, gram: Array) -> None:
+        super()._freeze(due, gram)
         root = np.empty_like(self._inverse)
         kernels.linalg.cholesky(self._inverse, root)
         self._root[due] = root[due]

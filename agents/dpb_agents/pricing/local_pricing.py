@@ -27,17 +27,17 @@ from dpb_gym.streams import AgentStreams
 class LocalPricing(LocalSGD):
     """Personalised prices from locally private gradients (Zhao, Jiang & Yu 2024; Han et al. 2021).
 
-    The first `explore` customers get uniformly random prices; afterwards the price is the best
+    The first `explore` customers get uniformly random prices. Afterwards the price is the best
     one at theta_k, the estimate at the start of epoch k, and epochs grow by the factor `growth`.
-    Every customer sends the gradient (f(<phi, theta_t>) - y) phi of her own demand y, with noise,
-    phi = [x; -p] / sqrt(d); the server moves theta_t against it. The papers commit after the
-    exploration (ETC-LDP); here later customers teach too, which costs them nothing.
+    Every customer sends the gradient (f(<phi, theta_t>) - y) phi of their demand y with noise,
+    phi = [x; -p] / sqrt(d), and the server moves theta_t against it. The papers commit after the
+    exploration (ETC-LDP). Here learning continues, at no privacy cost: each customer sends once.
 
     The guarantee is local, for the features and the demand of one user-round.
 
     Args:
         explore: Random prices at the start, >= 0.
-        growth: Factor between two renewals of the prices' theta, > 1.
+        growth: Factor of rounds between two updates of the theta used for prices, > 1.
 
     Raises:
         AgentError: Without a budget.

@@ -1,4 +1,4 @@
-"""The constants of private pricing as printed (CSW, Algorithms 1-3, Theorems 1-2, section 7)."""
+"""Constants of private pricing as printed (CSW, Algorithms 1-3, Theorems 1-2, section 7)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ RADIUS = 2.0
 
 @dataclass(frozen=True)
 class Demand:
-    """What the analysis knows of a demand model.
+    """Public facts about a demand model, which the analysis uses.
 
     Attributes:
         kind: ``"logistic"`` or ``"gaussian"``.
         zeta: Link scale (1 for Gaussian demand).
-        low: Smallest demand that a releaser takes in.
-        high: Largest.
-        G: Bounds zeta by 1/G <= zeta <= G (assumption 4).
-        K: Bounds the slope of the mean by 1/K <= f'(z) <= K for |z| <= 2 (assumption 3).
+        low: Smallest demand; releasers clip to [low, high].
+        high: Largest demand.
+        G: Bound of zeta, 1/G <= zeta <= G (assumption 4).
+        K: Bound of the slope of the mean, 1/K <= f'(z) <= K for |z| <= 2 (assumption 3).
         gradient_bound: True bound of a record's gradient norm (erratum P6).
         curvature: True bound of the trace of a record's Hessian.
     """
@@ -37,9 +37,9 @@ class Demand:
 
     @classmethod
     def of(cls, kind: str, zeta: float | None, bound: float) -> Demand:
-        """Logistic demand in {0, 1}, or Gaussian demand clipped to [-bound, bound].
+        """Return the facts of logistic demand in {0, 1}, or of Gaussian demand in [-bound, bound].
 
-        Gaussian losses have bounded gradients on ||theta|| <= 2 only: bound + 2.
+        Gaussian losses have bounded gradients on ||theta|| <= 2 only, of norm bound + 2.
         """
         if kind == "gaussian":
             return cls(kind, 1.0, -bound, bound, 1.0, 1.0, bound + RADIUS, 1.0)
@@ -53,15 +53,15 @@ class Demand:
 
 @dataclass(frozen=True)
 class Calls:
-    """Privacy parameters of one release, and what they make of it.
+    """Privacy parameters of one release, and the noise that follows from them.
 
     Attributes:
         gram_sigma: Noise of a node of Algorithm 2.
-        epsilon: Of one call of Algorithm 3.
-        delta: The same.
+        epsilon: epsilon of one call of Algorithm 3.
+        delta: delta of one call of Algorithm 3.
         gradient_constant: B1 of Algorithm 3.
         curvature_constant: B2 of Algorithm 3.
-        nu: Standard deviation of its linear term.
+        nu: Standard deviation of the linear term of Algorithm 3.
     """
 
     gram_sigma: float
@@ -88,7 +88,7 @@ class Choice:
 
 
 def most_updates(parameters: str, d: int, T: int) -> int:
-    """D_inf: ceil(d log2 T) in section 7, ceil(d log1.5 T) in the theorems."""
+    """Return D_inf: ceil(d log2 T) in section 7, ceil(d log1.5 T) in the theorems."""
     base = 2.0 if parameters == "section-7" else 1.5
     return math.ceil(d * portable.log(T) / portable.log(base))
 
@@ -102,14 +102,14 @@ def calls(
     gram: tuple[float, float],
     mle: tuple[float, float],
 ) -> Calls:
-    """Noise scales from (epsilon, delta) of the Gram matrix and of all MLEs together.
+    """Return noise scales for (epsilon, delta) of the Gram matrix and of all MLEs together.
 
     Args:
         demand: The demand model.
-        constants: ``"literal"``: B2 = K G with assumption 3's K; ``"curvature"``: B2 = zeta^2/4,
-            the curvature itself (erratum P5).
-        composition: Divide the parameters over the releases, as the paper does; else every
-            release gets all of them.
+        constants: ``"literal"``: B2 = K G with K of assumption 3; ``"curvature"``: B2 = zeta^2/4,
+            the true curvature (erratum P5).
+        composition: Whether the parameters are divided between the releases, as in the paper;
+            otherwise every release gets all of them.
         updates: D_inf.
         T: Horizon.
         gram: epsilon_1 and delta_1.
@@ -136,9 +136,9 @@ def calls(
 
 
 def choose(parameters: str, demand: Demand, d: int, T: int, epsilon_1: float, nu: float) -> Choice:
-    """Section 7's parameters, or those of Theorem 1 (general) or 2 (stochastic contexts).
+    """Return the parameters of section 7, Theorem 1 (general) or Theorem 2 (stochastic contexts).
 
-    The theorems leave s, the sub-Gaussian constant of the demand, at 1 in both examples.
+    s, the sub-Gaussian constant of the demand, is 1 in both examples of the paper.
     """
     if parameters == "section-7":
         return Choice(explore=10, ridge=10.0, gamma=1.0)

@@ -1,6 +1,7 @@
-"""The one generalised-linear pricing policy: random start, then greedy or optimistic prices.
+"""The generalised-linear pricing policy: random start, then greedy or optimistic prices.
 
-Private and non-private agents share it; they differ in who tells it theta and V.
+The private agents `private-pricing` and `explore-commit-pricing` and all non-private pricing agents
+that fit by maximum likelihood share it. They differ in the releasers of theta and V.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ SEARCH_TOLERANCE = 1e-7
 
 @dataclass(frozen=True)
 class DemandReleasers:
-    """What tells the policy theta and V.
+    """Releasers of theta and V, and the constants that the policy uses with them.
 
     Attributes:
         estimator: Releases theta.
-        gram: Releases the running sum of phi phi'; None if the policy needs none.
+        gram: Releases the running sum of phi phi'; None if the policy does not need it.
         shift: V = released Gram matrix + shift I, > 0.
-        max_updates: Most releases of theta per replicate, None for no limit.
+        max_updates: Largest number of releases of theta per replicate, None for no limit.
     """
 
     estimator: Estimator
@@ -48,18 +49,18 @@ class GLMPolicy(WarmStart):
     Rounds 1..explore offer uniformly random prices. Afterwards the offer is the price of
     largest p f(<phi, theta>) (rule ``"greedy"``; closed form) or of
     p f(<phi, theta>) + gamma ||phi||_{V^-1} (``"ucb"``; CSW, Algorithm 1, by a certified
-    global search), phi = [x; -p] / sqrt(d). theta, and with it V, is renewed after the
-    random start and then
+    global search), phi = [x; -p] / sqrt(d). theta and V are updated after the random start and
+    then
 
-    * greedy: whenever the number of rounds has grown by the factor `growth`, a schedule
-      that depends on no data;
+    * greedy: whenever the number of rounds has grown by the factor `growth`, a schedule that
+      does not depend on data;
     * ucb: whenever det V has grown by the factor `growth`,
 
-    so O(log T) or O(d log T) times. A subclass says in `releasers` who releases theta and V.
+    so O(log T) or O(d log T) times. A subclass implements `releasers`.
 
     Args:
         explore: Random prices at the start.
-        growth: Factor between two renewals of theta, > 1: of rounds or of det V; see above.
+        growth: Factor of rounds or of det V between two updates of theta, > 1; see above.
     """
 
     rule: str = choice("greedy", RULES, init=False)
@@ -69,7 +70,7 @@ class GLMPolicy(WarmStart):
 
     @abstractmethod
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
-        """Makes the releasers for fresh replicates."""
+        """Return the releasers for new replicates."""
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "pricing" or problem.demand is None:
@@ -91,7 +92,7 @@ class GLMPolicy(WarmStart):
         self._sign = np.ones(B)
         self._logdet = np.empty(B)
         self._due = np.zeros(B, bool)
-        self._trust(np.ones(B, bool), np.zeros((B, d, d)))
+        self._freeze(np.ones(B, bool), np.zeros((B, d, d)))
 
     @property
     def updates(self) -> Array:
@@ -120,7 +121,7 @@ class GLMPolicy(WarmStart):
             agent_kernels.demand.demand_vectors(features, price, self._phi)
             known.gram.add(self._ones, self._phi)
         self._rounds += 1
-        due = self._renewing()
+        due = self._due_updates()
         if due is None:
             return
         if known.max_updates is not None:
@@ -128,13 +129,13 @@ class GLMPolicy(WarmStart):
         if not due.any():
             return
         self._next = math.ceil(self.growth * self._rounds)
-        self._theta = known.estimator.release(due)
+        self._theta[due] = known.estimator.release(due)[due]
         self._updates += due
         if known.gram is not None:
-            self._trust(due, known.gram.value)
+            self._freeze(due, known.gram.value)
 
-    def _renewing(self) -> Array | None:
-        """Where theta is to be renewed after this round, ``(B,)``; None: nowhere."""
+    def _due_updates(self) -> Array | None:
+        """Return the mask of replicates to update after this round, ``(B,)``; None for none."""
         begun, gram = self._rounds - self._start.shape[1], self._releasers.gram
         if gram is None:
             waits = self._rounds < self._next and begun != 0
@@ -146,15 +147,19 @@ class GLMPolicy(WarmStart):
         return self._due
 
     def _grown(self, gram: Array, due: Array) -> bool:
-        """Marks where det V, with its sign, exceeds `growth` times that at the last renewal."""
+        """Mark where det V, with its sign, exceeds `growth` times its value at the last update.
+
+        Returns:
+            Whether any replicate is marked.
+        """
         rise = portable.log(self.growth)
         some: bool = agent_kernels.demand.grown(
             gram, self._releasers.shift, rise, self._sign, self._logdet, due
         )
         return some
 
-    def _trust(self, due: Array, gram: Array) -> None:
-        """Freezes V, its determinant and its inverse where `due`."""
+    def _freeze(self, due: Array, gram: Array) -> None:
+        """Store V's determinant and inverse where `due`, until the next update."""
         information = gram[due]
         diagonal = np.arange(gram.shape[1])
         information[:, diagonal, diagonal] += self._releasers.shift
@@ -164,7 +169,7 @@ class GLMPolicy(WarmStart):
         self._inverse[due] = self._inverted(information)
 
     def _inverted(self, information: Array) -> Array:
-        """V^-1; V is positive definite where releases are exact."""
+        """Return V^-1. V is positive definite where releases are exact."""
         inverse = np.empty_like(information)
         kernels.linalg.inverse(information, inverse)
         return inverse

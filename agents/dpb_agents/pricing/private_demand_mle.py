@@ -1,4 +1,4 @@
-"""The private maximum-likelihood releaser of priced demand (CSW, Algorithm 3)."""
+"""Private maximum-likelihood releaser of priced demand (CSW, Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from dpb_agents.pricing.paper_constants import RADIUS, Demand
 from dpb_gym.privacy import Curator, Minimiser, ObjectivePerturbation
 from dpb_gym.problems.base import Array
 
-SEARCHING = 60
-SLACK = 100.0
+MAX_SEARCHES = 60  # steps of the search for the multiplier of the constraint
+SLACK = 100.0  # factor of the solver's tolerance and of the output noise that covers it
 
 
 class PrivateMLE(Minimiser):
     """Objective perturbation over ``||theta|| <= 2``, released replicate by replicate.
 
-    The constraint costs nothing: it is the limit of a growing convex penalty, the same for
-    both data sets, which only adds to the curvature that the bound divides by; divergences
-    are lower semicontinuous. Where it binds, the minimiser is that of a larger ridge, found
-    by a secant search and certified: a gradient of norm at most `plan.tolerance`, up to a
-    multiple of theta, at a point of the sphere. For Gaussian demand the constraint is what
+    The constraint costs no privacy. It is the limit of growing convex penalties, the same for
+    both data sets, which only add to the curvature that the bound divides by, and divergences
+    are lower semicontinuous. Where it binds, the minimiser is that of a larger ridge, which a
+    secant search finds. The result is certified: a point of the sphere whose gradient, up to a
+    multiple of theta, has norm at most `plan.tolerance`. For Gaussian demand the constraint
     bounds the gradient (the loss may be continued linearly where ``|<phi, theta>| > 2``).
 
-    Records are moved into the bounds as they come, before anything counts: phi into the unit
-    ball, demand into the model's range. They are rounded to 4 d + 1 bytes (see `DemandRecords`), a
-    map of each record by itself, which costs nothing in privacy. They cannot be folded into
-    sums, as a non-private fit's are: every refit needs the loss of every record at a theta
-    that is not known yet. After the last release they are dropped.
+    Each record is clipped when it is added, phi to the unit ball and demand to the model's range,
+    and rounded to 4 d + 1 bytes (see `DemandRecords`). Both act on single records, which costs no
+    privacy. Records cannot be folded into sums as in a non-private fit: every refit needs the
+    loss of every record at a new theta. They are dropped after the last release.
 
     Args:
-        curator: Whose budget it uses.
+        curator: Curator whose budget it uses.
         dim: Number of parameters d.
         horizon: Largest number of records per replicate.
         demand: The demand model.
-        **options: See `Minimiser`. Tolerance and the output noise that covers it are enlarged a
-            hundredfold together, at the same cost.
+        **options: See `Minimiser`. Tolerance and the output noise that covers it are both 100
+            times larger than there, at the same cost.
     """
 
     def __init__(
@@ -67,11 +66,11 @@ class PrivateMLE(Minimiser):
         return replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
-        """Stores one record per replicate; see `Estimator.add`."""
+        """Store one record per replicate; see `Estimator.add`."""
         self.records.add(features, price, demand)
 
     def release(self, due: Array) -> Array:
-        """Private estimates ``(B, d)``, renewed where `due`; see `Minimiser.release`."""
+        """Return private estimates ``(B, d)``, updated where `due`; see `Minimiser.release`."""
         found = super().release(due)
         if (self.calls == self.max_calls).all():
             self.records.drop()
@@ -105,9 +104,9 @@ class PrivateMLE(Minimiser):
         agent_kernels.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
 
     def _search_sphere(self, b: int, ridge: float) -> None:
-        """Replaces the minimiser of replicate b by the one over the ball, if that is smaller.
+        """Replace the minimiser of replicate b, which is outside the ball, by the constrained one.
 
-        1/||theta|| is nearly linear in the ridge (exactly so without data).
+        1/||theta|| is nearly linear in the ridge, and exactly linear without data.
         """
         due = np.zeros(len(self._norm), bool)
         due[b] = True
@@ -115,7 +114,7 @@ class PrivateMLE(Minimiser):
         low, high = ridge, math.inf
         last, size = ridge, _size(theta[b])
         guess = ridge * size / RADIUS
-        for _ in range(SEARCHING):
+        for _ in range(MAX_SEARCHES):
             self._newton(due, guess, 0.0, theta)
             found = _size(theta[b])
             if abs(found - RADIUS) <= 1e-13 * RADIUS:
@@ -128,7 +127,7 @@ class PrivateMLE(Minimiser):
             if slope <= 0.0 or not low < guess < high:
                 guess = 0.5 * (low + high) if math.isfinite(high) else 2 * low
             if not low < guess < high:
-                guess = last  # the bracket is a rounding error wide
+                guess = last  # the bracket is as narrow as rounding allows
                 break
         theta[b] *= RADIUS / _size(theta[b])
         self._newton(due, guess, math.inf, theta.copy())

@@ -1,6 +1,8 @@
 """Private pricing: the anticipating private policy of Chen, Simchi-Levi & Wang.
 
-arXiv:2009.12920.
+arXiv:2009.12920. This file has the parameters and the calibration. `act` and most of `observe` are
+in `price_policy.py`, the private MLE in `private_demand_mle.py`. The whole algorithm in one file of
+plain NumPy is `dpb_agents/reference/private_pricing.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dpb_gym.privacy import Curator, PSDBall, RunningSum, gaussian_sigma, object
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
 
-# What the printed calibrations take for B2, T0 to D_inf, and whether they compose their releases.
+# By printed calibration: how B2 is read, where T0 to D_inf come from, and whether releases compose.
 PRINTED = {
     "paper": ("literal", "section-7", True),
     "paper-curvature": ("curvature", "section-7", True),
@@ -31,9 +33,9 @@ PRINTED = {
     "paper-stochastic": ("literal", "stochastic", True),
 }
 MECHANISMS = ("binary-tree", "blt", "sqrt-toeplitz")
-GROWTH = 1.6  # of det V per dimension between two updates, calibration "verified"
+GROWTH = 1.6  # factor of det V per dimension between two updates, calibration "verified"
 EXPLORE = 10
-EXACT_RIDGE = 1.0  # of the exact fit, and shift of the exact V
+EXACT_RIDGE = 1.0  # ridge of the exact fit, and shift of the exact V
 STEPS = 1000  # releases of the Gram matrix over the horizon, calibration "verified"
 
 
@@ -49,32 +51,31 @@ class PrivatePricing(GLMPolicy):
 
     T0 random prices; then the price of largest p f(<phi, theta>) + gamma ||phi||_{V^-1}, with
     theta by objective perturbation over ``||theta|| <= 2`` and V a continual sum of phi phi'
-    plus a shift, both renewed when det V has grown enough, at most D_inf times. The guarantee
-    is anticipating DP per user-round, replace-one; it is spent from the first round on.
+    plus a shift. Both are updated when det V has grown enough, at most D_inf times. The guarantee
+    is anticipating DP per user-round, replace-one. It is charged before the first round.
 
-    Where noise leaves V indefinite, determinants are compared with their signs, as printed,
-    and the bonus takes V with its eigenvalues raised to half the shift (post-processing; the
-    paper's bonus is then undefined).
+    Where noise leaves V indefinite, determinants are compared with their signs, as printed. The
+    bonus then uses V with its eigenvalues raised to half the shift, which is post-processing; the
+    paper leaves the bonus undefined.
 
     Args:
         calibration: ``"verified"``: zCDP, or its exact conversion for (epsilon, delta)
             budgets; Gram sensitivity sqrt(2) (erratum P1), replace-one objective
             perturbation (P2), a shift of the size of the Gram noise, apart from the MLE's
             ridge. ``"paper"``: the printed constants with B2 = K G and T0, rho, gamma and D_inf
-            of section 7, of an (epsilon, delta) budget of which `share` is (epsilon_2,
-            delta_2); the guarantee is the true cost. Its noise is symmetrised isometrically,
-            so off the diagonal its variance is half of the printed one. The same but for one
-            thing: ``"paper-curvature"`` with B2 = zeta^2 / 4 (erratum P5);
-            ``"paper-general"`` with the parameters of Theorem 1 (any oblivious customers),
-            ``"paper-stochastic"`` with Theorem 2's; ``"paper-uncomposed"`` is
-            ``"paper-curvature"`` with the whole budget for every single release and rho kept,
-            which looks like the paper's curves and is **not private as claimed**: the
-            guarantee says what it costs.
+            of section 7. It takes an (epsilon, delta) budget, of which `share` is (epsilon_2,
+            delta_2), and its guarantee is the true cost. Its noise is isometric, so off the
+            diagonal the variance is half of the printed one. Variants of ``"paper"``:
+            ``"paper-curvature"`` has B2 = zeta^2 / 4 (erratum P5); ``"paper-general"`` has the
+            parameters of Theorem 1 (any oblivious customers), ``"paper-stochastic"`` those of
+            Theorem 2; ``"paper-uncomposed"`` is ``"paper-curvature"`` with the whole budget for
+            every release and with rho unchanged. Its curves look like the paper's, and it is
+            **not private as claimed**: the guarantee states its cost.
         share: Part of the budget that goes to the MLE: 0.5 (printed) or 0.8.
         explore: Random prices at the start, T0; by default as printed, or 10.
         gamma: Width of the bonus, >= 0; by default as printed, or 0.
-        max_updates: Most releases of the MLE, D_inf; by default as printed, or what the growth
-            of det V allows for ||phi||^2 = 1/4.
+        max_updates: Largest number of MLE releases, D_inf; by default as printed, or the number
+            that det V allows for ||phi||^2 = 1/4.
         growth: Factor by which det V must grow between two updates: 2 (printed) or 1.6^d.
         mechanism: Continual sum, ``"binary-tree"``, ``"blt"`` or ``"sqrt-toeplitz"``; by
             default the paper's tree (printed) or ``"blt"``.
@@ -84,7 +85,7 @@ class PrivatePricing(GLMPolicy):
             [-B_Y, B_Y]. Logistic demand lies in [0, 1].
     """
 
-    # one MLE with all of its share, on enough records to be driven far
+    # A single MLE with its whole share shows the most, on enough records to move theta far.
     audit_params: ClassVar[dict[str, Any]] = {"explore": 512, "max_updates": 1}
     audit_horizon = 1024
     retired: ClassVar[dict[str, str]] = {
@@ -112,7 +113,7 @@ class PrivatePricing(GLMPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         paper = self.calibration in PRINTED
-        # what None stands for elsewhere depends on the problem
+        # The other defaults depend on the problem, so `releasers` sets them.
         self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
         self.share = self.share or (0.5 if paper else 0.8)
         self.mechanism = self.mechanism or ("binary-tree" if paper else "blt")
@@ -147,7 +148,7 @@ class PrivatePricing(GLMPolicy):
         updates = self.max_updates or paper_constants.most_updates(parameters, d, T)
         found = paper_constants.calls(demand, constants, composition, updates, T, gram, mle)
         choice = paper_constants.choose(parameters, demand, d, T, gram[0], found.nu)
-        # without composition rho is kept: no forced ridge 2 B2 / epsilon
+        # Without composition rho is unchanged: the ridge 2 B2 / epsilon is not forced.
         forced = found.curvature_constant
         if not composition:
             forced = min(forced, 0.5 * choice.ridge * found.epsilon)
@@ -173,12 +174,12 @@ class PrivatePricing(GLMPolicy):
         if not curator.private:
             estimator = ExactMLE(curator.replicates, d, T, demand.kind, demand.zeta, EXACT_RIDGE)
             return DemandReleasers(estimator, gram, EXACT_RIDGE)
-        # isometric noise of standard deviation s: the operator norm's mean is at most
-        # s sqrt(2 d), and it is s-Lipschitz; this bounds the mean of the largest norm
+        # The operator norm of isometric noise of standard deviation s has mean at most s sqrt(2 d)
+        # and is s-Lipschitz. The shift bounds the mean of the largest norm over all releases.
         sigma = gaussian_sigma((1 - self.share) * curator.most_rho, gram.sensitivity * gram.gain)
         std = sigma * math.sqrt(float(gram.variances.max()))
         shift = max(10.0, std * (math.sqrt(d) + math.sqrt(portable.log(gram.steps))) / math.sqrt(2))
-        # what det V allows if ||phi||^2 averages at most 1/4, evenly over the directions
+        # The number that det V allows if ||phi||^2 averages at most 1/4, evenly over directions.
         room = d * portable.log1p(T / (4 * d * shift)) / portable.log(self.growth)
         updates = self.max_updates or math.ceil(room)
         private = PrivateMLE(curator, d, T, demand, calls=updates, share=self.share)
@@ -194,26 +195,24 @@ class PrivatePricing(GLMPolicy):
             **noise,
         )
 
-    # --------------------------------------------------------------- the policy
-
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         if not self._finished:
             super().observe(context, action, feedback)
             return
-        # nothing will be released again, so nothing more is kept
+        # Nothing will be released again, so records are not stored.
         self._rounds += 1
         if self._rounds > self._horizon:
             raise HorizonExceeded(f"this agent began with a horizon of {self._horizon} rounds")
 
-    def _renewing(self) -> Array | None:
+    def _due_updates(self) -> Array | None:
         gram = self._releasers.gram
         assert gram is not None
         if self._rounds < self._start.shape[1] or self._rounds % self._every:
             return None
         return self._due if self._grown(gram.value, self._due) else None
 
-    def _trust(self, due: Array, gram: Array) -> None:
-        super()._trust(due, gram)
+    def _freeze(self, due: Array, gram: Array) -> None:
+        super()._freeze(due, gram)
         most = self._releasers.max_updates
         self._finished = most is not None and bool((self._updates >= most).all())
 

@@ -161,7 +161,7 @@ class JDPGLM(LinearRival):
         )
         due = self._due & (self._updates < self._most)
         if grown and due.any():
-            self._theta = self.mle.release(due)
+            self._theta[due] = self.mle.release(due)[due]
             self._updates += due
             self._freeze(H, due)
 

@@ -93,7 +93,7 @@ class PrivateDemandMLE(LossMinimiser):
                 low, high = high, 2 * high
             while low < (middle := 0.5 * (low + high)) < high:
                 low, high = (middle, high) if size(middle) > RADIUS else (low, middle)
-            theta *= RADIUS / size(high)
+            size(high)  # the shorter end of the bracket, which has the width of a rounding error
         return theta, norm
 
 

@@ -1,4 +1,4 @@
-"""The weighted running sums: what they cost, what they release, how releases combine."""
+"""Weighted running sums: cost, releases and combinations of releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forgetting: what a window of the one-pass agents keeps, what it costs, and that it helps."""
+"""A window of the one-pass agents: which records it keeps, its budget and its gain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARENAS = {
 
 
 def play(name, budget, rounds, **params):
-    """Rounds, releases, and what theta was made from, of one short run."""
+    """Return the agent, its rows and the sums of every update of a short run."""
     env_id, kwargs = ARENAS[name]
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     agent = make_agent(name, **params)
@@ -39,7 +39,7 @@ def play(name, budget, rounds, **params):
 
 
 @pytest.mark.parametrize("name", ARENAS)
-def test_theta_is_made_from_the_newest_records_alone(name):
+def test_theta_depends_on_the_newest_records_only(name):
     _, rows, learned = play(name, None, 200, window=60)
     ends = [rounds for rounds, _, _ in learned]
     assert len(ends) > 20
@@ -50,7 +50,7 @@ def test_theta_is_made_from_the_newest_records_alone(name):
 
 
 @pytest.mark.parametrize("name", ARENAS)
-def test_a_private_window_spends_the_same_budget_and_has_the_noise_of_what_is_left(name):
+def test_a_private_window_spends_the_same_budget_and_states_its_noise(name):
     whole, _, all_of_it = play(name, "rho=2", 600)
     agent, rows, learned = play(name, "rho=2", 600, window=100)
     assert str(agent.curator.guarantee) == str(whole.curator.guarantee)
@@ -74,7 +74,7 @@ def test_a_private_window_spends_the_same_budget_and_has_the_noise_of_what_is_le
 
 @pytest.mark.parametrize("name", ARENAS)
 @pytest.mark.parametrize("budget", [None, "rho=2"])
-def test_a_window_pays_where_theta_turns(name, budget):
+def test_a_window_lowers_the_regret_where_theta_changes(name, budget):
     env_id, kwargs = ARENAS[name]
     result = dpb_gym.evaluate(
         env_id,
@@ -88,6 +88,6 @@ def test_a_window_pays_where_theta_turns(name, budget):
     assert gain.mean() > 2.0 * gain.std(ddof=1) / np.sqrt(len(gain)) > 0.0
 
 
-def test_a_window_of_nothing_is_refused():
+def test_an_empty_window_is_rejected():
     with pytest.raises(ParameterError, match="window must be"):
         make_agent("one-pass-mnl", window=0)

@@ -20,7 +20,7 @@ def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, **env)
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **env)
     fast, reference = (make_agent(n, **(params or {})) for n in (name, f"reference-{name}"))
     for agent in (fast, reference):
-        agent.set_up(problem.info, AgentStreams(seeds), Budget.parse(budget))
+        agent.set_up(problem.info, AgentStreams(seeds), budget and Budget.parse(budget))
     assert fast.curator.guarantee == reference.curator.guarantee
     instance = problem.instance(seeds)
     for t in range(rounds):

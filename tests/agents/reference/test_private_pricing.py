@@ -52,28 +52,40 @@ def test_prices_and_estimates_are_equal_in_every_round(lockstep, case, seeds):
     assert (max(sizes) > RADIUS - 1e-4) or case != "estimates on the sphere"
 
 
-def test_both_searches_find_the_largest_upper_bound(lockstep):
+INDEFINITE = {"growth": 1.01, "max_updates": 90, "mechanism": "binary-tree", "every": 1}
+
+
+@pytest.mark.parametrize(
+    ("budget", "dim", "params"),
+    [
+        ("rho=5", 3, {"gamma": 0.5, "growth": 1.3}),
+        ("rho=0.02", 6, {"gamma": 5.0, "explore": 0, "share": 0.9, **INDEFINITE}),
+    ],
+)
+def test_both_searches_find_the_largest_upper_bound(lockstep, budget, dim, params):
     """Prices are equal in value: the objective may have several maximisers."""
 
     def upper_bounds(copy, x, prices):
-        phi = np.column_stack([np.tile(x, (2, 1)), -prices]) / np.sqrt(3)
+        phi = np.column_stack([np.tile(x, (2, 1)), -prices]) / np.sqrt(dim)
         values, vectors = np.linalg.eigh(copy.Lambda)
+        raised.append(values.min() < copy.rho / 2)
         width = (phi @ vectors) ** 2 @ (1 / np.maximum(values, copy.rho / 2))
-        return prices / (1 + np.exp(-4 * phi @ copy.theta)) + 0.5 * np.sqrt(width)
+        return prices / (1 + np.exp(-4 * phi @ copy.theta)) + copy.gamma * np.sqrt(width)
 
-    params = {"gamma": 0.5, "growth": 1.3}
-    run = lockstep("private-pricing", "DPB/Pricing-v0", "rho=5", [3, 4], 300, params)
+    raised, seeds = [], [3, 4, 5, 6]
+    run = lockstep("private-pricing", "DPB/Pricing-v0", budget, seeds, 100, params, dim=dim)
     for context, fast, copies, actions in run:
         thetas = [copy.theta for copy in copies]
         np.testing.assert_allclose(fast._theta, thetas, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(fast.updates, [copy.calls for copy in copies])
-        if context.t <= 10:
+        if context.t <= fast.explore:
             np.testing.assert_array_equal(*actions)
         elif not fast._due.any():  # else the estimates are newer than the prices
             for copy, x, prices in zip(copies, context.features, np.transpose(actions)):
                 found, expected = upper_bounds(copy, x, prices)
                 assert found == pytest.approx(expected, abs=2e-7)
-    assert (fast.updates > 2).all()
+    assert (fast.updates > 1).all()
+    assert any(raised) == (dim == 6)
 
 
 def test_the_reference_needs_a_budget():

@@ -1,0 +1,168 @@
+"""Measure the effect of a constant or parameter of a one-pass agent on its regret.
+
+    python benchmarks/constants.py one-pass-pricing TWINS=0 RARE=0,disperse=0
+
+plays the agent with each override in place of its own constants, on tuning seeds, and prints
+the ratio of the mean regrets with its standard error, one line per case and budget. An override
+names module constants or constructor parameters; several that are joined by commas apply together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import dpb_gym
+from dpb_agents.assortment import one_pass_mnl
+from dpb_agents.common import newton_sums
+from dpb_agents.pricing import one_pass_pricing
+from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import make_agent
+from dpb_gym.streams import AgentStreams
+
+MODULES = (newton_sums, one_pass_mnl, one_pass_pricing, one_pass_linear, one_pass_linear_joint)
+FIRST_SEED = 1_007_000  # within the arena's tuning seeds
+BUDGETS = ["rho=0.02", "rho=0.1", "rho=0.5", "rho=1", "none"]
+LINEAR: dict[str, tuple[int, dict[str, Any]]] = {
+    "easy": (10_000, {"dim": 10, "n_arms": 50, "n_candidates": 5}),
+    "standard": (10_000, {"dim": 20, "n_arms": 100, "n_candidates": 5}),
+    "hard": (20_000, {"dim": 50, "n_arms": 200, "n_candidates": 5}),
+    "ten arms": (10_000, {"n_arms": 10}),
+    "K = 100": (20_000, {"dim": 5, "n_arms": 100, "n_candidates": 100}),
+}
+CASES: dict[str, dict[str, tuple[int, dict[str, Any]]]] = {
+    "one-pass-linear": LINEAR,
+    "one-pass-linear-joint": LINEAR,
+    "one-pass-mnl": {
+        "easy": (10_000, {"n_items": 20, "capacity": 4, "dim": 3, "context_norm": "clip"}),
+        "standard": (10_000, {"n_items": 100, "capacity": 10, "dim": 5, "context_norm": "clip"}),
+        "hard": (
+            30_000,
+            {
+                "n_items": 200,
+                "capacity": 10,
+                "dim": 10,
+                "context_norm": "clip",
+                "revenues": "random",
+            },
+        ),
+        "uneven": (10_000, {"n_items": 30, "capacity": 4, "dim": 4, "revenues": "random"}),
+        "d = 11": (10_000, {"n_items": 100, "capacity": 5, "dim": 11, "context_norm": "clip"}),
+        "N = 5": (1_000, {"n_items": 5, "capacity": 2, "dim": 3}),
+        "norm 3": (
+            10_000,
+            {"n_items": 100, "capacity": 10, "dim": 5, "theta": [1.8, 0.0, -2.4, 0.0, 0.0]},
+        ),
+    },
+    "one-pass-pricing": {
+        "easy": (10_000, {"dim": 3, "zeta": 4.0}),
+        "standard": (
+            30_000,
+            {"dim": 5, "zeta": 8.0, "theta": [-0.3, -0.3, -0.3, -0.3, 0.8]},
+        ),
+        "hard": (30_000, {"dim": 10, "zeta": 16.0, "theta": [-0.25] * 9 + [0.66]}),
+        "intercept": (10_000, {}),
+        "norm 3": (10_000, {"dim": 5, "zeta": 4.0, "theta": [-1.1, 1.1, -1.1, 1.1, 2.0]}),
+        "d = 5": (10_000, {"dim": 5, "zeta": 4.0}),
+        "Gaussian": (10_000, {"dim": 3, "demand": "gaussian"}),
+    },
+}
+
+
+def make_problem(agent: str, case: str, longest: int) -> Any:
+    """Return the problem of a case, at most `longest` rounds long."""
+    horizon, kwargs = CASES[agent][case]
+    horizon = min(horizon, longest)
+    if case == "intercept":  # a shop of logit 1 + .5 x1 - .3 x2 - 3 p, where price 1 is the worst
+        features = np.random.default_rng(5).uniform(-1, 1, (horizon, 2))
+        customers = np.column_stack([np.ones(horizon), features])
+        kwargs = {"dim": 4, "customers": customers, "theta": [0.5, 0.25, -0.15, 1.5]}
+    env = {"one-pass-pricing": "DPB/Pricing-v0", "one-pass-mnl": "DPB/Assortment-v0"}.get(
+        agent, "DPB/MultiArmed-v0" if case == "ten arms" else "DPB/Recommendation-v0"
+    )
+    return dpb_gym.make_problem(env, horizon=horizon, **kwargs)
+
+
+@contextmanager
+def overridden(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Set module constants for the time of the context and yield the constructor parameters."""
+    before, parameters = [], {}
+    for name, value in values.items():
+        owners = [module for module in MODULES if name in vars(module)]
+        for module in owners:
+            before.append((module, name, vars(module)[name]))
+            setattr(module, name, value)
+        if not owners:
+            parameters[name] = value
+    try:
+        yield parameters
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def regret(name: str, problem: Any, budget: str, seeds: range, values: dict[str, Any]) -> Any:
+    """Return the final regret of every replicate."""
+    with overridden(values) as parameters:
+        agent = make_agent(name, **parameters)
+        agent.set_up(
+            problem.info,
+            AgentStreams(seeds),
+            None if budget == "none" else Budget.parse(budget),
+        )
+        instance, total = problem.instance(seeds), np.zeros(len(seeds))
+        for t in range(problem.horizon):
+            if t:
+                instance.advance()
+            context = instance.context()
+            action = agent.act(context)
+            outcome = instance.respond(action)
+            agent.observe(context, action, outcome.feedback)
+            total += outcome.regret
+    return total
+
+
+def main(arguments: list[str]) -> None:
+    """Play and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("agent", choices=CASES)
+    parser.add_argument("overrides", nargs="+", metavar="NAME=VALUE[,NAME=VALUE...]")
+    parser.add_argument("--cases", default="", help="separated by commas (default: all)")
+    parser.add_argument("--budgets", default=",".join(BUDGETS))
+    parser.add_argument("--replicates", type=int, default=16)
+    parser.add_argument("--longest", type=int, default=30_000, help="most rounds of a case")
+    asked = parser.parse_args(arguments)
+    overrides = {
+        text: {
+            name: ast.literal_eval(value)
+            for name, value in (part.split("=") for part in text.split(","))
+        }
+        for text in asked.overrides
+    }
+    seeds = range(FIRST_SEED, FIRST_SEED + asked.replicates)
+    ratios: dict[str, list[float]] = {text: [] for text in overrides}
+    for case in asked.cases.split(",") if asked.cases else CASES[asked.agent]:
+        problem = make_problem(asked.agent, case, asked.longest)
+        for budget in asked.budgets.split(","):
+            own = regret(asked.agent, problem, budget, seeds, {})
+            line = f"{case:<10}{budget:<9}{own.mean():9.2f}"
+            for text, values in overrides.items():
+                other = regret(asked.agent, problem, budget, seeds, values)
+                ratio = other.mean() / own.mean()
+                error = (other - ratio * own).std(ddof=1) / np.sqrt(len(own)) / own.mean()
+                ratios[text].append(ratio)
+                line += f"  {ratio:.3f} ± {error:.3f}"
+            print(line, flush=True)
+    for text, values in ratios.items():
+        print(f"{text}: {np.exp(np.mean(np.log(values))):.3f} on average")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

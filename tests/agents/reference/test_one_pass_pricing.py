@@ -1,0 +1,76 @@
+"""one-pass-pricing equals its reference in every round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.privacy import Budget
+from dpb_gym.problems.prior import Prior
+from dpb_gym.registry import make_agent
+from dpb_gym.streams import AgentStreams
+
+KNOWN = Prior([0.3, -0.2, 0.5], 9.0 * np.eye(3) + 2.0)
+CUSTOMERS = np.random.default_rng(5).uniform(-1, 1, (300, 2))
+SHOP = {  # price 1 is the worst, and the intercept against the slope a rare direction
+    "dim": 4,
+    "customers": np.column_stack([np.ones(300), CUSTOMERS]),
+    "theta": [0.5, 0.25, -0.15, 1.5],
+}
+CASES = {
+    "intercept": ("rho=50", {}, SHOP),
+    "intercept, no budget": (None, {}, SHOP),
+    "no budget": (None, {}, {}),
+    "tight budget": ("rho=0.05", {}, {}),
+    "loose budget": ("rho=2", {}, {}),
+    "unforeseen theta": ("rho=9", {}, {"theta": [-4.5, 4.5, 6.3]}),
+    "unforeseen theta, no budget": (None, {}, {"theta": [-3.0, 3.0, 4.2]}),
+    "gaussian demand": ("rho=2", {}, {"demand": "gaussian"}),
+    "gaussian demand, no budget": (None, {}, {"demand": "gaussian"}),
+    "two dimensions": ("eps=2,delta=1e-4", {}, {"dim": 2}),
+    "window, no budget": (None, {"window": 60}, {"dim": 5}),
+    "window and prior mean": (
+        "eps=2,delta=1e-3",
+        {"window": 60, "prior_mean": [0.2] * 6},
+        {"dim": 6, "zeta": 9.0},
+    ),
+    "prior with a precision": ("rho=2", {}, {"prior": KNOWN}),
+    "prior with a precision, no budget": (None, {}, {"prior": KNOWN}),
+    "hopeless budget": ("rho=0.0001", {}, {}),
+    "other parameters": (
+        "rho=5",
+        {"norm": 0.6, "anytime": True, "disperse": 0.3, "clip": 0.5, "bound": 0.4, "ratio": 1.4},
+        {"dim": 4},
+    ),
+    "greedy": ("rho=1", {"disperse": 0.0, "first": 1.0, "decay": 0.5}, {"dim": 4}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seeds", [[3, 4], [1_002_000]])
+def test_prices_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
+    budget, params, env = CASES[case]
+    run = lockstep("one-pass-pricing", "DPB/Pricing-v0", budget, seeds, 300, params, **env)
+    moved = 0
+    for _, fast, copies, (price, expected) in run:
+        # closed forms of a theta that differs by rounding
+        np.testing.assert_allclose(price, expected, rtol=0, atol=1e-8)
+        theta, covariance = np.array([c.theta for c in copies]), np.array([c.V for c in copies])
+        # sums of 300 records and a solve: 1e-13 in exact sums; noise of 1e3 leaves 1e-10
+        np.testing.assert_allclose(fast.theta, theta, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(fast.covariance, covariance, rtol=1e-8, atol=1e-10)
+        moved += (theta != fast._centre).any()
+    assert moved > 100 or case == "hopeless budget"
+
+
+@pytest.mark.parametrize("rho", [1e-7, 3e-6, 1e-4, 2e-4, 3e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("horizon", [100, 3000, 10**6])
+def test_the_same_budgets_are_hopeless(rho, horizon):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=horizon)
+    context, prices = problem.instance([3]).context(), []
+    for name in ("one-pass-pricing", "reference-one-pass-pricing"):
+        agent = make_agent(name)
+        agent.set_up(problem.info, AgentStreams([3]), Budget.zcdp(rho))
+        prices.append(agent.act(context)[0])
+    assert prices[0] == pytest.approx(prices[1])
