@@ -32,6 +32,9 @@ LEAST_EVENNESS = 0.3
 # Part of the rounds that is left out where theta is longer than expected: if their records are
 # as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
 FIRST_PART = 0.1
+# Prior probability up to which a size, together with larger ones, is unexpected: the usual 5%.
+# Every value from .04 to .1 gives the same agents with default parameters.
+UNEXPECTED = 0.05
 # Exact sums are free: they are released so many times as often, and every so many-th is stored.
 EXACT_RELEASES = 5
 
@@ -113,6 +116,12 @@ class SizePrior:
     def size(self) -> float:
         """The most probable size."""
         return float(self.sizes[self.beliefs.argmax()])
+
+    @property
+    def largest_expected(self) -> float:
+        """The largest size that the prior expects: larger ones have at most `UNEXPECTED` in all."""
+        tail = np.array([self.beliefs[self.sizes >= size].sum() for size in self.sizes])
+        return float(self.sizes[tail > UNEXPECTED].max())
 
     @property
     def variance(self) -> float:
@@ -282,13 +291,13 @@ class OnePassNewton(WarmStart):
 
         Args:
             estimate: Sums over all records.
-            late: Sums without the first records. They are used in replicates where a size above
-                the most probable one is likelier: the first records were taken at a theta that
-                was too short, where the link is flat.
+            late: Sums without the first records. They are used in replicates where the likeliest
+                size is larger than the prior expects: the first records were taken at a theta
+                that was too short, where the link is flat.
         """
         found = self._posterior(estimate)
         if late is not None:
-            far = found[3] > self._prior.size
+            far = found[3] > self._prior.largest_expected
             if far.any():
                 for whole, part in zip(found, self._posterior(late)):
                     whole[far] = part[far]

@@ -20,7 +20,7 @@ from dpb_gym.registry import register_agent
 
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)  # nodes of the prior of log |theta|
 LEAST_EVENNESS = 0.3
-FIRST_PART = 0.1
+FIRST_PART, UNEXPECTED = 0.1, 0.05
 EXACT_RELEASES = 5
 DRAWS, UNSURE = 64, 3.0
 
@@ -74,6 +74,8 @@ class ReferenceOnePassMNL(SingleAgent):
         # Prior of theta - m: N(0, r^2 / d I) for each size r, or N(0, P^-1).
         self.beliefs = softmax(-0.5 * DEVIATIONS**2)
         self.sizes = self.norm * np.exp(0.5 * DEVIATIONS)
+        # Larger sizes than this one have a prior probability of at most UNEXPECTED in all.
+        self.largest = self.sizes[self.beliefs[::-1].cumsum()[::-1] > UNEXPECTED].max()
         self.V, self.P = self.beliefs @ self.sizes**2 / d * np.eye(d), None
         if prior.precision is not None:
             self.P = np.array(prior.precision) + d / self.norm**2 * np.eye(d)
@@ -159,7 +161,7 @@ class ReferenceOnePassMNL(SingleAgent):
         old = 0 if self.window is None else self.released_by(self.rounds - self.window)
         early = self.released_by(FIRST_PART * self.rounds)
         theta, V, root, size = self.posterior(*self.combined(k, old))
-        if early > old and size > self.norm:
+        if early > old and size > self.largest:
             theta, V, root, _ = self.posterior(*self.combined(k, early))
         self.theta, self.V, self.root = theta, V, root
 
