@@ -1,4 +1,4 @@
-"""Measure what a constant of one-pass-mnl or one-pass-pricing is worth.
+"""Measure the effect of a constant or parameter of a one-pass agent on its regret.
 
     python benchmarks/constants.py one-pass-pricing TWINS=0 RARE=0,disperse=0
 
@@ -22,14 +22,24 @@ import dpb_gym
 from dpb_agents.assortment import one_pass_mnl
 from dpb_agents.common import newton_sums
 from dpb_agents.pricing import one_pass_pricing
+from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
-MODULES = (newton_sums, one_pass_mnl, one_pass_pricing)
+MODULES = (newton_sums, one_pass_mnl, one_pass_pricing, one_pass_linear, one_pass_linear_joint)
 FIRST_SEED = 1_007_000  # within the arena's tuning seeds
 BUDGETS = ["rho=0.02", "rho=0.1", "rho=0.5", "rho=1", "none"]
+LINEAR: dict[str, tuple[int, dict[str, Any]]] = {
+    "easy": (10_000, {"dim": 10, "n_arms": 50, "n_candidates": 5}),
+    "standard": (10_000, {"dim": 20, "n_arms": 100, "n_candidates": 5}),
+    "hard": (20_000, {"dim": 50, "n_arms": 200, "n_candidates": 5}),
+    "ten arms": (10_000, {"n_arms": 10}),
+    "K = 100": (20_000, {"dim": 5, "n_arms": 100, "n_candidates": 100}),
+}
 CASES: dict[str, dict[str, tuple[int, dict[str, Any]]]] = {
+    "one-pass-linear": LINEAR,
+    "one-pass-linear-joint": LINEAR,
     "one-pass-mnl": {
         "easy": (10_000, {"n_items": 20, "capacity": 4, "dim": 3, "context_norm": "clip"}),
         "standard": (10_000, {"n_items": 100, "capacity": 10, "dim": 5, "context_norm": "clip"}),
@@ -74,7 +84,9 @@ def make_problem(agent: str, case: str, longest: int) -> Any:
         features = np.random.default_rng(5).uniform(-1, 1, (horizon, 2))
         customers = np.column_stack([np.ones(horizon), features])
         kwargs = {"dim": 4, "customers": customers, "theta": [0.5, 0.25, -0.15, 1.5]}
-    env = "DPB/Pricing-v0" if agent == "one-pass-pricing" else "DPB/Assortment-v0"
+    env = {"one-pass-pricing": "DPB/Pricing-v0", "one-pass-mnl": "DPB/Assortment-v0"}.get(
+        agent, "DPB/MultiArmed-v0" if case == "ten arms" else "DPB/Recommendation-v0"
+    )
     return dpb_gym.make_problem(env, horizon=horizon, **kwargs)
 
 

@@ -28,8 +28,9 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import objective_plan
 from dpb_gym.privacy.printed_calibrations import objective_cs, objective_csw
+from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.record_bounds import PSDBall
-from dpb_gym.privacy.releasers.sums import BatchSum, Sum
+from dpb_gym.privacy.releasers.sums import Sum
 
 Audit = Callable[..., AuditReport]
 ROUNDS = 16

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
     from dpb_gym.privacy.releasers.base import Releaser as Releaser
     from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
+    from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
-    from dpb_gym.privacy.releasers.sums import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
     from dpb_gym.privacy.releasers.user_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum

@@ -161,10 +161,10 @@ def _activity(
     counts = wanted if wanted.sum() <= total else floor
     weights = rng.lognormal(0.0, 0.8, n_users)
     while (rest := total - int(counts.sum())) > 0:
-        room = n_items - counts
-        open_weights = np.where(room > 0, weights, 0.0)
+        free = n_items - counts
+        open_weights = np.where(free > 0, weights, 0.0)
         extra = rng.multinomial(rest, open_weights / open_weights.sum())
-        counts = counts + np.minimum(extra, room)
+        counts = counts + np.minimum(extra, free)
     return counts
 
 

@@ -224,7 +224,7 @@ def complete_before(cut: int) -> int:
 @given(cut=st.integers(len(CONTENT) // 3, len(CONTENT) - 1))
 def test_a_file_cut_anywhere_inside_a_line_is_refused_or_repaired_on_request(cut: int) -> None:
     cut_file = CONTENT[:cut]
-    if cut_file.endswith(b"\n"):  # between two lines nothing tells
+    if cut_file.endswith(b"\n"):  # a cut between two lines leaves no trace
         assert load(cut_file).n_searches >= 1
         return
     line = cut_file.count(b"\n") + 1

@@ -131,8 +131,8 @@ def test_a_frozen_agents_stated_probabilities_are_logged():
 
 
 class Wrong(Agent):
-    def __init__(self, told):
-        self.told = told
+    def __init__(self, stated):
+        self.stated = stated
 
     def begin(self, problem, streams, curator):
         pass
@@ -144,20 +144,20 @@ class Wrong(Agent):
         pass
 
     def probabilities(self, context):
-        return self.told
+        return self.stated
 
 
 @pytest.mark.parametrize(
-    ("told", "error", "says"),
+    ("stated", "error", "message"),
     [
         (None, ParameterError, "does not say the probabilities"),
         (np.full((2, 3), 0.5), ParameterError, "Wrong.probabilities"),
         (np.full((1, 3), 1 / 3), AgentError, "each of 2 replicates"),
     ],
 )
-def test_invalid_probabilities_are_rejected(told, error, says):
-    problem, agent = begun(Wrong(told), 10)
-    with pytest.raises(error, match=says):
+def test_invalid_probabilities_are_rejected(stated, error, message):
+    problem, agent = begun(Wrong(stated), 10)
+    with pytest.raises(error, match=message):
         collect(problem, 10, SEEDS, agent, learn=True)
 
 

@@ -40,7 +40,7 @@ def simple_log(first_propensity=0.5, declared=0.01):
     )
 
 
-def told(log, seeds=(0,), **options):
+def observed(log, seeds=(0,), **options):
     agent = BatchedSingle(Recorder)
     offline.train_offline(agent, log, seeds=seeds, method="replay", **options)
     return [copy.seen for copy in agent.copies]
@@ -48,19 +48,19 @@ def told(log, seeds=(0,), **options):
 
 def test_one_record_does_not_decide_whether_others_are_used():
     """A customer with a 50 times smaller propensity does not affect other rounds."""
-    (before,), (after,) = told(simple_log(0.5)), told(simple_log(0.01))
+    (before,), (after,) = observed(simple_log(0.5)), observed(simple_log(0.01))
     assert [seen for seen in before if seen[0] > 0] == [seen for seen in after if seen[0] > 0]
     assert (0.0, 0.0) in after  # a propensity at the declared minimum is always accepted
     # about declared / propensity of the agreeing rounds
     assert abs(len(before) - N * 0.01 / 0.5) < 4 * math.sqrt(N * 0.02)
-    (many,) = told(simple_log(0.5, declared=0.5))
+    (many,) = observed(simple_log(0.5, declared=0.5))
     assert len(many) == N
 
 
 def test_the_scale_of_the_acceptance_must_be_declared():
     log = simple_log(declared=None)
     with pytest.raises(ParameterError, match="declare the log's minimum_propensity"):
-        told(log)
+        observed(log)
     with pytest.raises(ParameterError, match=r"propensities must lie in \[0.2, 1\], got 0.01"):
         simple_log(0.01, declared=0.2)
     uniform = LoggedData.from_problem("DPB/Recommendation-v0", 50, dim=3, n_candidates=4)
@@ -108,11 +108,11 @@ def test_replicates_with_separate_parts_have_the_whole_budget(log, budget):
         "one-pass-linear", log, budget, seeds=range(4), rounds="parts"
     ).curator
     assert parts.guarantee.epsilon(1e-5) == pytest.approx(alone.guarantee.epsilon(1e-5), rel=1e-3)
-    seen = told(simple_log(declared=0.5), seeds=range(4), rounds="parts")
+    seen = observed(simple_log(declared=0.5), seeds=range(4), rounds="parts")
     rounds = [[number for number, _ in copy] for copy in seen]
     assert sorted(number for copy in rounds for number in copy) == list(range(N)), "everybody once"
     with pytest.raises(ParameterError, match="parts"):
-        told(simple_log(declared=0.5), seeds=range(201), rounds="parts")
+        observed(simple_log(declared=0.5), seeds=range(201), rounds="parts")
 
 
 def test_single_agents_that_share_a_log_share_the_budget():

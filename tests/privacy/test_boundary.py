@@ -32,7 +32,7 @@ def test_nothing_is_released_after_a_rejected_plan() -> None:
 def test_directions_are_public_for_response_units_only(unit: str) -> None:
     """The worst pair of neighbours that the unit allows attains the sensitivity."""
     own = curator(None, 2, horizon=10)
-    told = Curator(
+    given = Curator(
         "rho=0.5", ("joint", unit), noise=NoiseSource.from_seed(0, 2), horizon=10
     ).batch_sum(2, reward=(-0.5, 1.0), participations=1)
     apart = -1.0 if unit in ("user-round", "user") else 1.0
@@ -40,7 +40,7 @@ def test_directions_are_public_for_response_units_only(unit: str) -> None:
     numbers = [1.0, 1.0] if apart < 0 else [1.0, -0.5]
     exact.add(numbers, along=[[1.0, 0.0], [apart, 0.0]])
     one, other = exact.release()
-    assert told.sensitivity == pytest.approx(np.linalg.norm(one - other))
+    assert given.sensitivity == pytest.approx(np.linalg.norm(one - other))
 
 
 def test_sampling_needs_one_record_per_unit() -> None:

@@ -165,9 +165,9 @@ def twin(users, rows, ends, radius, order):
         total = np.zeros(len(row))
         for user_, mine in sorted(pending.items()):
             cost = np.linalg.norm(mine) ** order
-            room = max(0.0, radius**order - spent.get(user_, 0.0))
-            share = 1.0 if cost <= room else (room / cost) ** (1 / order)
-            spent[user_] = spent.get(user_, 0.0) + min(cost, room)
+            rest = max(0.0, radius**order - spent.get(user_, 0.0))
+            share = 1.0 if cost <= rest else (rest / cost) ** (1 / order)
+            spent[user_] = spent.get(user_, 0.0) + min(cost, rest)
             total += share * mine
         sums.append(total)
         pending = {}

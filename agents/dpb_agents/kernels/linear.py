@@ -202,6 +202,33 @@ def play_optimistic(rounds, rules, response, sums, inverse, draws, chosen, rewar
 
 
 @jit
+def play_frozen(rounds, theta, inverse, width, chosen, weight, reward, action):
+    """`choose` and `take` for a stretch in which nothing is learnt.
+
+    Args:
+        rounds: See `play_optimistic`.
+        theta: See `choose`.
+        inverse: See there.
+        width: See there.
+        chosen: Output ``(n, B, d)``: features of the recommended candidates.
+        weight: Output ``(n, B)``: what they were scaled by.
+        reward: Output ``(n, B)``.
+        action: Output ``(n, B)``.
+    """
+    features, rewards, observed = rounds
+    n, B, m, d = features.shape
+    rows, images, scores = np.empty((m, d)), np.empty((m, d)), np.empty(m)
+    for first in range(0, B, TILE):
+        for t in range(n):
+            for b in range(first, min(B, first + TILE)):
+                x, metric = features[t], inverse[b]
+                k = _best(x, b, theta[b], metric, width[b], rows, images, scores)
+                action[t, b] = k
+                weight[t, b] = _record(x, b, k, observed[t, b, k], chosen[t, b])
+                reward[t, b] = rewards[t, b, k]
+
+
+@jit
 def play_sampled(rounds, rules, response, sums, upper, draws, chosen, reward, action):
     """`act` and `observe` of LinTS; see `play_optimistic`.
 

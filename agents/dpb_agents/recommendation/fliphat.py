@@ -213,6 +213,9 @@ class FLIPHAT(LinearRival):
         self._theta[:] = self.prior(problem).centre
         self._begun, self._length = 0, self.length * self._stretch
 
+    def _rounds_until_update(self) -> int:
+        return self._begun + self._length - self._rounds
+
     def _estimate(self) -> Array:
         return self._theta
 

@@ -83,6 +83,9 @@ class InformationWeighted(LinearRival):
         self._noise, self._known = np.zeros(B), self._mean.copy()
         self._begun, self._length = 0, self.length * self._stretch
 
+    def _rounds_until_update(self) -> int:
+        return self._begun + self._length - self._rounds
+
     def _learn(self, reward: Array) -> None:
         if self._rounds == self._begun + 1:
             self._weigh()

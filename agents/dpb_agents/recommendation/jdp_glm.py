@@ -143,6 +143,9 @@ class JDPGLM(LinearRival):
         self._due, self._slopes = np.zeros(B, bool), np.empty(B)
         self._updates = np.zeros(B, np.int64)
 
+    def _rounds_until_update(self) -> int:
+        return self._interval - self._rounds % self._interval
+
     def _estimate(self) -> Array:
         return self._theta
 

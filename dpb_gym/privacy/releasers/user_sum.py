@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.releasers.base import CuratorProtocol
+from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.contributions import LifetimeClip
-from dpb_gym.privacy.releasers.sums import BatchSum
 from dpb_gym.validation import FloatArray
 
 

@@ -12,7 +12,15 @@ from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 KNOWN = Prior([0.3, -0.2, 0.5], 9.0 * np.eye(3) + 2.0)
+CUSTOMERS = np.random.default_rng(5).uniform(-1, 1, (300, 2))
+SHOP = {  # price 1 is the worst, and the intercept against the slope a rare direction
+    "dim": 4,
+    "customers": np.column_stack([np.ones(300), CUSTOMERS]),
+    "theta": [0.5, 0.25, -0.15, 1.5],
+}
 CASES = {
+    "intercept": ("rho=50", {}, SHOP),
+    "intercept, no budget": (None, {}, SHOP),
     "no budget": (None, {}, {}),
     "tight budget": ("rho=0.05", {}, {}),
     "loose budget": ("rho=2", {}, {}),

@@ -85,6 +85,9 @@ class JointLinUCB(LinearRival):
     def _noise_norm(self) -> float:
         """Return a high-probability bound on the operator norm of the current noise."""
 
+    def _rounds_until_update(self) -> int:
+        return self._interval - self._rounds % self._interval
+
     def _widths(self) -> Array:
         """Return the widths of the bonus after a release, ``(B,)``."""
         return self._width

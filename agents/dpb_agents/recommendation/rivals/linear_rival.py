@@ -18,6 +18,7 @@ from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
 from dpb_gym.privacy import Curator, Segment, Sum
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
 COMPOSITIONS = ("sequential", "parallel")
@@ -72,6 +73,11 @@ class LinearRival(WarmStart):
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
         self._open(problem, bound, curator)
+        self.stretches = self._rounds_until_update() > 1
+
+    def _rounds_until_update(self) -> int:
+        """Return the rounds until the policy changes; 0 where the data decide."""
+        return 0
 
     @abstractmethod
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
@@ -85,6 +91,30 @@ class LinearRival(WarmStart):
     def act(self, context: Context) -> Array:
         action, theta = np.empty(len(self._theta), np.int64), self._estimate()
         agent_kernels.linear.choose(context.features, theta, self._inverse, self._width, action)
+        return action
+
+    def play(self, rounds: Stretch) -> Array:
+        (n, B), features = rounds.shape, rounds.context.features
+        chosen, (weight, reward) = np.empty((n, *self._chosen.shape)), np.empty((2, n, B))
+        action, start = np.empty((n, B), np.int64), 0
+        while start < n:
+            part = slice(start, min(n, start + self._rounds_until_update()))
+            agent_kernels.linear.play_frozen(
+                (features[part], rounds.reward[part], rounds.observed[part]),
+                self._estimate(),
+                self._inverse,
+                self._width,
+                chosen[part],
+                weight[part],
+                reward[part],
+                action[part],
+            )
+            for t in range(start, part.stop):
+                self._chosen[:] = chosen[t]
+                self._rounds += 1
+                shifted = reward[t] - self._shift
+                self._learn(shifted if self._noisy else weight[t] * shifted)
+            start = part.stop
         return action
 
     def _estimate(self) -> Array:

@@ -163,6 +163,9 @@ class Episodic(LinearRival):
         self._least = np.full(B, self.length * self._stretch)
         self._enough = portable.log(self.trigger)
 
+    def _rounds_until_update(self) -> int:
+        return max(1, int((self._least - self._length).min()))
+
     def _learn(self, reward: Array) -> None:
         self.releaser.add(reward, self._chosen)
         agent_kernels.linear.grow(self._everything, self._chosen, self._gain)
