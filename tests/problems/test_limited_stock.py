@@ -428,7 +428,7 @@ def test_the_checker_passes_and_private_feedback_hides_the_stock(env_id):
         ("DPB/Pricing-v0", {"stock": [1, 2]}, "stock must be a number, got 2"),
         ("DPB/Pricing-v0", {"stock": 0}, "must leave something to sell"),
         ("DPB/Pricing-v0", {"stock": 3, "demand": "gaussian"}, "a demand of 0 or 1"),
-        ("DPB/Pricing-v0", {"stock": 3, "delay": 5}, "no sense with delay: what is sold out"),
+        ("DPB/Pricing-v0", {"stock": 3, "delay": 5}, "no sense with delay: the remaining stock"),
         ("DPB/Pricing-v0", {"stock": 3, "contamination": 0.1}, "no sense with contamination"),
         ("DPB/Assortment-v0", {"stock": [1] * 99}, "a number or 100 numbers, got 99"),
         ("DPB/Assortment-v0", {"stock": 3, "exactly": True}, "no sense with exactly"),

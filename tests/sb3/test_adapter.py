@@ -70,7 +70,7 @@ def test_private_environments() -> None:
     assert len(adapter.get_attr("guarantee")) == 2
 
 
-def test_infos_are_fresh_and_apart() -> None:
+def test_infos_are_fresh_and_independent() -> None:
     adapter = make_sb3_vec("DPB/Pricing-v0", 2, horizon=9)
     adapter.reset()
     action = np.zeros((2, 1), np.float32)

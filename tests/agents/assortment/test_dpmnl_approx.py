@@ -151,7 +151,7 @@ def test_the_papers_conversion_costs_more_than_rho_and_says_so() -> None:
     assert 9.6 < guarantee.epsilon(1e-8) < 37.84
 
 
-def test_the_paper_is_told_what_it_really_costs() -> None:
+def test_the_printed_calibration_states_its_true_cost() -> None:
     """Wasteful, although the ridge of Theorem 5 is too small (A9): far below what is asked."""
     params = {"calibration": "paper", "max_updates": 10}
     asked = converted(Budget.zcdp(1.0), 10_000, "correct")

@@ -65,7 +65,7 @@ def test_begin_starts_afresh(play: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "dpmnl"])
-def test_a_pickled_agent_goes_on_as_if_nothing_had_happened(play: Any, name: str) -> None:
+def test_a_pickled_agent_continues_with_equal_actions(play: Any, name: str) -> None:
     params = {"explore": 20, "growth": 1.3}
     budget = Budget.zcdp(20.0) if name == "dpmnl" else None
     env = {"n_items": 10, "capacity": 3, "dim": 3, "params": params, "budget": budget}
@@ -119,7 +119,7 @@ def test_regret_flattens(play: Any) -> None:
     assert long.mean() < 3 * short.mean()  # ten times the rounds
 
 
-def test_ucb_equals_a_numpy_twin(play: Any) -> None:
+def test_ucb_equals_plain_numpy(play: Any) -> None:
     """The whole agent, written again in NumPy with scipy's optimiser."""
     T, N, K, d, scale, ridge = 120, 9, 3, 3, 0.4, 2.0
     params = {"explore": 0, "scale": scale, "ridge": ridge, "growth": 1.7}

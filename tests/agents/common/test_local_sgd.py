@@ -141,7 +141,7 @@ def test_prices_are_random_first_and_renewed_by_epochs():
     assert all(later >= 1.5 * t for t, later in pairwise(epochs))
 
 
-def test_nobody_is_silent_where_nothing_was_observed():
+def test_messages_are_sent_where_nothing_was_observed():
     problem = dpb_gym.make_problem("DPB/MovieLensReplay-v0", dim=3, protocol="replay", horizon=30)
     agent = make_agent("local-glm-sgd")
     agent.set_up(problem.info, AgentStreams(range(30)), Budget.zcdp(1.0))

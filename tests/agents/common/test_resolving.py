@@ -59,7 +59,7 @@ def test_prices_are_those_of_what_is_left_at_the_estimate(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SEASONS)
-def test_a_private_one_knows_its_sales_with_noise_and_spends_its_budget(name):
+def test_private_agents_see_noisy_sales_and_spend_the_budget(name):
     agent, season = begun(name, "rho=0.5")
     play(agent, season, 300)
     assert agent.curator.guarantee.notion == "central" and agent.curator.guarantee.unit == "reward"

@@ -254,7 +254,7 @@ def with_intercept(horizon):
 
 @pytest.mark.parametrize("shop", ["intercept", "mild", "price 1 is best", "steep"])
 @pytest.mark.parametrize("rho", [1e-6, 3e-4])
-def test_no_budget_costs_more_than_random_prices(shop, rho):
+def test_no_budget_has_more_regret_than_random_prices(shop, rho):
     kwargs = {"mild": {"dim": 3}, "price 1 is best": {"dim": 5}, "steep": {"dim": 5, "zeta": 30.0}}
     kwargs["intercept"] = with_intercept(4000)
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=4000, **kwargs[shop])

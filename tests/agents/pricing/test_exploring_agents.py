@@ -150,7 +150,7 @@ def test_best_fixed_price_against_scipy(demand):
     assert instance.t[0] == 300  # looking ahead did not move the environment
 
 
-def test_best_fixed_price_is_a_yardstick(play):
+def test_best_fixed_price_is_a_baseline(play):
     problem = make_problem("DPB/Pricing-v0", horizon=20)
     with pytest.raises(AgentError, match="must be attached"):
         make_agent("best-fixed-price").set_up(problem.info, AgentStreams([0]))

@@ -197,7 +197,7 @@ def test_folded_records_stand_for_their_losses(model):
         releaser.add(x[:, 0], p[:, 0], y[:, 0])
 
 
-def test_compact_records_keep_what_they_say():
+def test_compact_records_are_lossless():
     rng = np.random.default_rng(9)
     x = rng.uniform(-2, 2, (200, 2, 3)).astype(np.float32)
     p, y = rng.random((200, 2)), rng.random((200, 2)) * 3 - 1

@@ -52,7 +52,7 @@ def test_state_does_not_grow(monkeypatch, name, budget):
     assert late - early <= allowed
 
 
-def test_private_records_take_what_the_page_says_and_go_in_the_end():
+def test_private_records_are_those_of_the_docs():
     params = {"max_updates": 2, "growth": 1e6, "every": 1}
     early, late = sizes("private-pricing", Budget.zcdp(1.0), 4096, (1024, 2048), params)
     assert late - early == pytest.approx(4 * 1024 * (4 * 3 + 1), rel=0.01)

@@ -169,7 +169,7 @@ class PlainFixedPrice(SingleAgent):
 
 @pytest.mark.parametrize("rule", ["ts", "ucb"])
 @pytest.mark.parametrize("demand", ["logistic", "gaussian"])
-def test_fixed_price_equals_its_plain_python_twin(play, rule, demand):
+def test_fixed_price_equals_plain_python(play, rule, demand):
     ours = play("fixed-price", range(3), 800, {"rule": rule}, demand=demand)
     twin = play(BatchedSingle(lambda: PlainFixedPrice(rule)), range(3), 800, demand=demand)
     np.testing.assert_array_equal(ours.prices, twin.prices)
