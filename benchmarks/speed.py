@@ -66,7 +66,7 @@ class Lockstep:
         compiled, done = self.compiled and self.agent.stretches, 0
         while compiled and done < rounds:
             stretch = self.instance.move(rounds - done)
-            expected, observed, _ = stretch.answer(self.agent.play(stretch), "agent")
+            expected, observed, _ = stretch.answer(self.agent.play(stretch.visible), "agent")
             regret = self.instance.regret(expected, observed, stretch.best)
             self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]
             done += stretch.shape[0]

@@ -227,7 +227,8 @@ def recompute(cell: Cell) -> CellResult:
     if cell.task.data_digest() != cell.data:
         raise ResultError("the data are not those that it was computed from")
     again = cell.model_copy(update={"agent": cell.agent.here()})
-    (outcome,) = run_block(cell.task.problem(), [again])
+    # round by round, where an agent cannot use the rewards of other candidates
+    (outcome,) = run_block(cell.task.problem(), [again], stretches=False)
     if isinstance(outcome, Failure):
         if MissingExtraError.__name__ in outcome.details.strip().split("\n")[-1]:
             raise MissingExtraError(outcome.message)

@@ -24,7 +24,7 @@ from dpb_gym.problems.rounds import (
     ProblemInfo,
     Round,
 )
-from dpb_gym.problems.stretch import Stretch
+from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 __all__ = [
@@ -86,7 +86,7 @@ class Problem(ABC):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         """Return an optimal action and its expected reward ``(B,)``."""
 
-    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> Stretch | None:
+    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> JudgedStretch | None:
         """Return several rounds as a `Stretch`; None if agents must play them one by one.
 
         Args:
@@ -122,7 +122,13 @@ class Problem(ABC):
             None if parts[0] is None else np.stack(parts, axis=1)
             for parts in zip(*(lane[1:] for lane in lanes))
         ]
-        return Stretch(Context(t, *stacked), reward, expected, best, observed if partly else None)
+        return JudgedStretch(
+            Context(t, *stacked),
+            reward,
+            observed if partly else None,
+            expected=expected,
+            best=best,
+        )
 
     def check_action(self, action: Any, replicates: int) -> Array:
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
@@ -356,7 +362,7 @@ class Instance:
                 return [shown.round.context for shown, _ in found]
             self.advance()
 
-    def stretch(self, rounds: int, behind: int = 0) -> Stretch | None:
+    def stretch(self, rounds: int, behind: int = 0) -> JudgedStretch | None:
         """Return rounds as a `Stretch`; the instance does not move.
 
         Args:
@@ -375,7 +381,7 @@ class Instance:
         drawn = {name: block[first:last] for name, block in self._block.items()}
         return self.problem.stretch(self.hidden, drawn, int(self.t[0]) - behind)
 
-    def move(self, most: int) -> Stretch | None:
+    def move(self, most: int) -> JudgedStretch | None:
         """Return the coming rounds as a `stretch`, if there can be one, and move to its last.
 
         Args:

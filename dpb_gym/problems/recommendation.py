@@ -15,7 +15,7 @@ from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
-from dpb_gym.problems.stretch import Stretch
+from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -186,7 +186,7 @@ class RecommendationProblem(Problem):
         context = Context(int(t[0]), features, arms=arms, users=users)
         return Round(context, drawn["response"], {})
 
-    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> Stretch | None:
+    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> JudgedStretch | None:
         if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape
@@ -210,7 +210,8 @@ class RecommendationProblem(Problem):
         kernels.recommendation.outcomes(
             features, hidden["theta"], *self._model, uniform, reward, expected, best
         )
-        return Stretch(Context(t, features, arms=arms, users=users), reward, expected, best)
+        context = Context(t, features, arms=arms, users=users)
+        return JudgedStretch(context, reward, expected=expected, best=best)
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         reward, expected = np.empty(len(action)), np.empty(len(action))

@@ -123,7 +123,7 @@ def _row(task: Task, series: RowResult, audited: Mapping[str, Any]) -> Row:
         rounds_per_second=series.rounds_per_second,
         curve=zip(series.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
         params=series.cell.agent.params,
-        audit=audit,  # type: ignore[arg-type]
+        audit=audit,
         finals=series.final_regret,
         replicates=len(series.replicates),
         trust=series.trust,

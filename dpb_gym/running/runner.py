@@ -24,7 +24,7 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
-from dpb_gym.problems.stretch import Stretch
+from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
@@ -86,11 +86,11 @@ class _Runner:
             self.response_seconds += t2 - t1
         self.played = expected, observed, rewards
 
-    def play_stretch(self, rounds: Stretch) -> None:
+    def play_stretch(self, rounds: JudgedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
         self.t, self.stage = rounds.context.t, "play"
         start = time.perf_counter()
-        actions = self.agent.play(rounds)
+        actions = self.agent.play(rounds.visible)
         self.agent_seconds += time.perf_counter() - start
         self.played = rounds.answer(actions, type(self.agent).__name__)
 
@@ -143,6 +143,8 @@ def run_block(
     progress: Callable[[int], None] | None = None,
     tell: Callback | None = None,
     study: Study | None = None,
+    *,
+    stretches: bool = True,
 ) -> list[CellResult | Failure]:
     """Run cells of one task and one block of replicates in lockstep, to the horizon.
 
@@ -155,6 +157,7 @@ def run_block(
             block.
         tell: Called with the `Checkpoint` of every cell; it must not raise.
         study: Measures every agent after its run.
+        stretches: Whether agents may play several rounds at once (`Agent.play`).
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -176,7 +179,7 @@ def run_block(
     agents = [cell.agent.spec.make() for cell in cells]
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
     began = time.thread_time(), time.perf_counter()
-    shared = _rounds(instance, runners, rounds, progress, tell)
+    shared = _rounds(instance, runners, rounds, progress, tell, stretches)
     # Reading the processor time in every round would cost 1 to 3% of a round.
     used, passed = time.thread_time() - began[0], time.perf_counter() - began[1]
     busy = min(1.0, used / passed) if used else 1.0
@@ -197,6 +200,7 @@ def _rounds(
     checkpoints: Sequence[int],
     progress: Callable[[int], None] | None,
     tell: Callback | None,
+    stretches: bool,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
     clock, shared, t, at = time.perf_counter, 0.0, 0, 0
@@ -211,7 +215,7 @@ def _rounds(
         # the first round is not timed, and delayed responses are delivered round by round
         most = checkpoints[at] - t if t and delivery is None else 1
         quick = set()
-        if delivery is None:
+        if stretches and delivery is None:
             quick = {r.number for r in live if r.agent.stretches and plays_stretches(r.agent)}
         contexts, rounds = [], instance.move(most) if len(quick) == len(live) else None
         if rounds is None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym import registry
 from dpb_gym.errors import ParameterError, ResultError
 from dpb_gym.exchange import verification as verify_module
 from dpb_gym.exchange.verification import verify
@@ -156,6 +157,35 @@ def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
         pass
     with pytest.raises(ResultError, match="no results"):
         verify(tmp_path / "empty")
+
+
+class BestInHindsight(dpb_gym.Agent):
+    """Play the first candidate round by round, and the best reward of a whole stretch."""
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.stretches = True
+
+    def act(self, context: Any) -> Any:
+        return np.zeros(len(context.features), np.int64)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        pass
+
+    def play(self, rounds: Any) -> Any:
+        assert not hasattr(rounds, "expected") and not hasattr(rounds, "best")
+        return rounds.reward.argmax(axis=2)
+
+
+def test_rewards_of_other_candidates_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    dpb_gym.register_agent("hindsight", supports=["recommendation"])(BestInHindsight)
+    env, out = "DPB/Recommendation-v0", tmp_path / "out"
+    result = dpb_gym.evaluate(env, ["hindsight", "lin-ucb", "oracle"], 60, 2, out=out, workers=1)
+    assert result.final_reward("hindsight").mean() > result.final_reward("lin-ucb").mean()
+    found = verify(out, sample=3)
+    assert len(found.differing) == 1 and "hindsight" in str(found.differing)
 
 
 def test_constants_are_means_over_the_reserved_seeds(
