@@ -5,7 +5,7 @@ docs/one-pass.md derives every formula, and the symbols here are those of that p
 
 A customer chooses one of the offered items or the outside option of features 0, with
 probabilities softmax(<x_i, theta>). Choice t enters a running sum once, as a curvature H_t and a
-response u_t with E u_t = H_t theta. Noisy releases of that sum are all that theta is computed from.
+response u_t with E u_t = H_t theta. theta is computed from noisy releases of that sum alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ import math
 import numpy as np
 
 import dpb_gym
+from dpb_agents.reference.newton_sums import (
+    combined,
+    even_out,
+    isometric_half,
+    mixture,
+    softmax,
+    symmetric,
+)
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
 
 # Nodes of the prior of log |theta|, in units of its standard deviation, which is 1/2.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
-LEAST_EVENNESS = 0.3  # least deviation of sum H_t from isotropy, relative to its mean eigenvalue
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 UNEXPECTED = 0.05  # prior probability up to which a size, with larger ones, is unexpected
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
@@ -51,9 +58,7 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         decay: Power of t with which the noise of a release grows, >= 0.
     """
 
-    def __init__(
-        self, norm=2.0, cut=0.5, bound=0.35, share=0.85, first=1.0, ratio=1.1, decay=1.25
-    ):
+    def __init__(self, norm=2.0, cut=0.5, bound=0.35, share=0.85, first=1.0, ratio=1.1, decay=1.25):
         self.norm, self.tau, self.U, self.B, self.share = norm, cut, cut, bound * cut, share
         self.first, self.ratio, self.decay = first, ratio, decay
 
@@ -95,7 +100,8 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
             clip=2.0 if private else None,
             what="running sums of curvature and response",
         )
-        if private:  # public weights of releases 1..k in the best estimate of the sum
+        self.plan = None
+        if private:  # public weights of releases 0..k in the best estimate of the sum
             self.plan = self.sums.schedule.best_weights(self.sums.sigma * noise, h)
         self.t, self.ends, self.releases = 0, list(self.sums.schedule.ends), []
         # Revenues that differ make a greedy policy explore. Equal ones do not.
@@ -148,24 +154,13 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         k = self.ends.index(self.t)
         if self.curator.private or k % EXACT_RELEASES == 0:
             self.releases.append((self.t, self.sums.value))
-        theta, V, root, size = self.posterior(*self.combined(k, 0))
+        known = self.sums, self.plan, self.releases, k
+        theta, V, root, size = self.posterior(*combined(*known, 0))
         # Records taken at a theta that was far too short mislead: the link is flat there.
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
         if early and size > self.largest_expected:
-            theta, V, root, _ = self.posterior(*self.combined(k, early))
+            theta, V, root, _ = self.posterior(*combined(*known, early))
         self.theta, self.V, self.root = theta, V, root
-
-    def combined(self, k, without):
-        """Return the sums (H, u) in one row, the noise in a coordinate, and the mean w^2.
-
-        Records of the first `without` releases are left out.
-        """
-        if not self.curator.private:
-            return self.sums.value - (self.releases[without - 1][1] if without else 0.0), 0.0, 1.0
-        alpha = self.plan.weights[k] - (self.plan.weights[without - 1] if without else 0.0)
-        std = self.sums.sigma * np.linalg.norm(alpha / self.sums.schedule.scales)
-        row = sum(weight * release for weight, (_, release) in zip(alpha, self.releases))
-        return row, std, self.plan.uneven[k]
 
     def posterior(self, row, std, spread):
         """Return mean, covariance and root of theta given noisy sums, and its likeliest size."""
@@ -174,52 +169,12 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
         h, E = np.linalg.eigh(H)
         h, z = np.maximum(h, 0.0), E.T @ (row[-d:] / self.b)
-        # The variances below are per size and direction: of responses, of noise in u and in H.
+        # Variances of the error for each size: of responses, of noise in u and of noise in H.
         squares = self.sizes[:, None] ** 2
         error = spread * h + noise + left * (1 + 1 / d) / 2 * squares
-        prior = squares / d * np.ones(d)
-        total = prior * h**2 + error
-        known = total > 0  # without noise nothing is known where h = 0
-        total[~known] = 1.0
-        # A mixture of Gaussians: each size counts by its belief times the likelihood of z.
-        logs = np.log(self.beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1)
-        weights, means = softmax(logs), prior * h * z / total
-        mean = weights @ means
-        local = np.diag(weights @ np.where(known, prior * error / total, prior))
-        local += ((means - mean).T * weights) @ (means - mean)
+        mean, local, weights = mixture(self.beliefs, squares / d * np.ones(d), h, z, error)
         root = (E * np.sqrt(np.diag(local))) @ E.T
         return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()]
-
-
-def softmax(scores):
-    """Return the probabilities proportional to exp(scores)."""
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
-
-
-def isometric_half(H):
-    """Return the upper triangle with off-diagonal entries times sqrt(2), which keeps |H|_F."""
-    return (H * np.where(np.eye(len(H)), 1.0, math.sqrt(2.0)))[np.triu_indices(len(H))]
-
-
-def symmetric(half, d):
-    """Return the matrix of an isometric half."""
-    H = np.zeros((d, d))
-    H[np.triu_indices(d)] = half
-    return (H + H.T) / np.where(np.eye(d), 2.0, math.sqrt(2.0))
-
-
-def even_out(H, noise):
-    """Return H shrunk towards mu I, mu = tr H / d, and the variance of the error in an entry."""
-    if noise == 0.0:
-        return H, 0.0
-    d = len(H)
-    mu = max(0.0, np.trace(H) / d)
-    D = H - mu * np.eye(d)
-    # the deviation's mean square less the noise's, at least (.3 mu)^2
-    own = max((D**2).sum() / (d * (d + 1) / 2) - noise**2, (LEAST_EVENNESS * mu) ** 2)
-    w = own / (own + noise**2)
-    return mu * np.eye(d) + w * D, w * noise**2
 
 
 def best_assortment(utility, revenue, K, exactly):

@@ -127,8 +127,7 @@ def optimistic_price(theta, x, model, zeta, gamma, inverse):
     for _ in range(4):
         p = np.linspace(low, high, 1001)
         phi = np.column_stack([np.tile(x, (len(p), 1)), -p]) / math.sqrt(len(theta))
-        z = phi @ theta
-        f = sigmoid(zeta * z) if model == "logistic" else z
+        f = sigmoid(zeta * (phi @ theta)) if model == "logistic" else phi @ theta
         value = p * f + gamma * np.sqrt((phi @ inverse * phi).sum(axis=1))
         best, step = p[value.argmax()], p[1] - p[0]
         low, high = max(0.0, best - step), min(1.0, best + step)

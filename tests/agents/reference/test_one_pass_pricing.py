@@ -7,11 +7,9 @@ import pytest
 
 import dpb_gym
 from dpb_gym.privacy import Budget
-from dpb_gym.problems.prior import Prior
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
-KNOWN = Prior([0.3, -0.2, 0.5], 9.0 * np.eye(3) + 2.0)
 CUSTOMERS = np.random.default_rng(5).uniform(-1, 1, (300, 2))
 SHOP = {  # price 1 is the worst, and the intercept against the slope a rare direction
     "dim": 4,
@@ -24,23 +22,17 @@ CASES = {
     "no budget": (None, {}, {}),
     "tight budget": ("rho=0.05", {}, {}),
     "loose budget": ("rho=2", {}, {}),
-    "unforeseen theta": ("rho=9", {}, {"theta": [-4.5, 4.5, 6.3]}),
-    "unforeseen theta, no budget": (None, {}, {"theta": [-3.0, 3.0, 4.2]}),
+    "unexpected theta": ("rho=9", {}, {"theta": [-4.5, 4.5, 6.3]}),
+    "unexpected theta, no budget": (None, {}, {"theta": [-3.0, 3.0, 4.2]}),
     "gaussian demand": ("rho=2", {}, {"demand": "gaussian"}),
     "gaussian demand, no budget": (None, {}, {"demand": "gaussian"}),
     "two dimensions": ("eps=2,delta=1e-4", {}, {"dim": 2}),
-    "window, no budget": (None, {"window": 60}, {"dim": 5}),
-    "window and prior mean": (
-        "eps=2,delta=1e-3",
-        {"window": 60, "prior_mean": [0.2] * 6},
-        {"dim": 6, "zeta": 9.0},
-    ),
-    "prior with a precision": ("rho=2", {}, {"prior": KNOWN}),
-    "prior with a precision, no budget": (None, {}, {"prior": KNOWN}),
+    "five dimensions, no budget": (None, {}, {"dim": 5}),
+    "steep demand": ("eps=2,delta=1e-3", {}, {"dim": 6, "zeta": 9.0}),
     "hopeless budget": ("rho=0.0001", {}, {}),
     "other parameters": (
         "rho=5",
-        {"norm": 0.6, "anytime": True, "disperse": 0.3, "clip": 0.5, "bound": 0.4, "ratio": 1.4},
+        {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4, "ratio": 1.4},
         {"dim": 4},
     ),
     "greedy": ("rho=1", {"disperse": 0.0, "first": 1.0, "decay": 0.5}, {"dim": 4}),
@@ -60,7 +52,7 @@ def test_prices_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
         # sums of 300 records and a solve: 1e-13 in exact sums; noise of 1e3 leaves 1e-10
         np.testing.assert_allclose(fast.theta, theta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(fast.covariance, covariance, rtol=1e-8, atol=1e-10)
-        moved += (theta != fast._centre).any()
+        moved += theta.any()
     assert moved > 100 or case == "hopeless budget"
 
 
