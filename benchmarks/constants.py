@@ -5,12 +5,20 @@
 plays the agent with each override in place of its own constants, on tuning seeds, and prints
 the ratio of the mean regrets with its standard error, one line per case and budget. An override
 names module constants or constructor parameters; several that are joined by commas apply together.
+
+    python benchmarks/constants.py one-pass-pricing --checkout DIRECTORY
+
+compares with the agent of another revision, of which DIRECTORY is a checkout.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +27,17 @@ from typing import Any
 import numpy as np
 
 import dpb_gym
-from dpb_agents.assortment import one_pass_mnl
-from dpb_agents.common import newton_sums
-from dpb_agents.pricing import one_pass_pricing
-from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
-MODULES = (newton_sums, one_pass_mnl, one_pass_pricing, one_pass_linear, one_pass_linear_joint)
+MODULES = [
+    "common.newton_sums",
+    "assortment.one_pass_mnl",
+    "pricing.one_pass_pricing",
+    "recommendation.one_pass_linear",
+    "recommendation.one_pass_linear_joint",
+]
 FIRST_SEED = 1_007_000  # within the arena's tuning seeds
 BUDGETS = ["rho=0.02", "rho=0.1", "rho=0.5", "rho=1", "none"]
 LINEAR: dict[str, tuple[int, dict[str, Any]]] = {
@@ -94,8 +104,10 @@ def make_problem(agent: str, case: str, longest: int) -> Any:
 def overridden(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Set module constants for the time of the context and yield the constructor parameters."""
     before, parameters = [], {}
+    # another revision may have other modules, which are imported only if something is overridden
+    modules = [importlib.import_module(f"dpb_agents.{name}") for name in MODULES if values]
     for name, value in values.items():
-        owners = [module for module in MODULES if name in vars(module)]
+        owners = [module for module in modules if name in vars(module)]
         for module in owners:
             before.append((module, name, vars(module)[name]))
             setattr(module, name, value)
@@ -129,11 +141,25 @@ def regret(name: str, problem: Any, budget: str, seeds: range, values: dict[str,
     return total
 
 
+def regret_of_checkout(directory: str, arguments: list[str]) -> Any:
+    """Return the final regret of every replicate, played by the code in `directory`."""
+    parts = [os.path.join(directory, part) for part in ("", "agents", "envs_data")]
+    ran = subprocess.run(
+        [sys.executable, __file__, *arguments, "--json"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(parts)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return np.array(json.loads(ran.stdout))
+
+
 def main(arguments: list[str]) -> None:
     """Play and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("agent", choices=CASES)
-    parser.add_argument("overrides", nargs="+", metavar="NAME=VALUE[,NAME=VALUE...]")
+    parser.add_argument("overrides", nargs="*", metavar="NAME=VALUE[,NAME=VALUE...]")
+    parser.add_argument("--checkout", help="directory of another revision to compare with")
+    parser.add_argument("--json", action="store_true", help="print the regrets of one case only")
     parser.add_argument("--cases", default="", help="separated by commas (default: all)")
     parser.add_argument("--budgets", default=",".join(BUDGETS))
     parser.add_argument("--replicates", type=int, default=16)
@@ -147,17 +173,27 @@ def main(arguments: list[str]) -> None:
         for text in asked.overrides
     }
     seeds = range(FIRST_SEED, FIRST_SEED + asked.replicates)
-    ratios: dict[str, list[float]] = {text: [] for text in overrides}
+    ratios: dict[str, list[float]] = {}
     for case in asked.cases.split(",") if asked.cases else CASES[asked.agent]:
         problem = make_problem(asked.agent, case, asked.longest)
         for budget in asked.budgets.split(","):
             own = regret(asked.agent, problem, budget, seeds, {})
+            if asked.json:
+                print(json.dumps(own.tolist()))
+                return
             line = f"{case:<10}{budget:<9}{own.mean():9.2f}"
-            for text, values in overrides.items():
-                other = regret(asked.agent, problem, budget, seeds, values)
+            others = {
+                text: regret(asked.agent, problem, budget, seeds, values)
+                for text, values in overrides.items()
+            }
+            if asked.checkout:
+                cell = ["--cases", case, "--budgets", budget, "--longest", str(asked.longest)]
+                cell += ["--replicates", str(asked.replicates)]
+                others[asked.checkout] = regret_of_checkout(asked.checkout, [asked.agent, *cell])
+            for text, other in others.items():
                 ratio = other.mean() / own.mean()
                 error = (other - ratio * own).std(ddof=1) / np.sqrt(len(own)) / own.mean()
-                ratios[text].append(ratio)
+                ratios.setdefault(text, []).append(ratio)
                 line += f"  {ratio:.3f} ± {error:.3f}"
             print(line, flush=True)
     for text, values in ratios.items():

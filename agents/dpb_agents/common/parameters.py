@@ -1,4 +1,4 @@
-"""Parameters of agents that say what they may be where they are declared."""
+"""Declarations of agents' parameters with their default and allowed values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from dpb_gym.agent import Agent
 
 
 def _checked(check: Callable[..., Any], default: Any, *bounds: Any, init: bool, **ends: Any) -> Any:
-    known = {"check": lambda name, value: check(name, value, *bounds, **ends)}
-    return field(default=default, init=init, metadata=known)
+    """Return a dataclass field whose metadata has a check of the value."""
+    metadata = {"check": lambda name, value: check(name, value, *bounds, **ends)}
+    return field(default=default, init=init, metadata=metadata)
 
 
 def real(
@@ -24,22 +25,25 @@ def real(
     init: bool = True,
     **ends: bool,
 ) -> Any:
-    """A number; bounds as for `validation.real`. Not `init`: a subclass may make it a parameter."""
+    """Declare a number with the bounds of `validation.real`.
+
+    With ``init=False`` it is a class constant, which a subclass may make a parameter.
+    """
     return _checked(validation.real, default, low, high, init=init, **ends)
 
 
 def integer(default: int | None, low: int, init: bool = True) -> Any:
-    """A whole number from `low` on."""
+    """Declare an integer of at least `low`."""
     return _checked(validation.integer, default, low, init=init)
 
 
 def choice(default: str | None, options: Sequence[str], init: bool = True) -> Any:
-    """One of some words."""
+    """Declare a string that is one of `options`."""
     return _checked(validation.choice, default, options, init=init)
 
 
 def flag(default: bool) -> Any:
-    """True or False."""
+    """Declare a boolean."""
     return _checked(validation.flag, default, init=True)
 
 
@@ -49,10 +53,10 @@ inside = partial(real, low=0.0, high=1.0, open_low=True, open_high=True)
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class Configured(Agent):
-    """An agent whose annotated attributes are its parameters, checked when it is made.
+    """Agent whose annotated attributes are parameters, checked by the constructor.
 
-    Subclasses are keyword-only dataclasses. One that gives a parameter another default keeps its
-    check; None passes where it is the default.
+    Subclasses are keyword-only dataclasses. A subclass that changes the default of a parameter
+    inherits its check. None is valid where it is the default.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -65,8 +69,8 @@ class Configured(Agent):
     def __post_init__(self) -> None:
         for own in fields(self):
             versions = (c.__dict__.get("__dataclass_fields__", {}) for c in type(self).__mro__)
-            known = (v[own.name].metadata.get("check") for v in versions if own.name in v)
-            check = next(filter(None, known), None)
+            checks = (v[own.name].metadata.get("check") for v in versions if own.name in v)
+            check = next(filter(None, checks), None)
             if check is None:
                 continue
             value = getattr(self, own.name)
