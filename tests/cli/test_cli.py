@@ -277,13 +277,13 @@ def test_failures_are_named_and_exit_with_1(
 ) -> None:
     cls: Any = dpb_gym.agent_spec("lin-ts").maker
 
-    def broken(self: Any, context: Any) -> Any:
+    def broken(self: Any, rounds: Any) -> Any:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(cls, "act", broken)
+    monkeypatch.setattr(cls, "play", broken)
     run = dpb("run", suite, "--out", str(tmp_path / "out"), "--workers", "1", "--quiet")
     assert run.status == 1
-    assert "items: agent 'LinTS' failed in round 1 (act)" in run.err and "boom" in run.err
+    assert "items: agent 'LinTS' failed in round 1 (play)" in run.err and "boom" in run.err
     assert "Traceback" not in run.err
 
 

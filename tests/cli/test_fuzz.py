@@ -88,11 +88,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def stop(*_: Any, **__: Any) -> Any:
         raise ParameterError("not run")
 
-    from dpb_gym.audits import api
+    from dpb_gym.audits import agent_audit
     from dpb_gym.running import execution as run
 
     monkeypatch.setattr(run, "execute", stop)
-    monkeypatch.setattr(api, "play", stop)
+    monkeypatch.setattr(agent_audit, "play", stop)
     return tmp_path
 
 

@@ -175,7 +175,7 @@ def test_dqn() -> None:
     model.train(2, BATCH)
     rounds = contexts[None], played[None].astype(float), rewards[None]
     widths, due = np.array([DIM, *HIDDEN, 4]), np.ones(1, bool)
-    agent_kernels.replay.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
+    agent_kernels.off_policy.train_values(weights, moments, steps, widths, rounds, due, picks, rate)
     np.testing.assert_allclose(weights[0], flat(model.q_net), atol=1e-5)
 
 
@@ -219,7 +219,7 @@ def test_sac() -> None:
     for g in range(2):
         model.train(1, BATCH)
         one = picks[:, g : g + 1], normals[:, g : g + 1]
-        agent_kernels.replay.train_actor(
+        agent_kernels.off_policy.train_actor(
             weights, moments, steps, widths, rounds, due, *one, target, rate
         )
         np.testing.assert_allclose(weights[0], theirs(), atol=1e-5)
