@@ -37,7 +37,7 @@ def agents_of(arena, delayed=True):
         for name, spec in agent_specs().items()
         if spec.entry_point.startswith("dpb_agents")
         and ("recommendation" if fixed else arena) in spec.supports
-        and spec.delayed_feedback == delayed
+        and (spec.partial_feedback and spec.delayed_feedback) == delayed
         and (spec.fixed_arms == fixed or (fixed and name == "random"))
     }
 
@@ -124,7 +124,7 @@ def test_every_agent_beats_random_when_responses_are_late(arena):
     agents = {
         name: (name, None if spec.budget == "never" else str(BUDGET))
         for name, spec in agents_of(arena).items()
-        if name not in BASELINES and spec.delayed_feedback
+        if name not in BASELINES
     }
     result = dpb_gym.evaluate(
         env, agents=agents, horizon=2000, replicates=2, env_kwargs={**kwargs, "delay": 50}
