@@ -273,7 +273,7 @@ def reproduce(
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
 ) -> None:
-    """Run a paper's figures and tables and judge its claims: HOLDS, CONDITIONAL or FAILS.
+    """Run a paper's figures and tables and judge claims: HOLDS, CONDITIONAL, FAILS, UNDECIDED.
 
     Example: dpb reproduce private-assortment/fig4 --replicates 10
     """

@@ -30,9 +30,9 @@ class ResultColumn:
     Attributes:
         name: Key in records, files and the page's data, and class of its cells on the page.
         title: Heading for readers.
-        kind: How a cell is shown. An ``"interval"`` is a mean with its ends, a ``"mean"`` an
-            interval whose ends stand in records and details only, a ``"score"`` an interval drawn
-            as a bar on the page. The other names describe text that the page formats.
+        kind: How a cell is shown. ``"interval"``: a mean with both ends of its interval.
+            ``"mean"``: the same, with the ends in records and details only. ``"score"``: an
+            interval drawn as a bar on the page. Other names are formats of text on the page.
         shown: Where it appears: ``"records"`` (data frame, CSV, JSON), ``"terminal"``,
             ``"notebook"``, ``"latex"``, and on the page in the tables of a ``"task"``, in those of
             a ``"track"``, and among the ``"details"`` of a row.
@@ -41,8 +41,8 @@ class ResultColumn:
         unit: Unit of a number, empty without one.
         help: Explanation on the page, empty without one.
         better: ``"less"`` or ``"more"``: the direction that sorts first; empty for text.
-        decimals: Decimals of its numbers. The name of a column stands for as many as that column
-            needs for three significant digits; None formats each number by its own magnitude.
+        decimals: Number of decimals. The name of a column means the number of decimals of that
+            column; None formats each number by its own magnitude.
         alias: Older spelling that the page's address still accepts.
     """
 
@@ -172,8 +172,8 @@ COLUMNS: list[ResultColumn] = [
         "score", "Score", "score",
         ("records", "terminal", "notebook", "latex", "task", "track", "details"),
         better="more", decimals=3,
-        help="Random choice is 0, the oracle is 1: one minus the regret in units of what the "
-        "oracle earns more than random choice. That unit is a constant of the suite. A track's "
+        help="1 - regret / (oracle - random): random choice is 0, the oracle is 1. The rewards of "
+        "both are constants of the suite. A track's "
         "score is the mean over its tasks. Rows in italics lack a task; they are last and "
         "not compared with the others.",
     ),

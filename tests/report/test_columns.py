@@ -17,7 +17,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.report.columns import COLUMNS, ResultColumn, columns, register
 from dpb_gym.report.page import render
 
-NAME = "regret_per_round"
+NAME = "column_of_this_test"
 
 
 @pytest.fixture
