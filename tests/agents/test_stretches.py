@@ -71,7 +71,7 @@ def together(agent, instance, rounds):
     while left:
         most = min(left, LENGTHS[len(actions) % len(LENGTHS)])
         stretch = instance.move(most)
-        actions.append(agent.play(stretch).copy())
+        actions.append(agent.play(stretch.visible).copy())
         left -= len(actions[-1])
         if instance.t[0] < HORIZON:
             instance.advance()
@@ -104,8 +104,13 @@ def test_the_linear_policies_play_stretches():
     assert {("lin-ucb", e) for e in ENVIRONMENTS} < set(found())
 
 
-@pytest.mark.parametrize("replicates", [1, 3, 20])
-@pytest.mark.parametrize("name,environment", found())
+def sizes():
+    """Return agents, environments and replicates; 1, 3 and 20 in the first environment."""
+    first = next(iter(ENVIRONMENTS))
+    return [(n, e, size) for n, e in found() for size in ((1, 3, 20) if e == first else (3,))]
+
+
+@pytest.mark.parametrize("name,environment,replicates", sizes())
 def test_stretches_equal_single_rounds(name, environment, replicates):
     one, other = (start(name, environment, replicates) for _ in range(2))
     expected = singly(*one, HORIZON)
