@@ -404,13 +404,14 @@ def test_interruption_exits_with_130(dpb: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_progress_goes_to_a_log_when_there_is_no_terminal(
     tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpb_gym.running import progress
+    from dpb_gym.running import progress, runner
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.0)
     monkeypatch.setattr(progress, "ASKED_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.02)
-    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "lin-ts", "--horizon", "12000",
+    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "oful", "--horizon", "12000",
              "--replicates", "4", "--workers", "1"]  # fmt: skip
     lines = dpb(*words).err.splitlines()
     assert any("rounds/s" in line and "left" in line for line in lines)
