@@ -17,7 +17,7 @@ from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.results.leaderboard import SET_ASIDE
 from dpb_gym.results.result import Result
 from dpb_gym.results.result_directory import ResultDirectory
-from dpb_gym.suites import provenance as origin
+from dpb_gym.suites import provenance
 from dpb_gym.suites.spec import ALGORITHM_VERSION
 from dpb_gym.suites.suite import load_suite, suite_names
 
@@ -79,10 +79,10 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         labels = tuple(sorted({result.cell.agent.label for result in results}))
         store.manifest["runs"].append(
             {
-                "command": origin.command_line(),
+                "command": provenance.command_line(),
                 "agents": list(labels),
                 "status": "finished",
-                "ended": origin.now(),
+                "ended": provenance.now(),
                 "imported": {"sha256": hashlib.sha256(file.read_bytes()).hexdigest(), **info},
             }
         )
@@ -91,7 +91,7 @@ def import_submission(archive: str | os.PathLike[str], directory: str | os.PathL
         for key, report in audits.items():
             store.manifest["stated"][key] = {**report, "by": results[0].provenance}
         store.add(new)
-    there, here = info["versions"], origin.versions()
+    there, here = info["versions"], provenance.versions()
     return Merge(
         store.path,
         str(info["agent"]["name"]),

@@ -20,7 +20,7 @@ from dpb_gym.results.row_result import collect
 from dpb_gym.running.execution import run_plan
 from dpb_gym.running.plan import plan_suite
 from dpb_gym.running.progress import Show
-from dpb_gym.suites import provenance as origin
+from dpb_gym.suites import provenance
 from dpb_gym.suites.schema import plain
 
 if TYPE_CHECKING:
@@ -150,11 +150,11 @@ def run_figure(
     failures = tuple(map(str, report.failures))
     count = suite.replicates if replicates is None else replicates
     facts = {
-        "command": origin.command_line(),
+        "command": provenance.command_line(),
         "replicates": f"{count}, seeds {suite.seed} to {suite.seed + count - 1}",
         "intervals": "95%, Student's t, paired over replicates (jackknife)",
-        "versions": ", ".join(f"{k} {v}" for k, v in origin.versions().items()),
-        "revision": origin.revision() or "unknown",
+        "versions": ", ".join(f"{k} {v}" for k, v in provenance.versions().items()),
+        "revision": provenance.revision() or "unknown",
     }
     if missing:
         facts["left out"] = "; ".join(f"{task}: {why}" for task, why in missing.items())

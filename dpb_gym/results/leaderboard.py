@@ -99,19 +99,19 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(task: Task, series: RowResult, audited: Mapping[str, Any]) -> Row:
-    text, notion, unit = describe_guarantee(series.guarantee)
+def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
+    text, notion, unit = describe_guarantee(result.guarantee)
     audit = None
-    if series.guarantee is not None:
-        audit = audited.get(audit_key(series.cell.agent, task.kind))
-    final = series.regret[:, -1]
+    if result.guarantee is not None:
+        audit = audited.get(audit_key(result.cell.agent, task.kind))
+    final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
-    curve = metrics.limits(series.regret, floor=0.0)
-    spec = agent_specs().get(series.cell.agent.name)
+    curve = metrics.limits(result.regret, floor=0.0)
+    spec = agent_specs().get(result.cell.agent.name)
     return Row(
-        agent=series.agent,
-        name=series.cell.agent.name,
-        budget=series.cell.agent.budget,
+        agent=result.agent,
+        name=result.cell.agent.name,
+        budget=result.cell.agent.budget,
         oracle=spec is not None and spec.uses_oracle,
         notion=notion,
         unit=unit,
@@ -119,17 +119,17 @@ def _row(task: Task, series: RowResult, audited: Mapping[str, Any]) -> Row:
         regret=regret,
         iqm_regret=metrics.interval(final, metrics.MIDDLE, floor=0.0),
         score=_score(regret, task.normalisation),
-        reward=metrics.interval(series.reward[:, -1]),
-        rounds_per_second=series.rounds_per_second,
-        curve=zip(series.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
-        params=series.cell.agent.params,
+        reward=metrics.interval(result.reward[:, -1]),
+        rounds_per_second=result.rounds_per_second,
+        curve=zip(result.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
+        params=result.cell.agent.params,
         audit=audit,
-        finals=series.final_regret,
-        replicates=len(series.replicates),
-        trust=series.trust,
-        accounting=(series.guarantee or {}).get("basis", "computed"),
-        tuning=effort(series.cell.agent.name, series.cell.agent.params, task.track or ""),
-        source=series.cell.agent.code,
+        finals=result.final_regret,
+        replicates=len(result.replicates),
+        trust=result.trust,
+        accounting=(result.guarantee or {}).get("basis", "computed"),
+        tuning=effort(result.cell.agent.name, result.cell.agent.params, task.track or ""),
+        source=result.cell.agent.code,
     )
 
 

@@ -23,7 +23,7 @@ from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.leaderboard import SET_ASIDE, leaderboard
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_result import RowResult, collect
-from dpb_gym.suites import provenance as origin
+from dpb_gym.suites import provenance
 from dpb_gym.suites.suite import Suite
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class Result:
     suite: Suite
     cells: Sequence[CellResult]
     failures: Sequence[Failure] = ()
-    created: str = field(default_factory=origin.now, kw_only=True)
-    command: str = field(default_factory=origin.command_line, kw_only=True)
-    revision: str | None = field(default_factory=origin.revision, kw_only=True)
-    versions: Mapping[str, str] = field(default_factory=origin.versions, kw_only=True)
+    created: str = field(default_factory=provenance.now, kw_only=True)
+    command: str = field(default_factory=provenance.command_line, kw_only=True)
+    revision: str | None = field(default_factory=provenance.revision, kw_only=True)
+    versions: Mapping[str, str] = field(default_factory=provenance.versions, kw_only=True)
     notes: Sequence[str] = field(default=(), kw_only=True)
     audits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, kw_only=True)
 
@@ -339,7 +339,7 @@ class Result:
             created=store.manifest["updated"],
             command=str(last.get("command", "")),
             revision=last.get("revision"),
-            versions=last.get("versions") or origin.versions(),
+            versions=last.get("versions") or provenance.versions(),
             notes=notes,
             audits={**store.manifest["stated"], **store.manifest["audits"]},
         )

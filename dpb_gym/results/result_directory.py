@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpb_gym.errors import ResultError
-from dpb_gym.results import manifest_schema as stored
+from dpb_gym.results import manifest_schema
 from dpb_gym.results.cell_result import RECOMPUTED, CellResult
 from dpb_gym.results.parquet import (
     MOST_BYTES,
@@ -43,7 +43,7 @@ from dpb_gym.results.storage import (
     storage_of,
     warn,
 )
-from dpb_gym.suites import provenance as origin
+from dpb_gym.suites import provenance
 from dpb_gym.suites.spec import ALGORITHM_VERSION, Cell
 from dpb_gym.suites.suite import Suite, parse_suite
 
@@ -91,7 +91,7 @@ class ResultDirectory:
             raise ResultError(f"{place}: no such result directory (dpb run makes one)")
         try:
             content = place.read(MANIFEST, MOST_MANIFEST)
-            manifest = stored.read(content)
+            manifest = manifest_schema.read(content)
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
             entries = from_rows(manifest.pop("rows"))
             if manifest["protocol"] != suite.protocol:
@@ -132,13 +132,13 @@ class ResultDirectory:
         with place.held():
             store = cls._existing(place, suite, mend=True)
             if store is None:
-                now = origin.now()
+                now = provenance.now()
                 fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
                 store = cls(place, suite, fresh)
             if run is not None or "suite" not in store.manifest:
                 store.suite = suite
                 store.manifest |= {
-                    "manifest": stored.VERSION,
+                    "manifest": manifest_schema.VERSION,
                     "suite": suite.name,
                     "protocol": suite.protocol,
                     "suite_text": suite.to_yaml(),
@@ -180,14 +180,14 @@ class ResultDirectory:
             if earlier.get("status") == "running":
                 earlier["status"] = "killed"
         record = {} if run is None else run
-        record |= {"started": origin.now(), "status": "running", **origin.origin()}
+        record |= {"started": provenance.now(), "status": "running", **provenance.origin()}
         if run is not None:
             self.manifest["runs"].append(run)
             self.save()
         try:
             yield
             self.place.check()
-            record |= {"status": "finished", "ended": origin.now()}
+            record |= {"status": "finished", "ended": provenance.now()}
             if self.place.cells():  # compact into the table; renaming the manifest commits it
                 self.replace(self.check()[0])
             elif run is not None:
@@ -195,7 +195,7 @@ class ResultDirectory:
             self.place.remove_cells()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            record |= {"status": status, "ended": origin.now()}
+            record |= {"status": status, "ended": provenance.now()}
             if run is not None:
                 with contextlib.suppress(ResultError):
                     self.place.check()
@@ -204,7 +204,7 @@ class ResultDirectory:
 
     def save(self) -> None:
         """Write the manifest."""
-        self.manifest["updated"] = origin.now()
+        self.manifest["updated"] = provenance.now()
         ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
         head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
         # One row per line, so that manifests can be read and compared.
