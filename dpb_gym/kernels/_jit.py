@@ -24,7 +24,7 @@ NO_CACHE = "none"
 
 
 def jit(function: F) -> F:
-    """Compile lazily and caches on disk; no fast-math, no threads: bits are exact."""
+    """Compile lazily and cache on disk; no fast-math, no threads: bits are exact."""
     return _cached(numba.njit(fastmath=False, nogil=True)(function), function)
 
 
@@ -76,6 +76,15 @@ def _remove(directory: str, owner: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+class _Shared(caching.UserProvidedCacheLocator):
+    """A folder of `NUMBA_CACHE_DIR` per digest of the sources: copies of the library share it."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        folder = Path(py_file).parent
+        return f"{folder.parent.name}-{folder.name}-{_sources(folder)[:16]}"
+
+
 class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """Fallback cache location: a temporary directory of this run and its workers."""
 
@@ -88,7 +97,11 @@ class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
 
 
 class _Files(caching.CompileResultCacheImpl):
-    _locator_classes = [*caching.CacheImpl._locator_classes, _Temporary]  # noqa: RUF012
+    _locator_classes = [  # noqa: RUF012
+        _Shared,
+        *caching.CacheImpl._locator_classes,
+        _Temporary,
+    ]
 
 
 class _Cache(caching.FunctionCache):
@@ -98,9 +111,7 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        stamp = self._cache_file._source_stamp
-        folder = Path(function.__code__.co_filename).parent
-        self._cache_file._source_stamp = (stamp, _sources(folder))
+        self._cache_file._source_stamp = _sources(Path(function.__code__.co_filename).parent)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -59,6 +59,17 @@ def test_the_second_process_loads_what_the_first_compiled(package):
     assert play(package) == ("3.0 0", [])
 
 
+def test_copies_of_the_library_share_a_cache_directory(package, tmp_path):
+    shutil.copytree(package, tmp_path / "other")
+    shared = {"NUMBA_CACHE_DIR": str(tmp_path / "shared")}
+    assert play(package, **shared) == ("3.0 0", [])
+    assert play(tmp_path / "other", **shared) == ("3.0 1", [])
+    text = tmp_path / "other" / "dpb_gym" / "kernels" / "elementary.py"
+    text.write_text(text.read_text() + "\n# changed\n")
+    assert play(tmp_path / "other", **shared) == ("3.0 0", [])
+    assert play(package, **shared) == ("3.0 1", [])
+
+
 @pytest.mark.parametrize(
     ("ending", "damage"), [("nbi", b""), ("nbi", b"\x80\x05K\x01."), ("nbc", b""), ("nbc", b"no")]
 )
