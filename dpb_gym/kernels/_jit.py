@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import hashlib
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,20 +24,44 @@ DIRECTORY = "DPB_GYM_KERNELS"
 NO_CACHE = "none"
 
 
+# No fast-math and no threads: bits are exact. No wrapper for C: nothing calls it.
+EXACT = {"fastmath": False, "nogil": True, "no_cfunc_wrapper": True}
+
+
 def jit(function: F) -> F:
-    """Compile lazily and cache on disk; no fast-math, no threads: bits are exact."""
-    return _cached(numba.njit(fastmath=False, nogil=True)(function), function)
+    """Compile lazily and cache on disk."""
+    return _cached(numba.njit(**EXACT)(function), function)
 
 
 def inline(function: F) -> F:
     """Like `jit`, inlined into its callers."""
-    return _cached(numba.njit(fastmath=False, nogil=True, inline="always")(function), function)
+    return _cached(numba.njit(**EXACT, inline="always")(function), function)
 
 
 def vectorised(function: F) -> F:
     """Like `jit`; dividing by zero gives infinity, so that loops divide in vector registers."""
-    compiled = numba.njit(fastmath=False, nogil=True, error_model="numpy")(function)
-    return _cached(compiled, function)
+    return _cached(numba.njit(**EXACT, error_model="numpy")(function), function)
+
+
+class _PauseCollection(event.Listener):  # type: ignore[misc]
+    """Pause garbage collection while kernels are compiled, of which it takes a seventh."""
+
+    def __init__(self) -> None:
+        self.depth, self.enabled = 0, False
+
+    def on_start(self, event: Any) -> None:
+        if not self.depth:
+            self.enabled = gc.isenabled()
+            gc.disable()
+        self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        if not self.depth and self.enabled:
+            gc.enable()
+
+
+event.register("numba:compile", _PauseCollection())
 
 
 def _cached(dispatcher: Any, function: F) -> F:
