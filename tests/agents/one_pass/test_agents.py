@@ -194,7 +194,7 @@ def test_parameters_and_problems_are_checked(name):
 
 
 def test_a_retired_parameter_names_its_successor():
-    with pytest.raises(ParameterError, match=r"'rare' any more: .*disperse=0"):
+    with pytest.raises(ParameterError, match=r"'rare': .*disperse=0"):
         make_agent("one-pass-pricing", rare=0.1)
 
 
