@@ -100,7 +100,7 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
 
 
 def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
-    text, notion, unit = describe_guarantee(result.guarantee)
+    text, notion, unit = describe_guarantee(result.guarantee, result.cell.agent.budget)
     audit = None
     if result.guarantee is not None:
         audit = audited.get(audit_key(result.cell.agent, task.kind))

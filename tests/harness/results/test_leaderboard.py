@@ -247,6 +247,14 @@ def test_guarantees_in_words() -> None:
     assert (notion, unit) == ("joint", "user-round") and "rho=0.5" in text
 
 
+def test_a_row_states_epsilon_at_the_delta_of_its_budget(suite: Suite) -> None:
+    costs = {}
+    for label, budget in (("A", "eps=9,delta=1e-6"), ("B", "eps=9,delta=0.001"), ("C", "rho=0.5")):
+        costs[label] = block(suite, label, 0, 1, budget=budget, guarantee=promise(0.5))
+    texts = [row.guarantee for row in board(suite, list(costs.values())).tasks[0].rows]
+    assert [text.split("at delta=")[1] for text in texts] == ["1e-06", "0.001", "1e-05"]
+
+
 def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4, 2)) -> Any:
     """A leaderboard of two tasks in a track; `shifts` holds a regret per label and task."""
     tasks = [
