@@ -21,6 +21,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.kernel_cache import spent, working_seconds
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
@@ -59,6 +60,7 @@ class _Runner:
     ) -> None:
         """Play the `coming` rounds of the shared instance; `judge` adds up their regret."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
+        compiled = spent.wall
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
         observed = None
         for at, context in enumerate(contexts):
@@ -82,16 +84,23 @@ class _Runner:
             if delivery is not None:
                 delivered = delivery.deliver(action, feedback, self.number)
             agent.observe(*delivered)
-            self.agent_seconds += clock() - t2 + t1 - t0
-            self.response_seconds += t2 - t1
+            own, answered = clock() - t2 + t1 - t0, t2 - t1
+            if spent.wall != compiled:  # which takes longer than the rest of a round
+                extra, compiled = spent.wall - compiled, spent.wall
+                own, answered = (
+                    max(0.0, own - extra),
+                    max(0.0, min(answered, own + answered - extra)),
+                )
+            self.agent_seconds += own
+            self.response_seconds += answered
         self.played = expected, observed, rewards
 
     def play_stretch(self, rounds: JudgedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
         self.t, self.stage = rounds.context.t, "play"
-        start = time.perf_counter()
+        start = working_seconds()
         actions = self.agent.play(rounds.visible)
-        self.agent_seconds += time.perf_counter() - start
+        self.agent_seconds += working_seconds() - start
         self.played = rounds.answer(actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
@@ -178,10 +187,11 @@ def run_block(
     instance = problem.instance(seeds)
     agents = [cell.agent.spec.make() for cell in cells]
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
-    began = time.thread_time(), time.perf_counter()
+    began = time.thread_time() - spent.processor, working_seconds()
     shared = _rounds(instance, runners, rounds, progress, tell, stretches)
     # Reading the processor time in every round would cost 1 to 3% of a round.
-    used, passed = time.thread_time() - began[0], time.perf_counter() - began[1]
+    used = time.thread_time() - spent.processor - began[0]
+    passed = working_seconds() - began[1]
     busy = min(1.0, used / passed) if used else 1.0
     found: list[CellResult | Failure] = []
     for runner in runners:
@@ -203,7 +213,7 @@ def _rounds(
     stretches: bool,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
-    clock, shared, t, at = time.perf_counter, 0.0, 0, 0
+    clock, shared, t, at = working_seconds, 0.0, 0, 0
     last_report = clock()
     late = instance.problem.info.delay is not None
     delivery = Delivery(instance.problem, instance.seeds) if late else None
