@@ -51,7 +51,7 @@ class RunReport:
     """Summary of a run.
 
     Attributes:
-        path: The result directory, or its address.
+        store: The result directory.
         keys: Keys of the plan's cells.
         computed: Cells computed in this run.
         failures: The cells that failed.
@@ -59,12 +59,17 @@ class RunReport:
         seconds: Wall time.
     """
 
-    path: Path | str
+    store: ResultDirectory
     keys: tuple[str, ...]
     computed: int
     failures: tuple[Failure, ...]
     rounds: int
     seconds: float
+
+    @property
+    def path(self) -> Path | str:
+        """Path of the result directory, or its address."""
+        return self.store.path
 
     @property
     def cells(self) -> int:
@@ -82,7 +87,7 @@ class RunReport:
         Raises:
             ResultError: If a result is damaged.
         """
-        stored = {result.cell.key: result for result in ResultDirectory.open(self.path).results()}
+        stored = {result.cell.key: result for result in self.store.results()}
         return [stored[key] for key in self.keys if key in stored]
 
 
@@ -145,7 +150,7 @@ def run_plan(
         )  # fmt: skip
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
         report = RunReport(
-            store.path,
+            store,
             tuple(cell.key for cell in cells),
             len(missing) - len(failures),
             failures,

@@ -159,4 +159,6 @@ class ResolvingPricing(Resolving, OnePassPricing):
         if self._bids is None:
             return super()._priced(features, theta, price)
         cost = np.ascontiguousarray(self._bids[:, 0])
-        kernels.pricing.best_net_prices(features, theta, self._demand[1], cost, price, self._value)
+        kernels.demand_models.best_net_prices(
+            features, theta, self._demand[1], cost, price, self._value
+        )
