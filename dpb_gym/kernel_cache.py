@@ -227,11 +227,6 @@ spent = _Spent()
 event.register("numba:compiler_lock", spent)
 
 
-def working_seconds() -> float:
-    """Return a clock of wall time that stands still while this thread waits for kernels."""
-    return time.perf_counter() - spent.wall
-
-
 class _Compilations(event.Listener):
     def __init__(self, report: Callable[[int, str], None]) -> None:
         self.report, self.running, self.count = report, [""], 0

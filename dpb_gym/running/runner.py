@@ -21,7 +21,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import DPBError, ParameterError
-from dpb_gym.kernel_cache import spent, working_seconds
+from dpb_gym.kernel_cache import spent
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
@@ -98,9 +98,9 @@ class _Runner:
     def play_stretch(self, rounds: JudgedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
         self.t, self.stage = rounds.context.t, "play"
-        start = working_seconds()
+        start = time.perf_counter() - spent.wall
         actions = self.agent.play(rounds.visible)
-        self.agent_seconds += working_seconds() - start
+        self.agent_seconds += time.perf_counter() - spent.wall - start
         self.played = rounds.answer(actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
@@ -187,11 +187,11 @@ def run_block(
     instance = problem.instance(seeds)
     agents = [cell.agent.spec.make() for cell in cells]
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
-    began = time.thread_time() - spent.processor, working_seconds()
+    began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
     shared = _rounds(instance, runners, rounds, progress, tell, stretches)
     # Reading the processor time in every round would cost 1 to 3% of a round.
     used = time.thread_time() - spent.processor - began[0]
-    passed = working_seconds() - began[1]
+    passed = time.perf_counter() - spent.wall - began[1]
     busy = min(1.0, used / passed) if used else 1.0
     found: list[CellResult | Failure] = []
     for runner in runners:
@@ -213,13 +213,13 @@ def _rounds(
     stretches: bool,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
-    clock, shared, t, at = working_seconds, 0.0, 0, 0
-    last_report = clock()
+    clock, shared, t, at = time.perf_counter, 0.0, 0, 0
+    last_report = clock() - spent.wall
     late = instance.problem.info.delay is not None
     delivery = Delivery(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
-        start = clock()
+        start = clock() - spent.wall
         if t:
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
@@ -233,7 +233,7 @@ def _rounds(
             rounds = instance.stretch(len(contexts), len(contexts) - 1) if quick else None
         if delivery is not None:
             delivery.open(contexts[0])
-        shared += clock() - start
+        shared += clock() - spent.wall - start
         for runner in live:
             try:
                 if rounds is not None and runner.number in quick:
@@ -243,11 +243,11 @@ def _rounds(
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
-        start = clock()
+        start = clock() - spent.wall
         best: Array | None = None
         if live:  # computed once for all agents
             best = instance.best if rounds is None else rounds.best
-        shared += clock() - start
+        shared += clock() - spent.wall - start
         for runner in live:
             runner.judge(best)
         if t == 0:

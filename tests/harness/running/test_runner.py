@@ -223,7 +223,6 @@ def test_time_without_the_processor_is_not_counted(
     )
     env_id = "DPB/Pricing-v0"
     monkeypatch.setattr("dpb_gym.running.runner.time", clocks)
-    monkeypatch.setattr("dpb_gym.running.runner.working_seconds", clocks.perf_counter)
     still = SimpleNamespace(wall=0.0, processor=0.0)  # loading kernels takes no ticks
     monkeypatch.setattr("dpb_gym.running.runner.spent", still)
     (lane,) = play(env_id, entries(env_id)[:1], range(1))
