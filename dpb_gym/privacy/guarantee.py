@@ -58,6 +58,7 @@ class Guarantee:
             of rounds of one person. Otherwise None.
         asked: delta of the budget, at which the text states epsilon; None: `REPORT_DELTA`. It is
             no part of the guarantee and is not compared or stored.
+        provisos: What the problem leaves outside the guarantee, as clauses; not compared or stored.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent
@@ -74,6 +75,7 @@ class Guarantee:
     uses: tuple[int, int] | None = None
     inherited: Composition | None = None
     asked: float | None = field(default=None, compare=False)
+    provisos: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for name, known in (("notion", NOTIONS), ("unit", UNITS), ("relation", RELATIONS)):
@@ -158,7 +160,7 @@ class Guarantee:
             line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
         if "declared" in self.basis:
             line += f"; {self.basis}"
-        return line
+        return "; ".join([line, *self.provisos])
 
     def _per_unit(self, curve: Composition, delta: float) -> str:
         where = f"per {self.unit} ({self.relation})"
