@@ -98,12 +98,12 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
-        self.curator.provisos = problem.provisos
         if problem.prior is not None:
             self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)
         self.curator.seal()
         if budget is not None:
+            self.curator.provisos = problem.provisos
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
 
     def attach(self, instance: Instance) -> None:
