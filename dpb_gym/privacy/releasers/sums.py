@@ -25,7 +25,6 @@ from dpb_gym.privacy.releasers.record_bounds import (
 )
 from dpb_gym.validation import FloatArray
 
-ROUNDING = 1e-12  # relative
 # Limits of a number times a direction, and of the direction's norm, without a segment.
 NO_ENDS = (-math.inf, math.inf, math.inf)
 
@@ -145,7 +144,7 @@ class Sum(Releaser):
             typed = f"sensitivity {found:g}"
         if users and self._cap is None:
             self.basis = f"declared ({what}: {typed} of a user)"
-        elif protected and found < apart * (1.0 - ROUNDING):
+        elif protected and found < apart * (1.0 - kernels.continual.ROUNDING):
             if isinstance(clip, Segment):
                 self.basis = f"declared ({what}: {typed})"
             self._radius = min(self._radius, found)
@@ -208,7 +207,15 @@ class Sum(Releaser):
                 or, for a `PSDBall`, not positive semidefinite; nothing changes.
         """
         self.ready()
-        self._take(records, along, self._total, users)
+        if self._cap is not None:
+            size = np.abs(records if along is None else along).reshape(self.replicates, -1)
+            late = ~self._cap.admit(users, size.any(axis=1))
+            records = np.where(late.reshape(-1, *[1] * (np.ndim(records) - 1)), 0.0, records)
+        self._add(records, along)
+
+    def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
+        """Add one record per replicate that users' limits admit."""
+        self._take(records, along, self._total)
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         """Ingest the records of several rounds, as `add` does one round after another.
@@ -244,20 +251,9 @@ class Sum(Releaser):
                 "nothing was released"
             )
 
-    def _take(
-        self,
-        value: ArrayLike,
-        along: ArrayLike | None,
-        into: FloatArray,
-        users: ArrayLike | None = None,
-    ) -> None:
+    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
         """Add one round's clipped records to the rows `into` (B, width); see `add`."""
         self._check_room(1)
-        if self._cap is not None:
-            size = np.abs(value if along is None else along).reshape(self.replicates, -1)
-            admitted = self._cap.admit(users, size.any(axis=1))
-            late = np.expand_dims(~admitted, tuple(range(1, np.ndim(value))))
-            value = np.where(late, 0.0, value)
         B, codes, clip = self.replicates, kernels.continual, self.clip
         psd, segment = isinstance(clip, PSDBall), isinstance(clip, Segment)
         ball = (self._radius, self.grid, into, self.clipped_count)
