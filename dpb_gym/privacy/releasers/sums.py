@@ -42,9 +42,8 @@ class Sum(Releaser):
         clip: Bound of the records; a number is the radius of a ball.
         reward: Instead of `clip`: records are numbers in this range times vectors. The vectors
             are public if the curator protects responses only (see `Segment`).
-        sensitivity: Overrides the bound's sensitivity, for records of a special form. A ball is
-            shortened to this radius. Along directions, a smaller value than the bound's makes the
-            guarantee declared.
+        sensitivity: Overrides the bound's sensitivity, for records of a special form. The guarantee
+            then says that it is declared. A `Ball` is shortened to this radius.
         limit: Most records of one user that enter. The releaser counts them by the user ids that
             `add` gets and ignores later ones. Multiplies the sensitivity (erratum R10).
         participations: Instead of `limit`, a number that the releaser does not enforce: if users
@@ -145,9 +144,11 @@ class Sum(Releaser):
         if users and self._cap is None:
             self.basis = f"declared ({what}: {typed} of a user)"
         elif protected and found < apart * (1.0 - kernels.continual.ROUNDING):
-            if isinstance(clip, Segment):
+            if type(clip) is Ball:
+                self._radius = min(self._radius, found)
+                self.proviso = f"declared: {typed} of {what}"
+            else:
                 self.basis = f"declared ({what}: {typed})"
-            self._radius = min(self._radius, found)
         return found * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
