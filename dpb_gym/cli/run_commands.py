@@ -169,8 +169,7 @@ def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
         report.table(data, console=options.console())
     done = f"{run.computed} cells computed"
     if run.computed:
-        speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
-        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
+        done += f" in {duration(run.seconds)} ({run.rounds:,} agent rounds)"
     if run.skipped:
         done += f", {run.skipped} were there already"
     print(f"{run.store.suite.name}: {done}; results in {run.path}")
@@ -252,8 +251,7 @@ def _print_tuning(done: Tuning) -> None:
         "other seeds."
     )
     if done.rounds:
-        speed = done.rounds / done.seconds if done.seconds > 0 else 0.0
-        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)} ({speed:,.0f}/s)")
+        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)}")
     for recipe in done.recipes:
         print(f"{recipe.path}: {listed(recipe.parameters)}")
 
@@ -305,6 +303,6 @@ def _print_reproduction(done: Reproduction) -> None:
         if one.skipped:
             options.log(f"{one.figure.target}: skipped: {one.skipped}")
             continue
-        speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
-        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")
+        rounds = f" ({one.rounds:,} agent rounds)" if one.rounds else ""
+        print(f"{one.figure.target}: {duration(one.seconds)}{rounds}; {one.folder}")
     print(f"Look at it: {done.page}")

@@ -218,7 +218,7 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what)
+                    self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
         for releaser, part in zip(self.releasers, rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)

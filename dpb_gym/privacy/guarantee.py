@@ -49,8 +49,9 @@ class Guarantee:
             of one user, with contexts, actions and the users of the rounds public.
         relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
         curve: Composition of accounting events, or `None` for a non-private agent.
-        basis: ``"computed"``: from the releasers of a curator. ``"declared"``: cost computed by
-            the caller (`Curator.charge`). ``"as printed (...)"``: true cost of a paper's printed
+        basis: ``"computed"``: from the releasers of a curator. ``"declared"``, if need be
+            with the number: cost computed by the caller (`Curator.charge`), or resting on a number
+            that no releaser enforces. ``"as printed (...)"``: true cost of a paper's printed
             noise, not bounded by the budget. ``"disclosed (...)"``: why there is no guarantee.
         inherited: Part of the curve that an earlier release cost (`Curator.inherit`), or None.
         uses: For replayed real ratings: the largest number of rounds that offer one rating, and
@@ -146,6 +147,8 @@ class Guarantee:
             line += f"; {cost} of it for the prior"
         for (what, epsilon), uses in zip(self.data_level(delta).items(), self.uses or ()):
             line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
+        if "declared" in self.basis:
+            line += f"; {self.basis}"
         return line
 
     def _per_unit(self, curve: Composition, delta: float) -> str:

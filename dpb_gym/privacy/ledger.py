@@ -76,7 +76,7 @@ class Ledger:
         Args:
             event: The accounting event, its sensitivity that of this ledger's relation.
             what: Name of the release, for messages and the ledger's text.
-            basis: ``"declared"`` if the caller computed the cost.
+            basis: What the cost rests on, see `Guarantee`.
             earlier: See `Charge`.
 
         Raises:
@@ -93,8 +93,8 @@ class Ledger:
                     f"{what} would bring the cost to {total:.6g}, above the budget "
                     f"{self.budget}; spent so far: {self.spent:.6g}. Nothing was released"
                 )
-        if basis != "computed":
-            self.basis = basis
+        if basis not in ("computed", self.basis):
+            self.basis = basis if self.basis == "computed" else f"{self.basis}; {basis}"
         self.entries.append(Charge(what, event, earlier))
 
     @property

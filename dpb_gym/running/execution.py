@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
+from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory, keep
 from dpb_gym.results.storage import Storage
@@ -230,8 +231,9 @@ def run_job(
 
     Return all outcomes if `whole`, else the failures alone.
     """
-    problem = job.task.problem() if job.problem is None else job.problem
-    outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
+    with nullcontext() if heartbeat is None else compilations(partial(heartbeat, 0)):
+        problem = job.task.problem() if job.problem is None else job.problem
+        outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
     for outcome in outcomes:
         if place is not None and isinstance(outcome, CellResult):
             keep(place, outcome)
