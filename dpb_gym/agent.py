@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
     from dpb_gym.problems.stretch import Stretch
 
-MOVED = ("check_supported", "list_agents", "make_agent", "register_agent", "spec_of")
-
 NOISES = ("seeded", "system")
-
-
-def __getattr__(name: str) -> Any:
-    if name in MOVED:
-        raise ImportError(f"{name} is in another module: from dpb_gym.registry import {name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Agent(Policy, ABC):
