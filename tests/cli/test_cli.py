@@ -317,7 +317,7 @@ def test_failures_are_named_and_exit_with_1(
             ["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--budget", "rho=1"],
             "takes a budget",
         ),
-        (["run", "--env", "DPB/Pricing-v0", "--rho", "1"], "--rho does not exist, use --budget rho=1"),
+        (["run", "--env", "DPB/Pricing-v0", "--rho", "1"], "does not exist, use --budget rho=1"),
         (["audit", "adaprivate-ts", "--epsilon=2"], "--budget eps=2,delta=1e-5"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "1"], "horizon"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim"], "KEY=VALUE"),
