@@ -203,7 +203,7 @@ class Curator:
         """Calibrate, charge and open every releaser; a second call does nothing.
 
         Raises:
-            BudgetExceeded: If the ledger refuses; then nothing can be released.
+            BudgetExceeded: If the plans exceed the budget; then nothing can be released.
             BudgetError: If the named shares leave nothing for the other releasers.
             AgentError: If the releasers were handed over.
         """
@@ -244,7 +244,7 @@ class Curator:
         rho, budget = self.most_rho, self.budget
         assert budget is not None
         if rho <= 0.0:
-            raise BudgetError(f"what was released before takes the whole budget {budget}")
+            raise BudgetError(f"an earlier release takes the whole budget {budget}")
         if self.ledger.budget is None or budget.rho is not None:
             return rho
 
