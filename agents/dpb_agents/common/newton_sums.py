@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
-from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.privacy import ContributionCap
+from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
 
 if TYPE_CHECKING:
@@ -158,8 +159,11 @@ class OnePassNewton(WarmStart):
             T is not known.
         window: Number of last rounds that theta is estimated from, at least (drift): the newest
             release before them is subtracted, which costs no privacy. None: all rounds.
+        max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
+            one user are protected; user ids are public. None: a single round is protected.
 
     Attributes:
+        notion: Notion of the guarantee.
         theta: Posterior mean, ``(B, d)``, from releases only.
         covariance: Posterior covariance, ``(B, d, d)``.
         root: Factor of exploring draws theta + root z, ``(B, d, d)``, z standard normal; see
@@ -175,12 +179,18 @@ class OnePassNewton(WarmStart):
         ParameterError: If a parameter is out of range.
     """
 
+    notion: ClassVar[str] = "joint"
     first: float = positive(2.2)
     ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
+    max_rounds_per_user: int | None = integer(None, 1)
     layout: Rows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.protects = (self.notion, "user" if self.max_rounds_per_user else "user-round")
 
     def horizon(self, problem: ProblemInfo) -> int:
         """Return the number of rounds that the releases are planned for."""
@@ -218,6 +228,8 @@ class OnePassNewton(WarmStart):
         self._centre, self._known = known.centre, known.information()
         self.layout, self._prior, self._calm = layout, prior, calm
         unit_noise, horizon = layout.unit_noise(prior.size), self.horizon(problem)
+        k, self._partial = self.max_rounds_per_user, problem.partial_feedback
+        self._cap = None if k is None else ContributionCap(k, B)
 
         self._releaser = curator.weighted_sum(
             layout.width,
@@ -231,6 +243,7 @@ class OnePassNewton(WarmStart):
                 self.decay,
             ),
             sensitivity=1.0,
+            participations=k or 1,
             # a row has norm at most 1, so no row is clipped
             clip=2.0 if curator.private else None,
             what="running sums of curvature and response",
@@ -251,6 +264,15 @@ class OnePassNewton(WarmStart):
         self.root, self.weak = np.zeros((B, d, d)), np.zeros((B, d))
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
+
+    def admitted(self, context: Context, feedback: Feedback) -> Feedback:
+        """Return the feedback without the rounds beyond a user's first `max_rounds_per_user`."""
+        if self._cap is None:
+            return feedback
+        seen = feedback.observed
+        # which rounds of a replay are observed is protected, so that all of them count
+        counted = self._cap.admit(context.users, None if self._partial else seen)
+        return feedback._replace(observed=counted if seen is None else counted & seen)
 
     def take(self) -> None:
         """Add `rows` to the sums and update theta if there is a release."""

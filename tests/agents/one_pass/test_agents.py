@@ -185,7 +185,7 @@ def test_parameters_and_problems_are_checked(name):
     for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
-    assert len(inspect.signature(agent_spec(name).maker).parameters) <= 10
+    assert len(inspect.signature(agent_spec(name).maker).parameters) <= 11
     other = problem_of(NAMES[NAMES.index(name) - 1], 30)
     with pytest.raises(AgentError, match=name):
         begin(name, other, [0], None)
