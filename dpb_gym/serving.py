@@ -6,6 +6,7 @@ private releases. All its other data, except the guarantee, are raw or computed 
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import threading
@@ -24,7 +25,7 @@ from dpb_gym.registry import check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.privacy import Account, Budget, Certificate, Guarantee, SessionCharges
 
 _MOST = float(np.finfo(np.float32).max)
 
@@ -38,25 +39,70 @@ class Session:
 
     The guarantee does not cover arrivals of customers, or whether and when they respond.
 
+    With an account, a response is passed to the agent only if the customer's lifetime budget pays
+    for it. Otherwise the agent observes a round without a response, and the customer is served
+    all the same. Who is refused depends on arrivals only.
+
     Attributes:
         agent: The agent.
         problem: Public facts of the problem.
+        account: Lifetime budgets of the customers, or None.
     """
 
-    def __init__(self, agent: Agent, problem: ProblemInfo, punctual: bool = False) -> None:
-        self.agent, self.problem = agent, problem
+    def __init__(
+        self,
+        agent: Agent,
+        problem: ProblemInfo,
+        punctual: bool = False,
+        account: Account | None = None,
+        facts: dict[str, Any] | None = None,
+    ) -> None:
+        self.agent, self.problem, self.account = agent, problem, account
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": []},
+             "came": [], "charged": {}, "account": None if account is None else str(account.path),
+             "facts": facts},
         )  # fmt: skip
+        self._charges: SessionCharges | None = None
+        self._releases: list[int | None] = []
+        if account is not None:
+            from dpb_gym.privacy import SessionCharges
+
+            if self.guarantee is None:
+                raise AgentError("an account charges a guarantee: this session has no budget")
+            self._charges = SessionCharges(account, self.guarantee, self._state["charged"])
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
+
+    def certificate(self, audit: Any = None) -> Certificate:
+        """Return the certificate of the guarantee, with what the account has charged so far.
+
+        Args:
+            audit: Report of an audit of the agent (`dpb_gym.audits.AuditReport`), or None.
+
+        Raises:
+            AgentError: If the session has no budget.
+        """
+        from dpb_gym.privacy import Certificate
+        from dpb_gym.privacy.certificate import code_of
+
+        if self.guarantee is None:
+            raise AgentError("a session without a budget has no certificate")
+        facts = {
+            **self._state["facts"],
+            "problem": self.problem.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+            "lifetime": None if self.account is None else self.account.summary(),
+            "audit": None if audit is None else audit.to_dict(),
+            "code": code_of(type(self.agent)),
+        }
+        return Certificate.of([facts])
 
     @property
     def decisions(self) -> int:
@@ -84,7 +130,8 @@ class Session:
                 ``(d - 1,)``, recommendation ``(n_candidates, d)``.
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
-            user: Number of the customer, where the problem identifies users.
+            user: Number of the customer, where the problem identifies users or the session has
+                an account.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -155,6 +202,8 @@ class Session:
             CheckpointError: If the file cannot be written.
         """
         with self._lock:
+            if self.account is not None:
+                self.account.commit()
             self.agent.save(path)
 
     @classmethod
@@ -164,7 +213,12 @@ class Session:
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
             raise CheckpointError(f"{path} holds an agent, but no session")
-        return cls(agent, state["problem"])
+        account = None
+        if state.get("account") is not None:
+            from dpb_gym.privacy import Account
+
+            account = Account(state["account"])
+        return cls(agent, state["problem"], account=account)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -193,7 +247,7 @@ class Session:
             if arms is not None:
                 given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
                 listed[0] = given
-        if info.max_interactions is not None:
+        if info.max_interactions is not None or self.account is not None:
             who = np.array([validation.integer("user", user, 0)])
         mask = None
         if info.masked:
@@ -236,12 +290,14 @@ class Session:
     def _learn(self, now: Context) -> None:
         """Pass the oldest pending response to the agent, or an unobserved round if there is none.
 
-        Without a response the agent observes placeholders, so that no features are shown twice.
+        Without a response, or if the account refuses it, the agent observes placeholders, so that
+        no features are shown twice.
         """
-        state, kind = self._state, kind_of(self.problem.kind)
+        state, kind, charges = self._state, kind_of(self.problem.kind), self._charges
         state["owed"] = False
-        if state["came"]:
-            context, action, feedback = state["came"].pop(0)
+        record = state["came"].pop(0) if state["came"] else None
+        if record and (charges is None or charges.admit(int(record[0].users[0]))):
+            context, action, feedback = record
         else:
             fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
             blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
@@ -251,6 +307,14 @@ class Session:
             absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
             feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
+        if self.account is not None and self._released():
+            self.account.commit()
+
+    def _released(self) -> bool:
+        """Return whether there may be a release since the last call."""
+        counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
+        before, self._releases = self._releases, counts
+        return not counts or None in counts or counts != before
 
 
 def serve(
@@ -260,6 +324,7 @@ def serve(
     *,
     noise: str = "system",
     seed: int | None = None,
+    account: Account | None = None,
     **params: Any,
 ) -> Session:
     """Start a session: an agent that decides for real customers.
@@ -272,6 +337,8 @@ def serve(
         noise: ``"system"``: from the operating system's entropy, not reproducible; needs the extra
             ``secure``. ``"seeded"``: for tests; anyone with the seed can remove the noise.
         seed: Seed of the agent's random choices and of seeded noise; random by default.
+        account: Lifetime budgets of the customers, shared with other sessions; see `Account`. The
+            agent must play without some of the responses.
         **params: Parameters of the agent.
 
     Raises:
@@ -289,9 +356,10 @@ def serve(
         >>> session.decisions, session.pending, str(session.guarantee)[:31]
         (1, (), 'anticipating zCDP rho=1 per use')
     """
-    from dpb_gym.envs.registration import make_problem
+    from dpb_gym.envs.registration import environment, make_problem
     from dpb_gym.privacy import Budget
 
+    reveals = environment(problem).reveals if isinstance(problem, str) else ""
     info = make_problem(problem).info if isinstance(problem, str) else problem
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
@@ -303,6 +371,13 @@ def serve(
     if spec.uses_oracle:
         raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
     punctual = not (spec.partial_feedback and spec.delayed_feedback)
+    if account is not None and punctual:
+        raise AgentError(
+            f"agent {spec.name!r} needs every response, and an account may refuse some: take "
+            "another agent, e.g. a one-pass agent"
+        )
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
-    return Session(made, info, punctual)
+    facts = {"agent": spec.name, "parameters": spec.params, "budget": Budget.text(asked),
+             "generator": noise, "reveals": reveals}  # fmt: skip
+    return Session(made, info, punctual, account, json.loads(json.dumps(facts, default=str)))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from dpb_gym.privacy.account import Account as Account
+    from dpb_gym.privacy.account import SessionCharges as SessionCharges
     from dpb_gym.privacy.budget import Budget as Budget
     from dpb_gym.privacy.calibration import calibrate_scale as calibrate_scale
     from dpb_gym.privacy.calibration import equivalent_rho as equivalent_rho
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
     from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
+    from dpb_gym.privacy.certificate import Certificate as Certificate
     from dpb_gym.privacy.composition import Composition as Composition
     from dpb_gym.privacy.curator import Curator as Curator
     from dpb_gym.privacy.events import ApproxEvent as ApproxEvent
