@@ -1,4 +1,4 @@
-"""Commands on results: leaderboard, verify, submit, import, remove, audit and costs."""
+"""Commands on results: leaderboard, verify, certify, submit, import, remove, audit and costs."""
 
 from __future__ import annotations
 
@@ -59,19 +59,66 @@ def leaderboard(
         print(f"regret curves written to {plot}", file=messages)
 
 
-def verify(
+def certify(
     directory: str = options.DIRECTORY,
+    out: str = Option("certificate.json", help="The certificate, .json."),
+    html: str | None = options.HTML,
+    json: bool = options.JSON,
+) -> None:
+    """Write a certificate of the private rows of a result directory; dpb verify recomputes it.
+
+    Example: dpb certify results/smoke --out certificate.json --html certificate.html
+    """
+    from dpb_gym.results import row_certificates
+
+    certificate = row_certificates.certify(directory)
+    for path in filter(None, (out, html)):
+        options.new_folder(path)
+        certificate.save(path)
+    entries = certificate.content["entries"]
+    if json:
+        options.print_json(certificate.content)
+        return
+    for entry in entries:
+        print(f"{entry['facts']['agent']}: {entry['findings']['guarantee']}")
+    print(f"{out}: {len(entries)} entries. Recompute them: dpb verify {shlex.quote(out)}")
+
+
+def _verify_certificate(path: str, json: bool) -> None:
+    """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.registry import agent_specs
+
+    agent_specs()  # of other packages, which may define accounting events
+    certificate = Certificate.load(path)
+    wrong = certificate.check()
+    if json:
+        options.print_json({"differences": wrong, "ok": not wrong})
+    else:
+        for line in wrong:
+            print(f"differs: {line}")
+        entries = len(certificate.content["entries"])
+        print(f"{entries} entries recomputed, {len(wrong)} differences")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def verify(
+    directory: str = Argument(metavar="DIR|FILE", help="Result directory, or a certificate .json."),
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
     json: bool = options.JSON,
 ) -> None:
-    """Check all digests, and compute cells again, bit for bit.
+    """Check all digests, and compute cells again, bit for bit; or recompute a certificate.
 
     Exit status 1 if something differs, or if a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
     """
+    if directory.endswith(".json"):
+        _verify_certificate(directory, json)
+        return
     from dpb_gym.exchange import verification
 
     found = verification.verify(directory, sample, seed, options.log, agent)
