@@ -114,6 +114,32 @@ class Stock(Condition):
         return replace(info, stock=self._stock, masked=info.n_items is not None or None)
 
 
+class Returning(Condition):
+    """People who return: the number of people N from whom the customer of each round is drawn.
+
+    The person is floor(N u^3) with u uniform: the numbers of rounds of the people have a Pareto
+    tail of exponent 3/2, and one in N^(1/3) rounds is of the most frequent person. What a person
+    does does not depend on earlier rounds.
+    """
+
+    name = "returning"
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        self._people = validation.integer("returning", value, 1)
+        if problem.info.max_interactions is not None:
+            raise ParameterError("returning makes no sense here: the problem identifies its users")
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, max_interactions=info.longest)
+
+    def fields(self) -> dict[str, Field]:
+        return {"returning": Field((), np.float64, Stream.RETURNS)}
+
+    def round(self, round_: Round, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        u = drawn["returning"]
+        return round_.showing(users=(self._people * (u * u * u)).astype(np.int64))
+
+
 def delayed(info: ProblemInfo, value: Any) -> ProblemInfo:
     """Delay of a response in rounds: a number, ``"geometric=50"`` or ``"pareto=10,cap=1000"``,
     with ``,lost=0.1`` and ``,window=200``; see `Delay`.

@@ -415,3 +415,40 @@ def test_offers_under_the_prior_beat_random_sets():
     assert agent.first_release >= 60
     assert (actions >= 0).all()
     assert regret.mean() < 0.75 * total("random", problem, seeds, None).mean()
+
+
+USERS = {"one-pass-mnl": "joint", "one-pass-pricing": "anticipating"}
+
+
+@pytest.mark.parametrize("name", USERS)
+@pytest.mark.parametrize("replayed", [False, True])
+def test_only_the_first_rounds_of_a_user_are_learnt_from(name, replayed):
+    problem = problem_of(name, 90, returning=12)
+    info = dataclasses.replace(problem.info, partial_feedback=replayed)
+    agent = make_agent(name, max_rounds_per_user=3)
+    agent.set_up(info, AgentStreams([0]), Budget.zcdp(1.0))
+    guarantee, releaser = agent.curator.guarantee, agent.curator.releasers[0]
+    assert (guarantee.notion, guarantee.unit) == (USERS[name], "user")
+    assert guarantee.covers("anticipating", "user-rewards", "replace-one")
+    assert guarantee.rho == pytest.approx(1.0) and releaser.sensitivity == pytest.approx(3.0)
+    instance, counted = problem.instance([0]), np.zeros(12, int)
+    for t in range(90):
+        context = instance.context()
+        action = agent.act(context)
+        seen = t % 4 != 3
+        feedback = instance.respond(action).feedback._replace(observed=np.array([seen]))
+        agent.observe(context, action, feedback)
+        user = context.users[0]
+        # which rounds of a replay are observed is protected, so there all rounds count
+        counted[user] += seen or replayed
+        assert agent.rows.any() == (seen and counted[user] <= 3), t
+        if t < 89:
+            instance.advance()
+    assert counted.max() > 10 and counted.min() < 3
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_users_must_be_identified(name):
+    problem = problem_of(name, 20)
+    with pytest.raises(ParameterError, match="identifies users"):
+        play(begin(name, problem, [0], Budget.zcdp(1.0), max_rounds_per_user=2), problem, [0], 1)
