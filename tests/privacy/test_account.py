@@ -43,7 +43,7 @@ def test_the_odometer_covers_every_time_at_which_it_is_read(tmp_path):
         assert readings[-1] >= Guarantee("joint", "user", curve=spent).epsilon(1e-5)
         assert readings[-1] >= before
     # the part of delta of each of 20 levels costs a fifth of epsilon at most
-    assert len(set(readings)) == 20 and 1.0 < readings[-1] < 1.2
+    assert len(set(readings)) == 20 and 1.05 < readings[-1] < 1.2
     assert account.epsilon(4) == 0.0
 
 
@@ -99,6 +99,8 @@ def test_committed_charges_survive_a_crash(tmp_path):
         found = Account(lost)
         assert [found.spent(user) for user in (1, 2, 90_000)] == [0.5, 0.5, 0.125]
         assert os.path.getsize(f"{lost}-log") == 0
+    # another process may have charged since the log was written: the file has the larger total
+    assert Account(path).spent(2) == 0.6
     assert found.summary()["people"] == 3 and found.summary()["largest_rho"] == 0.5
 
 
