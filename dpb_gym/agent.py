@@ -103,6 +103,7 @@ class Agent(Policy, ABC):
         self.begin(problem, streams, self.curator)
         self.curator.seal()
         if budget is not None:
+            self.curator.provisos = problem.provisos
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
 
     def attach(self, instance: Instance) -> None:

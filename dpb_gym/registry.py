@@ -127,7 +127,7 @@ def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
         if key not in known:
             instead = getattr(cls, "retired", {}).get(key)
             raise ParameterError(
-                f"agent {name!r} has no parameter {key!r} any more: {instead}"
+                f"agent {name!r} has no parameter {key!r}: {instead}"
                 if instead
                 else f"agent {name!r} has no parameter {key!r}; it takes "
                 f"{', '.join(known) or 'none'}"

@@ -253,6 +253,7 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
+    from dpb_gym.problems.rounds import SOLD_OUT
 
     asked = Budget.parse(budget)
     found = {}
@@ -262,7 +263,8 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
         assert guarantee is not None
         no_curator = guarantee.notion in ("shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
-        found[f"guarantee for {kind}"] = f"{guarantee}{public}"
+        stock = "" if kind == "recommendation" else f"; with stock {SOLD_OUT}"
+        found[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"
     return found
 
 

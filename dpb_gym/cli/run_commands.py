@@ -103,7 +103,7 @@ def run(
         backend=backend, scheduler=scheduler, show=not quiet,
         callbacks=[logger(word) for word in log],
     )  # fmt: skip
-    _print_run(found, done, html, json)
+    _print_run(done, html, json)
     options.exit_on_failures(done.failures)
 
 
@@ -146,7 +146,7 @@ def _of_env(
     return [(name, None, params.get(name)) for name in agents], env_kwargs
 
 
-def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) -> None:
+def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
     from dpb_gym import report
     from dpb_gym.results.result import Result
     from dpb_gym.running.progress import duration
@@ -155,7 +155,7 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
     if run.failures:
         options.log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
     if len(run.failures) < run.cells:
-        data = Result.load(run.path).to_leaderboard()
+        data = Result.read(run.store).to_leaderboard()
         if html is not None:
             path = report.html(data, html)
             print(f"page written to {path}", file=sys.stderr if as_json else None)
@@ -169,11 +169,10 @@ def _print_run(suite: Suite, run: RunReport, html: str | None, as_json: bool) ->
         report.table(data, console=options.console())
     done = f"{run.computed} cells computed"
     if run.computed:
-        speed = run.rounds / run.seconds if run.seconds > 0 else 0.0
-        done += f" in {duration(run.seconds)} ({speed:,.0f} agent rounds/s)"
+        done += f" in {duration(run.seconds)} ({run.rounds:,} agent rounds)"
     if run.skipped:
         done += f", {run.skipped} were there already"
-    print(f"{suite.name}: {done}; results in {run.path}")
+    print(f"{run.store.suite.name}: {done}; results in {run.path}")
     if data is not None:
         page = "" if html is not None else " --html leaderboard.html"
         print(f"Next: dpb leaderboard {shlex.quote(str(run.path))}{page} --plot regret.png")
@@ -252,8 +251,7 @@ def _print_tuning(done: Tuning) -> None:
         "other seeds."
     )
     if done.rounds:
-        speed = done.rounds / done.seconds if done.seconds > 0 else 0.0
-        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)} ({speed:,.0f}/s)")
+        print(f"{done.rounds:,} agent rounds in {duration(done.seconds)}")
     for recipe in done.recipes:
         print(f"{recipe.path}: {listed(recipe.parameters)}")
 
@@ -305,6 +303,6 @@ def _print_reproduction(done: Reproduction) -> None:
         if one.skipped:
             options.log(f"{one.figure.target}: skipped: {one.skipped}")
             continue
-        speed = f" ({one.rounds / one.seconds:,.0f} agent rounds/s)" if one.rounds else ""
-        print(f"{one.figure.target}: {duration(one.seconds)}{speed}; {one.folder}")
+        rounds = f" ({one.rounds:,} agent rounds)" if one.rounds else ""
+        print(f"{one.figure.target}: {duration(one.seconds)}{rounds}; {one.folder}")
     print(f"Look at it: {done.page}")

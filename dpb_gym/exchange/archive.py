@@ -28,7 +28,7 @@ from dpb_gym.results.row_audits import audit_key, leaderboard_audit
 from dpb_gym.results.row_result import by_row, read_guarantee
 from dpb_gym.results.storage import MANIFEST, TABLE, Storage
 from dpb_gym.running.plan import blocks
-from dpb_gym.suites import provenance as origin
+from dpb_gym.suites import provenance
 from dpb_gym.suites.code_digest import source_reference
 from dpb_gym.suites.schema import printable
 from dpb_gym.suites.spec import ALGORITHM_VERSION, AgentRun, Cell
@@ -104,9 +104,9 @@ def submit(
         _check_code(result, source)
     submitted = {
         "sender": printable(sender or source["package"] or source["name"]),
-        "created": origin.now(),
+        "created": provenance.now(),
         "agent": source,
-        **origin.origin(),
+        **provenance.origin(),
     }
     audits = store.manifest["audits"].items()
     head = {
@@ -140,13 +140,13 @@ def _checked(archive: Archive) -> ResultDirectory:
     try:
         submitted = store.manifest["submitted"]
         agent = submitted["agent"]["name"], submitted["agent"]["entry_point"]
-        provenance = stated_by(printable(submitted["sender"]))
+        stated = stated_by(printable(submitted["sender"]))
         for key, report in store.manifest["audits"].items():
             _check_audit(key, report, agent[0])
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:
         said = f"is damaged, or of no submission ({error!s:.500})"
         raise ResultError(f"{archive.at(MANIFEST)} {said}") from error
-    store.entries = {k: replace(e, provenance=provenance) for k, e in store.entries.items()}
+    store.entries = {k: replace(e, provenance=stated) for k, e in store.entries.items()}
     if not store.entries:
         raise ResultError(f"{file}: holds no results")
     for entry in store.entries.values():

@@ -76,9 +76,9 @@ class GaussianContexts(LocalMechanism):
         if not np.isfinite(given).all():
             raise ParameterError("features must be finite, got NaN or infinity")
         clipped = given.reshape(-1, self.dim)
-        kernels.contexts.normalise(clipped, kernels.contexts.CLIP)
+        kernels.feature_rows.normalise(clipped, kernels.feature_rows.CLIP)
         noise = self._noise(numbers, B).reshape(clipped.shape)
-        kernels.contexts.perturb(clipped, self.sigma, noise, np.float32(self.bound))
+        kernels.feature_rows.perturb(clipped, self.sigma, noise, np.float32(self.bound))
         return given
 
 
@@ -149,19 +149,19 @@ class GaussianStatistics(LocalMechanism):
         given = validation.array("features", features, (None, self.dim))
         gram, response = np.empty((len(given), self.dim, self.dim)), np.empty(given.shape)
         rows = self.rows(given, rewards, self._noise(numbers, len(given)))
-        kernels.recommendation.unfold(rows, gram, response)
+        kernels.regression_records.unfold(rows, gram, response)
         return gram, response
 
     def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
         """Return the messages as rows ``(B, width)``, which can be summed.
 
         A row contains the upper triangle of x x', row by row, then r x.
-        `dpb_gym.kernels.recommendation.unfold` converts rows to matrices. Features and numbers
+        `dpb_gym.kernels.regression_records.unfold` converts rows to matrices. Features and numbers
         are not checked and must be finite.
         """
         given = validation.array("rewards", rewards, (len(features),))
         r = np.minimum(np.maximum(given, self.low), self.high)
         out = np.empty((len(features), self.width))
         vectors = features[:, None, :]
-        kernels.recommendation.statistics(vectors, r, self.sigma, numbers, out)
+        kernels.regression_records.statistics(vectors, r, self.sigma, numbers, out)
         return out

@@ -200,7 +200,7 @@ class ChosenLayer(Layer):
         features = self._core.instance.context().features
         out = np.empty((len(features), features.shape[2]))
         observed, weight = np.ones(len(features), np.bool_), np.empty(len(features))
-        kernels.recommendation.take(features, decoded, observed, out, weight)
+        kernels.regression_records.take(features, decoded, observed, out, weight)
         return {"chosen": out}
 
     @staticmethod

@@ -13,7 +13,8 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.offline.array_checks import distribution
 from dpb_gym.offline.recommendation_log import LoggedData
-from dpb_gym.privacy import Budget, Curator, Guarantee
+from dpb_gym.privacy import Budget, Curator, Guarantee, RecordShape
+from dpb_gym.privacy.releasers.batch_sum import LogSum
 from dpb_gym.problems.prior import Prior
 
 UNITS = ("reward", "user-round")
@@ -113,7 +114,8 @@ def release_value(
         spread = (0.5 + largest) * (high - low)
     # the mean is the only record of this sum
     size = max(abs(low), abs(high)) + largest * (high - low)
-    sums = curator.batch_sum(
+    sums = LogSum(
+        curator,
         1,
         clip=size,
         sensitivity=sensitivity,
@@ -167,12 +169,13 @@ def release_prior(
     v = np.column_stack([x, np.ones(n)]) / math.sqrt(2.0)
     # each sum has one record, which is that of the whole log
     whole: Any = {"horizon": 1, "clip": float(n) * max(1.0, half)}
-    sums = curator.batch_sum(d + 1, sensitivity=2 * half, what="responses along features", **whole)
+    sums = LogSum(curator, d + 1, sensitivity=2 * half, what="responses along features", **whole)
     public = curator.unit == "reward" or not curator.private
     grams = None
     if not public:
         what = "Gram matrix of features"
-        grams = curator.batch_sum(symmetric=d + 1, sensitivity=math.sqrt(2.0), what=what, **whole)
+        side = RecordShape(symmetric=d + 1)
+        grams = LogSum(curator, side, sensitivity=math.sqrt(2.0), what=what, **whole)
     sums.add((v * (log.rewards - low - half)[:, None]).sum(axis=0)[None])
     response, gram = sums.release()[0], v.T @ v
     curved = 0.0

@@ -50,7 +50,7 @@ class Curve:
     @property
     def guarantee(self) -> str:
         """The guarantee in one line."""
-        return describe_guarantee(self.series.guarantee)[0]
+        return describe_guarantee(self.series.guarantee, self.budget)[0]
 
     @property
     def budget(self) -> Budget | None:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
     from dpb_gym.privacy.releasers.record_bounds import Bound as Bound
+    from dpb_gym.privacy.releasers.record_bounds import NonNegativeBall as NonNegativeBall
     from dpb_gym.privacy.releasers.record_bounds import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.record_bounds import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.record_bounds import Segment as Segment

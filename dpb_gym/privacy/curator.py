@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -63,6 +64,7 @@ class Curator:
         relation: See `Guarantee`.
         horizon: Largest number of records per replicate, or None.
         releasers: All releasers, in order of creation.
+        provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
 
     Raises:
@@ -107,6 +109,7 @@ class Curator:
         self._sealed = self._without_axis = False
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
+        self.provisos: tuple[str, ...] = ()
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -218,7 +221,7 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what)
+                    self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
         for releaser, part in zip(self.releasers, rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
@@ -332,13 +335,14 @@ class Curator:
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
             at = budget.delta or REPORT_DELTA
-            return max(filter(None, parts), key=lambda g: g.epsilon(at))
+            weakest = max(filter(None, parts), key=lambda g: g.epsilon(at))
+            return replace(weakest, provisos=self.provisos)
         if not self.ledger.charged:
             raise BudgetError(
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
             )
-        return self.ledger.guarantee
+        return replace(self.ledger.guarantee, provisos=self.provisos)
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:
         """Return the number of clipped records per replicate of every sum, for debugging.

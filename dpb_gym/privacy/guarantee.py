@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpb_gym.errors import BudgetError
@@ -49,12 +49,16 @@ class Guarantee:
             of one user, with contexts, actions and the users of the rounds public.
         relation: ``"replace-one"`` (one unit exchanged, horizon known) or ``"add-remove"``.
         curve: Composition of accounting events, or `None` for a non-private agent.
-        basis: ``"computed"``: from the releasers of a curator. ``"declared"``: cost computed by
-            the caller (`Curator.charge`). ``"as printed (...)"``: true cost of a paper's printed
+        basis: ``"computed"``: from the releasers of a curator. ``"declared"``, if need be
+            with the number: cost computed by the caller (`Curator.charge`), or resting on a number
+            that no releaser enforces. ``"as printed (...)"``: true cost of a paper's printed
             noise, not bounded by the budget. ``"disclosed (...)"``: why there is no guarantee.
         inherited: Part of the curve that an earlier release cost (`Curator.inherit`), or None.
         uses: For replayed real ratings: the largest number of rounds that offer one rating, and
             of rounds of one person. Otherwise None.
+        asked: delta of the budget, at which the text states epsilon; None: `REPORT_DELTA`. It is
+            no part of the guarantee and is not compared or stored.
+        provisos: What the problem leaves outside the guarantee, as clauses; not compared or stored.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent
@@ -70,6 +74,8 @@ class Guarantee:
     basis: str = "computed"
     uses: tuple[int, int] | None = None
     inherited: Composition | None = None
+    asked: float | None = field(default=None, compare=False)
+    provisos: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         for name, known in (("notion", NOTIONS), ("unit", UNITS), ("relation", RELATIONS)):
@@ -135,8 +141,14 @@ class Guarantee:
             epsilons[what] = replace(self, curve=grouped).epsilon(delta)
         return epsilons
 
-    def describe(self, delta: float = REPORT_DELTA) -> str:
-        """Return one line with epsilon at `delta`, also per rating and person of real data."""
+    def describe(self, delta: float | None = None) -> str:
+        """Return one line with epsilon at `delta`, also per rating and person of real data.
+
+        Args:
+            delta: None: `asked`, or `REPORT_DELTA`.
+        """
+        if delta is None:
+            delta = REPORT_DELTA if self.asked is None else self.asked
         if self.curve is None:
             return "non-private"
         line = self._per_unit(self.curve, delta)
@@ -146,7 +158,9 @@ class Guarantee:
             line += f"; {cost} of it for the prior"
         for (what, epsilon), uses in zip(self.data_level(delta).items(), self.uses or ()):
             line += f"; per {what} (<= {uses} round{'s' * (uses > 1)}): eps={epsilon:.4g}"
-        return line
+        if "declared" in self.basis:
+            line += f"; {self.basis}"
+        return "; ".join([line, *self.provisos])
 
     def _per_unit(self, curve: Composition, delta: float) -> str:
         where = f"per {self.unit} ({self.relation})"
@@ -162,7 +176,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as plain JSON values; inverse of `from_dict`."""
-        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        found: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
         for name in ("curve", "inherited"):
             found[name] = None if found[name] is None else found[name].to_dict()
         found["uses"] = None if self.uses is None else list(self.uses)

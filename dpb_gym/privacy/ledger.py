@@ -46,6 +46,7 @@ class Ledger:
     Attributes:
         entries: Every charge, in order.
         basis: See `Guarantee`.
+        asked: delta of the budget, or None.
 
     Example:
         >>> from dpb_gym.privacy import Budget, GaussianEvent
@@ -62,11 +63,13 @@ class Ledger:
     basis: str = field(default="computed", init=False)
     entries: list[Charge] = field(default_factory=list, init=False)
     disclosed: list[str] = field(default_factory=list, init=False)
+    asked: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise BudgetError(f"budget must be a Budget or None; got {self.budget!r}")
         Guarantee(self.notion, self.unit, self.relation)  # validates the three names
+        self.asked = None if self.budget is None else self.budget.delta
 
     def charge(
         self, event: Event, *, what: str, basis: str = "computed", earlier: bool = False
@@ -76,7 +79,7 @@ class Ledger:
         Args:
             event: The accounting event, its sensitivity that of this ledger's relation.
             what: Name of the release, for messages and the ledger's text.
-            basis: ``"declared"`` if the caller computed the cost.
+            basis: What the cost rests on, see `Guarantee`.
             earlier: See `Charge`.
 
         Raises:
@@ -93,8 +96,8 @@ class Ledger:
                     f"{what} would bring the cost to {total:.6g}, above the budget "
                     f"{self.budget}; spent so far: {self.spent:.6g}. Nothing was released"
                 )
-        if basis != "computed":
-            self.basis = basis
+        if basis not in ("computed", self.basis):
+            self.basis = basis if self.basis == "computed" else f"{self.basis}; {basis}"
         self.entries.append(Charge(what, event, earlier))
 
     @property
@@ -142,8 +145,8 @@ class Ledger:
         names = (self.notion, self.unit, self.relation)
         if self.disclosed:
             return Guarantee(*names, basis=f"disclosed ({'; '.join(self.disclosed)})")
-        inherited = self.inherited or None
-        return Guarantee(*names, self.composition or None, self.basis, inherited=inherited)
+        curve, earlier = self.composition or None, self.inherited or None
+        return Guarantee(*names, curve, self.basis, inherited=earlier, asked=self.asked)
 
     def __repr__(self) -> str:
         bound = "no budget" if self.budget is None else str(self.budget)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +42,7 @@ class NoiseSource:
     _fill: Callable[[np.random.Generator, FloatArray], None] = staticmethod(fill_normals)
 
     def __init__(self, generators: Sequence[np.random.Generator]) -> None:
-        self.generators = tuple(generators)
+        self.generators: tuple[Any, ...] = tuple(generators)
         if not self.generators or not all(isinstance(g, np.random.Generator) for g in generators):
             raise ParameterError(
                 f"a noise source needs numpy.random.Generator objects, one or more; got "
@@ -145,8 +147,25 @@ class QuietNoise(NoiseSource):
         return QuietNoise(generators, self.factor)
 
 
+class SystemGenerator:
+    """Uniform numbers from the operating system's generator, as `numpy.random.Generator.random`.
+
+    It has no state, so nobody who copies it learns past or future numbers.
+    """
+
+    def random(self, size: Any = (), out: FloatArray | None = None) -> FloatArray:
+        """Return uniforms on [0, 1), multiples of 2^-53, or write them to `out`."""
+        drawn = np.empty(size) if out is None else out
+        words = np.frombuffer(os.urandom(8 * drawn.size), np.uint64)
+        drawn[...] = (words >> np.uint64(11)).reshape(drawn.shape) * 2.0**-53
+        return drawn
+
+
 class SystemNoise(NoiseSource):
-    """Noise from the operating system's entropy: not seeded, not reproducible.
+    """Noise from the operating system's generator: not seeded, not reproducible.
+
+    OpenDP draws discrete noise with OpenSSL's generator, which the operating system seeds. Nothing
+    is drawn before its release, and no generator is stored.
 
     Sums get discrete Gaussian noise on a grid far finer than the noise. Records are rounded to the
     grid and sums stay below 2^53 grid units, so double precision adds them exactly, and
@@ -183,11 +202,14 @@ class SystemNoise(NoiseSource):
         opendp.enable_features("contrib")
         self._opendp = opendp
         validation.integer("replicates", replicates, 1)
-        super().__init__([_generator(np.random.SeedSequence()) for _ in range(replicates)])
+        self.generators = tuple(SystemGenerator() for _ in range(replicates))
         self._grid = 0.0
 
-    def _like(self, generators: Sequence[np.random.Generator]) -> SystemNoise:
-        return SystemNoise(len(generators))
+    def spawn(self) -> SystemNoise:
+        return SystemNoise(self.replicates)
+
+    def single(self, replicate: int) -> SystemNoise:
+        return SystemNoise(1)
 
     def use_grid(self, grid: float, horizon: int | None, longest: float | None) -> None:
         """Set the grid.

@@ -12,6 +12,8 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.validation import FloatArray
 
 MAX_ITEMS = 4000
@@ -91,8 +93,10 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     from scipy.linalg import eigh
 
     # the second moment is the only record of this sum
-    sums = curator.batch_sum(
-        symmetric=n_items,
+    sums = LogSum(
+        curator,
+        RecordShape(symmetric=n_items),
+        clip=1.0,
         sensitivity=math.sqrt(2.0) / n,
         horizon=1,
         what="second moment of rating rows",

@@ -161,16 +161,15 @@ class AssortmentProblem(Problem):
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Write features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
-        contexts = kernels.contexts
         if self.design == "uniform":
             signed(rng, start, hidden, rows)
         elif self.design == "low-rank":
             coefficients = portable.normals(rng, (len(rows), self.rank), np.float32)
-            contexts.combine(coefficients, hidden["basis"], rows)
+            kernels.feature_rows.combine(coefficients, hidden["basis"], rows)
         else:
             portable.fill_normals(rng, rows)
             if self.design == "sphere":
-                contexts.normalise(rows, contexts.SPHERE)
+                kernels.feature_rows.normalise(rows, kernels.feature_rows.SPHERE)
         rescale(rows, self.context_norm)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.base import Array, Hidden
 
@@ -40,9 +40,9 @@ def rescale(features: Array, context_norm: str) -> None:
         return
     if not features.flags.c_contiguous:
         raise ParameterError("features must be C-contiguous to be rescaled in place")
-    contexts = kernels.contexts
-    mode = contexts.CLIP if context_norm == "clip" else contexts.SCALE
-    contexts.normalise(features.reshape(-1, features.shape[-1]), mode)
+    from dpb_gym.kernels.feature_rows import CLIP, SCALE, normalise
+
+    normalise(features.reshape(-1, features.shape[-1]), CLIP if context_norm == "clip" else SCALE)
 
 
 def read_rank(rank: Any, dim: int, design: str, low: tuple[str, ...]) -> int:

@@ -59,7 +59,7 @@ def item_features(factors: Array) -> Array:
     norms = np.sqrt((factors * factors).sum(axis=1))
     scaled = factors / max(float(np.median(norms)), 1e-12)
     features = np.ascontiguousarray(scaled, dtype=np.float32)
-    kernels.contexts.normalise(features, kernels.contexts.CLIP)
+    kernels.feature_rows.normalise(features, kernels.feature_rows.CLIP)
     return features
 
 

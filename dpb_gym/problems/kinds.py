@@ -154,14 +154,14 @@ class Assortment(Kind):
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         slates = np.empty(uniforms.shape, np.int64)
         if available is None:
-            kernels.recommendation.draw_candidates(uniforms, info.n_items, slates)
+            kernels.candidates.draw_candidates(uniforms, info.n_items, slates)
             slates.sort(axis=1)
             return slates
         slates[:] = -1
         for row, mask, slate in zip(uniforms, available, slates):
             pool = np.flatnonzero(mask)
             places = np.empty((1, min(len(row), len(pool))), np.int64)
-            kernels.recommendation.draw_candidates(row[None, : places.shape[1]], len(pool), places)
+            kernels.candidates.draw_candidates(row[None, : places.shape[1]], len(pool), places)
             slate[: places.shape[1]] = np.sort(pool[places[0]])
         return slates
 

@@ -143,7 +143,7 @@ class PricingProblem(Problem):
         B, features, theta = len(action), round_.context.features, hidden["theta"]
         demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
         model, zeta, uniform = self._model, self.zeta, round_.uniform
-        bad = kernels.pricing.outcome(
+        bad = kernels.demand_models.outcome(
             features, theta, action, model, zeta, uniform, demand, reward, expected
         )
         if bad:
@@ -151,7 +151,7 @@ class PricingProblem(Problem):
             raise ActionError(text).at(bad - 1)
         if "cost" in round_.secret:
             cost = round_.secret["cost"]
-            kernels.pricing.net_revenues(features, theta, action, model, zeta, cost, expected)
+            kernels.demand_models.net_revenues(features, theta, action, model, zeta, cost, expected)
         return Feedback(reward, demand=demand), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
@@ -162,7 +162,7 @@ class PricingProblem(Problem):
             return self.best_prices(theta, features)
         price, value = np.empty((2, len(features)))
         cost = round_.secret["cost"]
-        kernels.pricing.best_net_prices(features, theta, self.zeta, cost, price, value)
+        kernels.demand_models.best_net_prices(features, theta, self.zeta, cost, price, value)
         return price, value
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
@@ -176,5 +176,5 @@ class PricingProblem(Problem):
             Prices ``(B,)`` in [0, 1] and expected revenues ``(B,)``.
         """
         price, value = np.empty((2, len(features)))
-        kernels.pricing.best_prices(features, theta, self._model, self.zeta, price, value)
+        kernels.demand_models.best_prices(features, theta, self._model, self.zeta, price, value)
         return price, value

@@ -313,7 +313,7 @@ class ReplayProblem(Problem):
             owner = np.empty(n, np.int32)
             sets = np.empty((n, self.n_candidates), np.int32)
             uniforms = rng.random(sets.size)
-            kernels.recommendation.split_ratings(uniforms, self._offsets, counts, owner, sets)
+            kernels.candidates.split_ratings(uniforms, self._offsets, counts, owner, sets)
             order = rng.permutation(n)[: self.horizon - done]
             users[done : done + n] = owner[order]
             positions[done : done + n] = sets[order]
@@ -331,7 +331,7 @@ class ReplayProblem(Problem):
         if self.repeats:
             users, logged = np.empty(B, np.int64), np.empty(B, np.int64)
             positions = np.empty((B, m), np.int64)
-            kernels.recommendation.draw_rated(uniforms, self._offsets, users, positions, logged)
+            kernels.candidates.draw_rated(uniforms, self._offsets, users, positions, logged)
         else:
             now = (np.arange(B), t - 1)
             users = hidden["users"][now].astype(np.int64)
@@ -339,7 +339,7 @@ class ReplayProblem(Problem):
             logged = np.minimum((uniforms[:, 0] * m).astype(np.int64), m - 1)
         arms = self._items[positions]
         features = np.empty((B, m, self.dim), np.float32)
-        kernels.recommendation.gather(self.features[None], arms, features)
+        kernels.candidates.gather(self.features[None], arms, features)
         if self._user_features is not None:
             features *= self._user_features[users][:, None, :]
         rescale(features, self.context_norm)

@@ -128,10 +128,10 @@ class RecommendationProblem(Problem):
             if self.design == "low-rank":
                 coefficients = portable.normals(rng, (self.n_arms, self.rank), np.float32)
                 subspace = np.ascontiguousarray(hidden["basis"][:, : self.rank])
-                kernels.contexts.combine(coefficients, subspace, arms)
+                kernels.feature_rows.combine(coefficients, subspace, arms)
             else:
                 portable.fill_normals(rng, arms)
-            kernels.contexts.normalise(arms, kernels.contexts.SPHERE)
+            kernels.feature_rows.normalise(arms, kernels.feature_rows.SPHERE)
             rescale(arms, self.context_norm)
             hidden["arms"] = arms
         if self.interactions_per_user is not None and self.user_order == "shuffled":
@@ -153,19 +153,19 @@ class RecommendationProblem(Problem):
         rows = out.reshape(-1, self.dim)
         if self.design == "sphere":
             portable.fill_normals(rng, rows)
-            kernels.contexts.normalise(rows, kernels.contexts.SPHERE)
+            kernels.feature_rows.normalise(rows, kernels.feature_rows.SPHERE)
         else:
             n, d = len(out), self.dim
             coefficients = portable.normals(rng, (n, self.n_candidates, self.rank), np.float32)
             block = np.arange(start, start + n) // self.block_rounds
             first = block * self.rank % d if self.design == "blocks" else np.zeros_like(block)
             basis = np.broadcast_to(hidden["basis"], (n, d, d))
-            kernels.recommendation.project_block(coefficients, basis, first, out)
+            kernels.feature_rows.project_block(coefficients, basis, first, out)
         rescale(rows, self.context_norm)
 
     def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Write pool indices of one replicate's candidates in rounds start + 1, start + 2, ..."""
-        kernels.recommendation.draw_candidates(rng.random(out.shape), self.n_arms, out)
+        kernels.candidates.draw_candidates(rng.random(out.shape), self.n_arms, out)
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         if "arms" in drawn:
@@ -173,7 +173,7 @@ class RecommendationProblem(Problem):
             features = np.empty((*arms.shape, self.dim), np.float32)
             pool = hidden["arms"]
             # rows that are rounds of one replicate share its pool
-            kernels.recommendation.gather(pool if pool.strides[0] else pool[:1], arms, features)
+            kernels.candidates.gather(pool if pool.strides[0] else pool[:1], arms, features)
         else:
             features = drawn["features"] if self.schedule.drawn else self.schedule.at(hidden, t)
             arms = np.full(features.shape[:2], -1, np.int64)
@@ -193,7 +193,7 @@ class RecommendationProblem(Problem):
         if "arms" in drawn:
             arms = drawn["arms"]
             features = np.empty((*arms.shape, self.dim), np.float32)
-            kernels.recommendation.gather_rounds(hidden["arms"], arms, features)
+            kernels.candidates.gather_rounds(hidden["arms"], arms, features)
         elif self.schedule.drawn:
             features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)
         else:
@@ -207,7 +207,7 @@ class RecommendationProblem(Problem):
                 users = np.repeat((now // self.interactions_per_user)[:, None], B, axis=1)
         reward, expected = np.empty((2, n, B, self.n_candidates))
         best, uniform = np.empty((n, B)), drawn["response"]
-        kernels.recommendation.outcomes(
+        kernels.linear_rewards.outcomes(
             features, hidden["theta"], *self._model, uniform, reward, expected, best
         )
         context = Context(t, features, arms=arms, users=users)
@@ -217,7 +217,7 @@ class RecommendationProblem(Problem):
         reward, expected = np.empty(len(action)), np.empty(len(action))
         features, theta, uniform = round_.context.features, hidden["theta"], round_.uniform
         law, noise = self._model
-        bad = kernels.recommendation.outcome(
+        bad = kernels.linear_rewards.outcome(
             features, theta, action, law, noise, uniform, reward, expected
         )
         if bad:
@@ -227,7 +227,7 @@ class RecommendationProblem(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         features = round_.context.features
         arm, value = np.empty(len(features), np.int64), np.empty(len(features))
-        kernels.recommendation.best_arms(features, hidden["theta"], *self._model, arm, value)
+        kernels.linear_rewards.best_arms(features, hidden["theta"], *self._model, arm, value)
         return arm, value
 
 

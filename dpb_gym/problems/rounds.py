@@ -20,6 +20,17 @@ LONGEST = 10**9
 """Horizon that agents plan for when the horizon is unknown."""
 
 
+SOLD_OUT = "between worlds in which the same items are sold out at the same times"
+FROM_LOG = (
+    "for future customers: coefficients, zeta, person_uses and bounds that were not declared are "
+    "the log's, without noise"
+)
+FROM_RATINGS = (
+    "for the ratings of the rounds: candidates, n_arms, rating_uses, person_uses and, without "
+    "feature_epsilon, item features are the data's, without noise"
+)
+
+
 @dataclass(frozen=True)
 class ProblemInfo:
     """Public facts of a problem, available to agents before the first round; never theta.
@@ -78,6 +89,14 @@ class ProblemInfo:
     def fixed_arms(self) -> bool:
         """Whether every round offers all arms of one pool (a multi-armed bandit)."""
         return self.n_arms is not None and self.n_arms == self.n_candidates and not self.masked
+
+    @property
+    def provisos(self) -> tuple[str, ...]:
+        """Clauses that every guarantee on this problem needs; see `Guarantee.provisos`."""
+        found = [] if self.stock is None else [SOLD_OUT]
+        if self.person_uses is not None:
+            found.append(FROM_LOG if self.rating_uses is None else FROM_RATINGS)
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, as JSON values."""

@@ -81,7 +81,7 @@ class JudgedStretch(Stretch):
         """
         n, m = self.shape, self.reward.shape[2]
         expected, reward = np.empty((2, *n))
-        if actions.shape != n or kernels.recommendation.pick(
+        if actions.shape != n or kernels.linear_rewards.pick(
             self.reward, self.expected, actions, reward, expected
         ):
             raise ActionError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpb_gym.errors import DPBError
 from dpb_gym.problems.limited_stock import EXACT, benchmark
+from dpb_gym.problems.rounds import SOLD_OUT
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
 from dpb_gym.report.leaderboard_data import (
@@ -100,7 +101,9 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
 
 
 def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
-    text, notion, unit = describe_guarantee(result.guarantee)
+    text, notion, unit = describe_guarantee(result.guarantee, result.cell.agent.budget)
+    if notion is not None and task.parameters.get("stock") is not None:
+        text += f"; {SOLD_OUT}"
     audit = None
     if result.guarantee is not None:
         audit = audited.get(audit_key(result.cell.agent, task.kind))

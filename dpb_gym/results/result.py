@@ -321,7 +321,11 @@ class Result:
             ResultError: If it does not exist, or all its results are damaged. Some damaged results
                 among others are left out and noted.
         """
-        store = ResultDirectory.open(path)
+        return cls.read(ResultDirectory.open(path))
+
+    @classmethod
+    def read(cls, store: ResultDirectory) -> Result:
+        """Read the results of an open directory; see `load`."""
         cells, damaged = store.check()
         if not cells:
             store.results()  # raises the error that names the damage

@@ -17,7 +17,7 @@ from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.suites.spec import Cell
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Guarantee
+    from dpb_gym.privacy import Budget, Guarantee
 
 NON_PRIVATE = "non-private"
 REPORT_DELTA = 1e-5
@@ -143,15 +143,21 @@ def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
     return privacy.Guarantee.from_dict(guarantee)
 
 
-def describe_guarantee(guarantee: Mapping[str, Any] | None) -> tuple[str, str | None, str | None]:
-    """Return a stored guarantee in one line, its notion and its unit (None if non-private)."""
+def describe_guarantee(
+    guarantee: Mapping[str, Any] | None, budget: Budget | None = None
+) -> tuple[str, str | None, str | None]:
+    """Return a stored guarantee in one line, its notion and its unit (None if non-private).
+
+    Epsilon is stated at the delta of the budget, if it has one, and at `REPORT_DELTA` otherwise.
+    """
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    return _described(json.dumps(guarantee, sort_keys=True))
+    delta = None if budget is None else budget.delta
+    return _described(json.dumps(guarantee, sort_keys=True), delta or REPORT_DELTA)
 
 
 @functools.lru_cache(maxsize=4096)
-def _described(guarantee: str) -> tuple[str, str, str]:
+def _described(guarantee: str, delta: float) -> tuple[str, str, str]:
     # Cached, because rows share guarantees and epsilon at a delta is a search over orders.
     read = read_guarantee(json.loads(guarantee))
-    return read.describe(REPORT_DELTA), read.notion, read.unit
+    return read.describe(delta), read.notion, read.unit

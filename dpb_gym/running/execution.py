@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
+from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory, keep
 from dpb_gym.results.storage import Storage
@@ -50,7 +51,7 @@ class RunReport:
     """Summary of a run.
 
     Attributes:
-        path: The result directory, or its address.
+        store: The result directory.
         keys: Keys of the plan's cells.
         computed: Cells computed in this run.
         failures: The cells that failed.
@@ -58,12 +59,17 @@ class RunReport:
         seconds: Wall time.
     """
 
-    path: Path | str
+    store: ResultDirectory
     keys: tuple[str, ...]
     computed: int
     failures: tuple[Failure, ...]
     rounds: int
     seconds: float
+
+    @property
+    def path(self) -> Path | str:
+        """Path of the result directory, or its address."""
+        return self.store.path
 
     @property
     def cells(self) -> int:
@@ -81,7 +87,7 @@ class RunReport:
         Raises:
             ResultError: If a result is damaged.
         """
-        stored = {result.cell.key: result for result in ResultDirectory.open(self.path).results()}
+        stored = {result.cell.key: result for result in self.store.results()}
         return [stored[key] for key in self.keys if key in stored]
 
 
@@ -144,7 +150,7 @@ def run_plan(
         )  # fmt: skip
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
         report = RunReport(
-            store.path,
+            store,
             tuple(cell.key for cell in cells),
             len(missing) - len(failures),
             failures,
@@ -225,8 +231,9 @@ def run_job(
 
     Return all outcomes if `whole`, else the failures alone.
     """
-    problem = job.task.problem() if job.problem is None else job.problem
-    outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
+    with nullcontext() if heartbeat is None else compilations(partial(heartbeat, 0)):
+        problem = job.task.problem() if job.problem is None else job.problem
+        outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
     for outcome in outcomes:
         if place is not None and isinstance(outcome, CellResult):
             keep(place, outcome)

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 if TYPE_CHECKING:
     from dpb_gym.running.plan import Job
 
-Report: TypeAlias = Callable[[int], None]
+Report: TypeAlias = Callable[..., None]
+"""Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
+far and the name of the kernel that is being compiled."""
 Show: TypeAlias = bool | Callable[[int, int], Any] | None
 """How progress is shown; see `board`."""
 
@@ -32,7 +34,7 @@ ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
 
 
 class Watch:
-    """Sum of the rounds that jobs report.
+    """Sum of the rounds that jobs report, and their speed without compilation.
 
     Args:
         sizes: Agent rounds of each job.
@@ -44,7 +46,10 @@ class Watch:
         self.done = [0] * len(self.sizes)
         self.finished = [False] * len(self.sizes)
         self.folder = folder
-        self.started = time.monotonic()
+        self.compiled = [0] * len(self.sizes)
+        self.compiling: dict[int, str] = {}
+        self.last, self.before = time.monotonic(), 0
+        self.seconds, self.rounds = 0.0, 0
 
     def heartbeat(self, job: int) -> Report:
         """Return the function that a job calls with its rounds so far, in any process."""
@@ -54,32 +59,45 @@ class Watch:
         """Mark a job as done."""
         self.done[job] = self.sizes[job]
         self.finished[job] = True
+        self.compiling.pop(job, None)
 
     def poll(self) -> int:
-        """Read the heartbeats and returns the rounds done by all jobs."""
+        """Read the heartbeats and return the rounds done by all jobs."""
         for path in self.folder.iterdir():
             job = int(path.name)
             if not self.finished[job]:
                 with contextlib.suppress(OSError, ValueError):
-                    rounds = min(int(path.read_text(encoding="ascii")), self.sizes[job])
-                    self.done[job] = max(self.done[job], rounds)
-        return sum(self.done)
+                    rounds, compiled, kernel = path.read_text(encoding="ascii").split(" ")
+                    self.done[job] = max(self.done[job], min(int(rounds), self.sizes[job]))
+                    self.compiled[job] = max(self.compiled[job], int(compiled))
+                    self.compiling[job] = kernel
+        now, done = time.monotonic(), sum(self.done)
+        if not any(self.compiling.values()):
+            self.seconds += now - self.last
+            self.rounds += done - self.before
+        self.last, self.before = now, done
+        return done
 
     def summary(self) -> str:
-        """Return one line: share done, rounds per second and, from 1% on, the remaining time."""
+        """Return one line: share done, rounds per second and, from 1% on, the remaining time.
+
+        While kernels are compiled, the line names one of them instead.
+        """
         done, total = self.poll(), sum(self.sizes)
-        speed = done / max(time.monotonic() - self.started, 1e-9)
+        speed = self.rounds / max(self.seconds, 1e-9)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
-        # the first rounds include compilation
-        known = 0.01 * total <= done < total
+        if kernels := sorted(filter(None, self.compiling.values())):
+            count = f"{sum(self.compiled)} compiled so far"
+            return f"{share:3.0f}%  {jobs}, compiling kernel {kernels[0]}, {count}"
+        known = speed > 0 and 0.01 * total <= done < total
         rest = f", {duration((total - done) / speed)} left" if known else ""
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
-def _write(path: Path, rounds: int) -> None:
+def _write(path: Path, rounds: int, compiled: int = 0, kernel: str = "") -> None:
     with contextlib.suppress(OSError):
-        path.write_text(str(rounds), encoding="ascii")
+        path.write_text(f"{rounds} {compiled} {kernel}", encoding="ascii")
 
 
 def duration(seconds: float) -> str:

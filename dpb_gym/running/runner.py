@@ -21,6 +21,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.kernel_cache import spent
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
@@ -59,6 +60,7 @@ class _Runner:
     ) -> None:
         """Play the `coming` rounds of the shared instance; `judge` adds up their regret."""
         clock, agent, instance = time.perf_counter, self.agent, self.instance
+        compiled = spent.wall
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
         observed = None
         for at, context in enumerate(contexts):
@@ -82,16 +84,23 @@ class _Runner:
             if delivery is not None:
                 delivered = delivery.deliver(action, feedback, self.number)
             agent.observe(*delivered)
-            self.agent_seconds += clock() - t2 + t1 - t0
-            self.response_seconds += t2 - t1
+            own, answered = clock() - t2 + t1 - t0, t2 - t1
+            if spent.wall != compiled:  # which takes longer than the rest of a round
+                extra, compiled = spent.wall - compiled, spent.wall
+                own, answered = (
+                    max(0.0, own - extra),
+                    max(0.0, min(answered, own + answered - extra)),
+                )
+            self.agent_seconds += own
+            self.response_seconds += answered
         self.played = expected, observed, rewards
 
     def play_stretch(self, rounds: JudgedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
         self.t, self.stage = rounds.context.t, "play"
-        start = time.perf_counter()
+        start = time.perf_counter() - spent.wall
         actions = self.agent.play(rounds.visible)
-        self.agent_seconds += time.perf_counter() - start
+        self.agent_seconds += time.perf_counter() - spent.wall - start
         self.played = rounds.answer(actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
@@ -178,10 +187,11 @@ def run_block(
     instance = problem.instance(seeds)
     agents = [cell.agent.spec.make() for cell in cells]
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
-    began = time.thread_time(), time.perf_counter()
+    began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
     shared = _rounds(instance, runners, rounds, progress, tell, stretches)
     # Reading the processor time in every round would cost 1 to 3% of a round.
-    used, passed = time.thread_time() - began[0], time.perf_counter() - began[1]
+    used = time.thread_time() - spent.processor - began[0]
+    passed = time.perf_counter() - spent.wall - began[1]
     busy = min(1.0, used / passed) if used else 1.0
     found: list[CellResult | Failure] = []
     for runner in runners:
@@ -204,12 +214,12 @@ def _rounds(
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
     clock, shared, t, at = time.perf_counter, 0.0, 0, 0
-    last_report = clock()
+    last_report = clock() - spent.wall
     late = instance.problem.info.delay is not None
     delivery = Delivery(instance.problem, instance.seeds) if late else None
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
-        start = clock()
+        start = clock() - spent.wall
         if t:
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
@@ -223,7 +233,7 @@ def _rounds(
             rounds = instance.stretch(len(contexts), len(contexts) - 1) if quick else None
         if delivery is not None:
             delivery.open(contexts[0])
-        shared += clock() - start
+        shared += clock() - spent.wall - start
         for runner in live:
             try:
                 if rounds is not None and runner.number in quick:
@@ -233,11 +243,11 @@ def _rounds(
             except Exception as error:
                 runner.failure = _failure(runner, error)
         live = [runner for runner in live if runner.failure is None]
-        start = clock()
+        start = clock() - spent.wall
         best: Array | None = None
         if live:  # computed once for all agents
             best = instance.best if rounds is None else rounds.best
-        shared += clock() - start
+        shared += clock() - spent.wall - start
         for runner in live:
             runner.judge(best)
         if t == 0:

@@ -45,4 +45,4 @@ def test_parameters_are_few_and_removed_ones_name_their_replacement(name):
     for key, instead in cls.retired.items():
         with pytest.raises(ParameterError) as refused:
             make_agent(name, **{key: 1})
-        assert key not in taken and str(refused.value).endswith(f"any more: {instead}")
+        assert key not in taken and str(refused.value).endswith(f": {instead}")

@@ -260,6 +260,20 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
     assert (seen[0] != seen[1]).all(), "the same customers, other noise"
 
 
+def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
+    def line(agent: str, problem: Any) -> str:
+        return str(dpb_gym.serve(agent, "rho=1", problem, noise="seeded", seed=1).guarantee)
+
+    seats = dpb_gym.make_problem("DPB/Pricing-v0", horizon=T, stock=20)
+    for agent in ("resolving-pricing", "one-pass-pricing"):
+        assert "the same items are sold out" in line(agent, seats)
+    loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term"], horizon=T)
+    assert "zeta, person_uses and bounds" in line("one-pass-pricing", loans)
+    films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
+    assert "item features are the data's" in line("one-pass-linear", films)
+    assert line("one-pass-pricing", "DPB/Pricing-v0").endswith("delta=1e-05")
+
+
 def test_threads_share_a_session() -> None:
     session = dpb_gym.serve(Notebook, None, replace(SHOP, horizon=400))
 

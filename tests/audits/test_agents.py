@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
-from dpb_agents.recommendation.linear import LinUCB
+from dpb_agents.recommendation.linear_policy import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, SingleAgent, make_problem
 from dpb_gym.agent import Agent

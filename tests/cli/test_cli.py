@@ -185,9 +185,10 @@ PRIVATE = [name for name, spec in agent_specs().items() if spec.budget != "never
 def test_every_private_agent_shows_its_guarantee(name: str, dpb: Any) -> None:
     shown = dpb("show", name, "--budget", "eps=1,delta=1e-5", "--json")
     assert shown.status == 0, shown.err
-    lines = [v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")]
-    assert lines
-    for line in lines:
+    found = {k[14:]: v for k, v in json.loads(shown.out).items() if k.startswith("guarantee for ")}
+    assert found
+    for kind, line in found.items():
+        assert ("same items are sold out" in line) == (kind in ("assortment", "pricing"))
         epsilon = float(re.search(r"eps=(\S+) (?:at delta=1e-05|per)", line).group(1))
         assert 0.0 < epsilon <= 1.0 and (
             "public: " in line or line.startswith(("local", "shuffle"))

@@ -320,7 +320,7 @@ def test_sums_of_rows_are_sums_of_messages():
     numbers = rng.standard_normal((4, mechanism.width))
     rows = mechanism.rows(x, r, numbers)
     gram, response = np.empty((4, 3, 3)), np.empty((4, 3))
-    kernels.recommendation.unfold(rows + rows, gram, response)
+    kernels.regression_records.unfold(rows + rows, gram, response)
     found = mechanism.privatise(x, r, numbers)
     assert np.array_equal(gram, 2 * found[0]) and np.array_equal(response, 2 * found[1])
 

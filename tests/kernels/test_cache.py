@@ -34,20 +34,25 @@ def package(tmp_path: Path) -> Path:
     return home
 
 
-def play(home: Path, **variables: str) -> tuple[str, list[str]]:
-    """Return the kernel's result with its number of cache hits, and the warnings."""
+def start(home: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start a process that calls a kernel."""
     environment = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR",)}
     environment |= {"PYTHONPATH": str(home), "XDG_CACHE_HOME": str(home / "user"), **variables}
-    run = subprocess.run(
-        [sys.executable, "-c", CODE, str(home)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=home,
-    )
-    assert run.returncode == 0, run.stderr
-    result, messages = run.stdout.splitlines()
+    command = [sys.executable, "-c", CODE, str(home)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=home)
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
+    """Return the kernel's result with its number of cache hits, and the warnings."""
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    result, messages = out.splitlines()
     return result, eval(messages)
+
+
+def play(home: Path, **variables: str) -> tuple[str, list[str]]:
+    return finish(start(home, **variables))
 
 
 def test_the_second_process_loads_what_the_first_compiled(package):
@@ -57,6 +62,11 @@ def test_the_second_process_loads_what_the_first_compiled(package):
     text = package / "dpb_gym" / "kernels" / "elementary.py"
     text.write_text(text.read_text() + "\n# changed\n")
     assert play(package) == ("3.0 0", [])
+
+
+def test_two_processes_compile_a_kernel_once(package):
+    processes = [start(package) for _ in range(2)]
+    assert sorted(finish(process) for process in processes) == [("3.0 0", []), ("3.0 1", [])]
 
 
 def test_copies_of_the_library_share_a_cache_directory(package, tmp_path):

@@ -102,6 +102,20 @@ def test_no_releaser_is_created_after_the_first_use() -> None:
         own.batch_sum(2, clip=1.0)
 
 
+@pytest.mark.parametrize("noise", [None, "system"])
+def test_the_pair_that_was_asked_for_is_printed(noise: str | None) -> None:
+    if noise is not None:
+        pytest.importorskip("opendp")
+    own = curator("eps=1,delta=1e-6", unit="reward", notion="central", noise=noise, horizon=9)
+    own.batch_sum(2, reward=(0.0, 1.0))
+    assert str(own.guarantee).endswith("eps=1 at delta=1e-06")
+    assert "asked" not in own.guarantee.to_dict()
+    several = curator("eps=1,delta=1e-6", 2, unit="reward", notion="central")
+    for i in range(2):
+        several.single(i).running_sum(2, reward=(0.0, 1.0), horizon=9)
+    assert str(several.guarantee).endswith("eps=1 at delta=1e-06")
+
+
 def test_printed_noise_is_charged_at_its_true_cost() -> None:
     """It passes below the budget; above it is rejected before noise is drawn."""
     fits = curator("rho=0.5", unit="reward")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from dpb_gym.privacy import (
     BatchSum,
     GaussianEvent,
     NoiseSource,
+    NonNegativeBall,
     PoissonGaussianEvent,
     PSDBall,
+    Schedule,
     Segment,
 )
 
@@ -335,12 +338,71 @@ def test_sampled_sums_are_unbiased() -> None:
 def test_users_with_several_records() -> None:
     """Erratum R10: replacing a user with k records moves a sum by up to k times a record's."""
     for make in (batch, lambda **kwargs: running("blt", 5, **kwargs)):
-        with pytest.raises(ParameterError, match="participations"):
+        with pytest.raises(ParameterError, match="limit"):
             make(unit="user")
     assert batch(unit="user", participations=5).sensitivity == 10.0
     assert batch(unit="user", sensitivity=3.0, participations=1).sensitivity == 3.0
     with pytest.raises(ParameterError):
         batch(participations=0)
+
+
+@pytest.mark.parametrize("unit", ["user", "user-rewards"])
+@pytest.mark.parametrize("kind", ["batch_sum", "running_sum", "weighted_sum"])
+def test_a_limit_is_enforced_and_a_typed_number_is_declared(kind: str, unit: str) -> None:
+    def made(**options: Any) -> Any:
+        own = curator("rho=1e30", 2, notion="central", unit=unit, horizon=200)
+        if kind == "weighted_sum":
+            options["schedule"] = Schedule.unweighted(np.array([200]))
+        return getattr(own, kind)(1, reward=(0.0, 1.0), **options)
+
+    limited = made(limit=3)
+    assert limited.sensitivity == 3.0 * (2.0 if unit == "user" else 1.0)
+    with pytest.raises(ParameterError, match="identifies users"):
+        limited.add(np.ones(2), np.ones((2, 1)))
+    for t in range(200):
+        users = [7, t % 50]
+        limited.add(np.ones(2), np.full((2, 1), float(t >= 50)), users=np.array(users))
+    released = limited.release() if kind == "batch_sum" else limited.value
+    assert released[:, 0] == pytest.approx([3.0, 150.0])
+    with pytest.raises(ParameterError, match="identifies users"):
+        made(limit=3).add_rounds(np.ones((2, 2)), np.ones((2, 2, 1)))
+    assert "declared" not in str(limited.curator.guarantee)
+    typed = made(participations=3).curator.guarantee
+    assert "declared" in typed.basis and "at most 3 records of a user" in str(typed)
+    assert "sensitivity 5 of a user" in str(made(sensitivity=5.0).curator.guarantee)
+
+
+@pytest.mark.parametrize("kind", ["batch_sum", "running_sum", "weighted_sum"])
+def test_a_sensitivity_needs_a_bound(kind: str) -> None:
+    def made(**options: Any) -> Any:
+        own = curator("rho=1e30", 1, unit="reward", horizon=1)
+        if kind == "weighted_sum":
+            options["schedule"] = Schedule.unweighted(np.array([1]))
+        return getattr(own, kind)(2, sensitivity=1.0, **options)
+
+    with pytest.raises(ParameterError, match="give clip or reward"):
+        made()
+    for ball in (made(clip=1e9), made(clip=NonNegativeBall(1e9))):
+        if kind == "batch_sum":
+            ball.add([[1e9, 0.0]])
+        else:
+            ball.add_rounds(np.array([[[1e9, 0.0]]]))
+        released = ball.release() if kind == "batch_sum" else ball.value
+        assert released == pytest.approx(np.array([[1.0, 0.0]]))
+    assert "sensitivity 1)" in str(made(reward=(-1.0, 1.0)).curator.guarantee)
+    assert "declared" not in str(made(reward=(0.0, 1.0)).curator.guarantee)
+
+
+def test_non_negative_records_are_a_right_angle_apart() -> None:
+    releaser = silent(clip=NonNegativeBall(2.0), width=2, replicates=1)
+    assert releaser.sensitivity == pytest.approx(2.0 * math.sqrt(2.0))
+    for record in ([3.0, -1.0], [-5.0, 1.0]):
+        releaser.add([record])
+    assert releaser.release() == pytest.approx(np.array([[2.0, 1.0]]))
+    with pytest.raises(ParameterError, match="no directions"):
+        releaser.add([1.0], along=[[0.0, -1.0]])
+    with pytest.raises(ParameterError, match="vectors"):
+        batch(symmetric=2, clip=NonNegativeBall(1.0), width=0)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, "x"])

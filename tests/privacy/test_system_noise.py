@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
+import pickle
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +31,15 @@ from dpb_gym.privacy import (
 needs_opendp = pytest.mark.skipif(
     importlib.util.find_spec("opendp") is None, reason="the [secure] extra (opendp) is missing"
 )
+
+
+def stored_numbers(value: Any) -> np.ndarray:
+    """Return all 8-byte floats in the pickle of a releaser, wherever they start."""
+    loss = vars(value).pop("loss")
+    data = pickle.dumps(value)
+    value.loss = loss
+    parts = [data[k : k + (len(data) - k) // 8 * 8] for k in range(8)]
+    return np.nan_to_num(np.concatenate([np.frombuffer(part, "<f8") for part in parts]))
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +76,43 @@ class TestSystem:
             return releaser.release()
 
         assert (one() != one()).any()
+
+    def test_a_stolen_save_tells_nothing_of_the_noise_of_minimisers(self) -> None:
+        """Saved noise and a published theta give the exact gradient of the raw log."""
+        own = curator("rho=0.5", 1, noise="system", horizon=50)
+        releaser = own.minimiser(3, gradient_bound=1.0, curvature=1.0, calls=4)
+        shift = np.array([3.0, -1.0, 2.0])
+        releaser.loss = lambda b, theta: (
+            theta @ theta / 2 - theta @ shift,
+            theta - shift,
+            np.eye(3),
+        )
+        releaser.ready()
+        before = stored_numbers(releaser)
+        thetas = np.array([releaser.release()[0] for _ in range(3)])
+        noise = (shift - thetas - releaser.plan.ridge * thetas) / releaser.plan.sigma
+        for saved in (before, stored_numbers(releaser)):
+            near = np.abs(saved[:, None] - noise.ravel()) < 1e-3 * np.abs(noise.ravel())
+            assert not (near[:-1, :-1] & near[1:, 1:]).any()
+        del releaser.loss
+        later = [pickle.loads(pickle.dumps(releaser)) for _ in range(2)]
+        draws = np.array([one._noise.normal(3) for one in (*later, releaser)])
+        assert len(np.unique(draws)) == draws.size, "the same save continues with other noise"
+
+    def test_every_number_comes_from_the_operating_system(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = []
+        real = os.urandom
+        monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
+        source = SystemNoise(2)
+        for own in (source, source.spawn(), source.single(1), pickle.loads(pickle.dumps(source))):
+            for draw in (own.normal, own.uniform, lambda own=own: own.gumbel((3,))):
+                asked.clear()
+                assert np.isfinite(draw()).all() and sum(asked) >= 8 * own.replicates
+        assert b"random" not in pickle.dumps(source), "no generator, no seed"
+        drawn = SystemNoise(1).normal(4000).ravel()
+        assert stats.kstest(drawn, "norm").pvalue > 1e-4
 
     def test_binary_tree(self) -> None:
         replicates, horizon = 60, 21

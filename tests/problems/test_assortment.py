@@ -182,7 +182,7 @@ def test_loss_matches_finite_differences_and_bounds():
     rng = np.random.default_rng(2)
     B, n, d, K = 6, 9, 4, 3
     features = rng.normal(size=(B, n, d)).astype(np.float32)
-    kernels.contexts.normalise(features.reshape(-1, d), kernels.contexts.CLIP)
+    kernels.feature_rows.normalise(features.reshape(-1, d), kernels.feature_rows.CLIP)
     slates = np.stack([rng.choice(n, K, replace=False) for _ in range(B)])
     slates[0, 1] = -1
     choice = np.array([0, -1, 2, 1, 0, -1])

@@ -24,7 +24,7 @@ def test_normalise(seed, d):
     modes = {"raw": 0, "clip": 1, "scale": 2, "sphere": 3}
     for mode, code in modes.items():
         out = rows.copy()
-        kernels.contexts.normalise(out, code)
+        kernels.feature_rows.normalise(out, code)
         np.testing.assert_allclose(out, numpy_kernels.normalise(rows, mode), rtol=3e-7, atol=1e-7)
 
 
@@ -78,12 +78,12 @@ def test_pricing(seed, demand):
     model = ["logistic", "gaussian"].index(demand)
     uniform = rng.random(B)
     out = [np.empty(B) for _ in range(3)]
-    kernels.pricing.outcome(features, theta, price, model, 3.0, uniform, *out)
+    kernels.demand_models.outcome(features, theta, price, model, 3.0, uniform, *out)
     np.testing.assert_allclose(
         out[2], numpy_kernels.pricing_revenue(features, theta, price, demand, 3.0), rtol=1e-12
     )
     best, value = np.empty(B), np.empty(B)
-    kernels.pricing.best_prices(features, theta, model, 3.0, best, value)
+    kernels.demand_models.best_prices(features, theta, model, 3.0, best, value)
     np.testing.assert_allclose(
         best, numpy_kernels.best_price(features, theta, demand, 3.0), rtol=1e-10, atol=1e-14
     )
@@ -98,7 +98,7 @@ def test_recommendation(seed, reward):
     theta = rng.normal(size=(B, d))
     model = ["logistic", "linear", "gaussian"].index(reward)
     arm, value = np.empty(B, np.int64), np.empty(B)
-    kernels.recommendation.best_arms(features, theta, model, 0.3, arm, value)
+    kernels.linear_rewards.best_arms(features, theta, model, 0.3, arm, value)
     mean = numpy_kernels.mean_reward(np.einsum("bmd,bd->bm", features, theta), reward, 0.3)
     np.testing.assert_allclose(value, mean.max(1), rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(mean[np.arange(B), arm], mean.max(1), rtol=1e-10, atol=1e-14)

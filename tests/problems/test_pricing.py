@@ -20,7 +20,7 @@ FINITE = st.floats(-50, 50, allow_nan=False)
 @given(st.floats(-600, 600, allow_nan=False))
 @settings(max_examples=300, deadline=None)
 def test_lambert_w_of_exp(z):
-    w = kernels.pricing.lambert_exp(z)
+    w = kernels.demand_models.lambert_exp(z)
     if z < 700:
         assert w == pytest.approx(float(lambertw(np.exp(z)).real), rel=1e-12)
     if z > -20:
@@ -97,7 +97,7 @@ def test_loss_matches_finite_differences_and_bounds(demand):
         for b in range(B):
             record = features[b : b + 1], price[b : b + 1], y[b : b + 1], 1.0, 1, model, 4.0
             terms = at[b], gradient[b], hessian[b]
-            loss[b] = kernels.pricing.add_demands_one(*record, *terms)
+            loss[b] = kernels.demand_models.add_demands_one(*record, *terms)
         return loss, gradient, hessian
 
     _, gradient, hessian = losses(theta)

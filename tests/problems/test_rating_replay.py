@@ -436,7 +436,7 @@ def test_ratings_are_split_uniformly(table):
 
 
 def test_the_splitting_kernel_is_a_shuffle_per_user():
-    from dpb_gym.kernels.recommendation import split_ratings
+    from dpb_gym.kernels.candidates import split_ratings
 
     rng = np.random.default_rng(4)
     sizes = np.array([7, 3, 12, 5])

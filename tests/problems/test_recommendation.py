@@ -20,7 +20,7 @@ def test_candidates_equal_a_full_shuffle(pool, seed, data):
     m = data.draw(st.integers(1, pool))
     uniforms = np.random.default_rng(seed).random((4, m))
     out = np.empty((4, m), np.int64)
-    kernels.recommendation.draw_candidates(uniforms, pool, out)
+    kernels.candidates.draw_candidates(uniforms, pool, out)
     for row, u in zip(out, uniforms):
         order = list(range(pool))
         for k in range(m):
@@ -31,7 +31,7 @@ def test_candidates_equal_a_full_shuffle(pool, seed, data):
 
 def test_candidates_are_uniform():
     out = np.empty((50_000, 2), np.int64)
-    kernels.recommendation.draw_candidates(np.random.default_rng(1).random((50_000, 2)), 4, out)
+    kernels.candidates.draw_candidates(np.random.default_rng(1).random((50_000, 2)), 4, out)
     counts = np.unique(out, axis=0, return_counts=True)[1]
     assert len(counts) == 12
     assert ((counts - 50_000 / 12) ** 2 / (50_000 / 12)).sum() < 40  # 11 df, p about 4e-5
@@ -64,7 +64,7 @@ def test_gaussian_mean_accounts_for_clipping():
         density = lambda z, m=mean: np.clip(m + 0.4 * z, 0, 1) * norm.pdf(z)  # noqa: E731
         value = quad(density, -12, 12, points=edges, limit=400)[0]
         model = REWARDS.index("gaussian")
-        assert kernels.recommendation.mean_reward(score, model, 0.4) == pytest.approx(value, 1e-6)
+        assert kernels.linear_rewards.mean_reward(score, model, 0.4) == pytest.approx(value, 1e-6)
 
 
 @pytest.mark.parametrize("reward", REWARDS)

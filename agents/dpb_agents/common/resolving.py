@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import field
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ from dpb_agents.common.parameters import inside, integer
 from dpb_agents.pricing.one_pass_pricing import OnePassPricing
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
-from dpb_gym.privacy import Curator
+from dpb_gym.privacy import Curator, NonNegativeBall, Segment
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo, Round
 from dpb_gym.problems.limited_stock import AGAIN, SHADE, bid_prices
@@ -64,10 +63,10 @@ class Resolving(OnePassNewton):
             if problem.horizon is None:
                 raise unsuitable(type(self).__name__, problem, problem.kind, "horizon")
             n = len(problem.stock)
-            # Replacing a customer replaces the item bought, or adds one sale.
-            apart = math.sqrt(2.0) if n > 1 else 1.0
+            # A customer buys at most one unit.
+            bound = NonNegativeBall(1.0) if n > 1 else Segment(0.0, 1.0)
             self._sales = curator.running_sum(
-                n, sensitivity=apart, share=self.counting, what="running sums of sales"
+                n, clip=bound, share=self.counting, what="running sums of sales"
             )
             self._stock, self._season = np.array(problem.stock, np.float64), problem.horizon
             self._believed, self._seen = self.model(problem), list[Context]()
@@ -84,7 +83,10 @@ class Resolving(OnePassNewton):
         else:
             lanes = np.flatnonzero(feedback.choice >= 0)
             sold[lanes, action[lanes, feedback.choice[lanes]]] = 1.0
-        self._sales.add(sold)
+        if sold.shape[1] > 1:
+            self._sales.add(sold)
+        else:
+            self._sales.add(sold[:, 0], np.ones_like(sold))
         kept = [None if part is None else part.copy() for part in context[1:3]]
         self._seen = [*self._seen[1 - REMEMBERED :], Context(1, *kept)]  # type: ignore[arg-type]
         due = max(1, self._season // self.solves)
@@ -159,4 +161,6 @@ class ResolvingPricing(Resolving, OnePassPricing):
         if self._bids is None:
             return super()._priced(features, theta, price)
         cost = np.ascontiguousarray(self._bids[:, 0])
-        kernels.pricing.best_net_prices(features, theta, self._demand[1], cost, price, self._value)
+        kernels.demand_models.best_net_prices(
+            features, theta, self._demand[1], cost, price, self._value
+        )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
+from dpb_gym.kernels.demand_models import LOGISTIC, add_demands_one, mean_demand
 from dpb_gym.kernels.elementary import log
 from dpb_gym.kernels.linalg import dot_one
 from dpb_gym.kernels.newton import minimise
-from dpb_gym.kernels.pricing import LOGISTIC, add_demands_one, mean_demand
 
 FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
 INSIDE = 1.0 - 1e-6

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
-from dpb_gym.kernels.contexts import clipped_row
 from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.elementary import exp, log
+from dpb_gym.kernels.feature_rows import clipped_row
 from dpb_gym.kernels.linalg import (
     cholesky_one,
     cholesky_shifted_one,

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import inline, jit
-from dpb_gym.kernels.pricing import LOGISTIC
+from dpb_gym.kernels.demand_models import LOGISTIC
 
 ROOT2 = np.sqrt(2.0)
 # Keeps the norm of a row below its bound in floating point.

@@ -152,15 +152,9 @@ def posterior(
         _turn_back(vectors, mean, local, centre, scaled, theta[b], covariance[b])
         for i in range(d):
             deviation = np.sqrt(local[i, i])
-            factor = calm
-            if few[i]:
-                factor = max(calm, min(1.0, deviation * np.sqrt(np.float64(d)) / sizes[0]))
-            scaled[i] = factor * deviation
-        for j in range(d):
-            for k in range(d):
-                root[b, j, k] = 0.0
-                for i in range(d):
-                    root[b, j, k] += vectors[j, i] * scaled[i] * vectors[k, i]
+            whole = min(1.0, deviation * np.sqrt(np.float64(d)) / sizes[0])
+            scaled[i] = deviation * (max(calm, whole) if few[i] else calm)
+        _compose(vectors, scaled, root[b])
 
 
 @inline
@@ -206,6 +200,17 @@ def _turn_back(vectors, mean, local, centre, scaled, theta, covariance):
                 s += scaled[o] * vectors[k, o]
             covariance[j, k] = s
             covariance[k, j] = s
+
+
+@inline
+def _compose(vectors, values, out):
+    """Write V diag(values) V' for the eigenvectors V."""
+    d = values.shape[0]
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = 0.0
+            for i in range(d):
+                out[j, k] += vectors[j, i] * values[i] * vectors[k, i]
 
 
 @jit

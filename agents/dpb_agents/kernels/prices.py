@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
+from dpb_gym.kernels.demand_models import LOGISTIC, expected_revenue, intercept_slope
 from dpb_gym.kernels.elementary import sigmoid
-from dpb_gym.kernels.pricing import LOGISTIC, expected_revenue, intercept_slope
 
 START_INTERVALS = 8
 STACK = START_INTERVALS + 64

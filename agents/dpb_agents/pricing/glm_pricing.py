@@ -117,7 +117,7 @@ class ThompsonPricing(ExactGLM):
         for k in range(draw.shape[1]):
             draw += self._scale * normals[:, k, None] * self._root[:, :, k]
         price = np.empty(len(draw))
-        kernels.pricing.best_prices(
+        kernels.demand_models.best_prices(
             context.features, draw, self._model, self._zeta, price, self._value
         )
         return price

@@ -70,7 +70,7 @@ class LocalPricing(LocalSGD):
         if self._rounds < self._start.shape[1]:
             return self._start[:, self._rounds].copy()
         price = np.empty(len(self.theta))
-        kernels.pricing.best_prices(
+        kernels.demand_models.best_prices(
             context.features, self._epoch, self._link, self._zeta, price, self._value
         )
         return price

@@ -150,7 +150,7 @@ class OnePassPricing(OnePassNewton):
 
     def _priced(self, features: Array, theta: Array, price: Array) -> None:
         """Write the best prices for a theta to `price`."""
-        kernels.pricing.best_prices(features, theta, *self._demand, price, self._value)
+        kernels.demand_models.best_prices(features, theta, *self._demand, price, self._value)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         prices = np.array([action, *(self.act(context) for _ in range(self._twins))])

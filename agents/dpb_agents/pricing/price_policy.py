@@ -106,7 +106,7 @@ class GLMPolicy(WarmStart):
         known = self._model, self._zeta
         if self.rule == "greedy":
             best = context.features, self._theta, *known
-            kernels.pricing.best_prices(*best, price, self._value)
+            kernels.demand_models.best_prices(*best, price, self._value)
         else:
             best = context.features, self._theta, self._inverse, *known
             search = self.gamma, SEARCH_TOLERANCE

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dpb_agents.common.parameters import choice, integer, real
-from dpb_agents.recommendation.linear import (
+from dpb_agents.recommendation.linear_policy import (
     CENTRED,
     SUPPORTS,
     WIDTHS,

@@ -12,7 +12,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.local_sgd import LocalSGD
 from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.linear import SUPPORTS, shifted_inverse, take_recommended
+from dpb_agents.recommendation.linear_policy import SUPPORTS, shifted_inverse, take_recommended
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
@@ -169,7 +169,7 @@ class LocalLinear(WarmStart):
 
     def _update(self) -> None:
         shift = self.ridge + self.shift * self._noise * math.sqrt(self._rounds)
-        kernels.recommendation.unfold(self._sums, self._noisy[:, :-1, :-1], self._response)
+        kernels.regression_records.unfold(self._sums, self._noisy[:, :-1, :-1], self._response)
         shifted_inverse(self._noisy, shift, self._inverse, *self._spare)
         self._trusted = self._response + shift * self._mean
 

@@ -45,6 +45,10 @@ class OnePassLinearJoint(OnePass):
         prior_mean: See `OnePass`; its length is learnt.
         max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times as much.
         curvature: w_H^2 / w_u^2, > 0.
+
+    Raises:
+        AgentError: With a budget, for fixed arms and partial feedback: which rounds were observed
+            would be released without noise.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -65,6 +69,12 @@ class OnePassLinearJoint(OnePass):
     def _open(self, curator: Curator) -> None:
         self._arms: Array | None = None
         if self.problem.fixed_arms:
+            if curator.private and self.problem.partial_feedback:
+                raise AgentError(
+                    "one-pass-linear-joint counts the observed rounds of fixed arms, and in a "
+                    "rejection replay these reveal what the log's user saw: use one-pass-linear, "
+                    "which protects rewards only"
+                )
             super()._open(curator)
             self.stretches = False
             return
@@ -91,7 +101,7 @@ class OnePassLinearJoint(OnePass):
             sensitivity=1.0,
             # of no effect, since rows have norm 1 at most
             clip=2.0 if curator.private else None,
-            participations=k or 1,
+            limit=k,
             schedule=self._plan,
             what="running sums of curvature and response",
         )
@@ -117,7 +127,7 @@ class OnePassLinearJoint(OnePass):
         agent_kernels.linear_records.joint_rows(
             self._directions, response, self._weights, self._rows
         )
-        self.releaser.add(self._rows)
+        self.releaser.add(self._rows, users=context.users)
         # the number of records is public except in rejection replay
         if self.problem.partial_feedback:
             self._recorded += 1.0 / (self.problem.n_candidates or 1)

@@ -63,7 +63,12 @@ class Releaser(ABC):
         share: Its part of the budget in (0, 1]. None: an equal part of what the other releasers'
             shares leave.
         what: Name of the released quantity in the ledger.
+
+    Attributes:
+        basis: What the cost rests on, see `Guarantee`.
     """
+
+    basis = "computed"
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what
@@ -104,6 +109,8 @@ class WithoutAxis:
     def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
         """Add one record; see the `add` of the releaser."""
         directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
+        if "users" in options:
+            options["users"] = np.atleast_1d(options["users"])
         self.releaser.add(np.asarray(record, dtype=np.float64)[None], directions, **options)
 
     def release(self) -> FloatArray:

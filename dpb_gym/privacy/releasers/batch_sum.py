@@ -85,12 +85,14 @@ class BatchSum(Sum):
         batches = self._held if self.cumulative else min(self.batches, 1)
         return self.sigma * math.sqrt(batches) / self.sampling
 
-    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+    def add(
+        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
+    ) -> None:
         self.ready()
         if self._bits is not None:
             included = self._bits.uniform() < self.sampling
             along = np.where(included[:, None], np.asarray(along, np.float64), 0.0)
-        self._take(records, along, self._total)
+        self._take(records, along, self._total, users)
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()
@@ -162,3 +164,12 @@ class BatchSum(Sum):
         self._held -= self._aged
         self._aged = self._held
         return self.value
+
+
+class LogSum(BatchSum):
+    """Sum of one record that library code computes from a whole log.
+
+    The caller bounds what each unit of the log contributes and passes the `sensitivity`.
+    """
+
+    enforces = True

@@ -184,7 +184,7 @@ class LifetimeClip:
         out = np.zeros((self.replicates, self.width))
         if self._ids:
             users = np.stack(self._ids)
-            kernels.contributions.close_batch(
+            kernels.user_clipping.close_batch(
                 users,
                 np.stack(self._rows),
                 np.argsort(users, axis=0, kind="stable"),

@@ -95,8 +95,7 @@ class Minimiser(Releaser):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         self._plan = None if rho is None else self._calibrated(rho)
-        if self._plan is not None:
-            self._draws = noise.normal((self.max_calls, 2, self.dim))
+        self._noise = noise
 
     @property
     def plan(self) -> ObjectivePerturbation | None:
@@ -132,7 +131,10 @@ class Minimiser(Releaser):
                     f"all {self.max_calls} releases of {self.what} are used up; nothing was "
                     "released"
                 )
-            draws = self._draws[lanes, self.calls[lanes]]
+            # drawn now and not stored, so that a stolen checkpoint reveals none of it
+            draws = np.empty((len(lanes), 2, self.dim))
+            for b, own in zip(lanes, draws):
+                self._noise.fill(int(b), own)
             linear[lanes] += plan.sigma * draws[:, 0]
             found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
             _check(norms[lanes], plan.tolerance)

@@ -96,6 +96,17 @@ class PSDBall(Ball):
 
 
 @dataclass(frozen=True)
+class NonNegativeBall(Ball):
+    """Vectors of non-negative numbers and of norm at most `radius`, such as units sold per item.
+
+    Replace-one sensitivity ``sqrt(2) radius``, as their inner products are not negative. The
+    releaser raises negative numbers to 0. Records have no directions.
+    """
+
+    apart: ClassVar[float] = math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
 class Segment:
     """Records ``value * direction``: a protected number times a vector that may be public.
 
@@ -124,4 +135,4 @@ class Segment:
         return self.high - self.low if public else 2.0 * self.longest
 
 
-Bound = Ball | PSDBall | Segment
+Bound = Ball | PSDBall | NonNegativeBall | Segment

@@ -77,12 +77,14 @@ class RunningSum(Sum):
             self._mechanism.start(draws, (self.replicates, self.shape.width))
             self._scale = 1.0 if self.grid else self._sigma
 
-    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+    def add(
+        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
+    ) -> None:
         self.ready()
         if self.every == 1:
-            self._take(records, along, self._total)
+            self._take(records, along, self._total, users)
         else:
-            self._take(records, along, self._pending)
+            self._take(records, along, self._pending, users)
             if self.rounds % self.every:
                 return
             self._total += self._pending

@@ -14,9 +14,18 @@ from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
 from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
-from dpb_gym.privacy.releasers.record_bounds import Ball, Bound, PSDBall, RecordShape, Segment
+from dpb_gym.privacy.releasers.contributions import ContributionCap
+from dpb_gym.privacy.releasers.record_bounds import (
+    Ball,
+    Bound,
+    NonNegativeBall,
+    PSDBall,
+    RecordShape,
+    Segment,
+)
 from dpb_gym.validation import FloatArray
 
+ROUNDING = 1e-12  # relative
 # Limits of a number times a direction, and of the direction's norm, without a segment.
 NO_ENDS = (-math.inf, math.inf, math.inf)
 
@@ -34,9 +43,13 @@ class Sum(Releaser):
         clip: Bound of the records; a number is the radius of a ball.
         reward: Instead of `clip`: records are numbers in this range times vectors. The vectors
             are public if the curator protects responses only (see `Segment`).
-        sensitivity: Overrides the bound's sensitivity, without a check.
-        participations: Largest number of records of one unit of protection; needed if users are
-            protected (erratum R10). Multiplies the sensitivity.
+        sensitivity: Overrides the bound's sensitivity, for records of a special form. A ball is
+            shortened to this radius. Along directions, a smaller value than the bound's makes the
+            guarantee declared.
+        limit: Most records of one user that enter. The releaser counts them by the user ids that
+            `add` gets and ignores later ones. Multiplies the sensitivity (erratum R10).
+        participations: Instead of `limit`, a number that the releaser does not enforce: if users
+            are protected, the guarantee is declared.
         horizon: Largest number of records per replicate; by default the curator's.
         sigma: Standard deviation of the noise, instead of a share of the budget; charged at its
             true cost.
@@ -44,6 +57,8 @@ class Sum(Releaser):
         what: See `Releaser`.
 
     Attributes:
+        basis: See `Guarantee`: "declared" if the sensitivity rests on a number that the releaser
+            does not enforce.
         sensitivity: Largest 2-norm distance between the records of two neighbours.
         sigma: Standard deviation of the noise per coordinate of the row; 0 if exact.
         rounds: Records per replicate so far.
@@ -58,6 +73,8 @@ class Sum(Releaser):
     law = "gaussian"
     gain = 1.0
     least_weight = 1.0
+    enforces = False
+    """Whether the class itself enforces the `sensitivity` that it passes on."""
 
     def __init__(
         self,
@@ -67,6 +84,7 @@ class Sum(Releaser):
         clip: Bound | float | None = None,
         reward: tuple[float, float] | None = None,
         sensitivity: float | None = None,
+        limit: int | None = None,
         participations: int | None = None,
         horizon: int | None = None,
         sigma: float | None = None,
@@ -78,8 +96,11 @@ class Sum(Releaser):
             clip = Segment(*reward)
         elif clip is not None and not isinstance(clip, (Ball, Segment)):
             clip = Ball(validation.real("clip", clip, 0.0, open_low=True))
-        if isinstance(clip, Segment if self.shape.symmetric else PSDBall):
-            raise ParameterError("Segment bounds vectors, PSDBall symmetric matrices, Ball either")
+        vectors = (Segment, NonNegativeBall)
+        if isinstance(clip, vectors if self.shape.symmetric else PSDBall):
+            raise ParameterError(
+                "Segment and NonNegativeBall bound vectors, PSDBall symmetric matrices, Ball either"
+            )
         horizon = curator.horizon if horizon is None else horizon
         self.horizon = None if horizon is None else validation.integer("horizon", horizon, 1)
         self.clip = clip
@@ -87,8 +108,9 @@ class Sum(Releaser):
         self._radius = clip.radius if isinstance(clip, Ball) else math.inf
         self.rounds, self.grid = 0, 0.0
         self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
-        self._participations = participations
-        self.sensitivity = self._distance(curator, sensitivity)
+        self._cap = None if limit is None else ContributionCap(limit, curator.replicates)
+        self._participations = participations if limit is None else limit
+        self.sensitivity = self._distance(curator, sensitivity, what)
         self._printed = (
             None if sigma is None else validation.real("sigma", sigma, 0.0, open_low=True)
         )
@@ -97,22 +119,37 @@ class Sum(Releaser):
         self._released, self._rows = np.zeros_like(self._total), np.empty_like(self._total)
         super().__init__(curator, share=share, what=what)
 
-    def _distance(self, curator: CuratorProtocol, given: float | None) -> float:
-        """Return the largest distance of two units: `participations` times that of two records."""
-        most = self._participations
+    def _distance(self, curator: CuratorProtocol, given: float | None, what: str) -> float:
+        """Return the largest distance of two units: `limit` times that of two records."""
+        most, clip = self._participations, self.clip
         times = 1 if most is None else validation.integer("participations", most, 1)
-        if given is not None:
-            return validation.real("sensitivity", given, 0.0, open_low=True) * times
-        if self.clip is None:
-            if not curator.private:
-                return math.inf
-            raise ParameterError("give clip (a bound of the records) or an explicit sensitivity")
-        if curator.private and curator.unit in ("user", "user-rewards") and most is None:
+        apart = math.inf
+        if clip is not None:
+            apart = clip.sensitivity(curator.relation, curator.unit in RESPONSES)
+        elif curator.private and (given is None or not curator.ledger.disclosed):
             raise ParameterError(
-                "users are protected, who may have several records: give participations (the "
-                "most records of one user), or an explicit sensitivity"
+                f"{what}: give clip or reward. A sum has the sensitivity of a bound that its "
+                "releaser enforces"
             )
-        return self.clip.sensitivity(curator.relation, curator.unit in RESPONSES) * times
+        protected = curator.private and not self.enforces
+        users = protected and curator.unit in ("user", "user-rewards")
+        if users and most is None and given is None:
+            raise ParameterError(
+                "users are protected, who may have several records: give limit (the most records "
+                "of one user that enter), or an explicit sensitivity"
+            )
+        if given is None:
+            found, typed = apart, f"at most {most} records"
+        else:
+            found = validation.real("sensitivity", given, 0.0, open_low=True)
+            typed = f"sensitivity {found:g}"
+        if users and self._cap is None:
+            self.basis = f"declared ({what}: {typed} of a user)"
+        elif protected and found < apart * (1.0 - ROUNDING):
+            if isinstance(clip, Segment):
+                self.basis = f"declared ({what}: {typed})"
+            self._radius = min(self._radius, found)
+        return found * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         """Return sigma, the grid (0: none) and the cost of spending `rho`.
@@ -153,7 +190,9 @@ class Sum(Releaser):
         self.ready()
         return self._sigma
 
-    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+    def add(
+        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
+    ) -> None:
         """Add one record per replicate.
 
         Args:
@@ -161,6 +200,7 @@ class Sum(Releaser):
             along: Public vectors ``(B, width)`` that the numbers multiply. For symmetric
                 records: vectors v ``(B, d)`` or ``(B, K, d)``, public or not; the record is
                 ``number * sum v v'``.
+            users: User ids ``(B,)``, needed with a `limit`; records of zeros are not counted.
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.
@@ -168,7 +208,7 @@ class Sum(Releaser):
                 or, for a `PSDBall`, not positive semidefinite; nothing changes.
         """
         self.ready()
-        self._take(records, along, self._total)
+        self._take(records, along, self._total, users)
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         """Ingest the records of several rounds, as `add` does one round after another.
@@ -183,9 +223,13 @@ class Sum(Releaser):
     def _take_rounds(self, records: FloatArray, along: FloatArray | None, into: FloatArray) -> None:
         """Add n rounds' clipped vector records to the rows `into`; see `_take`."""
         self._check_room(len(records))
+        if self._cap is not None:
+            self._cap.admit(None)  # raises: there are no user ids
         clip, codes = self.clip, kernels.continual
         ball = (self._radius, self.grid, into, self.clipped_count)
         if along is None:
+            if isinstance(clip, NonNegativeBall):
+                records = np.maximum(records, 0.0)
             _raise_for(codes.add_clipped_rounds(records, *ball))
         else:
             ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
@@ -200,12 +244,27 @@ class Sum(Releaser):
                 "nothing was released"
             )
 
-    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
+    def _take(
+        self,
+        value: ArrayLike,
+        along: ArrayLike | None,
+        into: FloatArray,
+        users: ArrayLike | None = None,
+    ) -> None:
         """Add one round's clipped records to the rows `into` (B, width); see `add`."""
         self._check_room(1)
+        if self._cap is not None:
+            size = np.abs(value if along is None else along).reshape(self.replicates, -1)
+            admitted = self._cap.admit(users, size.any(axis=1))
+            late = np.expand_dims(~admitted, tuple(range(1, np.ndim(value))))
+            value = np.where(late, 0.0, value)
         B, codes, clip = self.replicates, kernels.continual, self.clip
         psd, segment = isinstance(clip, PSDBall), isinstance(clip, Segment)
         ball = (self._radius, self.grid, into, self.clipped_count)
+        if isinstance(clip, NonNegativeBall):
+            if along is not None:
+                raise ParameterError("records bounded by a NonNegativeBall have no directions")
+            value = np.maximum(value, 0.0)
         if along is not None:
             vectors = _array("directions", along, (B, *np.shape(along)[1:-1], self._side))
             numbers = _array("values", value, (B,))

@@ -28,6 +28,8 @@ class UserSum(BatchSum):
         **options: Further parameters of `BatchSum`.
     """
 
+    enforces = True
+
     def __init__(
         self,
         curator: CuratorProtocol,

@@ -75,9 +75,11 @@ class WeightedSum(Sum):
         self.ready()
         return self._schedule
 
-    def add(self, records: ArrayLike, along: ArrayLike | None = None) -> None:
+    def add(
+        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
+    ) -> None:
         self.ready()
-        self._take(records, along, self._total)
+        self._take(records, along, self._total, users)
         self._release_if_due()
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:

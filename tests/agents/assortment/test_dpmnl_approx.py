@@ -169,7 +169,7 @@ def test_bad_budgets_and_parameters() -> None:
         ({"sigma": "algorithm-4"}, "calibration='paper'"),
         ({"share": 0.0}, "share must be"),
         ({"max_updates": 0}, "max_updates must be"),
-        ({"every": 5}, "any more: the Gram matrix is released in every round"),
+        ({"every": 5}, ": the Gram matrix is released in every round"),
     ]:
         with pytest.raises(ParameterError, match=message):
             make_agent("dpmnl-approx", **params)

@@ -72,6 +72,19 @@ def test_private_agents_see_noisy_sales_and_spend_the_budget(name):
 
 
 @pytest.mark.parametrize("name", SEASONS)
+def test_one_customer_adds_one_sale_at_most(name):
+    """A demand that the problem does not exclude must not leave the curator."""
+    agent, season = begun(name, "rho=1e12")
+    context = season.context()
+    action = agent.act(context)
+    feedback = season.respond(action).feedback
+    if feedback.demand is not None:
+        feedback = feedback._replace(demand=np.full(len(feedback.reward), 1e9))
+    agent.observe(context, action, feedback)
+    assert np.linalg.norm(agent._sales.value, axis=1).max() < 1.0 + 1e-3
+
+
+@pytest.mark.parametrize("name", SEASONS)
 def test_without_stock_it_is_the_one_pass_agent(name):
     env_id, kwargs = SEASONS[name]
     problem, actions = make_problem(env_id, horizon=80, **{**kwargs, "stock": None}), []

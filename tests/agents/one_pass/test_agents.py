@@ -194,7 +194,7 @@ def test_parameters_and_problems_are_checked(name):
 
 
 def test_a_retired_parameter_names_its_successor():
-    with pytest.raises(ParameterError, match=r"'rare' any more: .*disperse=0"):
+    with pytest.raises(ParameterError, match=r"'rare': .*disperse=0"):
         make_agent("one-pass-pricing", rare=0.1)
 
 
@@ -282,8 +282,8 @@ def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
     drawn[2, 1] = 0.8
     customers, prices, best = np.zeros((3, 1), np.float32), np.empty(3), np.empty(3)
     value, model = np.empty(3), (0, 4.0)
-    kernels.pricing.best_prices(customers, theta, *model, best, value)
-    kernels.pricing.best_prices(customers, drawn, *model, prices, value)
+    kernels.demand_models.best_prices(customers, theta, *model, best, value)
+    kernels.demand_models.best_prices(customers, drawn, *model, prices, value)
     before = prices.copy()
     bets.warranted(customers, theta, drawn, best, *model, prices)
     assert best[0] == 1.0 > before[0]

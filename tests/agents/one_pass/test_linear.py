@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -484,10 +485,10 @@ class Spy:
     def __init__(self, inner):
         self.inner, self.records = inner, []
 
-    def add(self, records, along=None):
+    def add(self, records, along=None, **users):
         rows = records if along is None else records[:, None] * along
         self.records.append(np.array(rows))
-        self.inner.add(records, along)
+        self.inner.add(records, along, **users)
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -569,7 +570,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
     assert first.theta.any()
 
     class Fixed(type(first.releaser)):
-        def add(self, records, along=None):
+        def add(self, records, along=None, users=None):
             self.rounds += 1
 
         @property
@@ -652,6 +653,27 @@ def test_arms_that_every_round_offers_are_public_and_only_if_they_stay_the_same(
     agent.observe(turned, np.full(3, 4), feedback)
     with pytest.raises(AgentError, match="the same arms"):
         agent.observe(other, np.zeros(3, np.int64), feedback)
+
+
+def test_observed_rounds_of_fixed_arms_are_not_counted_for_the_joint_agent():
+    """The counts would be exact, and whether a round was observed is the user's."""
+    info = dpb_gym.make_problem("DPB/MultiArmed-v0", horizon=100, n_arms=5).info
+    replay, streams = replace(info, partial_feedback=True), AgentStreams([0])
+    agent = make_agent("one-pass-linear-joint")
+    with pytest.raises(AgentError, match="counts the observed rounds"):
+        agent.set_up(replay, streams, Budget.zcdp(1.0))
+    agent.set_up(replay, streams, None)
+    make_agent("one-pass-linear").set_up(replay, streams, Budget.zcdp(1.0))
+
+
+def test_the_joint_agent_counts_the_rounds_of_a_user_in_its_releaser():
+    name, limit = "one-pass-linear-joint", {"max_rounds_per_user": 2}
+    agent = begin(problem_of(90, **USERS), [0], Budget.zcdp(0.01), name, **limit)
+    assert agent.curator.guarantee.basis == "computed" and agent.releaser.schedule.ends[0] > 20
+    row = np.full_like(agent.releaser._total, 0.01)
+    for _ in range(20):
+        agent.releaser.add(row, users=[3])
+    np.testing.assert_array_equal(agent.releaser._total, 2 * row)
 
 
 def test_until_the_first_release_the_longest_candidate_is_played():

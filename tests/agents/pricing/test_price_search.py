@@ -11,7 +11,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels
 
 search = agent_kernels.prices
-LOGISTIC, GAUSSIAN = kernels.pricing.LOGISTIC, kernels.pricing.GAUSSIAN
+LOGISTIC, GAUSSIAN = kernels.demand_models.LOGISTIC, kernels.demand_models.GAUSSIAN
 TOLERANCE = 1e-6
 GRID = np.linspace(0.0, 1.0, 100_001)
 
@@ -87,7 +87,7 @@ def test_without_bonus_it_agrees_with_the_closed_form():
     price, value, exact_price, exact = (np.empty(B) for _ in range(4))
     for model in (LOGISTIC, GAUSSIAN):
         search.optimistic_prices(features, theta, inverse, model, 4.0, 0.0, 1e-12, price, value)
-        kernels.pricing.best_prices(features, theta, model, 4.0, exact_price, exact)
+        kernels.demand_models.best_prices(features, theta, model, 4.0, exact_price, exact)
         np.testing.assert_allclose(value, exact, atol=1e-11)
 
 

@@ -228,7 +228,7 @@ def test_rounds_beyond_the_horizon_are_rejected(updates):
 def test_bad_budgets_and_parameters():
     with pytest.raises(BudgetError, match="epsilon, delta"):
         begun(Budget.zcdp(1.0), {"calibration": "paper"})
-    with pytest.raises(ParameterError, match="any more: calibration='paper-uncomposed'"):
+    with pytest.raises(ParameterError, match=": calibration='paper-uncomposed'"):
         make_agent("private-pricing", composition=False)
     for params in (
         {"calibration": "exact"},

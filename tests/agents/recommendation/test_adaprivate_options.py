@@ -273,5 +273,5 @@ def test_bad_parameters_are_named(params):
 
 
 def test_sampling_belongs_to_the_sampled_agent():
-    with pytest.raises(ParameterError, match="any more: it belongs to adaprivate-amp"):
+    with pytest.raises(ParameterError, match=": it belongs to adaprivate-amp"):
         make_agent("adaprivate-ts", sampling=0.3)

@@ -214,7 +214,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
 
 def test_points_that_fail_are_not_chosen(monkeypatch: Any, tmp_path: Path) -> None:
-    from dpb_agents.recommendation.linear import LinUCB
+    from dpb_agents.recommendation.linear_policy import LinUCB
 
     begin = LinUCB.begin
 

@@ -247,6 +247,24 @@ def test_guarantees_in_words() -> None:
     assert (notion, unit) == ("joint", "user-round") and "rho=0.5" in text
 
 
+def test_a_row_with_stock_is_between_worlds_of_equal_stock(suite: Suite) -> None:
+    task = suite.tasks[0]
+    sold = task.model_copy(update={"env_kwargs": {**task.env_kwargs, "stock": 5}})
+    for of, stated in ((task, False), (sold, True)):
+        row = leaderboard._row(
+            of, collect([block(suite, "A", 0, 2, guarantee=promise(0.5))])[0], {}
+        )
+        assert ("same items are sold out" in row.guarantee) == stated
+
+
+def test_a_row_states_epsilon_at_the_delta_of_its_budget(suite: Suite) -> None:
+    costs = {}
+    for label, budget in (("A", "eps=9,delta=1e-6"), ("B", "eps=9,delta=0.001"), ("C", "rho=0.5")):
+        costs[label] = block(suite, label, 0, 1, budget=budget, guarantee=promise(0.5))
+    texts = [row.guarantee for row in board(suite, list(costs.values())).tasks[0].rows]
+    assert [text.split("at delta=")[1] for text in texts] == ["1e-06", "0.001", "1e-05"]
+
+
 def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4, 2)) -> Any:
     """A leaderboard of two tasks in a track; `shifts` holds a regret per label and task."""
     tasks = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numba.core.compiler_lock import global_compiler_lock
 
 import dpb_gym
 from dpb_gym.errors import ParameterError
@@ -183,13 +185,32 @@ def test_time_and_progress_are_counted() -> None:
         assert timing.seconds == timing.agent_seconds + timing.response_seconds + shared > shared
 
 
-def test_no_remaining_time_is_shown_before_kernels_have_compiled(tmp_path: Path) -> None:
+def test_the_remaining_time_does_not_contain_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("dpb_gym.running.progress.time", clock)
     watch = Watch([1000, 1000], tmp_path)
+    first, second = watch.heartbeat(0), watch.heartbeat(1)
     told = []
-    for done in (0, 19, 20, 2000):
-        watch.done[1] = done
-        told.append("left" in watch.summary())
-    assert told == [False, False, True, False]
+    for seconds, report in (
+        (1, lambda: second(19)),
+        (90, lambda: first(0, 36, "posterior")),
+        (8, lambda: first(0, 37, "")),
+        (1, lambda: second(100)),
+        (1, lambda: (first(1000), second(1000))),
+    ):
+        now += seconds
+        report()
+        told.append(watch.summary())
+    assert told == [
+        "  1%  0/2 jobs, 19 rounds/s",
+        "  1%  0/2 jobs, compiling kernel posterior, 36 compiled so far",
+        "  1%  0/2 jobs, 2 rounds/s",
+        "  5%  0/2 jobs, 10 rounds/s, 3 min 10 s left",
+        "100%  0/2 jobs, 182 rounds/s",
+    ]
 
 
 @pytest.mark.parametrize("busy", [1.0, 0.25])
@@ -202,11 +223,35 @@ def test_time_without_the_processor_is_not_counted(
     )
     env_id = "DPB/Pricing-v0"
     monkeypatch.setattr("dpb_gym.running.runner.time", clocks)
+    still = SimpleNamespace(wall=0.0, processor=0.0)  # loading kernels takes no ticks
+    monkeypatch.setattr("dpb_gym.running.runner.spent", still)
     (lane,) = play(env_id, entries(env_id)[:1], range(1))
     assert isinstance(lane, CellResult) and lane.timing is not None
     rounds = lane.timing.rounds
     assert lane.timing.agent_seconds == pytest.approx(2 * rounds * busy)
     assert lane.timing.response_seconds == pytest.approx(rounds * busy)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "number", "method"),
+    [("DPB/Pricing-v0", 0, "act"), ("DPB/MovieLensReplay-v0", 2, "play")],
+)
+def test_compilation_is_not_counted(
+    env_id: str, number: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = entries(env_id)[number]
+    usual, calls = getattr(run.spec.maker, method), itertools.count()
+
+    def compiling(*arguments: Any) -> Any:
+        if next(calls) == 3:
+            with global_compiler_lock:  # held while numba compiles and loads
+                time.sleep(2.0)
+        return usual(*arguments)
+
+    monkeypatch.setattr(run.spec.maker, method, compiling)
+    (lane,) = play(env_id, [run], range(2), range(5, HORIZON + 1, 5))
+    assert isinstance(lane, CellResult) and lane.timing is not None and next(calls) > 4
+    assert 0 < lane.timing.seconds < 0.2
 
 
 Make = Callable[..., AgentRun]

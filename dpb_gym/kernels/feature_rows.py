@@ -1,4 +1,4 @@
-"""Feature transformations shared by the problems."""
+"""Transformations of rows of features."""
 
 from __future__ import annotations
 
@@ -55,6 +55,29 @@ def combine(coefficients, basis, out):
             for k in range(r):
                 s += np.float64(coefficients[i, k]) * basis[j, k]
             out[i, j] = s
+
+
+@jit
+def project_block(coefficients, basis, first, out):
+    """Compute unit vectors in a block of columns of an orthonormal basis.
+
+    out[b, k] is the normalised
+    sum_j coefficients[b, k, j] basis[b, :, (first[b] + j) mod d].
+    """
+    B, m, r = coefficients.shape
+    d = basis.shape[1]
+    for b in range(B):
+        for k in range(m):
+            s2 = 0.0
+            for i in range(d):
+                s = 0.0
+                for j in range(r):
+                    s += np.float64(coefficients[b, k, j]) * basis[b, i, (first[b] + j) % d]
+                out[b, k, i] = s
+                s2 += s * s
+            if s2 > 0.0:
+                for i in range(d):
+                    out[b, k, i] = out[b, k, i] / np.sqrt(s2)
 
 
 @inline

@@ -44,7 +44,7 @@ def take_recommended(features: Array, action: Array, observed: Array, out: Array
         ActionError: If a candidate does not exist.
     """
     weight = np.ones(len(action))
-    bad = kernels.recommendation.take(features, action, observed, out, weight)
+    bad = kernels.regression_records.take(features, action, observed, out, weight)
     if bad:
         raise ActionError(
             f"candidate {action[bad - 1]} of replicate {bad - 1} is outside "

@@ -1,0 +1,253 @@
+"""Cache of compiled kernels: on disk, shared by all processes, and shipped with wheels.
+
+A kernel that is found neither in the package nor on disk is compiled by one process at a time.
+Processes that need the same kernel meanwhile wait for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding
+from numba.core import caching, config, event
+
+_config: Any = config
+
+# Environment variable with the temporary cache directory of a run, inherited by its workers.
+DIRECTORY = "DPB_GYM_KERNELS"
+NO_CACHE = "none"
+
+KERNELS = Path(__file__).parent / "kernels"
+SHIPPED = KERNELS / "compiled"
+"""Read-only cache directory inside the package; exists in wheels with compiled kernels."""
+PORTABLE = {
+    "x86_64": ("x86-64-v3", ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")),
+    "aarch64": ("generic", ()),
+}
+"""Processor for which shipped kernels are compiled, and the features it needs, by machine."""
+WAIT_SECONDS = 120.0
+"""Seconds to wait for a kernel that another process compiles, before compiling it as well."""
+
+
+def cached(dispatcher: Any, function: Any) -> Any:
+    """Return a numba dispatcher that loads its compiled code from the cache."""
+    if dispatcher is not function:  # with NUMBA_DISABLE_JIT it is
+        try:
+            dispatcher._cache = _Cache(function)
+        except (RuntimeError, OSError):
+            if os.environ.get(DIRECTORY) != NO_CACHE:
+                os.environ[DIRECTORY] = NO_CACHE
+                _warn("kernels are recompiled in every process: no cache directory is writable")
+    return dispatcher
+
+
+def _warn(message: str) -> None:
+    hint = "set NUMBA_CACHE_DIR to a writable directory"
+    warnings.warn(f"{message}; {hint}", RuntimeWarning, stacklevel=4)
+
+
+@functools.cache
+def _sources(folder: Path) -> str:
+    """Return a digest of all kernel sources, because compiled kernels inline what they call."""
+    texts = sorted({*KERNELS.glob("*.py"), *folder.glob("*.py")})
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in texts)).hexdigest()
+
+
+@functools.cache
+def portable_processor() -> str:
+    """Return the processor of the shipped kernels; empty if they do not run on this one."""
+    name, needed = PORTABLE.get(platform.machine(), ("", ()))
+    chosen = _config.CPU_NAME is not None or _config.CPU_FEATURES is not None
+    features = binding.get_host_cpu_features()
+    able = all(features.get(feature) for feature in needed) and _config.ENABLE_AVX
+    return name if able and not chosen and SHIPPED.is_dir() else ""
+
+
+def _temporary() -> str:
+    directory = os.environ.get(DIRECTORY)
+    if not directory:
+        directory = os.environ[DIRECTORY] = tempfile.mkdtemp(prefix="dpb-gym-kernels-")
+        atexit.register(_remove, directory, os.getpid())
+        _warn("kernels are recompiled for this run: no permanent cache directory is writable")
+    return directory
+
+
+def _remove(directory: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Shared(caching.UserProvidedCacheLocator):
+    """A folder of `NUMBA_CACHE_DIR` per digest of the sources: copies of the library share it."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        folder = Path(py_file).parent
+        return f"{folder.parent.name}-{folder.name}-{_sources(folder)[:16]}"
+
+
+class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
+    """Fallback cache location: a temporary directory of this run and its workers."""
+
+    def __init__(self, function: Any, path: str) -> None:
+        self._py_file, self._lineno = path, function.__code__.co_firstlineno
+        self._path = str(Path(_temporary()) / self.get_suitable_cache_subpath(path))
+
+    def get_cache_path(self) -> str:
+        return self._path
+
+
+class _Files(caching.CompileResultCacheImpl):
+    _locator_classes = [  # noqa: RUF012
+        _Shared,
+        *caching.CacheImpl._locator_classes,
+        _Temporary,
+    ]
+
+
+class _Cache(caching.FunctionCache):
+    """numba's cache with shipped kernels and locks, and warnings instead of exceptions."""
+
+    _impl_class = _Files
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        file, path = self._cache_file, function.__code__.co_filename
+        file._source_stamp = _sources(Path(path).parent)
+        shipped = SHIPPED / _Shared.get_suitable_cache_subpath(path)
+        self._shipped = caching.IndexDataCacheFile(
+            str(shipped), self._impl.filename_base, file._source_stamp
+        )
+        self._lock: Any = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._load_shipped(sig, target_context) or self._load(sig, target_context)
+        if found is None:
+            self._claim()
+            found = self._load(sig, target_context)
+            if found is not None:
+                self.release()
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # a damaged pickle may raise anything
+            self._warn_once("read", error)
+            return None
+
+    def _load_shipped(self, sig: Any, target_context: Any) -> Any:
+        if not portable_processor():
+            return None
+        target_context.refresh()
+        try:
+            sig, (triple, *_), code = self._index_key(sig, target_context.codegen())
+            data = self._shipped.load((sig, (triple, portable_processor(), ""), code))
+            return None if data is None else self._impl.rebuild(target_context, data)
+        except Exception:  # compiled here instead
+            return None
+
+    def _claim(self) -> None:
+        """Wait until no other process compiles this kernel; crashed processes do not count."""
+        import filelock
+
+        if self._lock is None:
+            self._lock = filelock.FileLock(f"{self._cache_file._index_path}.lock")
+        try:
+            self._lock.acquire(timeout=WAIT_SECONDS)
+            _claimed.append(self)
+        except (filelock.Timeout, OSError, NotImplementedError):
+            pass  # compiled by both, which is harmless
+
+    def release(self) -> None:
+        """Let other processes compile or load this kernel."""
+        if self in _claimed:
+            _claimed.remove(self)
+            self._lock.release()
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            try:
+                super().save_overload(sig, data)
+            except Exception:
+                self.flush()  # a damaged index
+                super().save_overload(sig, data)
+        except Exception as error:
+            self._warn_once("write", error)
+        finally:
+            self.release()
+
+    def _warn_once(self, what: str, error: Exception) -> None:
+        _once(f"cannot {what} compiled kernels in {self.cache_path} ({type(error).__name__})")
+
+
+_claimed: list[_Cache] = []
+"""Caches whose locks this process holds, one entry per acquisition."""
+
+
+@functools.cache
+def _once(message: str) -> None:
+    _warn(f"{message}; they are recompiled")
+
+
+class _Spent(event.Listener, threading.local):
+    """Seconds that a thread has spent compiling, loading and waiting for kernels."""
+
+    depth, wall, processor = 0, 0.0, 0.0
+
+    def on_start(self, _: Any) -> None:
+        if self.depth == 0:
+            self.began = time.perf_counter(), time.thread_time()
+        self.depth += 1
+
+    def on_end(self, _: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            for cache in list(_claimed):  # of kernels that failed to compile
+                cache.release()
+            self.wall += time.perf_counter() - self.began[0]
+            self.processor += time.thread_time() - self.began[1]
+
+
+spent = _Spent()
+"""`wall` and `processor` seconds that this thread has spent on compilation."""
+event.register("numba:compiler_lock", spent)
+
+
+class _Compilations(event.Listener):
+    def __init__(self, report: Callable[[int, str], None]) -> None:
+        self.report, self.running, self.count = report, [""], 0
+
+    def on_start(self, started: Any) -> None:
+        self.running.append(started.data["dispatcher"].py_func.__name__)
+        self.report(self.count, self.running[-1])
+
+    def on_end(self, _: Any) -> None:
+        self.running.pop()
+        self.count += 1
+        self.report(self.count, self.running[-1])
+
+
+@contextmanager
+def compilations(report: Callable[[int, str], None]) -> Iterator[_Compilations]:
+    """Report compilation in this process while the context is active.
+
+    Args:
+        report: Called with the number of kernels compiled so far and the name of the kernel that is
+            being compiled, empty if there is none.
+    """
+    with event.install_listener("numba:compile", _Compilations(report)) as listener:
+        yield listener

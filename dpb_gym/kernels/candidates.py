@@ -1,0 +1,112 @@
+"""Draws of the candidates of a recommendation, and the features of drawn candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels._jit import jit
+
+
+@jit
+def _draw_distinct(uniforms, pool, out, swapped, held):
+    """Draw distinct uniform indices of range(pool), one per uniform.
+
+    A partial Fisher-Yates shuffle that stores only its swaps, so the cost does not depend on the
+    size of the pool.
+    """
+    m = out.shape[0]
+    for k in range(m):
+        j = k + min(int(uniforms[k] * (pool - k)), pool - k - 1)
+        at_j = j
+        at_k = k
+        for i in range(k):
+            if swapped[i] == j:
+                at_j = held[i]
+            if swapped[i] == k:
+                at_k = held[i]
+        out[k] = at_j
+        swapped[k] = j
+        held[k] = at_k
+
+
+@jit
+def draw_candidates(uniforms, pool, out):
+    """Draw distinct uniform indices per row: out ``(n, m)`` from uniforms ``(n, m)``."""
+    n, m = uniforms.shape
+    swapped = np.empty(m, np.int64)
+    held = np.empty(m, np.int64)
+    for i in range(n):
+        _draw_distinct(uniforms[i], pool, out[i], swapped, held)
+
+
+@jit
+def draw_rated(uniforms, offsets, users, positions, logged):
+    """Draw a user per replicate, distinct ratings of that user, and the logged one of them.
+
+    Args:
+        uniforms: ``(B, m + 2)``: user, logged candidate, then m candidates.
+        offsets: ``(n_users + 1,)``: the ratings of user u are offsets[u]..offsets[u+1]-1.
+        users: Output ``(B,)``.
+        positions: Output ``(B, m)`` rating indices.
+        logged: Output ``(B,)`` in 0..m-1.
+    """
+    B, m = positions.shape
+    n_users = offsets.shape[0] - 1
+    swapped = np.empty(m, np.int64)
+    held = np.empty(m, np.int64)
+    for b in range(B):
+        u = min(int(uniforms[b, 0] * n_users), n_users - 1)
+        users[b] = u
+        logged[b] = min(int(uniforms[b, 1] * m), m - 1)
+        pool = offsets[u + 1] - offsets[u]
+        _draw_distinct(uniforms[b, 2:], pool, positions[b], swapped, held)
+        for k in range(m):
+            positions[b, k] += offsets[u]
+
+
+@jit
+def split_ratings(uniforms, offsets, counts, users, positions):
+    """Split each user's ratings into random groups of m, no rating twice.
+
+    Args:
+        uniforms: ``(n * m,)``.
+        offsets: ``(n_users + 1,)``: the ratings of user u are offsets[u]..offsets[u+1]-1.
+        counts: ``(n_users,)`` groups of each user, at most the user's ratings divided by m; their
+            sum is n.
+        users: Output ``(n,)``, ascending.
+        positions: Output ``(n, m)`` rating indices.
+    """
+    m = positions.shape[1]
+    order = np.empty(np.max(offsets[1:] - offsets[:-1]), np.int64)
+    used = row = 0
+    for u in range(counts.shape[0]):
+        size = offsets[u + 1] - offsets[u]
+        for i in range(size):
+            order[i] = offsets[u] + i
+        for i in range(counts[u] * m):
+            j = i + min(int(uniforms[used] * (size - i)), size - i - 1)
+            order[i], order[j] = order[j], order[i]
+            used += 1
+            positions[row, i % m] = order[i]
+            if i % m == m - 1:
+                users[row] = u
+                row += 1
+
+
+@jit
+def gather(table, index, out):
+    """out[b, k] = table[b, index[b, k]] for float32 feature rows; a single table is broadcast."""
+    B, m = index.shape
+    for b in range(B):
+        own = table[b if table.shape[0] > 1 else 0]
+        for k in range(m):
+            row, copy = own[index[b, k]], out[b, k]
+            for j in range(row.shape[0]):
+                copy[j] = row[j]
+
+
+@jit
+def gather_rounds(table, index, out):
+    """`gather` of several rounds, ``(n, B, m)``."""
+    for t in range(index.shape[0]):
+        gather(table, index[t], out[t])
