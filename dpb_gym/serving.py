@@ -98,6 +98,7 @@ class Session:
             **self._state["facts"],
             "problem": self.problem.to_dict(),
             "guarantee": self.guarantee.to_dict(),
+            "provisos": self.guarantee.provisos,
             "lifetime": None if self.account is None else self.account.summary(),
             "audit": None if audit is None else audit.to_dict(),
             "code": code_of(type(self.agent)),

@@ -78,8 +78,9 @@ class Certificate:
         Args:
             entries: Facts of each run: ``agent``, ``parameters``, ``problem``, ``budget`` (text),
                 ``guarantee`` (`Guarantee.to_dict`), ``generator`` (``"system"`` or ``"seeded"``),
-                ``reveals`` (`Environment.reveals`, or ""), ``lifetime`` (`Account.summary`, or
-                None), ``audit`` (a report as dict, or None), ``code`` (hashes by module).
+                ``reveals`` (`Environment.reveals`, or ""), ``provisos`` (`Guarantee.provisos`),
+                ``lifetime`` (`Account.summary`, or None), ``audit`` (a report as dict, or None),
+                ``code`` (hashes by module).
         """
         facts = [json.loads(json.dumps(entry, default=str)) for entry in entries]
         found = [{"facts": entry, "findings": findings(entry)} for entry in facts]
@@ -170,8 +171,7 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     found["excluded"] = list(EXCLUSIONS)
     if facts["reveals"] and not facts["reveals"].startswith("nothing"):
         found["excluded"].append(f"what the environment reveals: {facts['reveals']}")
-    if problem.get("stock"):
-        found["excluded"].append("stock: the two worlds sell out the same items at the same time")
+    found["excluded"] += facts["provisos"]
     if problem.get("prior") and not guarantee.inherited:
         found["excluded"].append("the data that the prior was computed from")
     if unit in ("reward", "user-rewards"):

@@ -31,6 +31,7 @@ def certify(directory: str | os.PathLike[str]) -> Certificate:
                 "budget": row.budget,
                 "guarantee": row.guarantee,
                 "generator": "seeded",
+                "provisos": task.problem().info.provisos if task.requires is None else (),
                 "reveals": environment(task.env).reveals,
                 "lifetime": None,
                 "audit": None if report is None or "error" in report else report,

@@ -121,7 +121,7 @@ class OnePassMNL(OnePassNewton):
         assert feedback.choice is not None
         agent_kernels.newton_records.choice_rows(
             context.features,
-            offered(action, self.admitted(context, feedback)),
+            offered(action, feedback),
             feedback.choice,
             self.theta,
             self.covariance,
@@ -130,4 +130,4 @@ class OnePassMNL(OnePassNewton):
             self.layout.factors,
             self.rows,
         )
-        self.take()
+        self.take(context.users)

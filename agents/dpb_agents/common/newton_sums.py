@@ -19,8 +19,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, integer, positive, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
-from dpb_gym.privacy import ContributionCap
-from dpb_gym.problems.base import Context, Feedback, ProblemInfo
+from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.rounds import LONGEST
 
 if TYPE_CHECKING:
@@ -228,8 +227,6 @@ class OnePassNewton(WarmStart):
         self._centre, self._known = known.centre, known.information()
         self.layout, self._prior, self._calm = layout, prior, calm
         unit_noise, horizon = layout.unit_noise(prior.size), self.horizon(problem)
-        k, self._partial = self.max_rounds_per_user, problem.partial_feedback
-        self._cap = None if k is None else ContributionCap(k, B)
 
         self._releaser = curator.weighted_sum(
             layout.width,
@@ -243,7 +240,7 @@ class OnePassNewton(WarmStart):
                 self.decay,
             ),
             sensitivity=1.0,
-            participations=k or 1,
+            limit=self.max_rounds_per_user,
             # a row has norm at most 1, so no row is clipped
             clip=2.0 if curator.private else None,
             what="running sums of curvature and response",
@@ -265,18 +262,9 @@ class OnePassNewton(WarmStart):
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
 
-    def admitted(self, context: Context, feedback: Feedback) -> Feedback:
-        """Return the feedback without the rounds beyond a user's first `max_rounds_per_user`."""
-        if self._cap is None:
-            return feedback
-        seen = feedback.observed
-        # which rounds of a replay are observed is protected, so that all of them count
-        counted = self._cap.admit(context.users, None if self._partial else seen)
-        return feedback._replace(observed=counted if seen is None else counted & seen)
-
-    def take(self) -> None:
-        """Add `rows` to the sums and update theta if there is a release."""
-        self._releaser.add(self.rows)
+    def take(self, users: Array | None) -> None:
+        """Add `rows`, of these users, to the sums and update theta if there is a release."""
+        self._releaser.add(self.rows, users=users)
         self.rounds += 1
         k = self._releases
         if k < len(self._ends) and self.rounds == self._ends[k]:

@@ -154,7 +154,6 @@ class OnePassPricing(OnePassNewton):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         prices = np.array([action, *(self.act(context) for _ in range(self._twins))])
-        feedback = self.admitted(context, feedback)
         features, prices, demand = recorded(context, prices, feedback)
         agent_kernels.newton_records.demand_rows(
             features,
@@ -166,4 +165,4 @@ class OnePassPricing(OnePassNewton):
             *self._public,
             self.rows,
         )
-        self.take()
+        self.take(context.users)

@@ -120,8 +120,7 @@ class OnePassLinearJoint(OnePass):
             return
         if self._cap is not None:
             # which rounds of a replay are observed is protected, so that all of them count
-            counted = None if self.problem.partial_feedback else observed
-            observed = self._cap.admit(context.users, counted) & observed
+            observed = self._cap.admit(context.users) & observed
             self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
         agent_kernels.linear_records.joint_rows(

@@ -200,7 +200,9 @@ class Sum(Releaser):
             along: Public vectors ``(B, width)`` that the numbers multiply. For symmetric
                 records: vectors v ``(B, d)`` or ``(B, K, d)``, public or not; the record is
                 ``number * sum v v'``.
-            users: User ids ``(B,)``, needed with a `limit`; records of zeros are not counted.
+            users: User ids ``(B,)``, needed with a `limit`; -1 where nobody has a record. Every
+                record of a user counts, also one of zeros: that it is zero can be protected.
+                Public directions of zeros do not count.
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.
@@ -254,8 +256,9 @@ class Sum(Releaser):
         """Add one round's clipped records to the rows `into` (B, width); see `add`."""
         self._check_room(1)
         if self._cap is not None:
-            size = np.abs(value if along is None else along).reshape(self.replicates, -1)
-            admitted = self._cap.admit(users, size.any(axis=1))
+            public = along is not None and self.curator.unit in RESPONSES
+            counted = np.reshape(along, (self.replicates, -1)).any(axis=1) if public else None
+            admitted = self._cap.admit(users, counted)
             late = np.expand_dims(~admitted, tuple(range(1, np.ndim(value))))
             value = np.where(late, 0.0, value)
         B, codes, clip = self.replicates, kernels.continual, self.clip
