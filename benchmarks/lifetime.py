@@ -9,6 +9,7 @@ estimate of the last one. It compares
 * ``group``: per user-round at the epsilon that gives the most frequent person epsilon 1 for life,
 * ``non-private``: the same sessions without a budget.
 
+``rewards`` is the same with an account per user-rewards and `one-pass-linear`.
 ``python benchmarks/lifetime.py audit`` exchanges one person in all sessions, adds up the exact
 log-likelihood ratios of all releases, and repeats it with a third of the noise.
 ``python benchmarks/lifetime.py speed`` measures an account of 10^7 people.
@@ -114,11 +115,12 @@ def serve(instance: Any, session: Any) -> float:
 def estimate(agent: Any) -> Prior:
     """Return the agent's estimate, which was computed from releases, as a prior."""
     theta = agent.theta[0]
-    covariance = getattr(agent, "covariance", None)
-    if covariance is None:
-        return Prior(theta[: agent.problem.dim])
-    precision = np.linalg.inv(covariance[0])
-    return Prior(theta, precision=0.5 * (precision + precision.T))
+    known = getattr(agent, "covariance", getattr(agent, "_covariance", None))
+    d = len(theta) if hasattr(agent, "covariance") else agent.problem.dim
+    if known is None or not known[0, :d, :d].any():  # before the first release
+        return Prior(theta[:d])
+    precision = np.linalg.inv(known[0, :d, :d])
+    return Prior(theta[:d], precision=0.5 * (precision + precision.T))
 
 
 def regret(seed: int, budget: Budget | None, account: Account | None) -> dict[str, float]:
@@ -139,7 +141,8 @@ def regret(seed: int, budget: Budget | None, account: Account | None) -> dict[st
     return total
 
 
-def measure_regret(replicates: int) -> None:
+def measure_regret(replicates: int, unit: str = "user") -> None:
+    """Print the regret of every way to protect people, problem by problem."""
     limit = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME).limit
     parts = best_parts(visits(10_000))
     most = max(
@@ -158,7 +161,7 @@ def measure_regret(replicates: int) -> None:
         for seed in range(replicates):
             account = None
             if name == "account":
-                account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME)
+                account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME, unit=unit)
             rows.append(list(regret(seed, budget, account).values()))
         mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / replicates**0.5
         cells = "  ".join(f"{m:8.1f} +- {e:5.1f}" for m, e in zip(mean, error))
@@ -233,5 +236,10 @@ if __name__ == "__main__":
     number = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
     if sys.argv[1] == "speed":
         measure_speed()
+    elif sys.argv[1] == "audit":
+        measure_audit(number)
+    elif sys.argv[1] == "rewards":
+        PROBLEMS["one-pass-linear"] = PROBLEMS.pop("one-pass-linear-joint")
+        measure_regret(number, "user-rewards")
     else:
-        {"regret": measure_regret, "audit": measure_audit}[sys.argv[1]](number)
+        measure_regret(number)
