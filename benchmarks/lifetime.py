@@ -4,7 +4,8 @@
 seasons of pricing, assortment and recommendation. Each season is a new session whose prior is the
 estimate of the last one. It compares
 
-* ``account``: sessions per user-round that share an account, epsilon 1 per person for life,
+* ``account m``: sessions per user-round that share an account, epsilon 1 per person for life,
+  which pays for m records in different sessions,
 * ``per round``: the same sessions at epsilon 1 per user-round, without a limit per person,
 * ``group``: per user-round at the epsilon that gives the most frequent person epsilon 1 for life,
 * ``non-private``: the same sessions without a budget.
@@ -56,35 +57,15 @@ def worlds(seed: int) -> dict[str, Any]:
     }
 
 
-def visits(seed: int) -> list[tuple[int, int]]:
-    """Return the session and the person of every round, in order of arrival."""
-    instances, found = worlds(seed), []
-    for t in range(SEASONS * ROUNDS):
-        for k, instance in enumerate(instances.values()):
-            found.append((3 * (t // ROUNDS) + k, int(instance.context().users[0])))
+def largest_group(seed: int) -> int:
+    """Return the sum over sessions of n^2, n the rounds of the most frequent person."""
+    visits: Counter[int] = Counter()
+    for k, instance in enumerate(worlds(seed).values()):
+        for t in range(SEASONS * ROUNDS):
+            visits[3 * (t // ROUNDS) + k] += instance.context().users[0] == 0
             if t < SEASONS * ROUNDS - 1:
                 instance.advance()
-    return found
-
-
-def best_parts(arrivals: list[tuple[int, int]]) -> int:
-    """Return into how many first records of a session a lifetime is best divided.
-
-    With m parts n(m) records are admitted, and the noise grows like sqrt(m): n(m) / sqrt(m) is
-    the largest. Arrivals are public.
-    """
-
-    def admitted(parts: int) -> int:
-        spent: Counter[int] = Counter()
-        counts: Counter[tuple[int, int]] = Counter()
-        for visit in arrivals:
-            cost = 2 * counts[visit] + 1
-            if spent[visit[1]] + cost <= parts:
-                spent[visit[1]] += cost
-                counts[visit] += 1
-        return counts.total()
-
-    return max(range(1, 21), key=lambda m: admitted(m) / m**0.5)
+    return sum(n * n for n in visits.values())
 
 
 def season(agent: str, instance: Any, budget: Any, prior: Any, account: Any, seed: int) -> Any:
@@ -144,23 +125,18 @@ def regret(seed: int, budget: Budget | None, account: Account | None) -> dict[st
 def measure_regret(replicates: int, unit: str = "user") -> None:
     """Print the regret of every way to protect people, problem by problem."""
     limit = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME).limit
-    parts = best_parts(visits(10_000))
-    most = max(
-        sum(n * n for (_, who), n in Counter(visits(0)).items() if who == person)
-        for person, _ in Counter(who for _, who in visits(0)).most_common(3)
-    )
-    print(f"{SEASONS} seasons of {ROUNDS} rounds, {PEOPLE} people; {parts} records a person")
+    print(f"{SEASONS} seasons of {ROUNDS} rounds, {PEOPLE} people")
     variants = {
-        "account": Budget.zcdp(limit / parts),
+        **{f"account {parts}": Budget.zcdp(limit / parts) for parts in (1, 2, 3)},
         "per round": Budget.zcdp(limit),
-        "group": Budget.zcdp(limit / most),
+        "group": Budget.zcdp(limit / largest_group(0)),
         "non-private": None,
     }
     for name, budget in variants.items():
         rows = []
         for seed in range(replicates):
             account = None
-            if name == "account":
+            if name.startswith("account"):
                 account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME, unit=unit)
             rows.append(list(regret(seed, budget, account).values()))
         mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / replicates**0.5
@@ -216,7 +192,9 @@ def measure_speed() -> None:
     """Measure an account of 10^7 people: a charge, and a commit every so many charges."""
     path = Path(tempfile.mkdtemp()) / "people"
     account, rng = Account(path, "rho=1"), np.random.default_rng(0)
-    account.charge(10**7 - 1, 0.1)
+    for user in (10**7 - 1, *range(0, 10**7, 512)):  # every page of the file
+        account.charge(user, 1e-9)
+    account.commit()
     for every in (1, 10, 100, 1000, 10_000):
         users = rng.integers(0, 10**7, min(50_000, 300 * every)).tolist()
         start, processor = time.perf_counter(), time.process_time()

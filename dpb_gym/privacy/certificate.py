@@ -51,7 +51,7 @@ TRUSTED = {
 CURATOR = "the curator: the process that sees contexts and responses, and its operator"
 GENERATORS = {
     "system": "noise comes from the operating system's generator",
-    "seeded": "noise follows from a seed: whoever knows the seed can remove it",
+    "seeded": "noise follows from a seed: anybody with the seed can remove it",
 }
 EXCLUSIONS = (
     "who arrives when, and whether and when a person responds",

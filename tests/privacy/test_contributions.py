@@ -298,7 +298,7 @@ def test_bad_parameters_are_refused():
 def test_nobody_is_not_counted_and_brings_no_record():
     cap = ContributionCap(limit=1, replicates=2)
     assert cap.admit([-1, 3]).tolist() == [False, True]
-    assert cap.admit([63, 3]).tolist() == [True, False], "the last column is nobody's"
+    assert cap.admit([63, 3]).tolist() == [True, False], "the last column is free"
     clip = LifetimeClip(width=1, replicates=2, radius=1.0)
     clip.add(np.array([-1, 0]), np.array([[0.0], [2.0]]))
     with pytest.raises(ParameterError, match="needs its user"):

@@ -354,7 +354,7 @@ def test_records_of_zeros_count_where_it_is_protected_that_they_are_zero() -> No
         sums = own.batch_sum(1, clip=1.0, sensitivity=1.0, limit=2)
         for t in range(4):
             sums.add(np.full((1, 1), float(t in nonzero)), users=[5])
-        sums.add(np.full((1, 1), 1.0), users=[-1])  # nobody's
+        sums.add(np.full((1, 1), 1.0), users=[-1])  # of no user
         totals.append(float(sums._total[0, 0]))
     assert abs(totals[0] - totals[1]) <= sums.sensitivity == 2.0
     assert totals == [2.0, 0.0]

@@ -439,7 +439,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(name, replayed):
         feedback = instance.respond(action).feedback._replace(observed=np.array([seen]))
         user = context.users[0]
         # which rounds of a replay are observed is protected, so there all rounds count; a round
-        # without a delayed response is nobody's
+        # without a delayed response has no user
         counted[user] += seen or replayed
         who = context.users if seen or replayed else np.array([-1])
         before = releaser._total.copy()
