@@ -75,13 +75,10 @@ def certify(
     for path in filter(None, (out, html)):
         options.new_folder(path)
         certificate.save(path)
-    entries = certificate.content["entries"]
     if json:
         options.print_json(certificate.content)
-        return
-    for entry in entries:
-        print(f"{entry['facts']['agent']}: {entry['findings']['guarantee']}")
-    print(f"{out}: {len(entries)} entries. Recompute them: dpb verify {shlex.quote(out)}")
+    else:
+        print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
 
 
 def _verify_certificate(path: str, json: bool) -> None:
@@ -90,15 +87,11 @@ def _verify_certificate(path: str, json: bool) -> None:
     from dpb_gym.registry import agent_specs
 
     agent_specs()  # of other packages, which may define accounting events
-    certificate = Certificate.load(path)
-    wrong = certificate.check()
+    wrong = Certificate.load(path).check()
     if json:
         options.print_json({"differences": wrong, "ok": not wrong})
     else:
-        for line in wrong:
-            print(f"differs: {line}")
-        entries = len(certificate.content["entries"])
-        print(f"{entries} entries recomputed, {len(wrong)} differences")
+        print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
     if wrong:
         raise typer.Exit(1)
 

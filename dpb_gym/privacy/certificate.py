@@ -37,27 +37,10 @@ from dpb_gym.privacy.ledger import TOLERANCE
 
 FORMAT, VERSION = "dpb-gym certificate", 1
 GROUPS = (1, 2, 5, 10)
-SEES = {
-    "joint": "what is shown to everybody but the person",
-    "anticipating": "what is shown after the person has left",
-    "central": "everything that is shown, to the person too",
-    "shuffle": "what the shuffler passes on",
-    "local": "the messages that leave the person's device",
-}
-TRUSTED = {
-    "shuffle": "the shuffler to drop the senders, and the other senders of a batch to add noise",
-    "local": "nobody but the software on the person's own device",
-}
-CURATOR = "the curator: the process that sees contexts and responses, and its operator"
-GENERATORS = {
-    "system": "noise comes from the operating system's generator",
-    "seeded": "noise follows from a seed: anybody with the seed can remove it",
-}
-EXCLUSIONS = (
-    "who arrives when, and whether and when a person responds",
-    "running times, logs, error messages, and files such as saved sessions",
-    "choices made on data of the same people before the run, such as tuned parameters, unless an "
-    "event was charged for them",
+TEXTS = Path(__file__).with_name("certificate_texts.json")
+STYLE = (
+    "body{font:16px sans-serif;max-width:60em;margin:2em auto}"
+    "td{vertical-align:top;padding:.2em .8em;border-top:1px solid #ccc;overflow-wrap:anywhere}"
 )
 
 
@@ -84,7 +67,7 @@ class Certificate:
         """
         facts = [json.loads(json.dumps(entry, default=str)) for entry in entries]
         found = [{"facts": entry, "findings": findings(entry)} for entry in facts]
-        content = {"format": FORMAT, "version": VERSION, "software": software(), "entries": found}
+        content = {"format": FORMAT, "version": VERSION, "software": _software(), "entries": found}
         return cls({**content, "sha256": _digest(content)})
 
     @classmethod
@@ -110,14 +93,10 @@ class Certificate:
 
     def to_html(self) -> str:
         """Return a page without links to other files."""
-        style = (
-            "body{font:16px sans-serif;max-width:60em;margin:2em auto}td{vertical-align:top;"
-            "padding:.2em .8em;border-top:1px solid #ccc;overflow-wrap:anywhere}"
+        head = (
+            f"<!doctype html><meta charset=utf-8><title>Certificate</title><style>{STYLE}</style>"
         )
-        return (
-            f"<!doctype html><meta charset=utf-8><title>Privacy certificate</title><style>{style}"
-            f"</style><h1>Privacy certificate</h1>{_table(self.content)}"
-        )
+        return f"{head}<h1>Privacy certificate</h1>{_table(self.content)}"
 
     def check(self) -> list[str]:
         """Return every difference between the content and what follows from its facts."""
@@ -142,139 +121,90 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         KeyError: If one is missing.
     """
     guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
-    curve = guarantee.curve
+    curve, texts = guarantee.curve, json.loads(TEXTS.read_bytes())
     if curve is None or budget is None:
         raise ParameterError("only a private run has a certificate")
-    delta = budget.delta or REPORT_DELTA
-    unit = guarantee.unit
-    problem, audit, lifetime = facts["problem"], facts["audit"], facts["lifetime"]
-    spent, most = cost_of(curve, budget.delta), budget.limit * (1 + TOLERANCE)
-    found: dict[str, Any] = {
-        "guarantee": guarantee.describe(delta),
-        "the attacker sees": SEES[guarantee.notion],
-        "two worlds differ in": f"one {unit} ({guarantee.relation})",
-        "public": PUBLIC[unit],
-        "trusted": TRUSTED.get(guarantee.notion, CURATOR),
-        "noise": GENERATORS[facts["generator"]],
-        "spent": {
-            "budget": str(budget),
-            "cost": spent,
-            "within": spent <= most,
-        },
-        "delta": delta,
-        "rho": curve.zcdp,
-        "epsilon": {f"a group of {k}": _number(_group_epsilon(curve, k, delta)) for k in GROUPS},
-    }
-    found["declared"] = [f"{name} = {problem[name]}" for name in problem]
-    if guarantee.basis != "computed":
-        found["declared"].append(f"the cost: {guarantee.basis}")
-    found["excluded"] = list(EXCLUSIONS)
+    delta, unit = budget.delta or REPORT_DELTA, guarantee.unit
+    audit, lifetime = facts["audit"], facts["lifetime"]
+    cost, most = cost_of(curve, budget.delta), budget.limit * (1 + TOLERANCE)
+    typed = [clause for clause in facts["provisos"] if clause.startswith("declared")]
+    excluded = [*texts["excluded"], *(c for c in facts["provisos"] if c not in typed)]
     if facts["reveals"] and not facts["reveals"].startswith("nothing"):
-        found["excluded"].append(f"what the environment reveals: {facts['reveals']}")
-    found["excluded"] += facts["provisos"]
-    if problem.get("prior") and not guarantee.inherited:
-        found["excluded"].append("the data that the prior was computed from")
-    if unit in ("reward", "user-rewards"):
-        found["excluded"].append("contexts and actions, which are public in this unit")
-    found["lifetime"] = None if lifetime is None else _lifetime(lifetime)
-    found["audit"] = "none" if audit is None else _audit(audit)
-    return {**found, "NIST SP 800-226": _answers(found, facts)}
+        excluded.append(f"what the environment reveals: {facts['reveals']}")
+    if facts["problem"].get("prior") and not guarantee.inherited:
+        excluded.append("the data that the prior was computed from")
+    words = {name: texts[name][guarantee.notion] for name in ("sees", "trusted", "exposure")}
+    words |= {name: texts[name][facts["generator"]] for name in ("noise", "arithmetic")}
+    person = (
+        "nothing is charged; see the epsilons of groups" if lifetime is None else _life(lifetime)
+    )
+    epsilons = {k: _group_epsilon(curve, k, delta) for k in GROUPS}
+    words |= {
+        "relation": texts["relation"][guarantee.relation],
+        "unit": unit,
+        "public": PUBLIC[unit],
+        "delta": delta,
+        "epsilon": epsilons[1],
+        "person": person,
+        "agent": facts["agent"],
+        "events": ", ".join(sorted({event.kind for event in curve.events})),
+        "audit": "none" if audit is None else _audit(audit),
+    }
+    return {
+        "guarantee": guarantee.describe(delta),
+        "budget": {"limit": str(budget), "spent": cost, "within": cost <= most},
+        "rho": curve.zcdp,
+        "groups": {f"epsilon of {k}": epsilons[k] for k in GROUPS},
+        "declared": [f"the cost is {guarantee.basis}", *typed]
+        + [f"{name} = {value}" for name, value in facts["problem"].items()],
+        "excluded": excluded,
+        **words,
+        "NIST SP 800-226": {k: v.format(**words) for k, v in texts["NIST SP 800-226"].items()},
+    }
 
 
-def _group_epsilon(curve: Composition, size: int, delta: float) -> float:
+def _group_epsilon(curve: Composition, size: int, delta: float) -> float | str:
     grouped = curve.group(size)
-    return math.inf if grouped is None else epsilon(grouped, delta)
+    found = math.inf if grouped is None else epsilon(grouped, delta)
+    return found if math.isfinite(found) else "no bound: nothing is promised"
 
 
-def _lifetime(account: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an account implies for each person over all sessions."""
-    budget = Budget.parse(account["lifetime"])
+def _life(account: Mapping[str, Any]) -> str:
+    """Return what an account promises to each person over all sessions."""
+    budget, largest = Budget.parse(account["lifetime"]), account["largest_rho"]
     assert budget is not None
-    limit, largest = equivalent_rho(budget, gaussian=False), account["largest_rho"]
-    delta = budget.delta or REPORT_DELTA
-    return {
-        "each person": f"{budget} per {account['unit']} ({account['notion']}), all sessions "
-        "together; an agent does not learn from a person whose budget is spent",
-        "rho": limit,
-        "within": largest <= limit * (1 + TOLERANCE),
-        "people charged": account["people"],
-        "largest epsilon spent": epsilon(Composition.of(ZCDPEvent(largest)), delta),
-    }
+    limit = equivalent_rho(budget, gaussian=False)
+    if limit != account["limit"] or largest > limit * (1 + TOLERANCE):
+        raise ParameterError(f"the lifetime {budget} is at most {limit} of rho per person")
+    spent = epsilon(Composition.of(ZCDPEvent(largest)), budget.delta or REPORT_DELTA)
+    return (
+        f"{budget} per {account['unit']} ({account['notion']}) in all sessions together, by a "
+        f"privacy filter; of {account['people']} people charged, none spent more than {spent}"
+    )
 
 
-def _audit(report: Mapping[str, Any]) -> dict[str, Any]:
+def _audit(report: Mapping[str, Any]) -> str:
     """Return verdict and power of an audit."""
-    control = report["control"]
-    return {
-        "verdict": report["verdict"],
-        "claimed": report["claimed_text"],
-        "shown": [
-            f"{c['quantity']} >= {c['bound']} of {c['claim']}" for c in report["comparisons"]
-        ],
-        "power": f"with a third of the noise the same audit says {control or 'nothing'}",
-        "runs in each world": report["runs"],
-    }
+    shown = [f"{c['quantity']} >= {c['bound']} of {c['claim']}" for c in report["comparisons"]]
+    return (
+        f"{report['verdict']} of {report['claimed_text']} in 2 x {report['runs']} runs, "
+        f"{'; '.join(shown)}; with a third of the noise: {report['control']}"
+    )
 
 
-def _answers(found: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return answers to the points of the publication, in the order of its pyramid."""
-    one = found["epsilon"]["a group of 1"]
-    verdict = "none" if facts["audit"] is None else f"an audit says {facts['audit']['verdict']}"
-    lifetime = found["lifetime"]
-    events = ", ".join(sorted({event["kind"] for event in facts["guarantee"]["curve"]}))
-    return {
-        "Privacy parameters": f"epsilon {one} at delta {found['delta']:g}",
-        "Unit of privacy": f"{found['two worlds differ in']}; public: {found['public']}",
-        "A person with several units": "see the epsilons of groups"
-        if lifetime is None
-        else lifetime["each person"],
-        "Neighbouring data sets": "bounded: one unit is replaced"
-        if facts["guarantee"]["relation"] == "replace-one"
-        else "unbounded: one unit is added or removed",
-        "Algorithm": f"{facts['agent']}; accounting events: {events}",
-        "Correctness": f"proofs are in the package's documentation; test by attack: {verdict}",
-        "Composition": "all releases of the run are charged together"
-        + ("" if lifetime is None else ", and per person over all sessions by a privacy filter"),
-        "Utility": "not stated here: the package's leaderboard measures regret",
-        "Bias": "not examined: decisions for small groups of customers can be worse",
-        "Floating-point arithmetic": "noise is discrete, on a grid"
-        if facts["generator"] == "system"
-        else "noise is continuous in floating point, which attacks on low bits can exploit",
-        "Random numbers": found["noise"],
-        "Side channels": "running times are not protected",
-        "Trust model": f"trusted: {found['trusted']}",
-        "Security and access control": "not part of the package: protect the process and its files",
-        "Data collection exposure": "contexts and responses reach the curator in the clear"
-        if facts["guarantee"]["notion"] not in TRUSTED
-        else "contexts and responses are randomised before they leave the device",
-    }
+def code_of(agent: type) -> dict[str, str]:
+    """Return the SHA-256 of the file that defines the class, by module."""
+    file = getattr(sys.modules[agent.__module__], "__file__", None)
+    return {agent.__module__: hashlib.sha256(Path(file).read_bytes()).hexdigest()} if file else {}
 
 
-def software() -> dict[str, str]:
-    """Return the versions that computed a certificate."""
+def _software() -> dict[str, str]:
     versions = {name: metadata.version(name) for name in ("dpb-gym", "numpy", "scipy")}
     return {"python": platform.python_version(), **versions}
 
 
-def code_of(agent: type) -> dict[str, str]:
-    """Return the SHA-256 of every file that defines the class or one of its bases."""
-    files = {
-        c.__module__: getattr(sys.modules.get(c.__module__), "__file__", None)
-        for c in agent.__mro__[:-1]
-    }
-    return {
-        name: hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        for name, file in sorted(files.items())
-        if file and name != "abc"
-    }
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "no bound: nothing is promised"
 
 
 def _differences(where: str, stated: Any, found: Any) -> Iterator[str]:

@@ -22,22 +22,16 @@ def certify(directory: str | os.PathLike[str]) -> Certificate:
         if row.guarantee is None or row.guarantee.get("curve") is None:
             continue
         agent, task = row.cell.agent, row.cell.task
-        report = result.audits.get(audit_key(agent, task.kind))
-        entries.append(
-            {
-                "agent": agent.name,
-                "parameters": agent.params,
-                "problem": {**task.identity, "horizon": row.cell.checkpoints[-1]},
-                "budget": row.budget,
-                "guarantee": row.guarantee,
-                "generator": "seeded",
-                "provisos": task.problem().info.provisos if task.requires is None else (),
-                "reveals": environment(task.env).reveals,
-                "lifetime": None,
-                "audit": None if report is None or "error" in report else report,
-                "code": {"revision": result.revision, **agent.identity},
-            }
-        )
+        report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+        provisos = task.problem().info.provisos if task.requires is None else ()
+        entries.append({
+            "agent": agent.name, "parameters": agent.params, "budget": row.budget,
+            "problem": {**task.identity, "horizon": row.cell.checkpoints[-1]},
+            "guarantee": row.guarantee, "provisos": provisos, "generator": "seeded",
+            "reveals": environment(task.env).reveals, "lifetime": None,
+            "audit": None if "error" in report else report,
+            "code": {"revision": result.revision, **agent.identity},
+        })  # fmt: skip
     if not entries:
         raise ResultError(f"{directory} holds no private results")
     return Certificate.of(entries)

@@ -81,12 +81,13 @@ def test_the_findings_are_those_of_the_session(certificate):
     assert found["guarantee"] == guarantee.describe(1e-6)
     for k in (1, 2, 5, 10):
         grouped = Guarantee("joint", "user", curve=guarantee.curve.group(k))
-        assert found["epsilon"][f"a group of {k}"] == grouped.epsilon(1e-6)
+        assert found["groups"][f"epsilon of {k}"] == grouped.epsilon(1e-6)
     # two of three responses reached the agent, and cost as much as a group of two
     assert facts["lifetime"]["largest_rho"] == pytest.approx(4 * guarantee.rho)
-    assert found["lifetime"]["within"] and found["spent"]["within"]
+    spent = Guarantee("joint", "user", curve=guarantee.curve.group(2)).epsilon(1e-6)
+    assert f"none spent more than {spent:.3}" in found["person"] and found["budget"]["within"]
     assert "seed" in found["noise"] and any("zeta = 4.0" in line for line in found["declared"])
-    assert found["audit"]["verdict"] == facts["audit"]["verdict"]
+    assert found["audit"].startswith(f"{facts['audit']['verdict']} of central zCDP rho=0.5")
     assert "one-pass-pricing" in found["NIST SP 800-226"]["Algorithm"]
     with pytest.raises(AgentError, match="without a budget"):
         dpb_gym.serve("lin-ts", None, "DPB/Recommendation-v0").certificate()
@@ -98,17 +99,17 @@ def test_the_command_recomputes_a_file(certificate, tmp_path, capsys):
     assert Certificate.load(path) == certificate
     assert run(["verify", str(path)]) == 0
     content = json.loads(path.read_text())
-    content["entries"][0]["findings"]["epsilon"]["a group of 10"] = 1.0
+    content["entries"][0]["findings"]["groups"]["epsilon of 10"] = 1.0
     path.write_text(json.dumps(content))
     capsys.readouterr()
     assert run(["verify", str(path)]) == 1
     said = capsys.readouterr().out
-    assert "entry 0: epsilon: a group of 10: 1.0 is stated" in said and "sha256" in said
+    assert "entry 0: groups: epsilon of 10: 1.0 is stated" in said and "sha256" in said
     path.write_text("{}")
     assert run(["verify", str(path)]) == 2
     certificate.save(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "a group of 10" in page and "src=" not in page and "href=" not in page
+    assert "epsilon of 10" in page and "src=" not in page and "href=" not in page
 
 
 def test_a_result_directory_is_certified(tmp_path, capsys):
