@@ -89,20 +89,16 @@ class Session:
         Raises:
             AgentError: If the session has no budget.
         """
-        from dpb_gym.privacy import Certificate
-        from dpb_gym.privacy.certificate import code_of
+        from dpb_gym.privacy.certificate import Certificate, code_of
 
         if self.guarantee is None:
             raise AgentError("a session without a budget has no certificate")
         facts = {
-            **self._state["facts"],
-            "problem": self.problem.to_dict(),
-            "guarantee": self.guarantee.to_dict(),
-            "provisos": self.guarantee.provisos,
+            **self._state["facts"], "code": code_of(type(self.agent)),
+            "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
+            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
             "lifetime": None if self.account is None else self.account.summary(),
-            "audit": None if audit is None else audit.to_dict(),
-            "code": code_of(type(self.agent)),
-        }
+        }  # fmt: skip
         return Certificate.of([facts])
 
     @property
@@ -157,6 +153,7 @@ class Session:
                 )
             if state["owed"]:
                 self._learn(context)
+            self._commit()
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
@@ -214,12 +211,10 @@ class Session:
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
             raise CheckpointError(f"{path} holds an agent, but no session")
-        account = None
-        if state.get("account") is not None:
-            from dpb_gym.privacy import Account
+        from dpb_gym.privacy import Account
 
-            account = Account(state["account"])
-        return cls(agent, state["problem"], account=account)
+        account = state.get("account")
+        return cls(agent, state["problem"], account=None if account is None else Account(account))
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -308,14 +303,14 @@ class Session:
             absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
             feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
-        if self.account is not None and self._released():
-            self.account.commit()
 
-    def _released(self) -> bool:
-        """Return whether there may be a release since the last call."""
-        counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
-        before, self._releases = self._releases, counts
-        return not counts or None in counts or counts != before
+    def _commit(self) -> None:
+        """Make the charges durable if the agent may have released something since the last time."""
+        if self.account is not None:
+            counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
+            if not counts or None in counts or counts != self._releases:
+                self.account.commit()
+                self._releases = counts
 
 
 def serve(

@@ -63,7 +63,6 @@ def certify(
     directory: str = options.DIRECTORY,
     out: str = Option("certificate.json", help="The certificate, .json."),
     html: str | None = options.HTML,
-    json: bool = options.JSON,
 ) -> None:
     """Write a certificate of the private rows of a result directory; dpb verify recomputes it.
 
@@ -75,23 +74,17 @@ def certify(
     for path in filter(None, (out, html)):
         options.new_folder(path)
         certificate.save(path)
-    if json:
-        options.print_json(certificate.content)
-    else:
-        print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
+    print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
 
 
-def _verify_certificate(path: str, json: bool) -> None:
+def _verify_certificate(path: str) -> None:
     """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
     from dpb_gym.privacy import Certificate
     from dpb_gym.registry import agent_specs
 
     agent_specs()  # of other packages, which may define accounting events
     wrong = Certificate.load(path).check()
-    if json:
-        options.print_json({"differences": wrong, "ok": not wrong})
-    else:
-        print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
+    print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
     if wrong:
         raise typer.Exit(1)
 
@@ -110,7 +103,7 @@ def verify(
     Example: dpb verify results/smoke --sample 5
     """
     if directory.endswith(".json"):
-        _verify_certificate(directory, json)
+        _verify_certificate(directory)
         return
     from dpb_gym.exchange import verification
 

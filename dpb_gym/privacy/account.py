@@ -25,15 +25,15 @@ to one of `LEVELS` fixed limits and gives each a part delta / LEVELS (union boun
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import functools
 import json
 import math
 import mmap
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +46,16 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import ZCDPEvent
-from dpb_gym.privacy.guarantee import NOTIONS, Guarantee
+from dpb_gym.privacy.guarantee import NOTIONS, REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 from dpb_gym.privacy.releasers.contributions import MOST_USERS
 from dpb_gym.validation import FloatArray
 
-FORMAT, VERSION = "dpb-gym account", 1
+FORMAT = "dpb-gym account, version 1"
 UNITS = ("user", "user-rewards")
 LEVELS = 20
 """Limits that the odometer rounds up to."""
-HEADER, FIRST_PEOPLE, LONGEST_LOG = 4096, 2**16, 2**26
-ENTRY = np.dtype([("user", "<i8"), ("spent", "<f8")])
+HEADER, FIRST_PEOPLE = 4096, 2**16
 
 
 class Account:
@@ -67,8 +66,7 @@ class Account:
     crash can only lose charges of records that were lost with it.
 
     Args:
-        path: The file; it is created if there is none. Charges since its last checkpoint are in
-            a second file, ``PATH-log``.
+        path: The file; it is created if there is none.
         lifetime: Budget of each person, as `Budget` or text. It can be left out if the file
             exists.
         unit: ``"user"`` (contexts and responses are protected) or ``"user-rewards"``.
@@ -107,16 +105,11 @@ class Account:
         validation.choice("unit", unit, UNITS)
         if asked is None and not self.path.exists():
             raise BudgetError(f"{self.path} does not exist: give the lifetime budget of a person")
-        self._thread, self._process = threading.RLock(), -1
-        self._pending: list[tuple[int, float]] = []
-        with self._locked() as file:
-            if asked is not None and not os.fstat(file).st_size:
+        self._thread, self._process, self._pending = threading.RLock(), -1, False
+        with self:
+            if asked is not None and not os.fstat(self._file).st_size:
                 self._write({"lifetime": str(asked), "unit": unit, "notion": NOTIONS[0]})
-                folder = os.open(self.path.parent, os.O_RDONLY)
-                os.fsync(folder)
-                os.close(folder)
             facts = self._facts()
-            self._recover()
         kept = Budget.parse(facts["lifetime"])
         assert kept is not None
         self.lifetime, self.unit = kept, str(facts["unit"])
@@ -127,62 +120,30 @@ class Account:
             )
         self.limit = equivalent_rho(self.lifetime, gaussian=False)
 
-    def _lock(self) -> int:
-        """Lock the file for all processes and threads; return its descriptor."""
+    def __enter__(self) -> None:
+        """Lock the file for all processes and threads."""
         self._thread.acquire()
         if self._process != os.getpid():  # a forked process would share its parent's lock
-            self._file = self._open(self.path)
-            self._log = self._open(Path(f"{self.path}-log"), os.O_APPEND)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            weakref.finalize(self, os.close, self._file)
             self._process, self._spent = os.getpid(), np.empty(0)
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        return self._file
 
-    def _unlock(self) -> None:
+    def __exit__(self, *error: object) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
         self._thread.release()
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        file = self._lock()
-        try:
-            yield file
-        finally:
-            self._unlock()
-
-    def _open(self, path: Path, flags: int = 0) -> int:
-        """Return the descriptor of a file that is closed with this account."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
-        weakref.finalize(self, os.close, file)
-        return file
-
     def _facts(self) -> dict[str, Any]:
         """Return the header."""
-        try:
-            facts = json.loads(os.pread(self._file, HEADER, 0))
-            if (facts["format"], facts["version"]) != (FORMAT, VERSION):
-                raise ValueError
-        except (ValueError, TypeError, KeyError):
-            raise ParameterError(f"{self.path} is no account of this version") from None
-        return dict(facts)
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            facts: dict[str, Any] = json.loads(os.pread(self._file, HEADER, 0))
+            if facts["format"] == FORMAT:
+                return facts
+        raise ParameterError(f"{self.path} is no account of this version")
 
     def _write(self, facts: dict[str, Any]) -> None:
-        header = json.dumps({"format": FORMAT, "version": VERSION, **facts})
-        os.pwrite(self._file, header.encode().ljust(HEADER), 0)
+        os.pwrite(self._file, json.dumps({"format": FORMAT, **facts}).encode().ljust(HEADER), 0)
         os.fsync(self._file)
-
-    def _recover(self) -> None:
-        """Apply the log, whose entries are totals; that of a torn write is incomplete."""
-        content = os.pread(self._log, os.fstat(self._log).st_size, 0)
-        entries = np.frombuffer(content[: len(content) // ENTRY.itemsize * ENTRY.itemsize], ENTRY)
-        if len(entries):
-            rows = self._rows(int(entries["user"].max()))
-            np.maximum.at(rows, entries["user"], entries["spent"])
-        self._checkpoint()
-
-    def _checkpoint(self) -> None:
-        """Sync the file, then empty the log."""
-        os.fsync(self._file)
-        os.ftruncate(self._log, 0)
 
     def _rows(self, user: int) -> FloatArray:
         """Return the spent rho of all people, with a row of this user."""
@@ -209,34 +170,25 @@ class Account:
         """
         user = validation.integer("user", user, 0, MOST_USERS - 1)
         rho = validation.real("rho", rho, 0.0)
-        self._lock()  # without the context manager, which takes as long as the rest
-        try:
+        with self:
             rows = self._rows(user)
             total = float(rows[user]) + rho
             if total > self.limit * (1 + TOLERANCE):
                 return False
-            rows[user] = total
-            self._pending.append((user, total))
-            return True
-        finally:
-            self._unlock()
+            rows[user], self._pending = total, True
+        return True
 
     def commit(self) -> None:
         """Wait until all charges of this process are on the disk."""
         with self._thread:
-            if not self._pending:
-                return
-            with self._locked():
-                os.write(self._log, np.array(self._pending, ENTRY).tobytes())
-                os.fsync(self._log)
-                self._pending = []
-                if os.fstat(self._log).st_size > LONGEST_LOG:
-                    self._checkpoint()
+            if self._pending:
+                os.fsync(self._file)
+                self._pending = False
 
     def spent(self, user: int) -> float:
         """Return the rho that a person has spent."""
         user = validation.integer("user", user, 0, MOST_USERS - 1)
-        with self._locked():
+        with self:
             return float(self._rows(user)[user])
 
     def epsilon(self, user: int, delta: float | None = None) -> float:
@@ -247,11 +199,10 @@ class Account:
 
         Args:
             user: Number of the person.
-            delta: That of the lifetime by default.
+            delta: That of the lifetime by default, or 1e-5.
         """
-        delta = validation.real(
-            "delta", delta or self.lifetime.delta, 0.0, 1.0, open_low=True, open_high=True
-        )
+        at = REPORT_DELTA if self.lifetime.delta is None else self.lifetime.delta
+        delta = validation.real("delta", at if delta is None else delta, 0.0, 1.0, open_low=True)
         level = math.ceil(LEVELS * self.spent(user) / self.limit * (1 - TOLERANCE)) / LEVELS
         if not level:
             return 0.0
@@ -269,24 +220,18 @@ class Account:
                 f"{self.path} counts the rho of each {self.unit} under replace-one, which does "
                 f"not follow from: {guarantee}"
             )
-        with self._locked():
+        with self:
             facts = self._facts()
             facts["notion"] = max(facts["notion"], guarantee.notion, key=NOTIONS.index)
             self._write(facts)
 
     def summary(self) -> dict[str, Any]:
         """Return what is public of the account, as plain JSON values."""
-        with self._locked() as file:
-            facts = self._facts()
-            rows = self._rows(0)
-            if os.fstat(file).st_size > HEADER + 8 * len(rows):
-                rows = self._rows((os.fstat(file).st_size - HEADER) // 8 - 1)
-            return {
-                **{name: facts[name] for name in ("lifetime", "unit", "notion")},
-                "limit": self.limit,
-                "people": int((rows > 0.0).sum()),
-                "largest_rho": float(rows.max()),
-            }
+        with self:
+            rows = self._rows(max(0, (os.fstat(self._file).st_size - HEADER) // 8 - 1))
+            people, largest = int((rows > 0.0).sum()), float(rows.max())
+            facts = {**self._facts(), "limit": self.limit}
+        return {**facts, "people": people, "largest_rho": largest}
 
 
 class SessionCharges:
@@ -309,21 +254,19 @@ class SessionCharges:
         assert guarantee.curve is not None
         self.account, self._curve, self._counts = account, guarantee.curve, counts
         self._once = guarantee.unit in UNITS
-        self._totals = [0.0]
+        self._rho = functools.cache(self._group_rho)
 
     def admit(self, user: int) -> bool:
         """Return whether the agent may learn from a record of this user, and charge it if so."""
         count = self._counts.get(user, 0)
-        if self._once and count:
-            return True
-        paid = self.account.charge(user, self._total(count + 1) - self._total(count))
-        if paid:
+        if not (self._once and count):
+            if not self.account.charge(user, self._rho(count + 1) - self._rho(count)):
+                return False
             self._counts[user] = count + 1
-        return paid
+        return True
 
-    def _total(self, count: int) -> float:
+    def _group_rho(self, count: int) -> float:
         """Return the rho of a group of so many records."""
-        while len(self._totals) <= count:
-            grouped = self._curve.group(len(self._totals))
-            self._totals.append(math.inf if grouped is None else grouped.zcdp or math.inf)
-        return self._totals[count]
+        grouped = self._curve.group(count) if count else Composition(())
+        assert grouped is not None and grouped.zcdp is not None  # as for one record
+        return grouped.zcdp
