@@ -342,7 +342,8 @@ class Curator:
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
             )
-        return replace(self.ledger.guarantee, provisos=self.provisos)
+        typed = [r.proviso for r in self.releasers if r.proviso]
+        return replace(self.ledger.guarantee, provisos=(*self.provisos, *typed))
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:
         """Return the number of clipped records per replicate of every sum, for debugging.
