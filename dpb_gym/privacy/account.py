@@ -94,11 +94,7 @@ class Account:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        lifetime: Budget | str | None = None,
-        *,
-        unit: str = "user",
+        self, path: str | Path, lifetime: Budget | str | None = None, *, unit: str = "user"
     ) -> None:
         self.path = Path(path).absolute()
         asked = Budget.parse(lifetime)

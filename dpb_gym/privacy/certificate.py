@@ -16,11 +16,9 @@ import hashlib
 import json
 import math
 import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,13 +33,9 @@ from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.privacy.guarantee import PUBLIC, REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 
-FORMAT, VERSION = "dpb-gym certificate", 1
+FORMAT = "dpb-gym certificate, version 1"
 GROUPS = (1, 2, 5, 10)
-TEXTS = Path(__file__).with_name("certificate_texts.json")
-STYLE = (
-    "body{font:16px sans-serif;max-width:60em;margin:2em auto}"
-    "td{vertical-align:top;padding:.2em .8em;border-top:1px solid #ccc;overflow-wrap:anywhere}"
-)
+TEXTS, PAGE = (Path(__file__).with_name(f"certificate{end}") for end in ("_texts.json", ".html.j2"))
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,8 @@ class Certificate:
         """
         facts = [json.loads(json.dumps(entry, default=str)) for entry in entries]
         found = [{"facts": entry, "findings": findings(entry)} for entry in facts]
-        content = {"format": FORMAT, "version": VERSION, "software": _software(), "entries": found}
+        versions = {name: metadata.version(name) for name in ("dpb-gym", "numpy", "scipy")}
+        content = {"format": FORMAT, "versions": versions, "entries": found}
         return cls({**content, "sha256": _digest(content)})
 
     @classmethod
@@ -79,24 +74,20 @@ class Certificate:
         """
         try:
             content = json.loads(Path(path).read_bytes())
-            if (content["format"], content["version"]) != (FORMAT, VERSION):
-                raise ValueError("another format or version")
+            if content["format"] != FORMAT:
+                raise ValueError(content["format"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ParameterError(f"{path} is no certificate: {error}") from error
         return cls(content)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page if the name ends with ``.html``, else the JSON."""
-        text = json.dumps(self.content, indent=2, allow_nan=False)
-        page = Path(path).suffix == ".html"
-        write_file(Path(path), (self.to_html() if page else text + "\n").encode())
+        text = json.dumps(self.content, indent=2, allow_nan=False) + "\n"
+        if Path(path).suffix == ".html":
+            from jinja2 import Template
 
-    def to_html(self) -> str:
-        """Return a page without links to other files."""
-        head = (
-            f"<!doctype html><meta charset=utf-8><title>Certificate</title><style>{STYLE}</style>"
-        )
-        return f"{head}<h1>Privacy certificate</h1>{_table(self.content)}"
+            text = Template(PAGE.read_text(), autoescape=True).render(content=self.content)
+        write_file(Path(path), text.encode())
 
     def check(self) -> list[str]:
         """Return every part of the content that does not follow from its facts."""
@@ -135,33 +126,24 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         excluded.append(f"what the environment reveals: {facts['reveals']}")
     if facts["problem"].get("prior") and not guarantee.inherited:
         excluded.append("the data that the prior was computed from")
-    words = {name: texts[name][guarantee.notion] for name in ("sees", "trusted", "exposure")}
-    words |= {name: texts[name][facts["generator"]] for name in ("noise", "arithmetic")}
     groups = {f"epsilon of {k}": _group_epsilon(curve, k, delta) for k in GROUPS}
-    words |= {
-        "relation": texts["relation"][guarantee.relation],
-        "unit": unit,
-        "public": PUBLIC[unit],
-        "delta": delta,
-        "epsilon": groups["epsilon of 1"],
-        "person": "see the epsilons of groups",
-        "agent": facts["agent"],
-        "events": ", ".join(sorted({event.kind for event in curve.events})),
-        "audit": "none" if audit is None else texts["audit"].format(**audit),
-    }
+    person = "see the epsilons of groups"
     if lifetime is not None:
-        words["person"] = texts["lifetime"].format(**lifetime, spent=_spent(lifetime))
+        person = texts["lifetime"].format(**lifetime, spent=_spent(lifetime))
+    words = {
+        **texts["notions"][guarantee.notion], **texts["generators"][facts["generator"]],
+        **texts["relations"][guarantee.relation], "unit": unit, "public": PUBLIC[unit],
+        "delta": delta, "epsilon": groups["epsilon of 1"], "person": person,
+        "agent": facts["agent"], "events": ", ".join(sorted({event.kind for event in curve.events})),
+        "audit": "none" if audit is None else texts["audit"].format(**audit),
+    }  # fmt: skip
     problem = (f"{name} = {value}" for name, value in facts["problem"].items())
     return {
-        "guarantee": guarantee.describe(delta),
+        "guarantee": guarantee.describe(delta), "groups": groups, "excluded": excluded, **words,
         "budget": {"limit": str(budget), "spent": _digits(cost), "within": cost <= most},
-        "rho": None if curve.zcdp is None else _digits(curve.zcdp),
-        "groups": groups,
         "declared": [f"the cost is {guarantee.basis}", *typed, *problem],
-        "excluded": excluded,
-        **words,
         "NIST SP 800-226": {k: v.format(**words) for k, v in texts["NIST SP 800-226"].items()},
-    }
+    }  # fmt: skip
 
 
 def _group_epsilon(curve: Composition, size: int, delta: float) -> float | str:
@@ -191,19 +173,5 @@ def code_of(agent: type) -> dict[str, str]:
     return {agent.__module__: hashlib.sha256(Path(file).read_bytes()).hexdigest()} if file else {}
 
 
-def _software() -> dict[str, str]:
-    versions = {name: metadata.version(name) for name in ("dpb-gym", "numpy", "scipy")}
-    return {"python": platform.python_version(), **versions}
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _table(value: Any) -> str:
-    if isinstance(value, Mapping):
-        rows = (f"<tr><td>{escape(str(k))}<td>{_table(v)}" for k, v in value.items())
-        return f"<table>{''.join(rows)}</table>"
-    if isinstance(value, (list, tuple)):
-        return f"<ul>{''.join(f'<li>{_table(item)}' for item in value)}</ul>"
-    return escape(str(value))

@@ -119,5 +119,5 @@ def test_a_result_directory_is_certified(tmp_path, capsys):
     assert run(["verify", str(out)]) == 0
     (entry,) = Certificate.load(out).content["entries"]
     assert entry["facts"]["agent"] == "one-pass-pricing"
-    assert entry["findings"]["rho"] == pytest.approx(0.5)
+    assert entry["findings"]["budget"]["spent"] == pytest.approx(0.5)
     assert entry["findings"]["declared"][-1] == "horizon = 60"
