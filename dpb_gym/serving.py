@@ -55,7 +55,6 @@ class Session:
         problem: ProblemInfo,
         punctual: bool = False,
         account: Account | None = None,
-        facts: dict[str, Any] | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
         self._lock = threading.RLock()
@@ -63,8 +62,7 @@ class Session:
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": [], "charged": {}, "account": None if account is None else str(account.path),
-             "facts": facts},
+             "came": [], "charged": {}, "account": None if account is None else str(account.path)},
         )  # fmt: skip
         self._charges: SessionCharges | None = None
         self._releases: list[int | None] = []
@@ -354,10 +352,9 @@ def serve(
         >>> session.decisions, session.pending, str(session.guarantee)[:31]
         (1, (), 'anticipating zCDP rho=1 per use')
     """
-    from dpb_gym.envs.registration import environment, make_problem
+    from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
 
-    reveals = environment(problem).reveals if isinstance(problem, str) else ""
     info = make_problem(problem).info if isinstance(problem, str) else problem
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
@@ -370,12 +367,11 @@ def serve(
         raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
     punctual = not (spec.partial_feedback and spec.delayed_feedback)
     if account is not None and punctual:
-        raise AgentError(
-            f"agent {spec.name!r} needs every response, and an account may refuse some: take "
-            "another agent, e.g. a one-pass agent"
-        )
+        raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
-    facts = {"agent": spec.name, "parameters": spec.params, "budget": Budget.text(asked),
-             "generator": noise, "reveals": reveals}  # fmt: skip
-    return Session(made, info, punctual, account, json.loads(json.dumps(facts, default=str)))
+    session = Session(made, info, punctual, account)
+    typed = json.loads(json.dumps(spec.params, default=str))
+    run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
+    session._state["facts"] = {**run, "generator": noise}
+    return session

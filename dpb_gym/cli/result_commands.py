@@ -64,9 +64,27 @@ def certify(
 
     Example: dpb certify results/smoke --out certificate.json --html certificate.html
     """
-    from dpb_gym.results import row_certificates
+    from dpb_gym.errors import ResultError
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.results.result import Result
+    from dpb_gym.results.row_audits import audit_key
 
-    certificate = row_certificates.certify(directory)
+    result, entries = Result.load(directory), []
+    for row in result.rows:
+        agent, task = row.cell.agent, row.cell.task
+        report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+        provisos = task.problem().info.provisos if task.requires is None else ()
+        entries.append({
+            "agent": agent.name, "parameters": agent.params, "budget": row.budget,
+            "problem": task.identity, "guarantee": row.guarantee, "provisos": provisos,
+            "generator": "seeded", "lifetime": None,
+            "audit": None if "error" in report else report,
+            "code": {"revision": result.revision, **agent.identity},
+        })  # fmt: skip
+    entries = [e for e in entries if e["guarantee"] and e["guarantee"]["curve"]]
+    if not entries:
+        raise ResultError(f"{directory} holds no private results")
+    certificate = Certificate.of(entries)
     for path in filter(None, (out, html)):
         options.new_folder(path)
         certificate.save(path)

@@ -27,7 +27,7 @@ from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.files import write_file
 from dpb_gym.privacy.accounting import epsilon
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.privacy.calibration import cost_of, equivalent_rho
+from dpb_gym.privacy.calibration import cost_of
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.privacy.guarantee import PUBLIC, REPORT_DELTA, Guarantee
@@ -55,9 +55,8 @@ class Certificate:
         Args:
             entries: Facts of each run: ``agent``, ``parameters``, ``problem``, ``budget`` (text),
                 ``guarantee`` (`Guarantee.to_dict`), ``generator`` (``"system"`` or ``"seeded"``),
-                ``reveals`` (`Environment.reveals`, or ""), ``provisos`` (`Guarantee.provisos`),
-                ``lifetime`` (`Account.summary`, or None), ``audit`` (a report as dict, or None),
-                ``code`` (hashes by module).
+                ``provisos`` (`Guarantee.provisos`), ``lifetime`` (`Account.summary`, or None),
+                ``audit`` (a report as dict, or None), ``code`` (hashes by module).
         """
         facts = [json.loads(json.dumps(entry, default=str)) for entry in entries]
         found = [{"facts": entry, "findings": findings(entry)} for entry in facts]
@@ -122,19 +121,18 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     cost, most = cost_of(curve, budget.delta), budget.limit * (1 + TOLERANCE)
     typed = [clause for clause in facts["provisos"] if clause.startswith("declared")]
     excluded = [*texts["excluded"], *(c for c in facts["provisos"] if c not in typed)]
-    if facts["reveals"] and not facts["reveals"].startswith("nothing"):
-        excluded.append(f"what the environment reveals: {facts['reveals']}")
     if facts["problem"].get("prior") and not guarantee.inherited:
         excluded.append("the data that the prior was computed from")
     groups = {f"epsilon of {k}": _group_epsilon(curve, k, delta) for k in GROUPS}
-    person = "see the epsilons of groups"
+    person = texts["several units"]
     if lifetime is not None:
         person = texts["lifetime"].format(**lifetime, spent=_spent(lifetime))
     words = {
         **texts["notions"][guarantee.notion], **texts["generators"][facts["generator"]],
         **texts["relations"][guarantee.relation], "unit": unit, "public": PUBLIC[unit],
         "delta": delta, "epsilon": groups["epsilon of 1"], "person": person,
-        "agent": facts["agent"], "events": ", ".join(sorted({event.kind for event in curve.events})),
+        "events": ", ".join(sorted({event.kind for event in curve.events})),
+        "agent": facts["agent"],
         "audit": "none" if audit is None else texts["audit"].format(**audit),
     }  # fmt: skip
     problem = (f"{name} = {value}" for name, value in facts["problem"].items())
@@ -154,12 +152,8 @@ def _group_epsilon(curve: Composition, size: int, delta: float) -> float | str:
 
 def _spent(account: Mapping[str, Any]) -> float:
     """Return the largest epsilon that a person has spent."""
-    budget, largest = Budget.parse(account["lifetime"]), account["largest_rho"]
-    assert budget is not None
-    limit = equivalent_rho(budget, gaussian=False)
-    if not (math.isclose(limit, account["limit"]) and largest <= limit * (1 + TOLERANCE)):
-        raise ParameterError(f"the lifetime {budget} is at most {limit} of rho per person")
-    return _digits(epsilon(Composition.of(ZCDPEvent(largest)), budget.delta or REPORT_DELTA))
+    spent = Composition.of(ZCDPEvent(account["largest_rho"]))
+    return _digits(epsilon(spent, Budget.parse(account["lifetime"]).delta or REPORT_DELTA))
 
 
 def _digits(value: float) -> float:
