@@ -71,6 +71,8 @@ def certify(
 
     result, entries = Result.load(directory), []
     for row in result.rows:
+        if row.guarantee is None or row.guarantee["curve"] is None:
+            continue
         agent, task = row.cell.agent, row.cell.task
         report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
         provisos = task.problem().info.provisos if task.requires is None else ()
@@ -81,7 +83,6 @@ def certify(
             "audit": None if "error" in report else report,
             "code": {"revision": result.revision, **agent.identity},
         })  # fmt: skip
-    entries = [e for e in entries if e["guarantee"] and e["guarantee"]["curve"]]
     if not entries:
         raise ResultError(f"{directory} holds no private results")
     certificate = Certificate.of(entries)

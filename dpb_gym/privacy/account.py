@@ -55,7 +55,8 @@ FORMAT = "dpb-gym account, version 1"
 UNITS = ("user", "user-rewards")
 LEVELS = 20
 """Limits that the odometer rounds up to."""
-HEADER, FIRST_PEOPLE = 4096, 2**16
+HEADER, FIRST_PEOPLE, LONGEST_LOG = 4096, 2**16, 2**26
+ENTRY = np.dtype([("user", "<i8"), ("spent", "<f8")])
 
 
 class Account:
@@ -66,7 +67,7 @@ class Account:
     crash can only lose charges of records that were lost with it.
 
     Args:
-        path: The file; it is created if there is none.
+        path: The file; it is created if there is none. Newest charges are in ``PATH-log``.
         lifetime: Budget of each person, as `Budget` or text. It can be left out if the file
             exists.
         unit: ``"user"`` (contexts and responses are protected) or ``"user-rewards"``.
@@ -101,11 +102,13 @@ class Account:
         validation.choice("unit", unit, UNITS)
         if asked is None and not self.path.exists():
             raise BudgetError(f"{self.path} does not exist: give the lifetime budget of a person")
-        self._thread, self._process, self._pending = threading.RLock(), -1, False
+        self._thread, self._process = threading.RLock(), -1
+        self._pending: list[tuple[int, float]] = []
         with self:
             if asked is not None and not os.fstat(self._file).st_size:
                 self._write({"lifetime": str(asked), "unit": unit, "notion": NOTIONS[0]})
             facts = self._facts()
+            self._replay()
         kept = Budget.parse(facts["lifetime"])
         assert kept is not None
         self.lifetime, self.unit = kept, str(facts["unit"])
@@ -121,7 +124,10 @@ class Account:
         self._thread.acquire()
         if self._process != os.getpid():  # a forked process would share its parent's lock
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            weakref.finalize(self, os.close, self._file)
+            log = f"{self.path}-log"
+            self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            for file in (self._file, self._log):
+                weakref.finalize(self, os.close, file)
             self._process, self._spent = os.getpid(), np.empty(0)
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
@@ -140,6 +146,14 @@ class Account:
     def _write(self, facts: dict[str, Any]) -> None:
         os.pwrite(self._file, json.dumps({"format": FORMAT, **facts}).encode().ljust(HEADER), 0)
         os.fsync(self._file)
+
+    def _replay(self) -> None:
+        """Apply the log to the file, and empty it. Entries are totals, so twice is like once."""
+        entries = np.fromfile(f"{self.path}-log", ENTRY)  # without a torn last entry
+        if len(entries):
+            np.maximum.at(self._rows(entries["user"].max()), entries["user"], entries["spent"])
+        os.fsync(self._file)
+        os.ftruncate(self._log, 0)
 
     def _rows(self, user: int) -> FloatArray:
         """Return the spent rho of all people, with a row of this user."""
@@ -171,15 +185,19 @@ class Account:
             total = float(rows[user]) + rho
             if total > self.limit * (1 + TOLERANCE):
                 return False
-            rows[user], self._pending = total, True
+            rows[user] = total
+            self._pending.append((user, total))
         return True
 
     def commit(self) -> None:
         """Wait until all charges of this process are on the disk."""
-        with self._thread:
-            if self._pending:
-                os.fsync(self._file)
-                self._pending = False
+        if self._pending:
+            with self:
+                os.write(self._log, np.array(self._pending, ENTRY).tobytes())
+                os.fsync(self._log)
+                self._pending = []
+                if os.fstat(self._log).st_size > LONGEST_LOG:
+                    self._replay()
 
     def spent(self, user: int) -> float:
         """Return the rho that a person has spent."""

@@ -152,8 +152,9 @@ def _group_epsilon(curve: Composition, size: int, delta: float) -> float | str:
 
 def _spent(account: Mapping[str, Any]) -> float:
     """Return the largest epsilon that a person has spent."""
-    spent = Composition.of(ZCDPEvent(account["largest_rho"]))
-    return _digits(epsilon(spent, Budget.parse(account["lifetime"]).delta or REPORT_DELTA))
+    budget, spent = Budget.parse(account["lifetime"]), ZCDPEvent(account["largest_rho"])
+    delta = REPORT_DELTA if budget is None or budget.delta is None else budget.delta
+    return _digits(epsilon(Composition.of(spent), delta))
 
 
 def _digits(value: float) -> float:

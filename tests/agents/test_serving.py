@@ -381,6 +381,12 @@ def test_charges_are_on_the_disk_before_a_decision_depends_on_them(tmp_path: Any
         session.observe(number, 1)
     assert waited > 50, "most rounds wait for the next release"
     assert releaser.releases > 2
+    failing = priced(tmp_path, "failing", "rho=20")
+    failing.account.commit = lambda: 1 / (not failing.account._pending)
+    for t in range(2):  # neither a decision after a failed write nor the next one is made
+        with pytest.raises(ZeroDivisionError):
+            sell(failing, range(100 * t, 100 * t + 100))
+        assert failing.decisions == failing.agent.curator.releasers[0].schedule.ends[0]
     session.decide([0.5], user=151)
     session.save(tmp_path / "session")
     assert not account._pending

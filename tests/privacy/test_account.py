@@ -104,6 +104,23 @@ def test_committed_charges_survive_a_crash(tmp_path):
     assert found.summary()["people"] == 3 and found.summary()["largest_rho"] == 0.5
 
 
+def test_a_commit_waits_for_the_disk_once(tmp_path, monkeypatch):
+    account, synced = Account(tmp_path / "people", "rho=1"), []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    account.charge(7, 0.25)
+    assert not synced
+    account.commit()
+    account.commit()  # nothing was charged since
+    account.charge(7, 0.9)  # refused
+    account.commit()
+    assert len(synced) == 1
+    monkeypatch.setattr(os, "fsync", lambda file: 1 / 0)
+    account.charge(1, 0.5)
+    for _ in range(2):  # a failed commit is not forgotten
+        with pytest.raises(ZeroDivisionError):
+            account.commit()
+
+
 def test_n_records_cost_as_much_as_a_group_of_n(tmp_path):
     account = Account(tmp_path / "people", "rho=1")
     rounds = SessionCharges(account, zcdp(0.1), counts := {})
