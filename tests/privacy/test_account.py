@@ -119,6 +119,10 @@ def test_a_commit_waits_for_the_disk_once(tmp_path, monkeypatch):
     for _ in range(2):  # a failed commit is not forgotten
         with pytest.raises(ZeroDivisionError):
             account.commit()
+    monkeypatch.undo()
+    monkeypatch.setattr("dpb_gym.privacy.account.LONGEST_LOG", 0)
+    account.commit()  # a long log is emptied once the file is on the disk
+    assert os.path.getsize(f"{account.path}-log") == 0 and account.spent(1) == 0.5
 
 
 def test_n_records_cost_as_much_as_a_group_of_n(tmp_path):
