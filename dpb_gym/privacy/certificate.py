@@ -35,7 +35,7 @@ from dpb_gym.privacy.ledger import TOLERANCE
 
 FORMAT = "dpb-gym certificate, version 1"
 GROUPS = (1, 2, 5, 10)
-TEXTS, PAGE = (Path(__file__).with_name(f"certificate{end}") for end in ("_texts.json", ".html.j2"))
+FINDINGS, PAGE = (Path(__file__).with_name(f"certificate.{kind}.j2") for kind in ("json", "html"))
 
 
 @dataclass(frozen=True)
@@ -112,49 +112,25 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         DPBError: If a fact is invalid.
         KeyError: If one is missing.
     """
+    from jinja2 import StrictUndefined, Template
+
     guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
-    curve, texts = guarantee.curve, json.loads(TEXTS.read_bytes())
+    curve, account = guarantee.curve, facts["lifetime"]
     if curve is None or budget is None:
         raise ParameterError("only a private run has a certificate")
-    delta, unit = budget.delta or REPORT_DELTA, guarantee.unit
-    audit, lifetime = facts["audit"], facts["lifetime"]
-    cost, most = cost_of(curve, budget.delta), budget.limit * (1 + TOLERANCE)
-    typed = [clause for clause in facts["provisos"] if clause.startswith("declared")]
-    excluded = [*texts["excluded"], *(c for c in facts["provisos"] if c not in typed)]
-    if facts["problem"].get("prior") and not guarantee.inherited:
-        excluded.append("the data that the prior was computed from")
-    groups = {f"epsilon of {k}": _group_epsilon(curve, k, delta) for k in GROUPS}
-    person = texts["several units"]
-    if lifetime is not None:
-        person = texts["lifetime"].format(**lifetime, spent=_spent(lifetime))
-    words = {
-        **texts["notions"][guarantee.notion], **texts["generators"][facts["generator"]],
-        **texts["relations"][guarantee.relation], "unit": unit, "public": PUBLIC[unit],
-        "delta": delta, "epsilon": groups["epsilon of 1"], "person": person,
-        "events": ", ".join(sorted({event.kind for event in curve.events})),
-        "agent": facts["agent"],
-        "audit": "none" if audit is None else texts["audit"].format(**audit),
-    }  # fmt: skip
-    problem = (f"{name} = {value}" for name, value in facts["problem"].items())
-    return {
-        "guarantee": guarantee.describe(delta), "groups": groups, "excluded": excluded, **words,
-        "budget": {"limit": str(budget), "spent": _digits(cost), "within": cost <= most},
-        "declared": [f"the cost is {guarantee.basis}", *typed, *problem],
-        "NIST SP 800-226": {k: v.format(**words) for k, v in texts["NIST SP 800-226"].items()},
-    }  # fmt: skip
+    delta, spent = budget.delta or REPORT_DELTA, cost_of(curve, budget.delta)
+    rendered = Template(FINDINGS.read_text(), undefined=StrictUndefined).render(
+        facts=facts, guarantee=guarantee, public=PUBLIC[guarantee.unit], delta=delta,
+        budget=budget, spent=_digits(spent), within=spent <= budget.limit * (1 + TOLERANCE),
+        groups={f"epsilon of {k}": _epsilon(curve.group(k), delta) for k in GROUPS},
+        largest=account and _epsilon(Composition.of(ZCDPEvent(account["largest_rho"])), delta),
+    )  # fmt: skip
+    return dict(json.loads(rendered))
 
 
-def _group_epsilon(curve: Composition, size: int, delta: float) -> float | str:
-    grouped = curve.group(size)
-    found = math.inf if grouped is None else epsilon(grouped, delta)
+def _epsilon(curve: Composition | None, delta: float) -> float | str:
+    found = math.inf if curve is None else epsilon(curve, delta)
     return _digits(found) if math.isfinite(found) else "no bound: nothing is promised"
-
-
-def _spent(account: Mapping[str, Any]) -> float:
-    """Return the largest epsilon that a person has spent."""
-    budget, spent = Budget.parse(account["lifetime"]), ZCDPEvent(account["largest_rho"])
-    delta = REPORT_DELTA if budget is None or budget.delta is None else budget.delta
-    return _digits(epsilon(Composition.of(spent), delta))
 
 
 def _digits(value: float) -> float:

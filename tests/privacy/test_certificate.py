@@ -84,7 +84,7 @@ def test_the_findings_are_those_of_the_session(certificate):
         assert found["groups"][f"epsilon of {k}"] == pytest.approx(grouped.epsilon(1e-6))
     # two of three responses reached the agent, and cost as much as a group of two
     assert facts["lifetime"]["largest_rho"] == pytest.approx(4 * guarantee.rho)
-    assert "none spent more than epsilon 2.27" in found["person"] and found["budget"]["within"]
+    assert "none spent more than epsilon 2.27" in found["lifetime"] and found["budget"]["within"]
     assert "seed" in found["noise"] and any("zeta = 4.0" in line for line in found["declared"])
     assert found["audit"].startswith(f"{facts['audit']['verdict']} of central zCDP rho=0.5")
     assert "one-pass-pricing" in found["NIST SP 800-226"]["Algorithm"]
@@ -120,4 +120,4 @@ def test_a_result_directory_is_certified(tmp_path, capsys):
     (entry,) = Certificate.load(out).content["entries"]
     assert entry["facts"]["agent"] == "one-pass-pricing"
     assert entry["findings"]["budget"]["spent"] == pytest.approx(0.5)
-    assert entry["findings"]["declared"][-1] == "horizon = 60"
+    assert "horizon = 60" in entry["findings"]["declared"]
