@@ -6,7 +6,6 @@ private releases. All its other data, except the guarantee, are raw or computed 
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import threading
@@ -25,7 +24,7 @@ from dpb_gym.registry import check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Account, Budget, Certificate, Guarantee, SessionCharges
+    from dpb_gym.privacy import Account, Budget, Guarantee, SessionCharges
 
 _MOST = float(np.finfo(np.float32).max)
 
@@ -77,27 +76,6 @@ class Session:
     def guarantee(self) -> Guarantee | None:
         """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
-
-    def certificate(self, audit: Any = None) -> Certificate:
-        """Return the certificate of the guarantee, with what the account has charged so far.
-
-        Args:
-            audit: Report of an audit of the agent (`dpb_gym.audits.AuditReport`), or None.
-
-        Raises:
-            AgentError: If the session has no budget.
-        """
-        from dpb_gym.privacy.certificate import Certificate, code_of
-
-        if self.guarantee is None:
-            raise AgentError("a session without a budget has no certificate")
-        facts = {
-            **self._state["facts"], "code": code_of(type(self.agent)),
-            "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
-            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
-            "lifetime": None if self.account is None else self.account.summary(),
-        }  # fmt: skip
-        return Certificate.of([facts])
 
     @property
     def decisions(self) -> int:
@@ -370,8 +348,4 @@ def serve(
         raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
-    session = Session(made, info, punctual, account)
-    typed = json.loads(json.dumps(spec.params, default=str))
-    run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
-    session._state["facts"] = {**run, "generator": noise}
-    return session
+    return Session(made, info, punctual, account)
