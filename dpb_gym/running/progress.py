@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
     from dpb_gym.running.plan import Job
+    from dpb_gym.running.warming import AgentJob
 
 Report: TypeAlias = Callable[..., None]
 """Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
@@ -112,7 +113,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Job | AgentJob], show: Show) -> Iterator[Watch | None]:
     """Show progress while the context is active; yield None if nothing is shown.
 
     Args:
