@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -258,6 +259,28 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
         seen.append(np.array(releaser.value))
         assert (later.guarantee is not None and later.guarantee.private) != rehearsal
     assert (seen[0] != seen[1]).all(), "the same customers, other noise"
+
+
+@pytest.mark.parametrize("kind", ["assortment", "pricing", "recommendation"])
+def test_agents_serve_with_system_noise_or_are_named_on_the_page(kind: str) -> None:
+    pytest.importorskip("opendp")
+    page = (Path(__file__).parents[2] / "docs" / "own-loop.md").read_text()
+    listed = page.split('These agents need `noise="seeded"`', 1)[1].split("\n\n", 1)[0]
+    named = set(re.findall(r"`([\w-]+)`", listed))
+    served = set()
+    for name, spec in dpb_gym.registry.agent_specs().items():
+        if spec.budget == "never" or kind not in spec.supports:
+            continue
+        fixed = "DPB/MultiArmed-v0" if spec.fixed_arms else f"DPB/{kind.capitalize()}-v0"
+        info = dpb_gym.make_problem(fixed, horizon=500).info
+        if "user" in name:
+            info = replace(info, max_interactions=4)
+        try:
+            assert dpb_gym.serve(name, "rho=1", info).guarantee.rho <= 1.0
+            served.add(name)
+        except ParameterError:
+            assert name in named
+    assert served and not served & named
 
 
 def test_the_guarantee_names_what_the_problem_leaves_out() -> None:

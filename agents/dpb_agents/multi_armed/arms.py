@@ -9,8 +9,9 @@ import numpy as np
 
 from dpb_agents.common.parameters import Configured
 from dpb_gym import portable, validation
-from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.privacy import Curator, Event, LaplaceEvent, Sum
+from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.privacy import Curator, Event, LaplaceEvent, PureEvent, Sum, SystemNoise
+from dpb_gym.privacy.noise import grid_of
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.streams import AgentStreams
 
@@ -79,7 +80,8 @@ class ArmSums(Sum):
         arms: Number of arms.
         reward: Range of the rewards.
         law: ``"gaussian"``, or ``"laplace"`` of scale range / epsilon, which is pure
-            epsilon-differential privacy; its nominal rho is epsilon^2 / 2.
+            epsilon-differential privacy; its nominal rho is epsilon^2 / 2. System noise is the
+            discrete law on a grid.
         what: Description for the ledger.
     """
 
@@ -88,15 +90,19 @@ class ArmSums(Sum):
     ) -> None:
         self.law = validation.choice("law", law, LAWS)
         super().__init__(curator, arms, reward=reward, what=what)
-        if curator.system_noise:
-            raise ParameterError(f"{what}: noise='system' is not available here")
         self._arms = np.arange(arms)
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         if self.law == "gaussian":
             return super()._scales(rho)
-        scale = self.sensitivity / math.sqrt(2.0 * rho)
-        return math.sqrt(2.0) * scale, 0.0, LaplaceEvent(scale, self.sensitivity)
+        epsilon = math.sqrt(2.0 * rho)
+        scale = self.sensitivity / epsilon
+        if not self.curator.system_noise:
+            return math.sqrt(2.0) * scale, 0.0, LaplaceEvent(scale, self.sensitivity)
+        grid = grid_of(scale)
+        distance = self.sensitivity + grid  # a reward is rounded in one coordinate
+        scale = math.ceil(distance / (epsilon * grid)) * grid
+        return math.sqrt(2.0) * scale, grid, PureEvent(distance / scale)
 
     @property
     def scale(self) -> float:
@@ -111,7 +117,9 @@ class ArmSums(Sum):
         """Close the segments where `due`, ``(B,)`` bool; return the newest sums ``(B, arms)``."""
         self.ready()
         noise = np.zeros((1, len(self._arms)))
-        for b in np.flatnonzero(due):
+        if self.grid:
+            self._released[due] = (self._total + self._discrete(len(self._arms)))[due]
+        for b in () if self.grid else np.flatnonzero(due):
             if self._sigma:
                 self._noise.fill(int(b), noise)
                 if self.law == "laplace":  # a normal of exponential variance
@@ -120,3 +128,10 @@ class ArmSums(Sum):
             self._released[b] = self._total[b] + self._sigma * noise[0]
         self._total[due] = 0.0
         return self._released.copy()
+
+    def _discrete(self, width: int) -> Array:
+        """Return system noise on the grid, ``(B, width)``."""
+        assert isinstance(self._noise, SystemNoise)
+        if self.law == "laplace":
+            return self._noise.laplace(self.scale, width)
+        return self._noise.gaussian(self._sigma, width)

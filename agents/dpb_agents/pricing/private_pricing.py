@@ -78,7 +78,7 @@ class PrivatePricing(GLMPolicy):
             that det V allows for ||phi||^2 = 1/4.
         growth: Factor by which det V must grow between two updates: 2 (printed) or 1.6^d.
         mechanism: Continual sum, ``"binary-tree"``, ``"blt"`` or ``"sqrt-toeplitz"``; by
-            default the paper's tree (printed) or ``"blt"``.
+            default the paper's tree (printed, and with system noise) or ``"blt"``.
         every: Rounds between two releases of the Gram matrix; by default 1 (printed) or a
             thousandth of the horizon.
         demand_bound: B_Y for Gaussian demand, > 0: the releasers clip demand to
@@ -116,7 +116,8 @@ class PrivatePricing(GLMPolicy):
         # The other defaults depend on the problem, so `releasers` sets them.
         self._explore, self._gamma, self._growth = self.explore, self.gamma, self.growth
         self.share = self.share or (0.5 if paper else 0.8)
-        self.mechanism = self.mechanism or ("binary-tree" if paper else "blt")
+        if paper:
+            self.mechanism = self.mechanism or "binary-tree"
 
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandReleasers:
         assert problem.demand is not None

@@ -57,7 +57,7 @@ class Peeling(Releaser):
     & Rogers 2019) of bounded range 2 lambda / xi, each of zCDP (lambda / xi)^2 / 2 (Cesar & Rogers
     2021), and a Gaussian one of (Lambda / zeta)^2 / 2. M steps spend rho, half on either, with
     xi = lambda sqrt(M s / rho) and zeta = Lambda sqrt(M / rho). A record is in one episode, so
-    all episodes together cost as much as one.
+    all episodes together cost as much as one. System noise is continuous, in double precision.
 
     Args:
         curator: Provides budget and noise.
@@ -91,8 +91,6 @@ class Peeling(Releaser):
         self._gram, self._response = np.zeros((B, dim, dim)), np.zeros((B, dim))
         self._sigma = 0.0
         super().__init__(curator, share=None, what="sparse estimates of episodes by peeling")
-        if curator.system_noise:
-            raise ParameterError(f"{self.what}: noise='system' is not available, only on a grid")
 
     def cost(self, rho: float) -> ZCDPEvent:
         return ZCDPEvent(rho)

@@ -154,7 +154,8 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
         gamma: Width of the bonus, >= 0.
         max_updates: D_inf, largest number of private MLEs, >= 1; default: as det Lambda may grow.
         growth: Factor of det Lambda between two MLEs, > 1; default 1.6^d, 2 in the paper.
-        mechanism: PrivateCov: ``"binary-tree"`` (Algorithm 2), ``"blt"`` or ``"sqrt-toeplitz"``.
+        mechanism: PrivateCov: ``"binary-tree"`` (Algorithm 2), ``"blt"`` or ``"sqrt-toeplitz"``; by
+            default ``"blt"``, or with system noise the tree.
         every: Rounds between two releases of the Gram matrix, >= 1; default T / 1000.
         demand_bound: B_Y, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
 
@@ -169,7 +170,7 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
         gamma=0.0,
         max_updates=None,
         growth=None,
-        mechanism="blt",
+        mechanism=None,
         every=None,
         demand_bound=3.0,
     ):

@@ -181,7 +181,7 @@ class Sum(Releaser):
         self._noise = noise
         if rho is not None:
             self._sigma, self.grid, _ = self._scales(rho)
-        if isinstance(noise, SystemNoise):
+        if self.grid and isinstance(noise, SystemNoise):
             longest = None if self.clip is None else self.clip.longest
             noise.use_grid(self.grid, self.horizon, longest)
 

@@ -167,18 +167,22 @@ def test_ucb_equals_its_loop_on_rewards_or_on_bits(name):
 # ------------------------------------------------------------------ noise
 
 
-def curator(budget, replicates):
+def curator(budget, replicates, system=False):
     noise = dpb_gym.privacy.NoiseSource.from_seed(3, replicates)
-    return dpb_gym.privacy.Curator(budget, noise=noise)
+    if system:
+        pytest.importorskip("opendp")
+        noise = dpb_gym.privacy.SystemNoise(replicates)
+    return dpb_gym.privacy.Curator(budget, noise=noise, horizon=9)
 
 
+@pytest.mark.parametrize("system", [False, True])
 @pytest.mark.parametrize(
     ("law", "budget"),
     [("laplace", "rho=0.5"), ("laplace", "eps=2,delta=1e-6"), ("gaussian", "rho=0.5")],
 )
-def test_sums_have_the_noise_that_is_charged(law, budget):
+def test_sums_have_the_noise_that_is_charged(law, budget, system):
     B = 4000
-    made = curator(budget, B)
+    made = curator(budget, B, system)
     sums = ArmSums(made, 2, reward=(0.0, 3.0), law=law, what="sums")
     for arm in (0, 1, 1):
         sums.add(np.full(B, 9.0), np.full(B, arm), np.arange(B) % 2 == 0)  # clipped to 3
@@ -193,12 +197,16 @@ def test_sums_have_the_noise_that_is_charged(law, budget):
     assert np.abs(noise).mean() == pytest.approx(size, rel=0.045)
     assert stats.kstest(noise.ravel(), norm.cdf).pvalue > 1e-3
     assert (sums.release(due)[due] != found[due]).all(), "every segment has noise of its own"
+    if system:
+        assert (found / sums.grid == np.round(found / sums.grid)).all()
     epsilon = made.guarantee.epsilon(0.0)
     if law == "laplace":
         wanted = {"rho=0.5": 1.0}.get(budget, 2.0)
-        assert epsilon == pytest.approx(wanted, rel=1e-4) == pytest.approx(3.0 / sums.scale)
+        least = (3.0 + sums.grid) / sums.scale
+        assert least * (1 - 1e-12) <= epsilon == pytest.approx(wanted, rel=1e-4)
+        assert made.ledger.spent <= made.budget.limit
     else:
-        assert sums.sigma == pytest.approx(3.0) and math.isinf(epsilon)
+        assert sums.sigma == pytest.approx(3.0, rel=1e-5) and math.isinf(epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])

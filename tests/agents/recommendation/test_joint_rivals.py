@@ -326,14 +326,19 @@ def test_the_selection_costs_as_much_privacy_as_is_charged():
     assert 0.9 * 0.125 < worst <= 0.125
 
 
-def test_peeling_refuses_invalid_records_and_noise():
+def test_peeling_refuses_invalid_records():
     releaser = peeling()
     with pytest.raises(ParameterError, match="finite"):
         releaser.add(np.full((1, 4), np.nan), np.zeros(1))
+
+
+def test_peeling_takes_system_noise():
     pytest.importorskip("opendp")
-    curator = Curator("rho=1", UNIT, noise=SystemNoise(1), horizon=10)
-    with pytest.raises(ParameterError, match="system"):
-        Peeling(curator, 4, start=np.zeros(4), **HOW)
+    curator = Curator("rho=1", UNIT, noise=SystemNoise(2), horizon=10)
+    releaser = Peeling(curator, 4, start=np.zeros(4), **HOW)
+    releaser.add(np.zeros((2, 4)), np.zeros(2))
+    first, second = releaser.release(0.1, 3)
+    assert first.any() and second.any() and (first != second).any()
 
 
 def test_fliphat_beats_dense_rivals_on_a_sparse_theta():

@@ -15,7 +15,7 @@ from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.linear_policy import take_recommended
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
-from dpb_gym.privacy import Curator, Segment, Sum
+from dpb_gym.privacy import Curator, Event, GaussianEvent, Segment, Sum, gaussian_sigma
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.stretch import Stretch
@@ -149,7 +149,7 @@ class RewardSums(Sum):
 
     Without `keep` a release closes the segment. Every record is then in one release, and all of
     them together cost as much as one. With ``keep=n`` the sums stay open, every record is in all
-    later releases, and n releases are charged.
+    later releases, and n releases are charged. System noise is continuous, in double precision.
 
     Args:
         curator: Provides budget and noise.
@@ -180,10 +180,11 @@ class RewardSums(Sum):
         super().__init__(
             curator, width, reward=(reward.low, reward.high), share=1.0 / split, what=what
         )
-        if curator.system_noise:
-            raise ParameterError(
-                f"{what}: noise='system' is not available here; images of sums leave the grid"
-            )
+
+    def _scales(self, rho: float) -> tuple[float, float, Event]:
+        """Return sigma, no grid, and the cost; images of sums would leave a grid."""
+        sigma = gaussian_sigma(rho, self.sensitivity * self.gain)
+        return sigma, 0.0, GaussianEvent(sigma, self.sensitivity * self.gain)
 
     def release(self, due: Array, inverse: Array | None = None, norm: Array | None = None) -> Array:
         """Release where `due`, and return the newest releases ``(B, d)``.
@@ -211,5 +212,8 @@ class RewardSums(Sum):
         sums, keep = (self._total, self._normals, self._cursor, due), self.keep is not None
         image = self._plain if inverse is None else (inverse, norm)
         agent_kernels.linear.release(*sums, self._sigma, *image, keep, self._released)
+        if self.curator.system_noise:  # a saved agent has no noise of the past or the future
+            self._normals[:] = 0.0
+            self._cursor[:] = self._normals.shape[1]
         self.releases += due
         return self._released.copy()

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpb_agents.recommendation.rivals.linear_rival import RewardSums, operator_norm
 from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
-from dpb_gym.privacy import Budget, Curator, NoiseSource, Segment
+from dpb_gym.privacy import Budget, Curator, NoiseSource, Segment, SystemNoise
 
 WIDTH = 3
 
@@ -82,6 +82,23 @@ def test_releases_are_the_exact_sums_plus_noise_of_the_stated_scale(image, keep)
         if keep is None:
             exact[due] = 0.0
     assert stats.kstest(np.concatenate(noise).ravel(), "norm").pvalue > 1e-3
+
+
+def test_system_noise_has_the_stated_scale_and_is_not_stored():
+    pytest.importorskip("opendp")
+    B = 500
+    own = Curator("rho=0.5", ("central", "reward"), noise=SystemNoise(B), horizon=10)
+    made = RewardSums(own, WIDTH, Segment(0.0, 1.0), "sums")
+    releases = []
+    for _ in range(3):
+        made.add(np.ones(B), np.tile(np.eye(WIDTH)[0], (B, 1)))
+        releases.append(made.release(np.ones(B, bool)) - np.eye(WIDTH)[0])
+        numbers = [v for v in vars(made).values() if isinstance(v, np.ndarray) and v.size >= B]
+        stored = np.concatenate([v.ravel() for v in numbers if v is not made._released])
+        assert not np.isin(stored[stored != 0.0], releases[-1] / made.sigma).any()
+    assert made._cursor.min() == made._normals.shape[1] and not made._normals.any()
+    assert stats.kstest(np.ravel(releases) / made.sigma, "norm").pvalue > 1e-4
+    assert own.ledger.spent == pytest.approx(0.5, rel=1e-9)
 
 
 def test_a_replicate_does_not_depend_on_when_others_are_due():
