@@ -96,10 +96,13 @@ def compile_agent(index: int, name: str, heartbeat: Report | None) -> tuple[int,
         for env_id, kwargs in ENVIRONMENTS:
             info = make_problem(env_id, horizon=HORIZON, **kwargs).info
             for budget in budgets if not shortcoming(spec, info) else ():
-                with suppress(DPBError):  # of agents that need more of an environment
-                    evaluate(
-                        env_id, [(name, budget)], HORIZON, 2, env_kwargs=kwargs, progress=False
-                    )
+                # one replicate is drawn ahead in other arrays than several
+                for replicates in (1, 2) if budget is budgets[0] else (2,):
+                    with suppress(DPBError):  # of agents that need more of an environment
+                        evaluate(
+                            env_id, [(name, budget)], HORIZON, replicates,
+                            env_kwargs=kwargs, progress=False,
+                        )  # fmt: skip
                 if not spec.uses_oracle:
                     warm_up(spec, info, budget, "seeded", punctual)
     return index, found.count
