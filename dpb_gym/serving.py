@@ -28,7 +28,7 @@ from dpb_gym.streams import check_seed
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
 
-WARM_DECISIONS, MOST_WARM_DECISIONS = 450, 5000
+WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
 _MOST = float(np.finfo(np.float32).max)
