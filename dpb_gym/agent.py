@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Curator, NoiseSource
     from dpb_gym.problems.stretch import Stretch
 
-MOVED = ("check_supported", "list_agents", "make_agent", "register_agent", "spec_of")
-
 NOISES = ("seeded", "system")
-
-
-def __getattr__(name: str) -> Any:
-    if name in MOVED:
-        raise ImportError(f"{name} is in dpb_gym.registry now: from dpb_gym.registry import {name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Agent(Policy, ABC):
@@ -88,7 +80,7 @@ class Agent(Policy, ABC):
                 f"{type(self).__name__} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
-        for blocked in ("act", "observe", "play"):  # by `save`, which hands a private run over
+        for blocked in ("act", "observe", "play"):  # set by `save` of a private run
             vars(self).pop(blocked, None)
         self.curator = Curator(
             budget,
@@ -142,9 +134,9 @@ class Agent(Policy, ABC):
     def play(self, rounds: Stretch) -> Array:
         """Return the actions ``(n, B)`` of a stretch of rounds and learn from their outcomes.
 
-        Optional: in compiled code, what `act` and `observe` do round by round, bit for bit. It is
-        used where nothing intervenes, and not by a subclass that overrides `act`, `observe` or one
-        of the methods named in `replaced`.
+        Optional: compiled code with the same results as `act` and `observe` round by round, bit for
+        bit. It is not used for a subclass that overrides `act`, `observe` or one of the methods
+        named in `replaced`.
         """
         raise AgentError(f"{type(self).__name__} plays round by round")
 
@@ -305,5 +297,5 @@ def unsuitable(name: str, problem: ProblemInfo, kind: str, *needed: str) -> Agen
         return AgentError(f"{name} plays {kind} problems, not {problem.kind}")
     lacking = ", ".join(fact for fact in needed if getattr(problem, fact) is None)
     return AgentError(
-        f"{name} must know {lacking} of a {kind} problem: ProblemInfo({lacking}=...) says nothing"
+        f"{name} must know {lacking} of a {kind} problem, which this ProblemInfo does not have"
     )

@@ -92,7 +92,7 @@ def _status(error: BaseException, words: list[str]) -> int:
         if option in RETIRED:
             given = dict(word.partition("=")[::2] for word in words)
             value = given.get(option) or dict(pairwise(words)).get(option) or "VALUE"
-            text = f"{option} is now {RETIRED[option].format(value)}"
+            text = f"{option} does not exist, use {RETIRED[option].format(value)}"
     elif isinstance(error, DPBError):
         status = FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
     elif not isinstance(error, OSError):

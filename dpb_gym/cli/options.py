@@ -73,7 +73,7 @@ def read_settings(given: Sequence[str], option: str = "--set") -> dict[str, Any]
     for word in given:
         key, equals, text = word.partition("=")
         if not equals or not key.strip():
-            raise ParameterError(f"{option} wants KEY=VALUE or AGENT.KEY=VALUE, got {word!r}")
+            raise ParameterError(f"{option} takes KEY=VALUE or AGENT.KEY=VALUE, got {word!r}")
         try:
             found[key.strip()] = parse_yaml(text)
         except ValueError as error:
@@ -108,10 +108,10 @@ def new_folder(path: str | None) -> None:
         ParameterError: If the path is an address.
     """
     if "://" in (path or ""):
-        raise ParameterError(f"{path!r} is an address; this is written to a file of this machine")
+        raise ParameterError(f"{path!r} is an address, but this output must be a local file")
     parent = Path(path or ".").parent
     if not parent.exists():
-        note(f"making the folder {parent}")
+        note(f"creating the folder {parent}")
 
 
 def names(text: str | None) -> list[str] | None:

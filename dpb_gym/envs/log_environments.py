@@ -177,8 +177,8 @@ def from_log(
 ) -> LogEnvironment:
     """Make an environment from a log: logged customers arrive, and a fitted model responds.
 
-    The model is fitted without noise, so nobody in the log is protected. The environment measures
-    the cost of privacy for future customers.
+    The model is fitted without noise, so the customers of the log are not protected. The
+    environment measures the cost of privacy for future customers.
 
     Args:
         source: A frame (pandas, polars, pyarrow), a mapping of arrays, the path of a CSV or

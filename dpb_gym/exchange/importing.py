@@ -147,8 +147,8 @@ def _new_cells(
 ) -> list[CellResult]:
     """Return the results that the directory lacks, after checking that none contradicts it.
 
-    The suite prescribes blocks of replicates and reserves the labels of its agents. Agents and
-    numbers of replicates are no part of the protocol, so those of the package's suite count.
+    The suite prescribes blocks of replicates and reserves the labels of its agents. The protocol
+    does not include agents and numbers of replicates, so they are read from the package's suite.
     """
 
     def refuse(why: str) -> NoReturn:

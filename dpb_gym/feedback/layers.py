@@ -93,7 +93,7 @@ class Layer:
         return self._truth
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def _active(self) -> Iterator[None]:
         """Activate this layer and the inner ones in the environment's core for a step."""
         outermost = not self._core.layers
         if outermost:
@@ -107,12 +107,12 @@ class Layer:
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
         """Start episodes; see the environment's `reset`."""
         self._truth = {}
-        with self._at_work():
+        with self._active():
             return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> Any:
         """Play one round; see the environment's `step`."""
-        with self._at_work():
+        with self._active():
             return self.env.step(action)
 
     def _fit(self, info: ProblemInfo) -> None:

@@ -12,18 +12,22 @@ from dpb_gym.kernel_cache import cached
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# No fast-math and no threads: bits are exact. No wrapper for C: nothing calls it.
+EXACT: dict[str, Any] = {"fastmath": False, "nogil": True, "no_cfunc_wrapper": True}
+
+
 def jit(function: F) -> F:
-    """Compile lazily and cache on disk; no fast-math, no threads: bits are exact."""
-    return cast(F, cached(numba.njit(fastmath=False, nogil=True)(function), function))
+    """Compile lazily and cache on disk."""
+    return cast(F, cached(numba.njit(**EXACT)(function), function))
 
 
 def inline(function: F) -> F:
     """Like `jit`, inlined into its callers."""
-    compiled = numba.njit(fastmath=False, nogil=True, inline="always")(function)
+    compiled = numba.njit(**EXACT, inline="always")(function)
     return cast(F, cached(compiled, function))
 
 
 def vectorised(function: F) -> F:
     """Like `jit`; dividing by zero gives infinity, so that loops divide in vector registers."""
-    compiled = numba.njit(fastmath=False, nogil=True, error_model="numpy")(function)
+    compiled = numba.njit(**EXACT, error_model="numpy")(function)
     return cast(F, cached(compiled, function))

@@ -68,7 +68,8 @@ def solve_lower_one(lower, rhs, out):
 def solve_upper_one(lower, rhs, out):
     """out = L'^-1 rhs; `out` may be `rhs`."""
     d = lower.shape[0]
-    out[:] = rhs
+    for i in range(d):
+        out[i] = rhs[i]
     for i in range(d - 1, -1, -1):
         x = out[i] / lower[i, i]
         out[i] = x
@@ -260,8 +261,9 @@ def cholesky_update_one(upper, vector, weight, scratch):
     `scratch` of length d is overwritten.
     """
     d = vector.shape[0]
-    scratch[:] = vector
-    scratch *= np.sqrt(weight)
+    root = np.sqrt(weight)
+    for k in range(d):
+        scratch[k] = vector[k] * root
     for k in range(d):
         diagonal = upper[k, k]
         r = np.sqrt(diagonal * diagonal + scratch[k] * scratch[k])
@@ -290,7 +292,10 @@ def _diagonalise(a, v):
     `v` may have no columns.
     """
     d, wanted = a.shape[0], v.shape[1] > 0
-    largest = np.abs(a).max()
+    largest = 0.0
+    for i in range(d):
+        for j in range(d):
+            largest = max(largest, abs(a[i, j]))
     for _ in range(MAX_SWEEPS):
         rotated = False
         for p in range(d - 1):
@@ -334,6 +339,19 @@ def _mirror(matrix, out):
 
 
 @jit
+def _ascending(a):
+    """Order of the diagonal's entries; equal ones stay in order."""
+    order = np.empty(a.shape[0], np.int64)
+    for i in range(a.shape[0]):
+        j = i
+        while j > 0 and a[i, i] < a[order[j - 1], order[j - 1]]:
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = i
+    return order
+
+
+@jit
 def eigh_one(matrix, values, vectors):
     """Eigenvalues, ascending, and eigenvectors of a symmetric matrix, by cyclic Jacobi.
 
@@ -347,10 +365,15 @@ def eigh_one(matrix, values, vectors):
         vectors[:] = np.nan
         return
     _diagonalise(a, v)
-    order = np.argsort(np.diag(a), kind="mergesort")
+    order = _ascending(a)
     for i in range(d):
         values[i], row = a[order[i], order[i]], v[order[i]]
-        vectors[:, i] = row if row[np.abs(row).argmax()] > 0.0 else -row
+        largest = 0
+        for j in range(d):
+            if abs(row[j]) > abs(row[largest]):
+                largest = j
+        for j in range(d):
+            vectors[j, i] = row[j] if row[largest] > 0.0 else -row[j]
 
 
 @jit
@@ -371,7 +394,9 @@ def eigvalsh(matrices):
     for b in range(B):
         if _mirror(matrices[b], a):
             _diagonalise(a, none)
-            values[b] = np.sort(np.diag(a))
+            order = _ascending(a)
+            for i in range(d):
+                values[b, i] = a[order[i], order[i]]
     return values
 
 

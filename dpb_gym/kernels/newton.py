@@ -60,14 +60,16 @@ def _advance(losses, terms, ends, state):
         if falls:
             best[b], norm[b], scale[b] = value, length, 1.0
             least[b] = min(least[b], length)
-            theta[b] = point[b]
+            for k in range(d):
+                theta[b, k] = point[b, k]
             if length <= precision:
                 continue
             if not _direction(hessian[b], curvature[b], ridge, gradient[b], factor, step[b]):
                 continue
             slope[b] = dot_one(gradient[b], step[b])
             if slope[b] <= decrement:
-                theta[b] -= step[b]
+                for k in range(d):
+                    theta[b, k] -= step[b, k]
                 continue
         else:
             scale[b] *= 0.5

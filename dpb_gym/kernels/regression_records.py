@@ -66,4 +66,5 @@ def unfold(rows, matrices, vectors):
             for j in range(i, d):
                 matrices[b, i, j] = matrices[b, j, i] = rows[b, at]
                 at += 1
-        vectors[b] = rows[b, at:]
+        for i in range(d):
+            vectors[b, i] = rows[b, at + i]

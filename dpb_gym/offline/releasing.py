@@ -93,8 +93,8 @@ def release_value(
         raise ParameterError("a model q is supported for unit='reward' only")
     if log.estimated and unit != "reward":
         raise ParameterError(
-            "estimated propensities depend on everybody's rounds, so that one round moves the "
-            "weights of others: they are supported for unit='reward' only"
+            "estimated propensities depend on the rounds of all customers, so that one round "
+            "moves the weights of others: they are supported for unit='reward' only"
         )
     pi = distribution("policy", policy, (len(log), log.n_candidates))
     weights = np.minimum(pi[np.arange(len(log)), log.actions] / log.propensities, clip)

@@ -88,8 +88,9 @@ def train_offline(
         )
     if replay and log.estimated and budget is not None and learner.protects not in _REWARDS_ONLY:
         raise ParameterError(
-            "estimated propensities depend on everybody's rounds, so that one round decides which "
-            f"others are accepted: an agent that protects {learner.protects} needs known ones"
+            "estimated propensities depend on the rounds of all customers, so that one round "
+            f"decides which others are accepted: an agent that protects {learner.protects} needs "
+            "known ones"
         )
     # independent noise: not that of a run, or of a training with another number of replicates,
     # which divides the budget differently

@@ -39,7 +39,7 @@ RECOMMENDED = {
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
 LARGEST_EPSILON = 10.0
-"""A larger epsilon per person is reported as no promise: outputs may be e^10 times as likely."""
+"""Largest epsilon per person that is reported as a guarantee: e^10 is a factor of 22,000."""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
@@ -146,8 +146,8 @@ class PrivacyCost:
             kept = Interval(100 - x.percent.mean, 100 - x.percent.high, 100 - x.percent.low)
             parts.setdefault(rounds, {})[x.agent, x.budget] = kept
         (task,) = self.result.to_leaderboard().tasks
-        yard = [row for row in task.rows if row.private or row.agent == self.agent]
-        task = replace(task, rows=tuple(yard))
+        rows = [row for row in task.rows if row.private or row.agent == self.agent]
+        task = replace(task, rows=tuple(rows))
         said = f"{self._earned} without privacy = 100%"
         return report.plot_kept(task, parts, said, path)
 
@@ -268,8 +268,8 @@ def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
     earned = float(within(base.reward).mean())
     if earned <= 0.0:
         raise ParameterError(
-            f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is nothing to lose; "
-            "more replicates, or another `first`, may tell"
+            f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is no percentage; "
+            "use more replicates, or another `first`"
         )
     return metrics.interval(100.0 * (within(row.regret) - within(base.regret)) / earned)
 
@@ -288,7 +288,7 @@ def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
         epsilon = replace(guarantee, uses=(1, uses)).data_level(delta)["person"]
         promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
         if epsilon > LARGEST_EPSILON:
-            promise += ", so nothing is promised per person"
+            promise += ", too large to be a guarantee per person"
         notes.append(f"{row.agent} at {row.budget}: {promise}")
     return notes
 
@@ -311,9 +311,7 @@ def _notes(result: Result) -> list[str]:
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
         notes.append("the log was read without noise: its customers are not protected")
-    notes.append(
-        "an interval that holds 0 is a difference that these replicates cannot tell from none"
-    )
+    notes.append("an interval that contains 0 means that these replicates show no difference")
     notes.append(
         "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"

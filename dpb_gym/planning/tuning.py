@@ -263,7 +263,7 @@ def tune(
     found = tuple(search.recipe(plan, series, replicates, home) for search in searches)
     for recipe in found:
         tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
-        comment = f"What dpb tune found for {recipe.agent}; what was measured stands below."
+        comment = f"Parameters that dpb tune chose for {recipe.agent}, and its measurements."
         write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
     failures = tuple(failure.message for failure in report.failures)
     return Tuning(task.env, options, seeds, found, failures, folder, report.rounds, report.seconds)
@@ -308,7 +308,7 @@ def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any
     for key, values in grid.items():
         if isinstance(values, (str, bytes)) or not isinstance(values, Sequence) or not values:
             raise ParameterError(
-                f"the grid of {spec.name!r} wants a list of values for {key!r}, got {values!r}"
+                f"the grid of {spec.name!r} needs a list of values for {key!r}, got {values!r}"
             )
         start = own_values.get(key)
         read[str(key)] = tuple(

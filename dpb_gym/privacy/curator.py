@@ -203,7 +203,7 @@ class Curator:
         """Calibrate, charge and open every releaser; a second call does nothing.
 
         Raises:
-            BudgetExceeded: If the ledger refuses; then nothing can be released.
+            BudgetExceeded: If the plans exceed the budget; then nothing can be released.
             BudgetError: If the named shares leave nothing for the other releasers.
             AgentError: If the releasers were handed over.
         """
@@ -244,7 +244,7 @@ class Curator:
         rho, budget = self.most_rho, self.budget
         assert budget is not None
         if rho <= 0.0:
-            raise BudgetError(f"what was released before takes the whole budget {budget}")
+            raise BudgetError(f"an earlier release takes the whole budget {budget}")
         if self.ledger.budget is None or budget.rho is not None:
             return rho
 
@@ -342,7 +342,8 @@ class Curator:
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
             )
-        return replace(self.ledger.guarantee, provisos=self.provisos)
+        typed = [r.proviso for r in self.releasers if r.proviso]
+        return replace(self.ledger.guarantee, provisos=(*self.provisos, *typed))
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:
         """Return the number of clipped records per replicate of every sum, for debugging.

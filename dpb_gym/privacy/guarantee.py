@@ -58,7 +58,8 @@ class Guarantee:
             of rounds of one person. Otherwise None.
         asked: delta of the budget, at which the text states epsilon; None: `REPORT_DELTA`. It is
             no part of the guarantee and is not compared or stored.
-        provisos: What the problem leaves outside the guarantee, as clauses; not compared or stored.
+        provisos: Clauses on what the problem leaves outside the guarantee, and on numbers that an
+            agent's author declares; not compared or stored.
 
     Example:
         >>> from dpb_gym.privacy import Composition, GaussianEvent

@@ -150,7 +150,7 @@ class QuietNoise(NoiseSource):
 class SystemGenerator:
     """Uniform numbers from the operating system's generator, as `numpy.random.Generator.random`.
 
-    It has no state, so nobody who copies it learns past or future numbers.
+    It has no state, so a copy of it reveals no past or future numbers.
     """
 
     def random(self, size: Any = (), out: FloatArray | None = None) -> FloatArray:

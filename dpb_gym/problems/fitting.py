@@ -82,7 +82,7 @@ def step(what: str) -> None:
 def check_varies(taken: Array, did: str, name: str) -> None:
     """Raise `DataError` for a log in which all responses are the same."""
     if taken.min() == taken.max():
-        who = "everybody" if taken[0] else "nobody"
+        who = "every customer" if taken[0] else "no customer"
         raise DataError(f"{name}: {who} {did}: there is no variation to learn from")
 
 
@@ -201,7 +201,7 @@ def fit_log(
     }
     remarks = list(notes)
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
-        remarks.append("on held-out customers the model knows no more than the mean does")
+        remarks.append("on held-out customers the model predicts no better than the mean")
     step(f"fitting to all {n:,} customers")
     fitted = fit_mnl(rows, starts, choice, ridge, name, centre)
     return Fit(fitted, names, figures, tuple(remarks), held, theta)

@@ -117,8 +117,8 @@ class LoggedPricing(Logged, PricingProblem):
         prices = np.unique(data.price)
         if len(prices) < 2:
             raise DataError(
-                f"{data.name}: everybody was quoted {prices[0]:g}: a single price does not tell "
-                "how demand changes with it"
+                f"{data.name}: every customer was quoted {prices[0]:g}: a single price does "
+                "not show how demand changes with it"
             )
         check_varies(data.bought, "bought", data.name)
         names = (*data.feature_names, "price")

@@ -26,12 +26,12 @@ NOTIONS: dict[str, str] = {
         "record; a trusted curator sees the raw data."
     ),
     "shuffle": (
-        "Shuffle: what a shuffler hands on of a batch of randomised messages reveals little about "
-        "one customer; it is trusted to forget who sent what, and nobody sees the raw data."
+        "Shuffle: each customer sends randomised messages, and a trusted shuffler removes their "
+        "senders. The shuffled messages of a batch reveal little about one customer."
     ),
     "local": (
-        "Local: each report is randomised before it leaves the customer; nobody, the operator "
-        "included, sees the raw data."
+        "Local: each report is randomised before it leaves the customer. The operator does not see "
+        "the raw data."
     ),
 }
 UNITS: dict[str, str] = {

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-_WIDE, _NARROW = 140, 100
+_WIDE, _NARROW, _FOLDING = 140, 100, 64
+_LEAST = 8
+"""Least width of a column of text. Numbers are not folded from `_FOLDING` on."""
 MOST = 40
 """Most rows of one guarantee in a table; the others are counted."""
 
@@ -24,7 +26,8 @@ MOST = 40
 def table(data: LeaderboardData | TaskResult, *, console: Console | None = None) -> None:
     """Print one table per task, rows sorted by regret within each (notion, unit) group.
 
-    At most `MOST` rows of a guarantee are printed; the page and the records contain all.
+    At most `MOST` rows of a guarantee are printed; the page and the records contain all. Where the
+    console is too narrow, the last columns of numbers are left out, and a line names them.
 
     Args:
         data: A leaderboard or one of its tasks.
@@ -69,22 +72,48 @@ def _render(shown: Table, width: int) -> RenderableType:
     guarantees = [x.row.guarantee for xs in sections for x in xs if isinstance(x.row, Row)]
     letters = {} if width >= _WIDE else _letters(guarantees)
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for column in columns("terminal"):
+    rows = [[_cells(shown, line, letters, width) for line in lines] for lines in sections]
+    kept, left_out = _fitting([cells for row in rows for cells in row], width)
+    for column in kept:
         if column.is_numeric:
-            title = f"{column.title} [95%]" if _has_ends(column, width) else column.title
-            grid.add_column(title, justify="right", overflow="fold", no_wrap=width >= 64)
+            title = _title(column, width)
+            grid.add_column(title, justify="right", overflow="fold", no_wrap=width >= _FOLDING)
         elif column.kind == "guarantee":
             grid.add_column("Key" if letters else column.title, overflow="fold", max_width=44)
         else:
-            grid.add_column(column.title, overflow="fold", min_width=8)
-    for (_, every), lines in zip(shown.sections, sections):
-        for line in lines:
-            grid.add_row(*_cells(shown, line, letters, width))
+            grid.add_column(column.title, overflow="fold", min_width=_LEAST)
+    for (_, every), lines in zip(shown.sections, rows):
+        for cells in lines:
+            grid.add_row(*(cells[column.name] for column in kept))
         if len(every) > len(lines):
             grid.add_row(Text(f"and {len(every) - len(lines):,} more", style="dim"))
         grid.add_section()
     key = [Text(f"{letter}  {guarantee}", style="dim") for guarantee, letter in letters.items()]
+    if left_out:
+        names = ", ".join(column.title for column in left_out)
+        key.append(Text(f"Columns left out at a width of {width}: {names}", style="dim"))
     return Stack(heading, grid, *key)
+
+
+def _fitting(
+    rows: list[dict[str, Text]], width: int
+) -> tuple[list[ResultColumn], list[ResultColumn]]:
+    """Return the columns that fit, and those left out: the last columns of numbers."""
+    kept, needed, left_out = list(columns("terminal")), {}, list[ResultColumn]()
+    for column in kept:
+        longest = max(cells[column.name].cell_len for cells in rows)
+        wide = max(longest, len(_title(column, width)))
+        needed[column.name] = wide if column.is_numeric else min(_LEAST, longest)
+    for column in reversed(kept[:]):
+        fits = sum(needed[other.name] + 2 for other in kept) - 2 <= width
+        if not fits and width >= _FOLDING and column.is_numeric and column.name != "regret":
+            kept.remove(column)
+            left_out.insert(0, column)
+    return kept, left_out
+
+
+def _title(column: ResultColumn, width: int) -> str:
+    return f"{column.title} [95%]" if _has_ends(column, width) else column.title
 
 
 def _has_ends(column: ResultColumn, width: int) -> bool:
@@ -97,20 +126,21 @@ def _letters(guarantees: Iterable[str]) -> dict[str, str]:
     return {text: f"({name})" for text, name in zip(dict.fromkeys(guarantees), names)}
 
 
-def _cells(shown: Table, line: Line, letters: dict[str, str], width: int) -> list[Text]:
+def _cells(shown: Table, line: Line, letters: dict[str, str], width: int) -> dict[str, Text]:
+    """Return the cells of a row by the names of their columns."""
     from rich.text import Text
 
     texts = shown.cells(line)
-    cells = []
+    cells = {}
     for column in columns("terminal"):
         text = texts[column.name]
         if column.kind == "guarantee":
-            cells.append(Text(letters.get(text, text), style="dim"))
+            cells[column.name] = Text(letters.get(text, text), style="dim")
             continue
         cell = Text(text, style="bold" if line.best and column.name in EMPHASISED else "")
         if column.kind == "agent" and line.row.budget is not None:
             cell.append(f" {texts['budget']}", style="dim")
         if _has_ends(column, width):
             cell.append(f" {texts.get(f'{column.name}_ends', '')}".rstrip(), "dim")
-        cells.append(cell)
+        cells[column.name] = cell
     return cells

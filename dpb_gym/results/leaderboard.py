@@ -261,8 +261,8 @@ def data_notes(task: Task) -> list[str]:
     epsilon, delta = parameters["feature_epsilon"], parameters["feature_delta"]
     if epsilon is None:
         return [
-            f"{task.name}: the item features are computed from training users, whom nothing "
-            "protects; the agents' guarantees are for the users who arrive."
+            f"{task.name}: the item features are computed from training users, who are not "
+            "protected; the agents' guarantees are for the users who arrive."
         ]
     return [
         f"{task.name}: the item features (DP-SVD) protect each training user with central DP "

@@ -158,7 +158,7 @@ class ResultDirectory:
                 raise
             except ResultError as error:
                 if mend:
-                    warn(f"{error}; moved to {place.set_aside(MANIFEST)} and written afresh")
+                    warn(f"{error}; moved to {place.set_aside(MANIFEST)} and written again")
                 return None
             if old.manifest["protocol"] != suite.protocol:
                 raise ResultError(
@@ -265,7 +265,7 @@ class ResultDirectory:
         """
         found, damaged = self.check()
         if damaged:
-            mend = "running the suite again sets it aside and computes it afresh"
+            mend = "running the suite again sets it aside and computes it again"
             raise ResultError(f"{damaged[0]}; {mend}") from damaged[0]
         return found
 

@@ -75,7 +75,7 @@ class Storage:
     shared = True
     readers = 1
     token = ""
-    mend = "dpb run writes it afresh"
+    mend = "dpb run writes it again"
 
     def __init__(self, path: Path) -> None:
         self.path = self._folder = path

@@ -194,24 +194,24 @@ def listening(callbacks: Sequence[Callback]) -> Iterator[Callback]:
             what = f"callback {callback!r} is left out: {type(error).__name__}: {error}"
             warnings.warn(what, RuntimeWarning, stacklevel=4)
 
-    def tell(checkpoint: Checkpoint) -> None:
+    def notify(checkpoint: Checkpoint) -> None:
         for callback in tuple(left):
             guarded(callback, callback, checkpoint)
 
     try:
-        yield tell
+        yield notify
     finally:
         for callback in tuple(left):
             guarded(callback, getattr(callback, "close", lambda: None))
 
 
-def replay(outcomes: Sequence[CellResult | Failure], tell: Callback) -> None:
+def replay(outcomes: Sequence[CellResult | Failure], notify: Callback) -> None:
     """Call a callback with the checkpoints of cells that another process has finished."""
     for found in (one for one in outcomes if isinstance(one, CellResult)):
         given = found.guarantee
         guarantee = None if given is None else Guarantee.from_dict(given)
         for c, t in enumerate(found.cell.checkpoints):
-            tell(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
+            notify(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
 
 
 def _extra(extra: str, name: str) -> Any:

@@ -197,11 +197,11 @@ def execute(
     done: dict[int, list[Outcome]] = {}
     with (
         board(jobs, show) as watched,
-        listening(callbacks) if callbacks else nullcontext() as tell,
+        listening(callbacks) if callbacks else nullcontext() as notify,
         remembered_interrupt() as check_interrupt,
     ):
         beats = [watched.heartbeat(i) if watched is not None else None for i in range(len(jobs))]
-        whole = place is None or (tell is not None and elsewhere)
+        whole = place is None or (notify is not None and elsewhere)
         calls = [(i, job, place, beat, whole) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":
             source = _dask(calls, scheduler)
@@ -209,13 +209,13 @@ def execute(
             source = (
                 in_processes(run_job, calls, workers)
                 if elsewhere
-                else (run_job(*call, tell) for call in calls)
+                else (run_job(*call, notify) for call in calls)
             )
         for index, outcomes in source:
             if watched is not None:
                 watched.finish(index)
-            if tell is not None and elsewhere:
-                replay(outcomes, tell)
+            if notify is not None and elsewhere:
+                replay(outcomes, notify)
             done[index] = outcomes
             check_interrupt()
     return [outcome for index in range(len(jobs)) for outcome in done[index]]
@@ -227,7 +227,7 @@ def run_job(
     place: Storage | None,
     heartbeat: Report | None,
     whole: bool,
-    tell: Callback | None = None,
+    notify: Callback | None = None,
 ) -> Done:
     """Run a job's cells in lockstep and write their results if there is a place.
 
@@ -235,7 +235,7 @@ def run_job(
     """
     with nullcontext() if heartbeat is None else compilations(partial(heartbeat, 0)):
         problem = job.task.problem() if job.problem is None else job.problem
-        outcomes = run_block(problem, job.cells, heartbeat, tell, job.study)
+        outcomes = run_block(problem, job.cells, heartbeat, notify, job.study)
     for outcome in outcomes:
         if place is not None and isinstance(outcome, CellResult):
             keep(place, outcome)

@@ -65,7 +65,7 @@ class _Runner:
         observed = None
         for at, context in enumerate(contexts):
             self.t, self.stage = context.t, "act"
-            if instance is not shared:  # a season's state depends on the agent's actions
+            if instance is not shared:  # with limited stock, rounds depend on the agent's actions
                 (context,) = instance.coming(1)
             elif len(contexts) > 1:
                 instance.show(at)
@@ -85,7 +85,7 @@ class _Runner:
                 delivered = delivery.deliver(action, feedback, self.number)
             agent.observe(*delivered)
             own, answered = clock() - t2 + t1 - t0, t2 - t1
-            if spent.wall != compiled:  # which takes longer than the rest of a round
+            if spent.wall != compiled:  # compilation takes longer than a round
                 extra, compiled = spent.wall - compiled, spent.wall
                 own, answered = (
                     max(0.0, own - extra),
@@ -111,12 +111,12 @@ class _Runner:
         self.regret = np.add.accumulate(np.vstack((self.regret, regrets)))[-1]
         self.reward = np.add.accumulate(np.vstack((self.reward, rewards)))[-1]
 
-    def note(self, at: int, t: int, tell: Callback | None) -> None:
+    def note(self, at: int, t: int, notify: Callback | None) -> None:
         """Record regret and reward of round t as checkpoint number `at`, and call the callback."""
         self.regrets[at], self.rewards[at] = self.regret, self.reward
-        if tell is not None:
+        if notify is not None:
             guarantee = self.agent.curator.guarantee
-            tell(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
+            notify(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
 
     def result(
         self, shared: float, companions: int, busy: float, study: Study | None
@@ -150,7 +150,7 @@ def run_block(
     problem: Problem,
     cells: Sequence[Cell],
     progress: Callable[[int], None] | None = None,
-    tell: Callback | None = None,
+    notify: Callback | None = None,
     study: Study | None = None,
     *,
     stretches: bool = True,
@@ -164,7 +164,7 @@ def run_block(
         cells: The cells; they share task, seeds and checkpoints.
         progress: Called at intervals with the agent rounds done so far; an exception ends the
             block.
-        tell: Called with the `Checkpoint` of every cell; it must not raise.
+        notify: Called with the `Checkpoint` of every cell; it must not raise.
         study: Measures every agent after its run.
         stretches: Whether agents may play several rounds at once (`Agent.play`).
 
@@ -188,7 +188,7 @@ def run_block(
     agents = [cell.agent.spec.make() for cell in cells]
     runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
     began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
-    shared = _rounds(instance, runners, rounds, progress, tell, stretches)
+    shared = _rounds(instance, runners, rounds, progress, notify, stretches)
     # Reading the processor time in every round would cost 1 to 3% of a round.
     used = time.thread_time() - spent.processor - began[0]
     passed = time.perf_counter() - spent.wall - began[1]
@@ -209,7 +209,7 @@ def _rounds(
     runners: Sequence[_Runner],
     checkpoints: Sequence[int],
     progress: Callable[[int], None] | None,
-    tell: Callback | None,
+    notify: Callback | None,
     stretches: bool,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
@@ -257,7 +257,7 @@ def _rounds(
         t += rounds.shape[0] if rounds is not None else len(contexts)
         if t == checkpoints[at]:
             for runner in live:
-                runner.note(at, t, tell)
+                runner.note(at, t, notify)
             at += 1
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start

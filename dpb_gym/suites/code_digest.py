@@ -24,7 +24,7 @@ PAPERS = re.compile(
     re.I,
 )
 OWN = "dpb_gym"
-"""The library, whose code counts by `ALGORITHM_VERSION`."""
+"""The library. `ALGORITHM_VERSION` stands for its code."""
 PLACES = {"arxiv": "https://arxiv.org/abs/", "doi": "https://doi.org/", "url": ""}
 
 
@@ -35,8 +35,8 @@ def code_hash(maker: Any) -> str:
     It covers the source of its module, of all modules of the same top-level package that this one
     imports directly or indirectly, the package's version, and the agent's own version.
 
-    The distribution of dpb-gym itself counts by `ALGORITHM_VERSION` instead of its version. Files
-    are read once per process.
+    For dpb-gym itself `ALGORITHM_VERSION` replaces the package's version. Files are read once per
+    process.
 
     Args:
         maker: The agent's class, or a function that makes it.
@@ -201,7 +201,7 @@ def source_reference(name: str) -> dict[str, Any]:
     file = _file(module)
     if module == "__main__" or file is None:
         raise AgentError(
-            f"agent {name!r} lives in {module!r}, which others cannot import: put it into a "
+            f"agent {name!r} is defined in {module!r}, which others cannot import: put it into a "
             "package with an entry point in the group 'dpb_gym.agents'"
         )
     source = Path(inspect.getsourcefile(cls) or file)

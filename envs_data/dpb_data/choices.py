@@ -260,7 +260,7 @@ def _grouped(
     mean = np.add.reduceat(features, starts[:-1]) / sizes[:, None]
     if not (np.abs(features - mean[sets]).max(axis=0) > 1e-9).any():
         raise ParameterError(
-            f"{name}: no attribute varies within a choice set: nothing tells alternatives apart"
+            f"{name}: no attribute varies within a choice set: nothing distinguishes alternatives"
         )
     rows = np.flatnonzero(took[order])
     chosen = np.full(len(sizes), -1, np.int64)

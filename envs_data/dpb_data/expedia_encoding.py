@@ -109,7 +109,7 @@ def encode_searches(
             hotels.add(feature, means[feature.column])
     _add_users(users, log)
     if not hotels.names:
-        raise DataError(f"{log.name}: no feature tells the {len(hotel_ids)} hotels apart")
+        raise DataError(f"{log.name}: no feature distinguishes the {len(hotel_ids)} hotels")
     log_price = means.get("price_usd", np.full(len(hotel_ids), np.nan))
     known = np.isfinite(log_price)
     middle = float(np.median(log_price[known])) if known.any() else 0.0

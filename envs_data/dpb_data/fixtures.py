@@ -55,10 +55,10 @@ def write_fixture(
     """
     fmt = rating_format(format)
     if "U" in (table.user_ids.dtype.kind, table.item_ids.dtype.kind):
-        raise ParameterError(f"format {fmt.name!r} wants whole numbers as ids; this table has text")
+        raise ParameterError(f"format {fmt.name!r} needs whole numbers as ids; this table has text")
     if fmt.rating.wrong(table.ratings).any():
         raise ParameterError(
-            f"format {fmt.name!r} wants every rating to be {fmt.rating.allowed}; this table has "
+            f"format {fmt.name!r} needs every rating to be {fmt.rating.allowed}; this table has "
             f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
             "synthetic.movielens(step=1.0))"
         )

@@ -294,7 +294,7 @@ def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     assert "zeta, person_uses and bounds" in line("one-pass-pricing", loans)
     films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
     assert "item features are the data's" in line("one-pass-linear", films)
-    assert line("one-pass-pricing", "DPB/Pricing-v0").endswith("delta=1e-05")
+    assert line("one-pass-linear", "DPB/Recommendation-v0").endswith("delta=1e-05")
 
 
 def test_threads_share_a_session() -> None:

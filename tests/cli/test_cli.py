@@ -217,7 +217,7 @@ def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> Non
     assert run.out.splitlines()[-1].startswith(f"Next: dpb leaderboard {out} --html")
     assert "8 were there already" in dpb("run", suite, "--out", out).out
     again = dpb("run", suite, "--out", out, "--json", "--html", str(tmp_path / "new/page.html"))
-    assert f"note: making the folder {tmp_path / 'new'}" in again.err
+    assert f"note: creating the folder {tmp_path / 'new'}" in again.err
     done = json.loads(again.out)
     assert (done["cells"], done["computed"], done["failures"]) == (8, 0, [])
     assert {row["agent"] for row in done["rows"]} == {"Random", "LinTS", "Private"}
@@ -317,7 +317,7 @@ def test_failures_are_named_and_exit_with_1(
             ["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--budget", "rho=1"],
             "takes a budget",
         ),
-        (["run", "--env", "DPB/Pricing-v0", "--rho", "1"], "--rho is now --budget rho=1"),
+        (["run", "--env", "DPB/Pricing-v0", "--rho", "1"], "does not exist, use --budget rho=1"),
         (["audit", "adaprivate-ts", "--epsilon=2"], "--budget eps=2,delta=1e-5"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--horizon", "1"], "horizon"),
         (["run", "--env", "DPB/Pricing-v0", "--agent", "random", "--set", "dim"], "KEY=VALUE"),

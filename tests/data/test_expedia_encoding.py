@@ -204,7 +204,7 @@ def test_absent_levels_and_columns_are_listed() -> None:
     assert data.dropped["brand"] == "prop_brand_bool never varies"
     assert "missing in 100.0%" in data.dropped["hist_star"]
     assert data.user_features == ("length_of_stay=3",)
-    with pytest.raises(DataError, match="no feature tells the 2 hotels apart"):
+    with pytest.raises(DataError, match="no feature distinguishes the 2 hotels"):
         dpb_data.encode_searches(log_of(row(1, 1), row(1, 2)))
 
 

@@ -160,7 +160,7 @@ def test_a_fit_reports_its_quality_on_held_out_people(loans: Any) -> None:
     except DataError as error:
         assert "rise with the price" in str(error)
     else:
-        assert any("knows no more than the mean" in note for note in notes)
+        assert any("predicts no better than the mean" in note for note in notes)
 
 
 def test_people_are_either_fitted_or_held_out() -> None:
@@ -175,10 +175,10 @@ def test_people_are_either_fitted_or_held_out() -> None:
         (lambda: prices(20), "20 customers are too few for 3 coefficients: give at least 50"),
         (
             lambda: prices(price=np.full(400, 7.0)),
-            "everybody was quoted 7: a single price does not",
+            "every customer was quoted 7: a single price does not",
         ),
-        (lambda: prices(bought=np.ones(400, int)), "everybody bought: there is no variation"),
-        (lambda: prices(bought=np.zeros(400, int)), "nobody bought: there is no variation"),
+        (lambda: prices(bought=np.ones(400, int)), "every customer bought: there is no variation"),
+        (lambda: prices(bought=np.zeros(400, int)), "no customer bought: there is no variation"),
         (lambda: prices(bought=(synthetic.loans(400)["price"] > 8).astype(int)), "rise with the"),
         (lambda: prices(score=np.full(400, 3.0)), "score lies in .* leave out what never varies"),
     ],
@@ -410,7 +410,7 @@ def test_the_log_contradicts_a_model_of_the_wrong_form() -> None:
     ("changes", "message"),
     [
         ({"ad": ["a"] * 4000}, "only a was shown"),
-        ({"click": [1] * 4000}, "everybody responded"),
+        ({"click": [1] * 4000}, "every customer responded"),
         ({"p": [0.0] * 4000}, "expected p to be a number above 0 to 1, found '0'"),
         ({"ad": [str(k % 900) for k in range(4000)]}, "900 items with 2 coefficients each"),
     ],

@@ -378,18 +378,20 @@ def test_a_sensitivity_needs_a_bound(kind: str) -> None:
         own = curator("rho=1e30", 1, unit="reward", horizon=1)
         if kind == "weighted_sum":
             options["schedule"] = Schedule.unweighted(np.array([1]))
-        return getattr(own, kind)(2, sensitivity=1.0, **options)
+        return getattr(own, kind)(2, sensitivity=1.0, what="sums", **options)
 
     with pytest.raises(ParameterError, match="give clip or reward"):
         made()
-    for ball in (made(clip=1e9), made(clip=NonNegativeBall(1e9))):
-        if kind == "batch_sum":
-            ball.add([[1e9, 0.0]])
-        else:
-            ball.add_rounds(np.array([[[1e9, 0.0]]]))
-        released = ball.release() if kind == "batch_sum" else ball.value
-        assert released == pytest.approx(np.array([[1.0, 0.0]]))
-    assert "sensitivity 1)" in str(made(reward=(-1.0, 1.0)).curator.guarantee)
+    ball = made(clip=1e9)
+    if kind == "batch_sum":
+        ball.add([[1e9, 0.0]])
+    else:
+        ball.add_rounds(np.array([[[1e9, 0.0]]]))
+    released = ball.release() if kind == "batch_sum" else ball.value
+    assert released == pytest.approx(np.array([[1.0, 0.0]]))
+    assert str(ball.curator.guarantee).endswith("declared: sensitivity 1 of sums")
+    for bound in ({"reward": (-1.0, 1.0)}, {"clip": NonNegativeBall(1.0)}):
+        assert "sensitivity 1)" in made(**bound).curator.guarantee.basis
     assert "declared" not in str(made(reward=(0.0, 1.0)).curator.guarantee)
 
 

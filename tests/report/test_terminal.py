@@ -14,6 +14,7 @@ from rich.console import Console
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report import Interval, TaskResult, records, table, to_csv, to_json, to_latex
+from dpb_gym.report.columns import COLUMNS, ResultColumn, register
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
 from dpb_gym.report.number_format import decimals, number
 
@@ -66,6 +67,29 @@ def test_no_line_is_wider_than_the_console_and_all_guarantees_are_printed(make, 
         assert "(a)" in text and "(d)" in text
     else:
         assert "(a)" not in text
+
+
+@pytest.fixture
+def more_columns():
+    before = list(COLUMNS)
+    for i in (0, 1):
+        register(ResultColumn(f"more_{i}", f"More {i}", "number", value=lambda *_: 1e6))
+    yield
+    COLUMNS[:] = before
+
+
+@pytest.mark.usefixtures("more_columns")
+def test_columns_that_do_not_fit_are_left_out_and_named(make):
+    task = make.task("assortment")
+    wide, narrow = printed(task, 200), printed(task, 80)
+    assert wide.count("1,000,000") == 2 * len(task.rows) and "left out" not in wide
+    (left_out,) = [line for line in narrow.splitlines() if "left out" in line]
+    assert left_out.startswith("Columns left out at a width of 80: ") and "More 1" in left_out
+    titles = set(left_out.split(": ")[1].split(", "))
+    shown = {"Regret [95%]", "Score", "Reward", "Rounds/s", "More 0", "More 1"} - titles
+    assert "Regret [95%]" in shown and all(title in narrow.split("left out")[0] for title in shown)
+    places = decimals(row.regret.mean for row in task.rows)
+    assert all(number(row.regret.high, places) in narrow for row in task.rows)
 
 
 def test_a_table_of_many_guarantees_gives_each_its_letter(make):

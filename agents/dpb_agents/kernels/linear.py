@@ -53,7 +53,9 @@ def append_constant(features, constant, out):
 def _best(features, b, theta, inverse, width, rows, images, scores):
     """Return the candidate of the largest score; overwrites `rows`, `images` and `scores`."""
     m, d = rows.shape
-    rows[:] = features[b]
+    for k in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[k, j] = features[b, k, j]
     if width > 0.0:
         # the operations of `multiply_one` for every row, with each row of the matrix read once
         images[:] = 0.0
@@ -119,7 +121,9 @@ def _sampled(features, b, upper, response, v, xi, theta, rows, scores):
     for j in range(theta.shape[0]):
         theta[j] += v * xi[j]
     solve_upper_one(upper.T, theta, theta)
-    rows[:] = features[b]
+    for k in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            rows[k, j] = features[b, k, j]
     for k in range(scores.shape[0]):
         scores[k] = dot_one(rows[k], theta)
     return np.argmax(scores)

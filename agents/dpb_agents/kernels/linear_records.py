@@ -242,7 +242,8 @@ def play_greedy(rounds, policy, rules, regression, moments, out, reward, action)
                 if regress:
                     likeness(moments[own], m, ratio[own])
                     scale[b] = max(0.0, 1.0 - ratio[b]) ** 2
-                    bent[:] = v
+                    for j in range(d + 1):
+                        bent[0, j] = v[0, j]
                     if bends:
                         bend(phi, mean[own], steepness, v, bent, offset[own])
                     add_products(bent, phi, gram[own])
@@ -282,19 +283,28 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
         c, centre = covariance[b], mean[b]
         g = weight * gram[b]
         moved = _product(g, c[:n])
-        inner = _product(moved[:, :n], g.T.copy()) + weight * weight * spread * own[b]
-        inner += moved[:, n:] + moved[:, n:].T
-        c[n:, :n] += moved[:, :n]
-        c[:n, n:] = c[n:, :n].T
-        c[n:, n:] += 0.5 * (inner + inner.T)
+        inner = _product(moved[:, :n], g.T.copy())
         for i in range(m):
-            centre[n + i] += (g[i] * centre[:n]).sum()
-            lower[i] = c[n + i, n:]
+            for j in range(m):
+                inner[i, j] += weight * weight * spread * own[b, i, j]
+                inner[i, j] += moved[i, n + j] + moved[j, n + i]
+            for j in range(n):
+                c[n + i, j] += moved[i, j]
+                c[j, n + i] = c[n + i, j]
+        for i in range(m):
+            step = 0.0
+            for j in range(n):
+                step += g[i, j] * centre[j]
+            centre[n + i] += step
+            for j in range(m):
+                c[n + i, n + j] += 0.5 * (inner[i, j] + inner[j, i])
+                lower[i, j] = c[n + i, n + j]
             lower[i, i] += noise
         cholesky_one(lower, lower)
         for i in range(m):
             error[i] = release[b, i] - centre[n + i]
-            gain[i] = c[n + i]
+            for j in range(n + m):
+                gain[i, j] = c[n + i, j]
             for k in range(i):
                 error[i] -= lower[i, k] * error[k]
                 for j in range(n + m):
@@ -302,8 +312,8 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
             error[i] /= lower[i, i]
             gain[i] /= lower[i, i]
         for i in range(m):
-            centre += error[i] * gain[i]
             for r in range(n + m):
+                centre[r] += error[i] * gain[i, r]
                 for j in range(n + m):
                     c[r, j] -= gain[i, r] * gain[i, j]
 
@@ -361,9 +371,10 @@ def shrunken_curvature(half, share, noise, intercept, out):
         eigh_one(slopes, values, vectors)
         slopes = _product(vectors * np.maximum(values, 0.0), vectors.T.copy())
         slopes = 0.5 * (slopes + slopes.T)
-    out[:d, :d] = slopes + cut
-    out[d, :d] = cross
-    out[:d, d] = cross
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = slopes[j, k] + cut[j, k]
+        out[d, j] = out[j, d] = cross[j]
     out[d, d] = level
     return left
 

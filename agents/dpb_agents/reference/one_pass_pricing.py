@@ -17,17 +17,11 @@ import numpy as np
 from scipy.special import expit, ndtr, wrightomega
 
 import dpb_gym
-from dpb_agents.reference.newton_sums import (
-    combined,
-    even_out,
-    isometric_half,
-    mixture,
-    symmetric,
-)
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
 
+LEAST_EVENNESS = 0.3  # least deviation of sum H_t from isotropy, relative to its mean eigenvalue
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])  # candidate prior sizes of theta, in units of `norm`
@@ -205,13 +199,24 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         k = self.ends.index(self.t)
         if self.curator.private or k % EXACT_RELEASES == 0:
             self.releases.append((self.t, self.sums.value))
-        known = self.sums, self.plan, self.releases, k
-        found = self.posterior(*combined(*known, 0))
+        found = self.posterior(*self.estimate(k, 0))
         # Records taken at a theta that was far too short mislead: the link is flat there.
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
         if early and found[3] > self.norm:  # the prior gives such sizes 1% in all
-            found = self.posterior(*combined(*known, early))
+            found = self.posterior(*self.estimate(k, early))
         self.theta, self.V, self.root, _, self.weak = found
+
+    def estimate(self, k, without):
+        """Return the best estimate of the sum, its noise and the mean squared weight of records.
+
+        It combines releases 0..k. The records of the first `without` releases are left out.
+        """
+        if self.plan is None:
+            return self.sums.value - (self.releases[without - 1][1] if without else 0.0), 0.0, 1.0
+        alpha = self.plan.weights[k] - (self.plan.weights[without - 1] if without else 0.0)
+        std = self.sums.sigma * np.linalg.norm(alpha / self.sums.schedule.scales)
+        row = sum(weight * release for weight, (_, release) in zip(alpha, self.releases))
+        return row, std, self.plan.uneven[k]
 
     def posterior(self, row, std, spread):
         """Return mean, covariance and root of theta, its likeliest size and the weak direction."""
@@ -228,7 +233,14 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         squares = self.sizes[:, None] ** 2
         error = spread * h + noise + left * (1 + 1 / d) / 2 * squares
         prior = np.where(few, np.maximum(squares, (WIDE * self.norm) ** 2), squares) / d
-        mean, local, weights = mixture(self.beliefs, prior, h, z, error)
+        total = prior * h**2 + error
+        known = total > 0  # without noise nothing is known where h = 0
+        total = np.where(known, total, 1.0)
+        # Each size counts by its belief times the likelihood of z.
+        weights = softmax(np.log(self.beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1))
+        means, variances = prior * h * z / total, np.where(known, prior * error / total, prior)
+        mean = weights @ means
+        local = np.diag(weights @ variances) + ((means - mean).T * weights) @ (means - mean)
         # Draws are whole in rare directions of prior size, and k times the posterior elsewhere.
         deviation = np.sqrt(np.diag(local))
         whole = np.clip(deviation * math.sqrt(d) / self.norm, self.disperse, 1.0)
@@ -243,3 +255,34 @@ def weak_direction(values, E, left):
         return np.zeros(len(values))
     mean = np.maximum(values, 0.0).mean()
     return math.sqrt((math.sqrt(mean / h) - 1) * (1 - error / h**2)) * v
+
+
+def softmax(scores):
+    """Return the probabilities proportional to exp(scores)."""
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+def isometric_half(H):
+    """Return the upper triangle with off-diagonal entries times sqrt(2), which keeps |H|_F."""
+    return (H * np.where(np.eye(len(H)), 1.0, math.sqrt(2.0)))[np.triu_indices(len(H))]
+
+
+def symmetric(half, d):
+    """Return the matrix of an isometric half."""
+    H = np.zeros((d, d))
+    H[np.triu_indices(d)] = half
+    return (H + H.T) / np.where(np.eye(d), 2.0, math.sqrt(2.0))
+
+
+def even_out(H, noise):
+    """Return H shrunk towards mu I, mu = tr H / d, and the variance of the error in an entry."""
+    if noise == 0.0:
+        return H, 0.0
+    d = len(H)
+    mu = max(0.0, np.trace(H) / d)
+    D = H - mu * np.eye(d)
+    # the deviation's mean square less the noise's, at least (.3 mu)^2
+    own = max((D**2).sum() / (d * (d + 1) / 2) - noise**2, (LEAST_EVENNESS * mu) ** 2)
+    w = own / (own + noise**2)
+    return mu * np.eye(d) + w * D, w * noise**2

@@ -66,9 +66,10 @@ class Releaser(ABC):
 
     Attributes:
         basis: What the cost rests on, see `Guarantee`.
+        proviso: A clause of the guarantee, see `Guarantee.provisos`.
     """
 
-    basis = "computed"
+    basis, proviso = "computed", ""
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what

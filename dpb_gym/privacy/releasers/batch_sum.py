@@ -85,14 +85,11 @@ class BatchSum(Sum):
         batches = self._held if self.cumulative else min(self.batches, 1)
         return self.sigma * math.sqrt(batches) / self.sampling
 
-    def add(
-        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
-    ) -> None:
-        self.ready()
+    def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
         if self._bits is not None:
             included = self._bits.uniform() < self.sampling
             along = np.where(included[:, None], np.asarray(along, np.float64), 0.0)
-        self._take(records, along, self._total, users)
+        self._take(records, along, self._total)
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()

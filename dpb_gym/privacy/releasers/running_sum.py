@@ -77,14 +77,11 @@ class RunningSum(Sum):
             self._mechanism.start(draws, (self.replicates, self.shape.width))
             self._scale = 1.0 if self.grid else self._sigma
 
-    def add(
-        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
-    ) -> None:
-        self.ready()
+    def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
         if self.every == 1:
-            self._take(records, along, self._total, users)
+            self._take(records, along, self._total)
         else:
-            self._take(records, along, self._pending, users)
+            self._take(records, along, self._pending)
             if self.rounds % self.every:
                 return
             self._total += self._pending

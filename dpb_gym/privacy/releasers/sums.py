@@ -25,7 +25,6 @@ from dpb_gym.privacy.releasers.record_bounds import (
 )
 from dpb_gym.validation import FloatArray
 
-ROUNDING = 1e-12  # relative
 # Limits of a number times a direction, and of the direction's norm, without a segment.
 NO_ENDS = (-math.inf, math.inf, math.inf)
 
@@ -43,9 +42,8 @@ class Sum(Releaser):
         clip: Bound of the records; a number is the radius of a ball.
         reward: Instead of `clip`: records are numbers in this range times vectors. The vectors
             are public if the curator protects responses only (see `Segment`).
-        sensitivity: Overrides the bound's sensitivity, for records of a special form. A ball is
-            shortened to this radius. Along directions, a smaller value than the bound's makes the
-            guarantee declared.
+        sensitivity: Overrides the bound's sensitivity, for records of a special form. The guarantee
+            then says that it is declared. A `Ball` is shortened to this radius.
         limit: Most records of one user that enter. The releaser counts them by the user ids that
             `add` gets and ignores later ones. Multiplies the sensitivity (erratum R10).
         participations: Instead of `limit`, a number that the releaser does not enforce: if users
@@ -145,10 +143,12 @@ class Sum(Releaser):
             typed = f"sensitivity {found:g}"
         if users and self._cap is None:
             self.basis = f"declared ({what}: {typed} of a user)"
-        elif protected and found < apart * (1.0 - ROUNDING):
-            if isinstance(clip, Segment):
+        elif protected and found < apart * (1.0 - kernels.continual.ROUNDING):
+            if type(clip) is Ball:
+                self._radius = min(self._radius, found)
+                self.proviso = f"declared: {typed} of {what}"
+            else:
                 self.basis = f"declared ({what}: {typed})"
-            self._radius = min(self._radius, found)
         return found * times
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
@@ -208,7 +208,15 @@ class Sum(Releaser):
                 or, for a `PSDBall`, not positive semidefinite; nothing changes.
         """
         self.ready()
-        self._take(records, along, self._total, users)
+        if self._cap is not None:
+            size = np.abs(records if along is None else along).reshape(self.replicates, -1)
+            late = ~self._cap.admit(users, size.any(axis=1))
+            records = np.where(late.reshape(-1, *[1] * (np.ndim(records) - 1)), 0.0, records)
+        self._add(records, along)
+
+    def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
+        """Add one record per replicate that users' limits admit."""
+        self._take(records, along, self._total)
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         """Ingest the records of several rounds, as `add` does one round after another.
@@ -244,20 +252,9 @@ class Sum(Releaser):
                 "nothing was released"
             )
 
-    def _take(
-        self,
-        value: ArrayLike,
-        along: ArrayLike | None,
-        into: FloatArray,
-        users: ArrayLike | None = None,
-    ) -> None:
+    def _take(self, value: ArrayLike, along: ArrayLike | None, into: FloatArray) -> None:
         """Add one round's clipped records to the rows `into` (B, width); see `add`."""
         self._check_room(1)
-        if self._cap is not None:
-            size = np.abs(value if along is None else along).reshape(self.replicates, -1)
-            admitted = self._cap.admit(users, size.any(axis=1))
-            late = np.expand_dims(~admitted, tuple(range(1, np.ndim(value))))
-            value = np.where(late, 0.0, value)
         B, codes, clip = self.replicates, kernels.continual, self.clip
         psd, segment = isinstance(clip, PSDBall), isinstance(clip, Segment)
         ball = (self._radius, self.grid, into, self.clipped_count)

@@ -75,11 +75,8 @@ class WeightedSum(Sum):
         self.ready()
         return self._schedule
 
-    def add(
-        self, records: ArrayLike, along: ArrayLike | None = None, users: ArrayLike | None = None
-    ) -> None:
-        self.ready()
-        self._take(records, along, self._total, users)
+    def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
+        self._take(records, along, self._total)
         self._release_if_due()
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:

@@ -105,10 +105,13 @@ class Conditioned(Problem):
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
         # its best slates respect availability, by `Context.offered_revenues`
         self._handles_masks = isinstance(inner, AssortmentProblem)
-        self._checking, self._changing_truth, self._changing_customer = (
+        self._checking, self._changing_truth, self._changing_customer, self._scaling = (
             [c for c in self.conditions if getattr(type(c), of) is not getattr(Condition, of)]
-            for of in ("check", "truth", "customer")
+            for of in ("check", "truth", "customer", "reward_factor")
         )
+        if self._scaling and self.info.stock is not None:
+            names = ", ".join(condition.name for condition in self._scaling)
+            raise ParameterError(f"{names} makes no sense with stock: it changes a unit's value")
         self.draw_hidden(generator(0, Stream.HIDDEN))  # raises if a condition does not fit
 
     def instance(self, seeds: Sequence[int], episodes: Sequence[int] | None = None) -> Instance:
@@ -142,6 +145,11 @@ class Conditioned(Problem):
         found = [world for condition in self.conditions for world in condition.worlds(truth)]
         return found or [truth]
 
+    def _scaled(self, round_: Round, rewards: Array) -> Array:
+        for condition in self._scaling:
+            rewards = rewards * condition.reward_factor(round_)
+        return rewards
+
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         for condition in self._checking:
             condition.check(round_, action)
@@ -152,14 +160,18 @@ class Conditioned(Problem):
         feedback, expected = self.inner.respond(customer, round_, action)
         if customer is not truth:
             expected = exhaustive_search.expected(self.inner, self._worlds(truth), round_, action)
-        return feedback, expected
+        if self._scaling:
+            feedback = feedback._replace(reward=self._scaled(round_, feedback.reward))
+        return feedback, self._scaled(round_, expected)
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         round_ = _with_true_features(round_)
         worlds = self._worlds(self._truth(hidden, round_))
         if len(worlds) > 1 or not (self._handles_masks or round_.context.available is None):
-            return exhaustive_search.best_action(self.inner, worlds, round_)
-        return self.inner.best_action(worlds[0], round_)
+            action, value = exhaustive_search.best_action(self.inner, worlds, round_)
+        else:
+            action, value = self.inner.best_action(worlds[0], round_)
+        return action, self._scaled(round_, value)
 
     def summary(self) -> dict[str, Any]:
         return self.inner.summary()

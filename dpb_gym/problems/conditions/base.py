@@ -73,6 +73,14 @@ class Condition:
         """Return the hidden state that determines the response of this round's customer."""
         return hidden
 
+    def reward_factor(self, round_: Round) -> Array | float:
+        """Return the factor ``(B,)`` of this round's rewards, > 0; it cannot be used with stock.
+
+        The factor does not depend on the action, so it does not change the best action. A condition
+        with factors above 1 also widens ``reward_range`` in `info`.
+        """
+        return 1.0
+
     def check(self, round_: Round, action: Array) -> None:
         """Reject actions that cannot be played in this round.
 

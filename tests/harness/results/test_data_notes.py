@@ -8,7 +8,7 @@ import dpb_gym
 def test_notes_say_who_made_the_features(capsys):
     kwargs = {"data": "synthetic-jester", "dim": 5}
     for own, wanted in (
-        ({}, "whom nothing protects"),
+        ({}, "who are not protected"),
         ({"feature_epsilon": 2.0}, "central DP eps=2 at delta=1e-05"),
     ):
         result = dpb_gym.evaluate(

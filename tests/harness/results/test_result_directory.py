@@ -264,7 +264,7 @@ def test_a_damaged_manifest_is_refused_by_readers_and_mended_by_runs(
     (finished / "manifest.json").write_bytes(content)
     with pytest.raises(ResultError, match=r"manifest\.json"):
         dpb_gym.Result.load(finished)
-    with pytest.warns(RuntimeWarning, match=r"manifest\.json.*written afresh"):
+    with pytest.warns(RuntimeWarning, match=r"manifest\.json.*written again"):
         report = go(suite, finished)
     # Without a manifest the provenance of the table is unknown.
     assert report.computed == CELLS

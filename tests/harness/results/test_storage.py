@@ -142,7 +142,7 @@ def test_single_cells_are_read_mended_and_compacted(suite: Suite, address: str) 
         place.write("result.parquet", b"")
         go(suite, address)
     place.write("manifest.json", b"{")
-    with pytest.warns(RuntimeWarning, match=r"set-aside/manifest\.json and written afresh"):
+    with pytest.warns(RuntimeWarning, match=r"set-aside/manifest\.json and written again"):
         assert go(suite, address).computed == CELLS
     assert content(place)["result.parquet"] == table
 
@@ -372,7 +372,7 @@ def test_kill_9_and_the_commands(suite: Suite, server: str, tmp_path: Path) -> N
     printed, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert f"{len(kept)} were there already; results in {address}" in printed
-    assert "waiting 2 s for its pulse" in said and "making the folder" not in said
+    assert "waiting 2 s for its pulse" in said and "creating the folder" not in said
     process = start("leaderboard", address, "--json")
     printed, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
