@@ -73,26 +73,28 @@ class Watch:
                     self.compiled[job] = max(self.compiled[job], int(compiled))
                     self.compiling[job] = kernel
         now, done = time.monotonic(), sum(self.done)
-        if not any(self.compiling.values()):
+        if self.before and not any(self.compiling.values()):
             self.seconds += now - self.last
             self.rounds += done - self.before
         self.last, self.before = now, done
         return done
 
     def summary(self) -> str:
-        """Return one line: share done, rounds per second and, from 1% on, the remaining time.
+        """Return one line: share done, rounds per second and the remaining time.
 
-        While kernels are compiled, the line names one of them instead.
+        The last two are known when 1% of all rounds has been played without compilation. While
+        kernels are compiled, the line names one of them instead.
         """
         done, total = self.poll(), sum(self.sizes)
-        speed = self.rounds / max(self.seconds, 1e-9)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
         if kernels := sorted(filter(None, self.compiling.values())):
             count = f"{sum(self.compiled)} compiled so far"
             return f"{share:3.0f}%  {jobs}, compiling kernel {kernels[0]}, {count}"
-        known = speed > 0 and 0.01 * total <= done < total
-        rest = f", {duration((total - done) / speed)} left" if known else ""
+        if self.rounds < 0.01 * total:
+            return f"{share:3.0f}%  {jobs}"
+        speed = self.rounds / max(self.seconds, 1e-9)
+        rest = f", {duration((total - done) / speed)} left" if done < total else ""
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
