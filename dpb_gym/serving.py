@@ -205,7 +205,9 @@ class Session:
             given = np.ones(len(x)) if available is None else available
             mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
         elif available is not None:
-            raise ParameterError("everything is available here: ProblemInfo(masked=True) says not")
+            raise ParameterError(
+                "all are available here; `available` needs ProblemInfo(masked=True)"
+            )
         now = self._state["t"] + 1
         return _locked(Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask))
 
