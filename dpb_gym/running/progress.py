@@ -16,11 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from dpb_gym.running.plan import Job
-    from dpb_gym.running.warming import AgentJob
+from typing import Any, Protocol, TypeAlias, cast
 
 Report: TypeAlias = Callable[..., None]
 """Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
@@ -32,6 +28,18 @@ POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
 """Seconds before progress is shown."""
+
+
+class Shown(Protocol):
+    """A job whose progress is shown."""
+
+    @property
+    def rounds(self) -> int:
+        """Its size."""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
 
 
 class Watch:
@@ -115,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Job | AgentJob], show: Show) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Shown], show: Show) -> Iterator[Watch | None]:
     """Show progress while the context is active; yield None if nothing is shown.
 
     Args:
