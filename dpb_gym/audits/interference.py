@@ -16,12 +16,11 @@ import gc
 import hashlib
 import multiprocessing
 import pickle
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,12 +38,12 @@ CODE_BITS = 8
 """Worlds in which half of the records change. Two rounds with different words of four ones each
 are separated by a world that changes only the first."""
 _WORDS = np.array([np.isin(np.arange(CODE_BITS), c) for c in combinations(range(CODE_BITS), 4)])
+_waiting: list[Callable[[], Any]] = []  # a forked process inherits what it is to do
 OUTPUTS = ("release", "forget", "send")
 RECORDS = ("add", "add_rounds")
 
 
-@dataclass(frozen=True)
-class _Changes:
+class _Changes(NamedTuple):
     """Customers that differ from those of the first run, and how.
 
     Attributes:
@@ -59,8 +58,7 @@ class _Changes:
         return f"{'all' if self.bit is None else 'some'} responses {self.how}"
 
 
-@dataclass
-class _Transcript:
+class _Transcript(NamedTuple):
     """Decisions and calls of releasers in one run."""
 
     decisions: list[bytes]
@@ -105,29 +103,16 @@ def _apart(work: Callable[[], Any]) -> Any:
     """Return the result of a function that runs in a process of its own, where forks exist."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return work()
-    fork = multiprocessing.get_context("fork")
-    receiver, sender = fork.Pipe(duplex=False)
-
-    def answer() -> None:
-        try:
-            sender.send(work())
-        except Exception as error:
-            sender.send(error)
-
-    process = fork.Process(target=answer)
-    with warnings.catch_warnings():  # of threads, which the child does not use
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    sender.close()
+    _waiting.append(work)
     try:
-        found = receiver.recv()
-    except EOFError:
-        raise AgentError("the agent ended the process of its audit") from None
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            return pool.submit(_work).result()
     finally:
-        process.join()
-    if isinstance(found, Exception):
-        raise found
-    return found
+        _waiting.pop()
+
+
+def _work() -> Any:
+    return _waiting[-1]()
 
 
 def _play(
@@ -146,13 +131,11 @@ def _play(
     try:
         _rounds(agent, problem, seed, changes, boundary)
         boundary.end()
-    except _Found as found:
+    except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
+        found = error if isinstance(error, _Found) else error.__cause__
+        if not isinstance(found, _Found):
+            raise
         return f"{found} of round {boundary.round}"
-    except Exception as error:
-        cause = error.__cause__  # a copy of a `SingleAgent` reports errors as its own
-        if isinstance(cause, _Found):
-            return f"{cause} of round {boundary.round}"
-        raise
     return boundary.transcript
 
 
@@ -277,25 +260,20 @@ def _other(
     rng: np.random.Generator,
 ) -> Feedback:
     """Return another response that is possible for the action."""
-    info = problem.info
-    if feedback.choice is not None:
-        offered = (np.asarray(action) >= 0).sum(axis=1)
-        chosen = {
-            "opposite": (feedback.choice + 2) % (offered + 1) - 1,
-            "lowest": np.full(len(offered), -1),
-            "highest": offered - 1,
-            "random": rng.integers(-1, offered),
-        }[how]
-        other = bought(context, np.asarray(action), chosen)
-        return feedback._replace(reward=other.reward, choice=other.choice)
-    low, high = response_range(info)
+    shown, choice = np.asarray(action), feedback.choice
+    low, high = response_range(problem.info)
     numbers = feedback.reward if feedback.demand is None else feedback.demand
+    if choice is not None:
+        low, high, numbers = -1, (shown >= 0).sum(axis=1) - 1, choice
     changed = {
         "opposite": low + high - numbers,
-        "lowest": np.full_like(numbers, low),
-        "highest": np.full_like(numbers, high),
-        "random": rng.uniform(low, high, numbers.shape),
+        "lowest": low + 0 * numbers,
+        "highest": high + 0 * numbers,
+        "random": low + rng.random(numbers.shape) * (high - low),
     }[how]
+    if choice is not None:
+        other = bought(context, shown, np.rint(changed).astype(choice.dtype))
+        return feedback._replace(reward=other.reward, choice=other.choice)
     if feedback.demand is None:
         return feedback._replace(reward=changed)
-    return feedback._replace(reward=np.asarray(action) * changed, demand=changed)
+    return feedback._replace(reward=shown * changed, demand=changed)

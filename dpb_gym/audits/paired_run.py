@@ -14,7 +14,7 @@ import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.audits.likelihood_ratio import Tap, can_tap, noise_of
-from dpb_gym.audits.residuals import check_residuals, joined
+from dpb_gym.audits.residuals import check_residuals, stacked
 from dpb_gym.audits.worlds import Pair, World, answer, check_pair
 from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
@@ -185,10 +185,10 @@ def _residuals(taps: Sequence[Sequence[Tap | MessageTap]]) -> tuple[str, bool] |
     fourth = 3.0
     for lane in taps:
         found = [tap.residuals() for tap in lane]
-        lanes.append(joined([rows for rows, _, _ in found], axis=1))
+        lanes.append(np.concatenate([rows for rows, _, _ in found], axis=1))
         names = max(names, [name for _, some, _ in found for name in some], key=len)
         fourth = max(fourth, *(moment for _, _, moment in found))
-    values = joined(lanes, axis=0) if lanes else np.empty((0, 0))
+    values = stacked(lanes) if lanes else np.empty((0, 0))
     return None if np.isnan(values).all() else check_residuals(values, names, fourth)
 
 

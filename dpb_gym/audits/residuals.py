@@ -19,16 +19,14 @@ MOST_CORRELATED = 256
 """Residuals whose pairs are compared; of more, these are spread evenly."""
 
 
-def joined(parts: Sequence[FloatArray], axis: int) -> FloatArray:
-    """Return arrays ``(runs, numbers)`` side by side (axis 1) or stacked, padded with NaN."""
-    rows = max(len(part) for part in parts) if axis else None
-    width = None if axis else max(part.shape[1] for part in parts)
-    sized = []
+def stacked(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return residuals ``(runs, numbers)`` of several parts of the runs, padded with NaN."""
+    out = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
+    start = 0
     for part in parts:
-        out = np.full((rows or len(part), width or part.shape[1]), np.nan)
-        out[: len(part), : part.shape[1]] = part
-        sized.append(out)
-    return np.concatenate(sized, axis=axis)
+        out[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return out
 
 
 def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> tuple[str, bool]:
