@@ -41,6 +41,7 @@ def run(agent, name, seed=0, params=None):
         agent,
         Budget.zcdp(2.0),
         runs=400,
+        deployment=64,
         params=params,
         env_id=env_id,
         env_kwargs=kwargs,
