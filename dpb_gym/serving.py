@@ -7,6 +7,7 @@ private releases. All its other data, except the guarantee, are raw or computed 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import threading
@@ -26,7 +27,7 @@ from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Account, Budget, Guarantee, SessionCharges
+    from dpb_gym.privacy import Account, Budget, Certificate, Guarantee, SessionCharges
 
 WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
@@ -81,6 +82,27 @@ class Session:
     def guarantee(self) -> Guarantee | None:
         """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
+
+    def certificate(self, audit: Any = None) -> Certificate:
+        """Return the certificate of the guarantee, with what the account has charged so far.
+
+        Args:
+            audit: Report of an audit of the agent (`dpb_gym.audits.AuditReport`), or None.
+
+        Raises:
+            AgentError: If the session has no budget.
+        """
+        from dpb_gym.privacy.certificate import Certificate, code_of
+
+        if self.guarantee is None:
+            raise AgentError("a session without a budget has no certificate")
+        facts = {
+            **self._state["facts"], "code": code_of(type(self.agent)),
+            "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
+            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
+            "lifetime": None if self.account is None else self.account.summary(),
+        }  # fmt: skip
+        return Certificate.of([facts])
 
     @property
     def decisions(self) -> int:
@@ -366,7 +388,11 @@ def serve(
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise, punctual)
-    return Session(made, info, punctual, account)
+    session = Session(made, info, punctual, account)
+    typed = json.loads(json.dumps(spec.params, default=str))
+    run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
+    session._state["facts"] = {**run, "generator": noise}
+    return session
 
 
 def warm_up(

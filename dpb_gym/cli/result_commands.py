@@ -1,4 +1,4 @@
-"""Commands on results: leaderboard, verify, submit, import, remove, audit and costs."""
+"""Commands on results: leaderboard, verify, certify, submit, import, remove, audit and costs."""
 
 from __future__ import annotations
 
@@ -56,19 +56,71 @@ def leaderboard(
         print(f"regret curves written to {plot}", file=messages)
 
 
-def verify(
+def certify(
     directory: str = options.DIRECTORY,
+    out: str = Option("certificate.json", help="The certificate, .json."),
+    html: str | None = options.HTML,
+) -> None:
+    """Write a certificate of the private rows of a result directory; dpb verify recomputes it.
+
+    Example: dpb certify results/smoke --out certificate.json --html certificate.html
+    """
+    from dpb_gym.errors import ResultError
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.results.result import Result
+    from dpb_gym.results.row_audits import audit_key
+
+    result, entries = Result.load(directory), []
+    for row in result.rows:
+        if row.guarantee is None or row.guarantee["curve"] is None:
+            continue
+        agent, task = row.cell.agent, row.cell.task
+        report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+        provisos = task.problem().info.provisos if task.requires is None else ()
+        entries.append({
+            "agent": agent.name, "parameters": agent.params, "budget": row.budget,
+            "problem": task.identity, "guarantee": row.guarantee, "provisos": provisos,
+            "generator": "seeded", "lifetime": None,
+            "audit": None if "error" in report else report,
+            "code": {"revision": result.revision, **agent.identity},
+        })  # fmt: skip
+    if not entries:
+        raise ResultError(f"{directory} holds no private results")
+    certificate = Certificate.of(entries)
+    for path in filter(None, (out, html)):
+        options.new_folder(path)
+        certificate.save(path)
+    print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
+
+
+def _verify_certificate(path: str) -> None:
+    """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.registry import agent_specs
+
+    agent_specs()  # of other packages, which may define accounting events
+    wrong = Certificate.load(path).check()
+    print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def verify(
+    directory: str = Argument(metavar="DIR|FILE", help="Result directory, or a certificate .json."),
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
     json: bool = options.JSON,
 ) -> None:
-    """Check all digests, and compute cells again, bit for bit.
+    """Check all digests, and compute cells again, bit for bit; or recompute a certificate.
 
     Exit status 1 if something differs, or if a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
     """
+    if directory.endswith(".json"):
+        _verify_certificate(directory)
+        return
     from dpb_gym.exchange import verification
 
     found = verification.verify(directory, sample, seed, options.log, agent)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
     from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
+    from dpb_gym.privacy.certificate import Certificate as Certificate
     from dpb_gym.privacy.composition import Composition as Composition
     from dpb_gym.privacy.curator import Curator as Curator
     from dpb_gym.privacy.events import ApproxEvent as ApproxEvent
