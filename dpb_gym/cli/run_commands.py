@@ -282,10 +282,9 @@ def warm(
     seconds = time.monotonic() - start
     if json:
         options.print_json({"compiled": compiled, "seconds": seconds})
-    elif compiled:
-        print(f"{compiled} kernels compiled in {duration(seconds)}")
     else:
-        print("nothing to do: all kernels are compiled")
+        done = f"{compiled} kernels compiled in {duration(seconds)}"
+        print(done if compiled else "nothing to do: all kernels are compiled")
 
 
 def _print_tuning(done: Tuning) -> None:
