@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import starmap
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,9 +62,11 @@ def warm(
     with board(jobs, show) as watched:
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(chosen))]
         calls = list(zip(range(len(chosen)), chosen, beats))
-        several = workers > 1 and len(calls) > 1
-        one_by_one = (compile_agent(*call) for call in calls)
-        for index, count in in_processes(compile_agent, calls, workers) if several else one_by_one:
+        here = workers == 1 or len(calls) == 1
+        done = (
+            starmap(compile_agent, calls) if here else in_processes(compile_agent, calls, workers)
+        )
+        for index, count in done:
             compiled += count
             if watched is not None:
                 watched.finish(index)
