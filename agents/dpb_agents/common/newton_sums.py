@@ -189,7 +189,8 @@ class OnePassNewton(WarmStart):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.protects = (self.notion, "user" if self.max_rounds_per_user else "user-round")
+        if self.max_rounds_per_user is not None:
+            self.protects = (self.notion, "user")
 
     def horizon(self, problem: ProblemInfo) -> int:
         """Return the number of rounds that the releases are planned for."""
