@@ -130,5 +130,5 @@ def test_users_are_protected_only_where_every_sum_limits_them(name):
     env_id = "DPB/Assortment-v0" if name == "resolving-mnl" else "DPB/Pricing-v0"
     agent = make_agent(name, max_rounds_per_user=2)
     info = make_problem(env_id, horizon=50, stock=9, returning=20).info
-    with pytest.raises(ParameterError, match="running sums of sales|users are protected"):
+    with pytest.raises(ParameterError, match="users are protected"):
         agent.set_up(info, AgentStreams([0]), Budget.zcdp(1.0))
