@@ -196,6 +196,8 @@ def tune(
     seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
     out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
     recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
+    private: bool = Option(False, help="Charge the selection to the budget; prints the choice."),
+    runs: float = Option(32.0, help="With --private: mean number of runs."),
     workers: int | None = options.WORKERS,
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
@@ -214,6 +216,19 @@ def tune(
                 f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
+    if private:
+        from dpb_gym.planning.private_tuning import tune_privately
+
+        asked: dict[str, Any] = {"horizon": horizon, "env_kwargs": env_kwargs, "seed": seed}
+        asked |= {"replicates": replicates, "runs": runs}
+        chosen = [
+            tune_privately(name, env, each, grid=owned.get(name), **asked)
+            for name in agents for each in budget
+        ]  # fmt: skip
+        rows = [(c.agent, f"{dict(c.params) or 'defaults'}", f"{c.score:.6g}", f"{c.guarantee}")
+                for c in chosen]  # fmt: skip
+        options.print_table(("agent", "chosen", "noisy reward", "selection included"), rows)
+        return
     done = tuning.tune(
         env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
         horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
