@@ -253,13 +253,16 @@ class _Compilations(event.Listener):
         self.report, self.running, self.count = report, [""], 0
 
     def on_start(self, started: Any) -> None:
-        self.running.append(started.data["dispatcher"].py_func.__name__)
-        self.report(self.count, self.running[-1])
+        function = started.data["dispatcher"].py_func
+        if not function.__module__.startswith("numba."):
+            self.running.append(function.__name__)
+            self.report(self.count, self.running[-1])
 
-    def on_end(self, _: Any) -> None:
-        self.running.pop()
-        self.count += 1
-        self.report(self.count, self.running[-1])
+    def on_end(self, ended: Any) -> None:
+        if not ended.data["dispatcher"].py_func.__module__.startswith("numba."):
+            self.running.pop()
+            self.count += 1
+            self.report(self.count, self.running[-1])
 
 
 @contextmanager

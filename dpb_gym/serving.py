@@ -6,10 +6,12 @@ private releases. All its other data, except the guarantee, are raw or computed 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +22,15 @@ from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, Paramet
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import check_supported, spec_of
+from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
 
+WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
+"""Decisions of the copy of an agent that compiles its kernels, and their largest number if an
+integer parameter, such as the length of a batch, asks for more."""
 _MOST = float(np.finfo(np.float32).max)
 
 
@@ -200,9 +205,11 @@ class Session:
             given = np.ones(len(x)) if available is None else available
             mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
         elif available is not None:
-            raise ParameterError("everything is available here: ProblemInfo(masked=True) says not")
+            raise ParameterError(
+                "all are available here; `available` needs ProblemInfo(masked=True)"
+            )
         now = self._state["t"] + 1
-        return Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask)
+        return _locked(Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask))
 
     def _feedback(self, context: Context, action: Array, response: Any) -> Feedback:
         kind, seen = kind_of(self.problem.kind), np.array([True])
@@ -245,12 +252,20 @@ class Session:
         else:
             fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
             blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
-            context = now._replace(**blank)
+            context = _locked(now._replace(**blank))
             action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
             names = [k for k in ("choice", "demand") if k == kind.response]
             absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
             feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
+
+
+def _locked(context: Context) -> Context:
+    """Make the arrays read-only, as those of the harness, so that the same kernels are used."""
+    for part in context[1:]:
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False
+    return context
 
 
 def serve(
@@ -260,6 +275,7 @@ def serve(
     *,
     noise: str = "system",
     seed: int | None = None,
+    warm: bool = True,
     **params: Any,
 ) -> Session:
     """Start a session: an agent that decides for real customers.
@@ -272,6 +288,8 @@ def serve(
         noise: ``"system"``: from the operating system's entropy, not reproducible; needs the extra
             ``secure``. ``"seeded"``: for tests; anyone with the seed can remove the noise.
         seed: Seed of the agent's random choices and of seeded noise; random by default.
+        warm: Whether to compile all kernels of a registered agent before returning, so that no
+            customer waits for the compiler: a copy of it plays a few hundred random customers.
         **params: Parameters of the agent.
 
     Raises:
@@ -305,4 +323,53 @@ def serve(
     punctual = not (spec.partial_feedback and spec.delayed_feedback)
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
+    if warm and isinstance(agent, str):
+        warm_up(spec, info, asked, noise, punctual)
     return Session(made, info, punctual)
+
+
+def warm_up(
+    spec: AgentSpec, problem: ProblemInfo, budget: Budget | None, noise: str, punctual: bool
+) -> None:
+    """Compile the kernels that a session needs, once per process: play random customers.
+
+    The copy of the agent plans for a short horizon, so that it passes all of its phases. Its
+    errors are ignored, because the session itself raises them.
+    """
+    sizes = [size + 2 for size in spec.params.values() if isinstance(size, int)]
+    rounds = max(WARM_DECISIONS, *(size for size in sizes if size <= MOST_WARM_DECISIONS), 0)
+    facts = replace(problem, horizon=min(problem.longest, rounds))
+    key = as_key([spec.entry_point, spec.params, str(budget), noise, facts.to_dict()])
+    if key not in _warm:
+        _warm.add(key)
+        with contextlib.suppress(Exception):
+            agent = spec.make()
+            noise = "seeded" if budget is None else noise
+            agent.set_up(facts, spec.streams([0], budget), budget, noise=noise)
+            _play(Session(agent, facts), np.random.default_rng(0), 1.0 if punctual else 0.9)
+
+
+def _play(session: Session, rng: np.random.Generator, share: float) -> None:
+    """Play a session to its horizon and respond to a share of its decisions."""
+    info, kind = session.problem, kind_of(session.problem.kind)
+    for _ in range(info.longest):
+        given: dict[str, Any] = {}
+        if kind.revenues and not info.equal_revenues:
+            given["revenues"] = rng.uniform(*info.reward_range, info.n_items)
+        if info.n_arms and info.n_candidates:
+            given["arms"] = np.sort(rng.permutation(info.n_arms)[: info.n_candidates])
+        if info.max_interactions is not None:
+            given["user"] = session.decisions // info.max_interactions
+        features = rng.random(kind.feature_shape(info)) / np.sqrt(info.dim)
+        decision, action = session.decide(features, **given)
+        response: Any = rng.uniform(*info.reward_range)
+        if kind.response == "choice":
+            response = rng.choice([None, *action])
+        elif kind.response == "demand":
+            response = rng.integers(2)
+        if rng.random() < share:
+            session.observe(decision, response)
+
+
+_warm: set[str] = set()
+"""Keys of the agents and problems whose kernels this process has compiled."""

@@ -20,6 +20,10 @@ from hypothesis import settings
 # a busy core. NumPy reads this when it is loaded, here and in processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Copies of the library, which tests install and run, share its compiled kernels.
+COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
+os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
+
 # A shell's background jobs and their children ignore Ctrl-C, so tests of it would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

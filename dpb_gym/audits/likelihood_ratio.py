@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.minimiser import Minimiser
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum

@@ -18,7 +18,7 @@ from dpb_gym.audits.worlds import Pair, World, answer, check_pair
 from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
-from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams

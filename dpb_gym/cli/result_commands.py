@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.filesize import decimal
@@ -15,9 +14,6 @@ from typer import Argument, Option
 
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
-
-if TYPE_CHECKING:
-    from dpb_gym.planning.costs import Forecast
 
 
 def leaderboard(
@@ -253,36 +249,6 @@ def cost(
     print(
         f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
         f"{decimal(int(table))} of tables"
-    )
-
-
-def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
-    """Print the expected time, size and memory of a plan."""
-    from dpb_gym.running.execution import check_backend
-    from dpb_gym.running.progress import duration
-
-    cores = check_backend(workers)
-    parts = ("jobs", "cells", "rounds", "seconds", "bytes")
-    total = {part: sum(getattr(row, part) for row in found) for part in parts}
-    seconds, most = total["seconds"], max(row.memory for row in found)
-    if json:
-        tasks = [dataclasses.asdict(row) for row in found]
-        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
-        return
-    options.print_table(
-        ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
-        [
-            (
-                row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
-                f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
-            )
-            for row in found
-        ],
-    )  # fmt: skip
-    print(
-        f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
-        f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
-        f"{decimal(total['bytes'])} of table; {decimal(most)} of memory a worker"
     )
 
 

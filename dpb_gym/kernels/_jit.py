@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 # No fast-math and no threads: bits are exact. No wrapper for C: nothing calls it.
-EXACT = {"fastmath": False, "nogil": True, "no_cfunc_wrapper": True}
+EXACT: dict[str, Any] = {"fastmath": False, "nogil": True, "no_cfunc_wrapper": True}
 
 
 def jit(function: F) -> F:

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.printed_calibrations import objective_cs as objective_cs
     from dpb_gym.privacy.printed_calibrations import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
-    from dpb_gym.privacy.releasers.base import Releaser as Releaser
-    from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
@@ -60,6 +58,8 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.record_bounds import Segment as Segment
     from dpb_gym.privacy.releasers.release_schedule import Combinations as Combinations
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
+    from dpb_gym.privacy.releasers.releaser import Releaser as Releaser
+    from dpb_gym.privacy.releasers.releaser import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum

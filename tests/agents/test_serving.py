@@ -329,3 +329,22 @@ def test_unsuitable_arguments_are_rejected() -> None:
             dpb_gym.serve(*arguments)
     with pytest.raises(DPBError, match="noise"):
         dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise="loud")
+
+
+WARM = """
+import sys, dpb_gym
+from dpb_gym.kernel_cache import spent
+info = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=10_000, dim=4).info
+session = dpb_gym.serve("adaprivate-ts", "rho=2", info, noise="seeded", seed=1, batch=70)
+before = spent.wall
+for _ in range(75):
+    decision, _ = session.decide([[0.1] * 4] * info.n_candidates)
+    session.observe(decision, 1)
+print(spent.wall - before, session.decisions)
+"""
+
+
+def test_no_decision_waits_for_a_kernel(forks: Any, tmp_path: Path) -> None:
+    """All kernels of a session are compiled and loaded by `serve`, also those of releases."""
+    done = forks.run(WARM, cwd=tmp_path)
+    assert done.stdout.split() == ["0.0", "75"], done.stderr

@@ -228,7 +228,7 @@ class Silent(LocalLinear):
 
 @pytest.mark.parametrize(("agent", "verdict"), [(Silent, "FAIL"), ("local-lin-ucb", "PASS")])
 @pytest.mark.parametrize("rho", [0.1, 2.0])
-def test_silence_where_nothing_was_observed_is_seen(agent, verdict, rho):
+def test_missing_messages_of_unobserved_rounds_are_detected(agent, verdict, rho):
     report = audit(agent, Budget.zcdp(rho), runs=1000, **WHERE)
     assert report.verdict == verdict, report
     if agent is Silent:

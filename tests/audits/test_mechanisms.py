@@ -155,8 +155,8 @@ def test_equal_records_are_refused():
 
 
 @pytest.mark.parametrize("rho", RHOS)
-def test_the_divergence_sees_what_the_threshold_does_not(rho):
-    """A plan with half of the variance at 2 x 4000 runs; first edition: 0 of 100 at 2 x 10,000."""
+def test_the_divergence_detects_losses_that_the_threshold_misses(rho):
+    """A plan with half of the variance at 2 x 4000 runs."""
     sound = objective_plan(
         rho, dim=2, gradient_bound=2.0, curvature=1.0, records=200_001, every_order=False
     )

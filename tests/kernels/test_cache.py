@@ -24,10 +24,22 @@ CODE = (
 )
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the library and compile a kernel."""
+    home = copied(tmp_path_factory.mktemp("compiled"))
+    assert play(home) == ("3.0 0", [])
+    return home
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """Copy the library, so that its kernel cache is empty."""
-    home = tmp_path / "copy"
+    return copied(tmp_path)
+
+
+def copied(folder: Path) -> Path:
+    home = folder / "copy"
     source = Path(dpb_gym.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, home / "dpb_gym", ignore=ignored)
@@ -55,8 +67,9 @@ def play(home: Path, **variables: str) -> tuple[str, list[str]]:
     return finish(start(home, **variables))
 
 
-def test_the_second_process_loads_what_the_first_compiled(package):
-    assert play(package) == ("3.0 0", [])
+def test_the_second_process_loads_what_the_first_compiled(compiled, tmp_path):
+    package = tmp_path / "copy"
+    shutil.copytree(compiled, package)
     assert play(package) == ("3.0 1", [])
     # a changed kernel invalidates the kernels that call it
     text = package / "dpb_gym" / "kernels" / "elementary.py"
@@ -83,8 +96,9 @@ def test_copies_of_the_library_share_a_cache_directory(package, tmp_path):
 @pytest.mark.parametrize(
     ("ending", "damage"), [("nbi", b""), ("nbi", b"\x80\x05K\x01."), ("nbc", b""), ("nbc", b"no")]
 )
-def test_damaged_files_are_replaced(package, ending, damage):
-    play(package)
+def test_damaged_files_are_replaced(compiled, tmp_path, ending, damage):
+    package = tmp_path / "copy"
+    shutil.copytree(compiled, package)
     (found,) = (package / "dpb_gym" / "kernels" / "__pycache__").glob(f"linalg.dot_one*.{ending}")
     found.write_bytes(damage)
     result, messages = play(package)

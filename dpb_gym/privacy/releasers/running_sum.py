@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 

@@ -13,7 +13,6 @@ from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
-from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
 from dpb_gym.privacy.releasers.contributions import ContributionCap
 from dpb_gym.privacy.releasers.record_bounds import (
     Ball,
@@ -23,6 +22,7 @@ from dpb_gym.privacy.releasers.record_bounds import (
     RecordShape,
     Segment,
 )
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
 # Limits of a number times a direction, and of the direction's norm, without a segment.

@@ -12,7 +12,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
-from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.condition import Condition
 from dpb_gym.problems.conditions.protocol import (
     Availability,
     Stock,

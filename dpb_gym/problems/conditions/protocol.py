@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.availability import check_offered
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
-from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.condition import Condition
 from dpb_gym.problems.contexts import fixed_rows
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of

@@ -400,7 +400,7 @@ def test_other_names_are_refused(archive: Path, tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_names_that_stand_twice_and_bombs_are_refused(
+def test_archives_with_duplicate_names_or_bombs_are_rejected(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "twice.zip"
@@ -496,7 +496,7 @@ def test_a_killed_import_loses_nothing_and_is_completed(
     assert len(content(board)) == len(before) + 4
 
 
-def test_agents_that_are_not_installed_are_named_and_others_checked(
+def test_verify_names_agents_that_are_not_installed_and_checks_others(
     archive: Path, board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpb_gym.exchange import verification as module
