@@ -250,18 +250,16 @@ def tune(
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
     if private:
+        from dpb_gym.envs.registration import make_problem
         from dpb_gym.planning.private_tuning import tune_privately
 
-        asked: dict[str, Any] = {"horizon": horizon, "env_kwargs": env_kwargs, "seed": seed}
-        asked |= {"replicates": replicates, "runs": runs}
+        problem = make_problem(env, **env_kwargs, **({"horizon": horizon} if horizon else {}))
+        how: Any = {"runs": runs, "replicates": replicates}
         chosen = [
-            tune_privately(name, env, each, grid=owned.get(name), **asked)
-            for name in agents for each in budget
-        ]  # fmt: skip
-        rows = [(c.agent, f"{dict(c.params) or 'defaults'}", f"{c.score:.6g}", f"{c.guarantee}")
-                for c in chosen]  # fmt: skip
-        options.print_table(("agent", "chosen", "noisy reward", "selection included"), rows)
-        return
+            tune_privately(a, problem, b, owned.get(a), **how) for a in agents for b in budget
+        ]
+        rows = [[c.agent, str(dict(c.params)), f"{c.score:.6g}", str(c.guarantee)] for c in chosen]
+        return options.print_table(("agent", "chosen", "reward", "selection included"), rows)
     done = tuning.tune(
         env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
         horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,

@@ -39,8 +39,9 @@ class Shop(dpb_gym.SingleAgent):
 
 def choose(budget: str, noise_seed: int, runs: float = 20.0, agent: Any = Shop) -> Any:
     Shop.runs = []
-    how = {"noise": "seeded", "noise_seed": noise_seed, "replicates": 2, "runs": runs}
-    return tune_privately(agent, "DPB/Pricing-v0", budget, horizon=T, grid=GRID, **how)
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=T)
+    how = {"noise_seed": noise_seed, "replicates": 2, "runs": runs}
+    return tune_privately(agent, problem, budget, GRID, **how)
 
 
 def test_the_best_point_is_chosen_and_the_selection_is_charged() -> None:
@@ -87,12 +88,15 @@ def test_runs_beyond_their_budget_and_other_units_are_refused() -> None:
     class Printed(Shop):
         def begin(self) -> None:
             self.curator.as_printed("a paper")
-            super().begin()
+            self.sums = self.curator.batch_sum(1, reward=(0.0, 1.0), sigma=0.1)
 
     class People(Shop):
         protects = ("central", "user-rewards")
 
-    for agent, message in ((Printed, "within their budget"), (People, "a reward or a user-round")):
+        def begin(self) -> None:
+            self.sums = self.curator.batch_sum(1, reward=(0.0, 1.0), limit=1)
+
+    for agent, message in ((Printed, "within budget"), (People, "a reward or user-round")):
         with pytest.raises(ParameterError, match=message):
             choose("rho=1", 0, agent=agent)
     with pytest.raises(ParameterError, match="needs a budget"):
