@@ -20,7 +20,12 @@ from dpb_gym import validation
 from dpb_gym.audits.audit_report import AuditReport
 from dpb_gym.audits.distinguisher import audit_scores
 from dpb_gym.audits.likelihood_ratio import Tap
-from dpb_gym.audits.objective_audits import audit_objective, hostile_choices, hostile_demand
+from dpb_gym.audits.objective_audits import (
+    audit_objective,
+    curved_choices,
+    hostile_choices,
+    hostile_demand,
+)
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
@@ -196,13 +201,16 @@ def _objectives(rho: float) -> dict[str, Audit]:
     )
     plans = {
         "choices, verified": plan(**choice),
+        "curvature, verified": plan(**choice),
         "choices, verified for (epsilon, delta)": plan(**choice, every_order=False),
         "choices, zcdp": plan(**choice, method="zcdp"),
         "choices, as in CS (true cost)": objective_cs(rho, dim=2, rank=1, records=RECORDS),
         "demand, verified": plan(**demand),
         "demand, as in CSW (true cost)": csw,
     }
-    hostile = {"choices": hostile_choices(), "demand": hostile_demand()}
+    hostile = {
+        "choices": hostile_choices(), "curvature": curved_choices(), "demand": hostile_demand()
+    }  # fmt: skip
     return {
         f"objective perturbation, {name}": partial(
             audit_objective, one, hostile[name.split(",")[0]]

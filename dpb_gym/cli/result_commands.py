@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -182,31 +183,46 @@ def audit(
     runs: int = Option(2000, help="Runs in each of the two worlds."),
     seed: int = Option(0, help="Seed of customers and agents."),
     env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
+    deployment: int | None = Option(
+        None, help="Rounds of the test for raw data; by default the environment's horizon."
+    ),
     set_: list[str] = options.settings("Parameter of the agent"),
     json: bool = options.JSON,
 ) -> None:
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
-    Exit status 1 if the claim is refuted. Audits have power at budgets of rho 0.5 to 2.
+    Exit status 1 if the claim is refuted or raw data are read. Audits have power at budgets of rho
+    0.5 to 2.
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
     from dpb_gym import audits
+    from dpb_gym.errors import AgentError
     from dpb_gym.registry import agent_spec
     from dpb_gym.results.row_audits import AUDIT_BUDGET
 
-    asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
+    if agent_spec(agent).budget == "never":
+        raise AgentError(
+            f"{agent!r} is not private: it claims nothing that an audit could refute. "
+            "`dpb list agents` shows the private agents"
+        )
+    asked: Any = AUDIT_BUDGET
     if budget is not None:
         (asked,) = options.read_budgets([budget])
-    options.log(f"auditing {agent}: 2 x {runs} runs ...")
+    start = time.perf_counter()
+
+    def say(line: str) -> None:
+        options.log(f"{agent}, {time.perf_counter() - start:.0f} s: {line}")
+
     report = audits.audit(
-        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed
-    )
+        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed,
+        deployment=deployment, say=say,
+    )  # fmt: skip
     if json:
         options.print_json(report.to_dict())
     else:
         options.print_text(str(report))
-    if report.verdict == "FAIL":
+    if report.verdict in ("FAIL", "READS RAW DATA"):
         raise typer.Exit(1)
 
 

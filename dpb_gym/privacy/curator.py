@@ -225,6 +225,7 @@ class Curator:
         for releaser, part in zip(self.releasers, rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
+            releaser.rho = part
             releaser.open(part, noise.spawn())
         for releaser in self.releasers:  # all or none
             releaser.opened = True

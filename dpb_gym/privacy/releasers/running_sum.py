@@ -112,10 +112,14 @@ class RunningSum(Sum):
         """Variance of the noise at every step at sigma = 1, ``(steps,)``."""
         return self._mechanism.variances(self.steps)
 
-    def noise_matrix(self, steps: int) -> FloatArray:
-        """Return the linear map from independent normals to the first releases' noise.
+    def noise_matrix(self, steps: ArrayLike) -> FloatArray:
+        """Return the linear map from independent normals to the noise of some releases.
 
-        At sigma = 1; shape ``(steps, normals)``.
+        Args:
+            steps: Numbers of the steps ``(n,)``, from 1; a number n stands for the first n.
+
+        Returns:
+            Weights ``(n, normals)`` at sigma = 1.
         """
         return self._mechanism.matrix(steps)
 

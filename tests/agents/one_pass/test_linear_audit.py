@@ -35,6 +35,7 @@ def run(agent, seed=0, params=None):
         agent,
         Budget.zcdp(2.0),
         runs=400,
+        deployment=64,
         params=params,
         env_id="DPB/Recommendation-v0",
         env_kwargs=SMALL,

@@ -522,7 +522,7 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
     from dpb_gym.results.row_audits import audit_key, audit_rows
 
     key = audit_key(AgentRun(spec=agent_spec("adaprivate-ts")), "recommendation")
-    report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60).to_dict()
+    report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60, deployment=64).to_dict()
     forged = {**report, "runs": 10**9}
     fake = altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits={key: forged}))
     import_submission(fake, board)
