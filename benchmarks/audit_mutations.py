@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from objective_audits import audit_objective, curved_choices, hostile_choices
 
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_gym import Budget, SingleAgent
@@ -33,11 +34,8 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits import (
     AuditReport,
     audit,
-    audit_objective,
     audit_scores,
     audit_sum,
-    curved_choices,
-    hostile_choices,
 )
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import (

@@ -29,18 +29,17 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402
+from mechanism_audits import mechanism_audits  # noqa: E402
+from message_audits import message_audits  # noqa: E402
+from objective_audits import audit_objective, hostile_choices  # noqa: E402
 
 from dpb_gym import Budget, agent_specs, make_agent  # noqa: E402
 from dpb_gym.audits import (  # noqa: E402
     AuditReport,
     audit,
-    audit_objective,
     audit_outputs,
     audit_sum,
-    hostile_choices,
-    mechanism_audits,
 )
-from dpb_gym.audits.message_audits import message_audits  # noqa: E402
 from dpb_gym.privacy import (  # noqa: E402
     Composition,
     Curator,

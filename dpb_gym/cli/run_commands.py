@@ -6,7 +6,6 @@ import dataclasses
 import math
 import shlex
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -273,32 +272,18 @@ def tune(
 
 
 def warm(
-    agents: list[str] | None = Argument(
-        None,
-        metavar="[AGENT]...",
-        help="Registered agents; all by default.",
-        autocompletion=complete("agents"),
-    ),
+    agents: list[str] | None = Argument(None, help="Registered agents; all by default."),
     workers: int | None = options.WORKERS,
     quiet: bool = options.QUIET,
-    json: bool = options.JSON,
 ) -> None:
     """Compile the kernels of agents and environments, so that nothing waits for the compiler later.
 
     Example: dpb warm one-pass-pricing lin-ucb
     """
     from dpb_gym.running import warming
-    from dpb_gym.running.progress import duration
 
-    start = time.monotonic()
     compiled = warming.warm(agents, workers=workers, show=not quiet)
-    seconds = time.monotonic() - start
-    if json:
-        options.print_json({"compiled": compiled, "seconds": seconds})
-    elif compiled:
-        print(f"{compiled} kernels compiled in {duration(seconds)}")
-    else:
-        print("nothing to do: all kernels are compiled")
+    print(f"{compiled} kernels compiled" if compiled else "nothing to do: all kernels are compiled")
 
 
 def _print_tuning(done: Tuning) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from pathlib import Path
 
+import audit_mutations as BENCHMARK
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-BENCHMARK = importlib.import_module("audit_mutations")
-sys.path.pop(0)
 
 
 @pytest.mark.parametrize("mutant", BENCHMARK.MUTANTS, ids=lambda mutant: mutant.what)
