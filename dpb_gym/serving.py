@@ -324,13 +324,11 @@ def serve(
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     if warm and isinstance(agent, str):
-        warm_up(spec, info, asked, noise, punctual)
+        warm_up(spec, info, asked, noise)
     return Session(made, info, punctual)
 
 
-def warm_up(
-    spec: AgentSpec, problem: ProblemInfo, budget: Budget | None, noise: str, punctual: bool
-) -> None:
+def warm_up(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None, noise: str) -> None:
     """Compile the kernels that a session needs, once per process: play random customers.
 
     The copy of the agent plans for a short horizon, so that it passes all of its phases. Its
@@ -346,7 +344,8 @@ def warm_up(
             agent = spec.make()
             noise = "seeded" if budget is None else noise
             agent.set_up(facts, spec.streams([0], budget), budget, noise=noise)
-            _play(Session(agent, facts), np.random.default_rng(0), 1.0 if punctual else 0.9)
+            some = spec.partial_feedback and spec.delayed_feedback
+            _play(Session(agent, facts), np.random.default_rng(0), 0.9 if some else 1.0)
 
 
 def _play(session: Session, rng: np.random.Generator, share: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 Report: TypeAlias = Callable[..., None]
 """Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
@@ -28,18 +28,6 @@ POLL_SECONDS = 0.25
 LOG_SECONDS = 10.0
 ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
 """Seconds before progress is shown."""
-
-
-class Shown(Protocol):
-    """A job whose progress is shown."""
-
-    @property
-    def rounds(self) -> int:
-        """Its size."""
-
-    @property
-    def title(self) -> str:
-        """Its name."""
 
 
 class Watch:
@@ -123,11 +111,11 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Shown], show: Show) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Any], show: Show) -> Iterator[Watch | None]:
     """Show progress while the context is active; yield None if nothing is shown.
 
     Args:
-        jobs: The jobs.
+        jobs: The jobs; `title` is the name of a job, `rounds` its number of agent rounds.
         show: False for silence; True for bars on a terminal or in a notebook and log lines
             elsewhere, on the standard error; None for bars or silence; or a function of (rounds
             done, rounds in all).

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
+from types import SimpleNamespace
 from typing import Any
 
 from dpb_gym.envs.registration import make_problem
@@ -37,19 +38,6 @@ REPLAY = "DPB/MovieLensReplay-v0"
 BUDGET, SESSION_BUDGET = Budget.zcdp(50.0), Budget.approx(20.0, 1e-5)
 
 
-@dataclass(frozen=True)
-class AgentJob:
-    """One agent whose kernels are compiled.
-
-    Attributes:
-        title: Name of the agent.
-        rounds: Rounds, the size of the job in the display of progress.
-    """
-
-    title: str
-    rounds: int = HORIZON
-
-
 def warm(
     names: Sequence[str] | None = None, *, workers: int | None = None, show: Show = None
 ) -> int:
@@ -68,16 +56,17 @@ def warm(
         WorkerError: If a worker dies.
     """
     everybody = [n for n, s in agent_specs().items() if ".reference" not in s.entry_point]
-    jobs = [AgentJob(agent_spec(name).name) for name in names or everybody]
+    chosen = [agent_spec(name).name for name in names or everybody]
     workers, compiled = check_backend(workers), 0
+    jobs = [SimpleNamespace(title=name, rounds=HORIZON) for name in chosen]
     with board(jobs, show) as watched:
-        calls = [
-            (i, job.title, watched.heartbeat(i) if watched is not None else None)
-            for i, job in enumerate(jobs)
-        ]
-        several = workers > 1 and len(calls) > 1
-        one_by_one = (compile_agent(*call) for call in calls)
-        for index, count in in_processes(compile_agent, calls, workers) if several else one_by_one:
+        beats = [None if watched is None else watched.heartbeat(i) for i in range(len(chosen))]
+        calls = list(zip(range(len(chosen)), chosen, beats))
+        here = workers == 1 or len(calls) == 1
+        done = (
+            starmap(compile_agent, calls) if here else in_processes(compile_agent, calls, workers)
+        )
+        for index, count in done:
             compiled += count
             if watched is not None:
                 watched.finish(index)
@@ -90,10 +79,8 @@ def compile_agent(index: int, name: str, heartbeat: Report | None) -> tuple[int,
     Return the number of the job and the number of kernels compiled.
     """
     spec = agent_spec(name)
-    punctual = not (spec.partial_feedback and spec.delayed_feedback)
     budgets = {"never": (None,), "optional": (None, BUDGET), "required": (BUDGET,)}[spec.budget]
-    report = partial(heartbeat, 0) if heartbeat is not None else _silent
-    with compilations(report) as found:
+    with compilations(partial(heartbeat, 0) if heartbeat is not None else None) as found:
         make_problem(REPLAY, dim=8).instance([0])
         for env_id, kwargs in ENVIRONMENTS:
             info = make_problem(env_id, horizon=HORIZON, **kwargs).info
@@ -106,9 +93,5 @@ def compile_agent(index: int, name: str, heartbeat: Report | None) -> tuple[int,
                             env_kwargs=kwargs, progress=False,
                         )  # fmt: skip
                 if not spec.uses_oracle:
-                    warm_up(spec, info, budget and SESSION_BUDGET, "seeded", punctual)
+                    warm_up(spec, info, budget and SESSION_BUDGET, "seeded")
     return index, found.count
-
-
-def _silent(compiled: int, kernel: str) -> None:
-    pass
