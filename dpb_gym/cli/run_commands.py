@@ -228,6 +228,8 @@ def tune(
     seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
     out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
     recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
+    private: bool = Option(False, help="Charge the selection to the budget; prints the choice."),
+    runs: float = Option(32.0, help="With --private: mean number of runs."),
     workers: int | None = options.WORKERS,
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
@@ -246,6 +248,17 @@ def tune(
                 f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
+    if private:
+        from dpb_gym.envs.registration import make_problem
+        from dpb_gym.planning.private_tuning import tune_privately
+
+        problem = make_problem(env, **env_kwargs, **({"horizon": horizon} if horizon else {}))
+        how: Any = {"runs": runs, "replicates": replicates}
+        chosen = [
+            tune_privately(a, problem, b, owned.get(a), **how) for a in agents for b in budget
+        ]
+        rows = [[c.agent, str(dict(c.params)), f"{c.score:.6g}", str(c.guarantee)] for c in chosen]
+        return options.print_table(("agent", "chosen", "reward", "selection included"), rows)
     done = tuning.tune(
         env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
         horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import PoissonGaussianEvent as PoissonGaussianEvent
     from dpb_gym.privacy.events import PureEvent as PureEvent
     from dpb_gym.privacy.events import RandomizedResponseEvent as RandomizedResponseEvent
+    from dpb_gym.privacy.events import SelectionEvent as SelectionEvent
     from dpb_gym.privacy.events import ShuffledBitsEvent as ShuffledBitsEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee

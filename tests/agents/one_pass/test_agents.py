@@ -74,7 +74,8 @@ def test_the_ledger_spends_the_budget_and_no_more(name):
     assert 1 - 1e-6 <= approx.curator.guarantee.epsilon(1e-5) <= 1 + 1e-9
     before = str(approx.curator.guarantee)
     play(approx, problem, [0, 1], 400)
-    assert str(approx.curator.guarantee) == before == str(approx.curator.ledger.guarantee)
+    assert str(approx.curator.guarantee) == before
+    assert before.startswith(str(approx.curator.ledger.guarantee))
 
 
 @pytest.mark.parametrize("name", NAMES)
