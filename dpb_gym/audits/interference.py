@@ -18,6 +18,7 @@ import multiprocessing
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -107,6 +108,8 @@ def _apart(work: Callable[[], Any]) -> Any:
     try:
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
             return pool.submit(_work).result()
+    except BrokenProcessPool:
+        raise AgentError("the agent ended the process of its audit") from None
     finally:
         _waiting.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from dpb_agents.recommendation.linear_policy import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
-from dpb_gym.audits import AuditReport, Pair, World, audit, paired_run
+from dpb_gym.audits import AuditReport, Pair, World, audit, interference, paired_run
 from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -348,6 +349,11 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         audit(**arguments)
+
+
+def test_an_agent_that_ends_its_process_is_named():
+    with pytest.raises(AgentError, match="ended the process"):
+        interference._apart(lambda: os._exit(3))
 
 
 def test_a_copy_decides_with_the_same_random_numbers():
