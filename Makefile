@@ -9,7 +9,7 @@ LOWEST ?= .venv-lowest
 DOCS ?= docs/_build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard bench test test-fast test-lowest lint types docs dist clean check-python
+.PHONY: help leaderboard bench test test-fast test-lowest lint types docs dist wheel clean check-python
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
@@ -19,7 +19,8 @@ help:
 	@echo "make lint types    style and type checks"
 	@echo "make docs          build the documentation site, warnings are errors"
 	@echo "make test-lowest   the tests with the oldest allowed dependencies"
-	@echo "make dist          build the wheel and the sdist"
+	@echo "make dist          build the sdist and a wheel without compiled kernels"
+	@echo "make wheel         build and test a wheel with compiled kernels, for this Python and system"
 	@echo "make clean         remove the environment and everything generated"
 	@echo
 	@echo "PYTHON=python3.12 make test selects an interpreter; SUITE=core-v0 make leaderboard a suite."
@@ -93,6 +94,14 @@ docs: $(VENV)/.docs
 
 dist: $(VENV)/.test
 	@$(BIN)/python -m hatchling build
+
+KERNELS := build/kernels
+wheel: $(VENV)/.test
+	@rm -rf $(KERNELS) dist/*-cp*.whl
+	@$(BIN)/python hatch_build.py $(KERNELS)
+	@DPB_KERNELS=$(abspath $(KERNELS)) $(BIN)/python -m hatchling build -t wheel
+	@DPB_WHEEL=$$(echo dist/*-cp*.whl) $(BIN)/python -m pytest -q tests/release/test_packages.py \
+	  -k "smoke or every_file or metadata"
 
 lint: $(VENV)/.lint
 	@$(BIN)/ruff check .

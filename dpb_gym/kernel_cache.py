@@ -248,27 +248,31 @@ class _PauseCollection(event.Listener):
 event.register("numba:compile", _PauseCollection())
 
 
-class _Compilations(event.Listener):
-    def __init__(self, report: Callable[[int, str], None]) -> None:
+@event.Listener.register
+class _Compilations:
+    def __init__(self, report: Callable[[int, str], None] | None) -> None:
         self.report, self.running, self.count = report, [""], 0
 
-    def on_start(self, started: Any) -> None:
-        self.running.append(started.data["dispatcher"].py_func.__name__)
-        self.report(self.count, self.running[-1])
-
-    def on_end(self, _: Any) -> None:
-        self.running.pop()
-        self.count += 1
-        self.report(self.count, self.running[-1])
+    def notify(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("numba."):
+            return
+        if event.is_start:
+            self.running.append(function.__name__)
+        else:
+            self.running.pop()
+            self.count += 1
+        if self.report is not None:
+            self.report(self.count, self.running[-1])
 
 
 @contextmanager
-def compilations(report: Callable[[int, str], None]) -> Iterator[_Compilations]:
+def compilations(report: Callable[[int, str], None] | None) -> Iterator[_Compilations]:
     """Report compilation in this process while the context is active.
 
     Args:
         report: Called with the number of kernels compiled so far and the name of the kernel that is
-            being compiled, empty if there is none.
+            being compiled, empty if there is none. None to count only, in `count`.
     """
     with event.install_listener("numba:compile", _Compilations(report)) as listener:
         yield listener

@@ -14,7 +14,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
-from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_spec, check_supported

@@ -6,10 +6,13 @@ private releases. All its other data, except the guarantee, are raw or computed 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +23,15 @@ from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, Paramet
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import check_supported, spec_of
+from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
+    from dpb_gym.privacy import Account, Budget, Certificate, Guarantee, SessionCharges
 
+WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
+"""Decisions of the copy of an agent that compiles its kernels, and their largest number if an
+integer parameter, such as the length of a batch, asks for more."""
 _MOST = float(np.finfo(np.float32).max)
 
 
@@ -38,25 +44,65 @@ class Session:
 
     The guarantee does not cover arrivals of customers, or whether and when they respond.
 
+    With an account, a response is passed to the agent only if the customer's lifetime budget pays
+    for it. Otherwise the agent observes a round without a response, and the customer is served
+    all the same. Who is refused depends on arrivals only.
+
     Attributes:
         agent: The agent.
         problem: Public facts of the problem.
+        account: Lifetime budgets of the customers, or None.
     """
 
-    def __init__(self, agent: Agent, problem: ProblemInfo, punctual: bool = False) -> None:
-        self.agent, self.problem = agent, problem
+    def __init__(
+        self,
+        agent: Agent,
+        problem: ProblemInfo,
+        punctual: bool = False,
+        account: Account | None = None,
+    ) -> None:
+        self.agent, self.problem, self.account = agent, problem, account
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": []},
+             "came": [], "charged": {}, "account": None if account is None else str(account.path)},
         )  # fmt: skip
+        self._charges: SessionCharges | None = None
+        self._releases: list[int | None] = []
+        if account is not None:
+            from dpb_gym.privacy import SessionCharges
+
+            if self.guarantee is None:
+                raise AgentError("an account charges a guarantee: this session has no budget")
+            self._charges = SessionCharges(account, self.guarantee, self._state["charged"])
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
+
+    def certificate(self, audit: Any = None) -> Certificate:
+        """Return the certificate of the guarantee, with what the account has charged so far.
+
+        Args:
+            audit: Report of an audit of the agent (`dpb_gym.audits.AuditReport`), or None.
+
+        Raises:
+            AgentError: If the session has no budget.
+        """
+        from dpb_gym.privacy.certificate import Certificate, code_of
+
+        if self.guarantee is None:
+            raise AgentError("a session without a budget has no certificate")
+        facts = {
+            **self._state["facts"], "code": code_of(type(self.agent)),
+            "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
+            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
+            "lifetime": None if self.account is None else self.account.summary(),
+        }  # fmt: skip
+        return Certificate.of([facts])
 
     @property
     def decisions(self) -> int:
@@ -84,7 +130,8 @@ class Session:
                 ``(d - 1,)``, recommendation ``(n_candidates, d)``.
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
-            user: Number of the customer, where the problem identifies users.
+            user: Number of the customer, where the problem identifies users or the session has
+                an account.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -109,6 +156,7 @@ class Session:
                 )
             if state["owed"]:
                 self._learn(context)
+            self._commit()
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
@@ -155,6 +203,8 @@ class Session:
             CheckpointError: If the file cannot be written.
         """
         with self._lock:
+            if self.account is not None:
+                self.account.commit()
             self.agent.save(path)
 
     @classmethod
@@ -164,7 +214,10 @@ class Session:
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
             raise CheckpointError(f"{path} holds an agent, but no session")
-        return cls(agent, state["problem"])
+        from dpb_gym.privacy import Account
+
+        account = state.get("account")
+        return cls(agent, state["problem"], account=None if account is None else Account(account))
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -193,16 +246,18 @@ class Session:
             if arms is not None:
                 given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
                 listed[0] = given
-        if info.max_interactions is not None:
+        if info.max_interactions is not None or self.account is not None:
             who = np.array([validation.integer("user", user, 0)])
         mask = None
         if info.masked:
             given = np.ones(len(x)) if available is None else available
             mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
         elif available is not None:
-            raise ParameterError("everything is available here: ProblemInfo(masked=True) says not")
+            raise ParameterError(
+                "all are available here; `available` needs ProblemInfo(masked=True)"
+            )
         now = self._state["t"] + 1
-        return Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask)
+        return _locked(Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask))
 
     def _feedback(self, context: Context, action: Array, response: Any) -> Feedback:
         kind, seen = kind_of(self.problem.kind), np.array([True])
@@ -236,21 +291,39 @@ class Session:
     def _learn(self, now: Context) -> None:
         """Pass the oldest pending response to the agent, or an unobserved round if there is none.
 
-        Without a response the agent observes placeholders, so that no features are shown twice.
+        Without a response, or if the account refuses it, the agent observes placeholders, so that
+        no features are shown twice.
         """
-        state, kind = self._state, kind_of(self.problem.kind)
+        state, kind, charges = self._state, kind_of(self.problem.kind), self._charges
         state["owed"] = False
-        if state["came"]:
-            context, action, feedback = state["came"].pop(0)
+        record = state["came"].pop(0) if state["came"] else None
+        if record and (charges is None or charges.admit(int(record[0].users[0]))):
+            context, action, feedback = record
         else:
             fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
             blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
-            context = now._replace(**blank)
+            context = _locked(now._replace(**blank))
             action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
             names = [k for k in ("choice", "demand") if k == kind.response]
             absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
             feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
+
+    def _commit(self) -> None:
+        """Make the charges durable if the agent may have released something since the last time."""
+        if self.account is not None:
+            counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
+            if not counts or None in counts or counts != self._releases:
+                self.account.commit()
+                self._releases = counts
+
+
+def _locked(context: Context) -> Context:
+    """Make the arrays read-only, as those of the harness, so that the same kernels are used."""
+    for part in context[1:]:
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False
+    return context
 
 
 def serve(
@@ -260,6 +333,8 @@ def serve(
     *,
     noise: str = "system",
     seed: int | None = None,
+    warm: bool = True,
+    account: Account | None = None,
     **params: Any,
 ) -> Session:
     """Start a session: an agent that decides for real customers.
@@ -272,6 +347,10 @@ def serve(
         noise: ``"system"``: from the operating system's entropy, not reproducible; needs the extra
             ``secure``. ``"seeded"``: for tests; anyone with the seed can remove the noise.
         seed: Seed of the agent's random choices and of seeded noise; random by default.
+        warm: Whether to compile all kernels of a registered agent before returning, so that no
+            customer waits for the compiler: a copy of it plays a few hundred random customers.
+        account: Lifetime budgets of the customers, shared with other sessions; see `Account`. The
+            agent must play without some of the responses.
         **params: Parameters of the agent.
 
     Raises:
@@ -303,6 +382,60 @@ def serve(
     if spec.uses_oracle:
         raise AgentError(f"agent {agent!r} sees the hidden state, which no customer has")
     punctual = not (spec.partial_feedback and spec.delayed_feedback)
+    if account is not None and punctual:
+        raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
-    return Session(made, info, punctual)
+    if warm and isinstance(agent, str):
+        warm_up(spec, info, asked, noise)
+    session = Session(made, info, punctual, account)
+    typed = json.loads(json.dumps(spec.params, default=str))
+    run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
+    session._state["facts"] = {**run, "generator": noise}
+    return session
+
+
+def warm_up(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None, noise: str) -> None:
+    """Compile the kernels that a session needs, once per process: play random customers.
+
+    The copy of the agent plans for a short horizon, so that it passes all of its phases. Its
+    errors are ignored, because the session itself raises them.
+    """
+    sizes = [size + 2 for size in spec.params.values() if isinstance(size, int)]
+    rounds = max(WARM_DECISIONS, *(size for size in sizes if size <= MOST_WARM_DECISIONS), 0)
+    facts = replace(problem, horizon=min(problem.longest, rounds))
+    key = as_key([spec.entry_point, spec.params, str(budget), noise, facts.to_dict()])
+    if key not in _warm:
+        _warm.add(key)
+        with contextlib.suppress(Exception):
+            agent = spec.make()
+            noise = "seeded" if budget is None else noise
+            agent.set_up(facts, spec.streams([0], budget), budget, noise=noise)
+            some = spec.partial_feedback and spec.delayed_feedback
+            _play(Session(agent, facts), np.random.default_rng(0), 0.9 if some else 1.0)
+
+
+def _play(session: Session, rng: np.random.Generator, share: float) -> None:
+    """Play a session to its horizon and respond to a share of its decisions."""
+    info, kind = session.problem, kind_of(session.problem.kind)
+    for _ in range(info.longest):
+        given: dict[str, Any] = {}
+        if kind.revenues and not info.equal_revenues:
+            given["revenues"] = rng.uniform(*info.reward_range, info.n_items)
+        if info.n_arms and info.n_candidates:
+            given["arms"] = np.sort(rng.permutation(info.n_arms)[: info.n_candidates])
+        if info.max_interactions is not None:
+            given["user"] = session.decisions // info.max_interactions
+        features = rng.random(kind.feature_shape(info)) / np.sqrt(info.dim)
+        decision, action = session.decide(features, **given)
+        response: Any = rng.uniform(*info.reward_range)
+        if kind.response == "choice":
+            response = rng.choice([None, *action])
+        elif kind.response == "demand":
+            response = rng.integers(2)
+        if rng.random() < share:
+            session.observe(decision, response)
+
+
+_warm: set[str] = set()
+"""Keys of the agents and problems whose kernels this process has compiled."""

@@ -41,6 +41,7 @@ class Stream(IntEnum):
     CONTAMINATION = 12
     DELAY = 13
     TAILS = 14
+    RETURNS = 15
 
 
 def generator(

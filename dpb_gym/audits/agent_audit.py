@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from dpb_gym import validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.audits.audit_report import PASS, AuditReport
 from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
-from dpb_gym.audits.paired_run import Observed, play, seeds_from
+from dpb_gym.audits.paired_run import PILOT_RUNS, Observed, play, seeds_from
 from dpb_gym.audits.worlds import Pair, pairs_for
 from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
@@ -34,6 +36,9 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
 SHORTEST, LONGEST = 32, 2048
+FEW_RUNS = 4
+LOCAL_RUNS = 400  # of a pilot, which estimates the effect on messages
+CONTROL_RUNS = 2000
 CONTROL = 1.0 / 3.0  # share of the noise in the control, which an audit with power rejects
 
 
@@ -49,6 +54,8 @@ def audit(
     pair: Pair | None = None,
     seed: int = 0,
     confidence: float = 0.95,
+    deployment: int | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> AuditReport:
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
@@ -76,6 +83,9 @@ def audit(
             of the charged sensitivity.
         seed: Seed of customers and agents.
         confidence: Joint confidence of all bounds.
+        deployment: Rounds of the tests for raw data and of all noise, those of the agent's
+            deployment; by default `horizon`, or else the environment's own.
+        say: Called with a line of progress before each step.
 
     Returns:
         The report; ``report.verdict`` is ``"PASS"``, ``"FAIL"``, ``"READS RAW DATA"``,
@@ -102,6 +112,8 @@ def audit(
     if spec.uses_oracle:
         raise AgentError(f"agent {spec.name!r} sees the truth: there is nothing to audit")
     run = AgentRun(spec=spec, budget=Budget.parse(budget))
+    deployed = deployment or horizon or make_problem(small, **kwargs).horizon
+    deployed = validation.integer("deployment", deployed, 2)
     fixed = kwargs.pop("horizon", most)
     fixed = horizon if horizon is not None else fixed
     if fixed is not None:
@@ -115,16 +127,33 @@ def audit(
             "without stock"
         )
     check_supported(spec, info, run.budget is not None)
+    say = say or (lambda line: None)
+    say("choosing worlds and rounds")
     known = _pilot(stage, fixed, pair)
+    say(f"{known[1].name}, target in round {known[2][0]}: 2 x {runs} runs of {known[0]} rounds")
     found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:
         return found
-    raw = interferes(run, stage.problem(known[0]), seeds_from(stage.seed, 1))
-    if raw is not None:
-        where = f"reach an action, or a record of another round, in round {raw}"
-        details = {**found.details, "raw data": where}
-        return replace(found, interference=True, details=details)
-    return replace(found, control=stage.report(*known, runs, confidence, CONTROL).verdict)
+    if deployed > known[0]:
+        say(f"noise of all releases in {deployed} rounds")
+        found = _noted(found, stage.play(deployed, *known[1:], runs=FEW_RUNS), "in deployment")
+    raw = interferes(run, stage.problem(deployed), seeds_from(stage.seed, 1), say)
+    tested = raw or f"nothing but releases depends on records, in {deployed} rounds"
+    found = replace(found, interference=bool(raw), details={**found.details, "raw data": tested})
+    if found.verdict != PASS:
+        return found
+    say("control with a third of the noise")
+    control = stage.report(*known, min(runs, CONTROL_RUNS), confidence, CONTROL)
+    return replace(found, control=control.verdict)
+
+
+def _noted(report: AuditReport, observed: Observed, where: str) -> AuditReport:
+    """Return the report with the result of the residuals."""
+    if observed.residuals is None:
+        return report
+    text, wrong = observed.residuals
+    noted = {**report.details, where: text}
+    return replace(report, residuals=report.residuals or wrong, details=noted)
 
 
 def _own(maker: Any, name: str) -> Any:
@@ -189,16 +218,18 @@ class _Stage:
         }
         if observed.scores is not None and observed.guarantee is not None:
             scores = observed.scores
-            return audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
+            found = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
+            return _noted(found, observed, "residuals") if factor == 1.0 else found
         first, second = (
             {name: view[half] for name, view in observed.views.items()}
             for half in (slice(runs), slice(runs, None))
         )
-        return audit_outputs(first, second, observed.guarantee, **said)
+        found = audit_outputs(first, second, observed.guarantee, **said)
+        return _noted(found, observed, "residuals") if factor == 1.0 else found
 
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
-    """Find the horizon and the most distinguishable built-in pair with a few runs."""
+    """Find the horizon and a built-in pair and round that differ most, with a few runs."""
     rounds, info, run = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info, stage.run
     agent = run.spec.make()
     unit = agent.protects[1] if run.budget is not None and agent.protects else "user-round"
@@ -211,11 +242,15 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
         if not quiet or fixed is not None or rounds >= LONGEST:
             break
         rounds *= 2
-    places = [targets] if len(targets) > 1 else [[t] for t in sorted({1, rounds // 8, rounds // 2})]
-    options = [(candidate, place) for candidate in candidates for place in places if place[0]]
+    rng = np.random.default_rng([stage.seed, rounds])
+    later = {int(rng.integers(1, max(2, rounds // 4))), int(rng.integers(1, max(2, rounds // 2)))}
+    first = rng.permutation([1, *later - {1}]).tolist()
+    places = [targets] if len(targets) > 1 else [[t] for t in first]
+    options = [(candidate, place) for candidate in candidates for place in places]
     if len(options) == 1:
         return rounds, *options[0]
-    power = [stage.play(rounds, *option).power for option in options]
+    some = LOCAL_RUNS if agent.protects and agent.protects[0] == "local" else PILOT_RUNS
+    power = [stage.play(rounds, *option, runs=some).power for option in options]
     first = next(i for i, found in enumerate(power) if found >= 0.9 * max(power))
     return rounds, *options[first]
 

@@ -72,6 +72,7 @@ class AuditReport:
             audit that does not fail its control has no power.
         interference: Whether an action, or a record of another round, changed with the raw
             feedback while releases were fixed.
+        residuals: Whether the noise of the releases differs from the charged noise.
         details: Further facts: the two worlds, the attained share of the sensitivity.
     """
 
@@ -90,6 +91,7 @@ class AuditReport:
     confidence: float = 0.95
     control: str | None = None
     interference: bool = False
+    residuals: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -110,7 +112,7 @@ class AuditReport:
             return NO_CLAIM
         if self.interference:
             return READS_RAW
-        if self.violations:
+        if self.violations or self.residuals:
             return FAIL
         return PASS if self.control in (None, FAIL) else NO_POWER
 
@@ -202,7 +204,8 @@ class AuditReport:
             ParameterError: If the data are not a report.
         """
         try:
-            kept = {f.name: data[f.name] for f in fields(cls)}
+            kept = {f.name: data[f.name] for f in fields(cls) if f.name != "residuals"}
+            kept["residuals"] = bool(data.get("residuals", False))
             for name in ("parametric_mu", "ceiling"):
                 kept[name] = _maybe(kept[name])
             if kept["claimed"] is not None:

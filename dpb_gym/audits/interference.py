@@ -1,129 +1,282 @@
-"""Test of non-interference: with fixed releases, raw records do not affect actions.
+"""Test of non-interference: with the releases held fixed, records change nothing else.
 
-This is the premise of the billboard lemma. A run is repeated with the same contexts, random
-numbers and releases, but with other responses in half of the rounds, and with other observed
-contexts if contexts are protected. All actions must stay equal, bit for bit, and so must the
-records of the other rounds: each record enters in its own round, and none enters twice.
+This is the premise of the billboard lemma. A first run records every output of the agent's
+releasers. In further runs the customers of some rounds are exchanged while the releasers return
+the recorded outputs. The agent's random numbers are the same. Then nothing may change bit for bit:
+no action or probability, no time or argument of a release, and no record of another round. So a
+record enters in its own round, and no record enters twice.
+
+Each run is played by one replicate in a process of its own, so that it finds no data of another.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import gc
+import hashlib
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpb_gym.agent import Agent
 from dpb_gym.audits.paired_run import releasers
-from dpb_gym.audits.worlds import bought
+from dpb_gym.audits.worlds import bought, response_range
+from dpb_gym.errors import AgentError
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
-REPLICATES = 8
+CODE_BITS = 8
+"""Worlds in which half of the records change. Two rounds with different words of four ones each
+are separated by a world that changes only the first."""
+_WORDS = np.array([np.isin(np.arange(CODE_BITS), c) for c in combinations(range(CODE_BITS), 4)])
+_waiting: list[Callable[[], Any]] = []  # a forked process inherits what it is to do
+OUTPUTS = ("release", "forget", "send")
+RECORDS = ("add", "add_rounds")
 
 
-def interferes(run: AgentRun, problem: Problem, seed: int) -> int | None:
-    """Return the round of the first action or record that depends on raw data of other rounds.
+class _Changes(NamedTuple):
+    """Customers that differ from those of the first run, and how.
 
-    None means that there is no such round.
+    Attributes:
+        how: Kind of response: ``"opposite"``, ``"lowest"``, ``"highest"`` or ``"random"``.
+        bit: Rounds whose code word has this bit change; None changes all rounds.
+    """
+
+    how: str
+    bit: int | None = None
+
+    def __str__(self) -> str:
+        return f"{'all' if self.bit is None else 'some'} responses {self.how}"
+
+
+class _Transcript(NamedTuple):
+    """Decisions and calls of releasers in one run."""
+
+    decisions: list[bytes]
+    calls: list[tuple[Any, bytes, Any]]
+
+
+class _Found(Exception):
+    """What differs from the first run."""
+
+
+CHANGES = (
+    *(_Changes(how) for how in ("opposite", "lowest", "highest")),
+    *(_Changes(("opposite", "random")[bit % 2], bit) for bit in range(CODE_BITS)),
+)
+
+
+def interferes(
+    run: AgentRun, problem: Problem, seed: int, say: Callable[[str], None] | None = None
+) -> str | None:
+    """Return the first effect of records that are not released, None if there is none.
 
     Args:
         run: The agent and its budget.
         problem: The problem; its horizon is played to the end.
         seed: Seed of customers and agent.
+        say: Called before every run with a description.
     """
-    seeds = range(seed, seed + REPLICATES)
-    first = _play(run, problem, seeds, None)
-    again = _play(run, problem, seeds, first)
-    acted = [np.array_equal(*pair) for pair in zip(first.actions, again.actions)]
-    found = [t for t, same in enumerate(acted, start=1) if not same] + again.reused
-    return min(found, default=None)
+    first: _Transcript | None = None
+    gc.collect()  # releasers of earlier runs
+    for number, changes in enumerate((None, *CHANGES), start=1):
+        if say is not None:
+            what = "first run" if changes is None else str(changes)
+            say(f"raw data: run {number} of {1 + len(CHANGES)} ({what})")
+        found = _apart(partial(_play, run, problem, seed, changes, first))
+        if isinstance(found, str):
+            return f"{found}, {changes}"
+        first = first or found
+    return None
 
 
-class _Record:
-    """Actions and records of a run, and rounds with equal data but different records."""
+def _apart(work: Callable[[], Any]) -> Any:
+    """Return the result of a function that runs in a process of its own, where forks exist."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return work()
+    _waiting.append(work)
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            return pool.submit(_work).result()
+    except BrokenProcessPool:
+        raise AgentError("the agent ended the process of its audit") from None
+    finally:
+        _waiting.pop()
 
-    def __init__(self) -> None:
-        self.actions: list[Array] = []
-        self.calls: dict[tuple[int, str], list[Any]] = {}
-        self.reused: list[int] = []
-        self.scrambled = False
+
+def _work() -> Any:
+    return _waiting[-1]()
 
 
-def _play(run: AgentRun, problem: Problem, seeds: range, fixed: _Record | None) -> _Record:
-    """Play a run; with `fixed`, use its releases and other raw feedback in half of the rounds."""
-    agent, record = run.spec.make(), _Record()
-    scramble = np.random.default_rng(seeds[0])
-    agent.set_up(problem.info, AgentStreams(seeds, "audit"), run.budget)
+def _play(
+    run: AgentRun,
+    problem: Problem,
+    seed: int,
+    changes: _Changes | None,
+    first: _Transcript | None,
+) -> _Transcript | str:
+    """Return the transcript of a run, or how it differs from the first one."""
+    agent = run.spec.make()
+    agent.set_up(problem.info, AgentStreams([seed], run.spec.name), run.budget)
+    boundary = _Boundary(first)
     for number, releaser in enumerate(releasers(agent)):
-        for method in ("add", "send"):
-            if hasattr(releaser, method):
-                _hold(releaser, method, record, fixed, (number, method))
-    protects_contexts = agent.curator.unit in ("user-round", "user")
-    instance = problem.instance(list(seeds))
-    delivery = Delivery(problem, list(seeds))
+        boundary.hold(releaser, number)
+    try:
+        _rounds(agent, problem, seed, changes, boundary)
+        boundary.end()
+    except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
+        found = error if isinstance(error, _Found) else error.__cause__
+        if not isinstance(found, _Found):
+            raise
+        return f"{found} of round {boundary.round}"
+    return boundary.transcript
+
+
+def _rounds(
+    agent: Agent, problem: Problem, seed: int, changes: _Changes | None, boundary: _Boundary
+) -> None:
+    unit, notion = agent.curator.unit, agent.curator.notion
+    contexts_change = unit in ("user-round", "user")
+    rng = np.random.default_rng([seed, 1])
+    words = _WORDS[rng.integers(len(_WORDS), size=problem.horizon + 1)]
+    instance, another = problem.instance([seed]), problem.instance([seed + 1])
+    delivery = Delivery(problem, [seed])
+    changed = np.zeros(problem.horizon + 1, bool)
     for t in range(1, problem.horizon + 1):
-        context = instance.context()
-        action = agent.act(context)
-        record.actions.append(np.array(action))
-        delivery.open(context)
-        context, chosen, feedback = delivery.deliver(action, instance.respond(action).feedback)
-        record.scrambled = fixed is not None and (t == 1 or scramble.random() < 0.5)
-        if record.scrambled:
-            feedback = _other(feedback, problem, context, chosen, scramble)
-            if protects_contexts:
-                if feedback.observed is not None:
-                    feedback = feedback._replace(observed=~feedback.observed)
-                order = scramble.permutation(len(seeds))
-                context = context._replace(features=context.features[order])
-        agent.observe(context, chosen, feedback)
+        boundary.round = t
+        context = told = met = instance.context()
+        if changes is not None:
+            users = context.users if unit in ("user", "user-rewards") else None
+            key = t if users is None else int(users[0]) % len(words)
+            changed[t] = True if changes.bit is None else words[key, changes.bit]
+        if changes is not None and contexts_change and changed[t]:
+            told = context._replace(features=another.context().features)
+            context = told if changes.bit is not None else context
+        boundary.changed = bool(changed[t])
+        decision = agent.probabilities(context), np.asarray(action := agent.act(context))
+        # a customer who is exchanged may see other actions, unless the claim is central
+        other = context is not met and notion != "central"
+        boundary.decide(None if other else decision)
+        delivery.open(told)
+        feedback = instance.respond(action).feedback
+        if changes is not None and changed[t]:
+            feedback = _other(feedback, problem, told, action, changes.how, rng)
+            if contexts_change and feedback.observed is not None:
+                feedback = feedback._replace(observed=~feedback.observed)
+        delivered = delivery.deliver(action, feedback)
+        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
+        boundary.changed = bool(changed[origin])
+        agent.observe(*delivered)
         if t < problem.horizon:
             instance.advance()
-    return record
+            another.advance()
 
 
-def _hold(
-    releaser: Any, method: str, record: _Record, fixed: _Record | None, key: tuple[int, str]
-) -> None:
-    """Record the inputs of `add` and outputs of `send`, or replay recorded ones."""
-    original, kept = getattr(releaser, method), record.calls.setdefault(key, [])
-    held = None if fixed is None else iter(fixed.calls[key])
+class _Boundary:
+    """Records the outputs of releasers in a first run, and returns them in the others.
 
-    def listening(*args: Any, **kwargs: Any) -> Any:
-        if method == "send":
-            sent = original(*args, **kwargs) if held is None else next(held)
-            kept.append(sent)
-            return sent
-        if held is not None:
-            given, (args, kwargs) = (args, kwargs), next(held, (args, kwargs))
-            if not record.scrambled and not _same(given, (args, kwargs)):
-                record.reused.append(len(record.actions))
-        else:
-            kept.append(copy.deepcopy((args, kwargs)))
-        return original(*args, **kwargs)
+    Args:
+        first: Transcript of the first run, None in the first run.
+    """
 
-    setattr(releaser, method, listening)
+    def __init__(self, first: _Transcript | None) -> None:
+        self.first, self.transcript = first, _Transcript([], [])
+        self.round, self.changed, self._inside = 0, False, False
+
+    def hold(self, releaser: Releaser, number: int) -> None:
+        """Listen to the methods of a releaser that take records or return releases."""
+        kind = type(releaser)
+        for name in (*RECORDS, *OUTPUTS):
+            if hasattr(releaser, name):
+                method = getattr(releaser, name)
+                setattr(releaser, name, self._listening((number, name), method))
+        if hasattr(kind, "value"):
+            value = kind.value.fget
+            read = self._listening((number, "value"), lambda: value(releaser))
+            held: Any = type(kind.__name__, (kind,), {"value": property(lambda _: read())})
+            releaser.__class__ = held
+
+    def _listening(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if self._inside:  # the releaser itself calls
+                return method(*args, **kwargs)
+            self._inside = True
+            try:
+                given = _digest((args, kwargs))
+                output = method(*args, **kwargs)
+            finally:
+                self._inside = False
+            return self._call(key, given, None if key[1] in RECORDS else output)
+
+        return called
+
+    def _call(self, key: tuple[int, str], given: bytes, output: Any) -> Any:
+        calls = self.transcript.calls
+        calls.append((key, given, copy.deepcopy(output) if self.first is None else None))
+        if self.first is None:
+            return output
+        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1][0] != key:
+            raise _Found("records reach the plan of the releases")
+        _, expected, released = self.first.calls[len(calls) - 1]
+        if given != expected:
+            if key[1] not in (*RECORDS, "send"):
+                raise _Found("records reach the arguments of a release")
+            if not self.changed:
+                raise _Found("records of other rounds reach the record")
+        return copy.deepcopy(released)
+
+    def decide(self, decision: Any) -> None:
+        """Record action and probabilities; None where the changed customer may see others."""
+        decisions = self.transcript.decisions
+        decisions.append(_digest(decision))
+        if self.first is None or decision is None:
+            return
+        if self.first.decisions[len(decisions) - 1] != decisions[-1]:
+            raise _Found("records reach the action")
+
+    def end(self) -> None:
+        """Check that every release of the first run was asked for."""
+        if self.first is not None and len(self.transcript.calls) < len(self.first.calls):
+            raise _Found("records reach the plan of the releases")
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether the arguments of two calls are equal."""
-    flat = [[*args, *(kwargs[k] for k in sorted(kwargs))] for args, kwargs in (one, other)]
-    return len(flat[0]) == len(flat[1]) and all(np.array_equal(*pair) for pair in zip(*flat))
+def _digest(value: Any) -> bytes:
+    return hashlib.blake2b(pickle.dumps(value), digest_size=16).digest()
 
 
 def _other(
-    feedback: Feedback, problem: Problem, context: Context, action: Array, rng: np.random.Generator
+    feedback: Feedback,
+    problem: Problem,
+    context: Context,
+    action: Array,
+    how: str,
+    rng: np.random.Generator,
 ) -> Feedback:
-    """Return a response that is possible for the action and usually different."""
-    kind = problem.info.kind
-    if kind == "pricing":
-        assert feedback.demand is not None
-        demand = 1.0 - feedback.demand if problem.info.demand == "logistic" else -feedback.demand
-        return feedback._replace(reward=np.asarray(action) * demand, demand=demand)
-    if kind == "assortment":
-        slates = np.asarray(action)
-        other = bought(context, slates, rng.integers(-1, (slates >= 0).sum(axis=1)))
+    """Return another response that is possible for the action."""
+    shown, choice = np.asarray(action), feedback.choice
+    low, high = response_range(problem.info)
+    numbers = feedback.reward if feedback.demand is None else feedback.demand
+    if choice is not None:
+        low, high, numbers = -1, (shown >= 0).sum(axis=1) - 1, choice
+    changed = {
+        "opposite": low + high - numbers,
+        "lowest": low + 0 * numbers,
+        "highest": high + 0 * numbers,
+        "random": low + rng.random(numbers.shape) * (high - low),
+    }[how]
+    if choice is not None:
+        other = bought(context, shown, np.rint(changed).astype(choice.dtype))
         return feedback._replace(reward=other.reward, choice=other.choice)
-    low, high = problem.info.reward_range
-    return feedback._replace(reward=low + high - feedback.reward)
+    if feedback.demand is None:
+        return feedback._replace(reward=changed)
+    return feedback._replace(reward=shown * changed, demand=changed)

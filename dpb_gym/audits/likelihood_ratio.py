@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.privacy.releasers.base import Releaser
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.privacy.releasers.minimiser import Minimiser
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 from dpb_gym.validation import FloatArray
 
-MOST_STEPS = 64  # releases of a running sum; later ones add little information
+MOST_STEPS = 128  # releases of a running sum: the first half of them, and some at random
 
 
 class Tap:
@@ -45,6 +46,13 @@ class Tap:
         self._last: Any = None
         self._steps: list[tuple[FloatArray, FloatArray, Any]] = []
         self._minima: list[FloatArray] = []
+        self._at_minima: list[FloatArray] = []
+        self._before: Any = None
+        self._times: list[int] = []
+        if isinstance(releaser, RunningSum):
+            early = min(releaser.steps, MOST_STEPS // 2)
+            later = np.random.default_rng(releaser.steps).permutation(releaser.steps - early)
+            self._chosen = {*range(1, early + 1), *(1 + early + later[:early]).tolist()}
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
@@ -56,6 +64,9 @@ class Tap:
         if hasattr(releaser, "release"):
             self._release = thing.release
             thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)
+        if hasattr(releaser, "forget"):
+            self._forget = thing.forget
+            thing.forget = lambda: self._on_forget()
 
     # ---------------------------------------------------------------- listening
 
@@ -75,7 +86,11 @@ class Tap:
         if isinstance(self.releaser, WeightedSum):
             return self.releaser.releases > len(self._steps)
         assert isinstance(self.releaser, RunningSum)
-        return self.releaser.rounds % self.releaser.every == 0 and len(self._steps) < MOST_STEPS
+        step, rest = divmod(self.releaser.rounds, self.releaser.every)
+        if rest or step not in self._chosen:
+            return False
+        self._times.append(step)
+        return True
 
     def _on_release(self, *args: Any, **kwargs: Any) -> Any:
         if self.capturing:
@@ -96,6 +111,13 @@ class Tap:
         self._keep(self._last, exact, swapped, size)
         return self._last
 
+    def _on_forget(self) -> Any:
+        if self.capturing:
+            return self._nothing() if self._last is None else self._last
+        exact, swapped, self._last = self.twin.forget(), self.other.forget(), self._forget()
+        self._before = tuple(self._rows(part) for part in (self._last, exact, swapped))
+        return self._last
+
     def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser
         shape = (releaser.dim,) if hasattr(releaser, "dim") else releaser.shape.shape
@@ -105,9 +127,14 @@ class Tap:
         self, released: FloatArray, exact: FloatArray, swapped: FloatArray, size: Any
     ) -> None:
         self.releases += 1
-        self._steps.append((self._rows(released - exact), self._rows(swapped - exact), size))
+        now = tuple(self._rows(part) for part in (released, exact, swapped))
+        step = now
+        if isinstance(self.releaser, BatchSum) and self.releaser.cumulative:
+            step = now if self._before is None else tuple(a - b for a, b in zip(now, self._before))
+            self._before = now
+        self._steps.append((step[0] - step[1], step[2] - step[1], size))
         if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
-            self._exact_rows.append(self._rows(exact))
+            self._exact_rows.append(step[1])
 
     def _rows(self, values: FloatArray) -> FloatArray:
         """Return isometric rows: off-diagonal entries of symmetric matrices count twice."""
@@ -129,9 +156,28 @@ class Tap:
             linear.append((gradient + plan.ridge * (theta - self.releaser.centre)) / plan.sigma)
             bent = np.linalg.slogdet(hessian + plan.ridge * np.eye(plan.dim))[1]
             density.append(bent - 0.5 * (linear[-1] ** 2).sum(axis=1))
+            if twin is self.twin and self.releaser.rho:
+                self._charged_noise(gradient, hessian, theta, due)
         asked = np.ones(len(self.towards), bool) if due is None else np.asarray(due)
         gap = ((linear[1] - linear[0]) ** 2).sum(axis=1)
         self._minima.append(np.where(asked, [density[1] - density[0], gap], 0.0))
+
+    def _charged_noise(
+        self, gradient: FloatArray, hessian: FloatArray, theta: FloatArray, due: Any
+    ) -> None:
+        """Record the linear term that the charged plan would need, in units of its noise."""
+        releaser: Any = self.releaser
+        plan = releaser._calibrated(releaser.rho)
+        noise = (gradient + plan.ridge * (theta - releaser.centre)) / plan.sigma
+        # the noise on the output is part of theta
+        bend = (hessian + plan.ridge * np.eye(plan.dim)) * (plan.output_std / plan.sigma)
+        factor = np.linalg.cholesky(np.eye(plan.dim) + bend @ bend)
+        rows = np.linalg.solve(factor, noise[:, :, None])[:, :, 0]
+        asked = np.ones(len(rows), bool) if due is None else np.asarray(due)
+        longest = np.sort(np.sqrt((theta[asked] ** 2).sum(axis=1)))[-2:]
+        if len(longest) == 2 and np.ptp(longest) <= 10.0 * plan.output_std + 1e-9 * longest[1]:
+            asked = asked & False  # minima on the edge of a ball do not reveal the linear term
+        self._at_minima.append(np.where(asked[:, None], rows, np.nan))
 
     def _of_density(self, *args: Any, **kwargs: Any) -> None:
         """Record the log-density ratio of a releaser that computes it itself."""
@@ -174,20 +220,43 @@ class Tap:
                 against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
             return self.towards * against, float(np.sqrt(squares.mean()))
 
-    def _whitened(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return noise and gap ``(B, steps, width)`` in units of independent noise."""
+    def residuals(self) -> tuple[FloatArray, list[str], float]:
+        """Return releases minus exact values in units of the charged noise, not of the actual one.
+
+        Returns:
+            Residuals ``(B, numbers)``, NaN where nothing was released; no numbers if the noise
+            is not additive. The name of each number. The fourth moment that the law implies.
+        """
         releaser: Any = self.releaser
-        sigma = max(float(releaser.sigma), 1e-300)
+        fourth = 6.0 if getattr(releaser, "law", "") == "laplace" else 3.0
+        if self._at_minima:
+            rows = np.stack(self._at_minima, axis=1)
+        elif self._steps and getattr(releaser, "sampling", 1.0) == 1.0 and releaser.rho:
+            noise = np.stack([step[0] for step in self._steps], axis=1)
+            rows = self._whitened(noise, noise, charged=True)[0]
+            sizes = [np.broadcast_to(step[2], len(rows)) for step in self._steps]
+            rows[np.isinf(np.stack(sizes, axis=1))] = np.nan
+        else:
+            rows = np.empty((len(self.towards), 0, 0))
+        _, steps, width = rows.shape
+        names = [f"release {i + 1} of {releaser.what}" for i in range(steps) for _ in range(width)]
+        return rows.reshape(len(rows), -1), names, fourth
+
+    def _whitened(
+        self, noise: FloatArray, gap: FloatArray, charged: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return noise and gap ``(B, steps, width)`` in units of actual or charged noise."""
+        releaser: Any = self.releaser
+        sigma = releaser._scales(releaser.rho)[0] if charged else max(releaser.sigma, 1e-300)
         if isinstance(releaser, RunningSum):
-            matrix = releaser.noise_matrix(noise.shape[1])
+            mechanism = make_mechanism(releaser.mechanism, releaser.steps) if charged else None
+            matrix = (mechanism.matrix if mechanism else releaser.noise_matrix)(self._times)
             whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
             noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
         elif isinstance(releaser, WeightedSum):
             scale = releaser.schedule.scales[: noise.shape[1], None] / sigma
             noise, gap = noise * scale, gap * scale
         else:
-            if isinstance(releaser, BatchSum) and releaser.cumulative:
-                noise, gap = (np.diff(part, axis=1, prepend=0.0) for part in (noise, gap))
             size = np.stack([np.broadcast_to(s[2], len(self.towards)) for s in self._steps], axis=1)
             scale = 1.0 / (sigma * size[:, :, None])
             noise, gap = noise * scale, gap * scale
@@ -198,8 +267,6 @@ class Tap:
         assert isinstance(self.releaser, BatchSum)
         q, sigma = self.releaser.sampling, self.releaser.sigma
         exact = np.stack(self._exact_rows, axis=1)
-        if self.releaser.cumulative:
-            noise, gap, exact = (np.diff(part, axis=1, prepend=0.0) for part in (noise, gap, exact))
         seen, there = q * (noise + exact), exact + gap
         logs = []
         for mean in (exact, there):
@@ -232,6 +299,8 @@ def can_tap(releaser: Releaser) -> bool:
     """Return whether the distribution of a releaser's output is known.
 
     It is known for the library's releasers, and for others that define `log_density` of their
-    newest release given the records of a copy.
+    newest release given the records of a copy. A minimiser of a loss without `add` keeps its
+    records outside, where a copy does not find them.
     """
-    return isinstance(releaser, (Sum, Minimiser)) or hasattr(releaser, "log_density")
+    minimiser = isinstance(releaser, Minimiser) and hasattr(releaser, "add")
+    return minimiser or isinstance(releaser, Sum) or hasattr(releaser, "log_density")

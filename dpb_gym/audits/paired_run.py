@@ -14,11 +14,12 @@ import numpy as np
 
 from dpb_gym.agent import Agent
 from dpb_gym.audits.likelihood_ratio import Tap, can_tap, noise_of
+from dpb_gym.audits.residuals import check_residuals, stacked
 from dpb_gym.audits.worlds import Pair, World, answer, check_pair
 from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
-from dpb_gym.privacy.releasers.base import Releaser
+from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
@@ -43,7 +44,8 @@ class Observed:
         quiet: Releasers that never released, and rounds of the target whose response never came.
         boundary: Description of what was released.
         power: Squared distance of the two worlds in units of the noise, over all releases; for
-            messages infinite if those of one world are empty, else 0.
+            messages an estimate, infinite if those of one world are empty.
+        residuals: Result of `check_residuals`; None if no releaser has additive noise.
     """
 
     guarantee: Guarantee | None
@@ -52,6 +54,7 @@ class Observed:
     quiet: int
     boundary: str
     power: float
+    residuals: tuple[str, bool] | None = None
 
 
 def play(
@@ -154,6 +157,7 @@ def _observed(
     # for messages, whether they are empty in exactly one world
     sent = [np.split(np.asarray(message.any(axis=1)), 2) for message in found]
     silent = any(abs(one.mean() - other.mean()) > 0.5 for one, other in sent)
+    apart = math.inf if silent else sum(_distance(*np.split(message, 2)) for message in found)
     laws = [[tap.law() for tap in lane] for lane in taps]
     first, mus = (taps[0], [mu for _, mu in laws[0]]) if taps else ([], [])
     return Observed(
@@ -161,9 +165,31 @@ def _observed(
         np.concatenate([np.sum([r for r, _ in lane], axis=0) for lane in laws]) if known else None,
         views,
         sum(not tap.releases for tap in first) + unanswered,
-        _boundary(first, mus, messages),
-        sum(mu**2 for mu in mus) if known else math.inf if silent else 0.0,
+        _boundary(agent, first, mus, messages),
+        sum(mu**2 for mu in mus) if known else apart,
+        _residuals([*taps, messages] if messages else taps),
     )
+
+
+def _distance(one: Array, other: Array) -> float:
+    """Return an estimate of the squared distance of the means in units of the noise."""
+    gap, variance = one.mean(axis=0) - other.mean(axis=0), one.var(axis=0) + other.var(axis=0)
+    seen = variance > 0
+    return max(0.0, float((2.0 * gap[seen] ** 2 / variance[seen] - 2.0 / len(one)).sum()))
+
+
+def _residuals(taps: Sequence[Sequence[Tap | MessageTap]]) -> tuple[str, bool] | None:
+    """Test the residuals of all releasers together; taps are those of batches or replicates."""
+    lanes: list[Array] = []
+    names: list[str] = []
+    fourth = 3.0
+    for lane in taps:
+        found = [tap.residuals() for tap in lane]
+        lanes.append(np.concatenate([rows for rows, _, _ in found], axis=1))
+        names = max(names, [name for _, some, _ in found for name in some], key=len)
+        fourth = max(fourth, *(moment for _, _, moment in found))
+    values = stacked(lanes) if lanes else np.empty((0, 0))
+    return None if np.isnan(values).all() else check_residuals(values, names, fourth)
 
 
 def releasers(agent: Agent) -> list[Releaser]:
@@ -212,13 +238,19 @@ def _elsewhere(
     return double, (context, action, _answers(worlds, problem, context, checked, runs))
 
 
-def _boundary(taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> str:
+def _boundary(agent: Agent, taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> str:
     parts = [
         f"{tap.releaser.what} ({type(tap.releaser).__name__}, {tap.releases} releases, mu {mu:.3g})"
         for tap, mu in zip(taps, mus)
     ]
     parts += [f"{m.releaser.what} ({len(m.messages)} of the target)" for m in messages]
-    return "; ".join(parts) or "no releaser found: actions only"
+    parts += [
+        f"{r.what} ({type(r).__name__}, of unknown distribution: it defines no log_density, so "
+        "actions are compared)"
+        for r in releasers(agent)[: len(releasers(agent)) // max(1, len(agent.curator.parts))]
+        if not (can_tap(r) or hasattr(r, "send"))
+    ]
+    return "; ".join(parts) or "no releaser: actions only"
 
 
 def _exchanged(round_: Round, worlds: Worlds, runs: int) -> Round:
@@ -270,14 +302,28 @@ class MessageTap:
 
     def __init__(self, releaser: Any, factor: float) -> None:
         self.releaser = releaser
-        draw = releaser.numbers.next
-        centre = 0.0 if releaser.mechanism.numbers == NORMAL else 0.5
-        if factor != 1.0:
-            releaser.numbers.next = lambda: centre + factor * (draw() - centre)
+        draw, self._normal = releaser.numbers.next, releaser.mechanism.numbers == NORMAL
+        centre = 0.0 if self._normal else 0.5
         self.target = False
         self.messages: list[Array] = []
+        self._numbers: list[Array] = []
+
+        def drawn() -> Array:
+            numbers = draw()
+            self._numbers.append(np.array(numbers))
+            return np.asarray(centre + factor * (numbers - centre))
+
+        releaser.numbers.next = drawn
         self._send = releaser.send
         releaser.send = self._on_send
+
+    def residuals(self) -> tuple[Array, list[str], float]:
+        """Return the random numbers of all messages as standard normals; see `Tap.residuals`."""
+        from scipy.special import ndtri
+
+        numbers = np.concatenate([part.reshape(len(part), -1) for part in self._numbers], axis=1)
+        names = ["random numbers of messages"] * numbers.shape[1]
+        return numbers if self._normal else np.clip(ndtri(numbers), -9.0, 9.0), names, 3.0
 
     def _on_send(self, *args: Any, **kwargs: Any) -> Any:
         sent = self._send(*args, **kwargs)

@@ -88,7 +88,13 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
         name, pair = f"response {low:g} or {high:g}", (World(features, low), World(features, high))
         quiet = World(None, low)
         # with sampling, records of all other users are zero
-        return [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
+        pairs = [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
+        if problem.kind == "assortment":
+            v, n = _unit(problem.dim), problem.n_items or 1
+            items = (np.where(np.arange(n) % 2, -1.0, 1.0)[:, None] * v).astype(np.float32)
+            ends = World(items, 1.0, taste=v), World(items, 1.0, taste=-v)
+            pairs.append(Pair("items x and -x, buys x or -x", *ends))
+        return pairs
     pairs = makers[problem.kind](problem)
     if partial and problem.kind == "recommendation":
         seen, last = pairs[0].first, (problem.n_candidates or 1) - 1

@@ -39,7 +39,8 @@ COMMANDS = (
     *(list_commands.list_, list_commands.show, run_commands.run, result_commands.leaderboard),
     *(result_commands.verify, result_commands.submit, result_commands.import_),
     *(result_commands.remove, result_commands.cost, result_commands.cost_of_privacy),
-    *(run_commands.tune, run_commands.reproduce, result_commands.audit),
+    *(run_commands.tune, run_commands.reproduce, result_commands.audit, run_commands.warm),
+    result_commands.certify,
 )
 DATA_COMMANDS = (
     list_commands.list_data,

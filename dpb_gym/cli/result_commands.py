@@ -1,13 +1,13 @@
-"""Commands on results: leaderboard, verify, submit, import, remove, audit and costs."""
+"""Commands on results: leaderboard, verify, certify, submit, import, remove, audit and costs."""
 
 from __future__ import annotations
 
 import dataclasses
 import shlex
 import sys
-from collections.abc import Sequence
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.filesize import decimal
@@ -15,9 +15,6 @@ from typer import Argument, Option
 
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
-
-if TYPE_CHECKING:
-    from dpb_gym.planning.costs import Forecast
 
 
 def leaderboard(
@@ -59,19 +56,71 @@ def leaderboard(
         print(f"regret curves written to {plot}", file=messages)
 
 
-def verify(
+def certify(
     directory: str = options.DIRECTORY,
+    out: str = Option("certificate.json", help="The certificate, .json."),
+    html: str | None = options.HTML,
+) -> None:
+    """Write a certificate of the private rows of a result directory; dpb verify recomputes it.
+
+    Example: dpb certify results/smoke --out certificate.json --html certificate.html
+    """
+    from dpb_gym.errors import ResultError
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.results.result import Result
+    from dpb_gym.results.row_audits import audit_key
+
+    result, entries = Result.load(directory), []
+    for row in result.rows:
+        if row.guarantee is None or row.guarantee["curve"] is None:
+            continue
+        agent, task = row.cell.agent, row.cell.task
+        report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+        provisos = task.problem().info.provisos if task.requires is None else ()
+        entries.append({
+            "agent": agent.name, "parameters": agent.params, "budget": row.budget,
+            "problem": task.identity, "guarantee": row.guarantee, "provisos": provisos,
+            "generator": "seeded", "lifetime": None,
+            "audit": None if "error" in report else report,
+            "code": {"revision": result.revision, **agent.identity},
+        })  # fmt: skip
+    if not entries:
+        raise ResultError(f"{directory} holds no private results")
+    certificate = Certificate.of(entries)
+    for path in filter(None, (out, html)):
+        options.new_folder(path)
+        certificate.save(path)
+    print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
+
+
+def _verify_certificate(path: str) -> None:
+    """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
+    from dpb_gym.privacy import Certificate
+    from dpb_gym.registry import agent_specs
+
+    agent_specs()  # of other packages, which may define accounting events
+    wrong = Certificate.load(path).check()
+    print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def verify(
+    directory: str = Argument(metavar="DIR|FILE", help="Result directory, or a certificate .json."),
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
     json: bool = options.JSON,
 ) -> None:
-    """Check all digests, and compute cells again, bit for bit.
+    """Check all digests, and compute cells again, bit for bit; or recompute a certificate.
 
     Exit status 1 if something differs, or if a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
     """
+    if directory.endswith(".json"):
+        _verify_certificate(directory)
+        return
     from dpb_gym.exchange import verification
 
     found = verification.verify(directory, sample, seed, options.log, agent)
@@ -186,31 +235,46 @@ def audit(
     runs: int = Option(2000, help="Runs in each of the two worlds."),
     seed: int = Option(0, help="Seed of customers and agents."),
     env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
+    deployment: int | None = Option(
+        None, help="Rounds of the test for raw data; by default the environment's horizon."
+    ),
     set_: list[str] = options.settings("Parameter of the agent"),
     json: bool = options.JSON,
 ) -> None:
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
-    Exit status 1 if the claim is refuted. Audits have power at budgets of rho 0.5 to 2.
+    Exit status 1 if the claim is refuted or raw data are read. Audits have power at budgets of rho
+    0.5 to 2.
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
     from dpb_gym import audits
+    from dpb_gym.errors import AgentError
     from dpb_gym.registry import agent_spec
     from dpb_gym.results.row_audits import AUDIT_BUDGET
 
-    asked: Any = AUDIT_BUDGET if agent_spec(agent).budget != "never" else None
+    if agent_spec(agent).budget == "never":
+        raise AgentError(
+            f"{agent!r} is not private: it claims nothing that an audit could refute. "
+            "`dpb list agents` shows the private agents"
+        )
+    asked: Any = AUDIT_BUDGET
     if budget is not None:
         (asked,) = options.read_budgets([budget])
-    options.log(f"auditing {agent}: 2 x {runs} runs ...")
+    start = time.perf_counter()
+
+    def say(line: str) -> None:
+        options.log(f"{agent}, {time.perf_counter() - start:.0f} s: {line}")
+
     report = audits.audit(
-        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed
-    )
+        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed,
+        deployment=deployment, say=say,
+    )  # fmt: skip
     if json:
         options.print_json(report.to_dict())
     else:
         options.print_text(str(report))
-    if report.verdict == "FAIL":
+    if report.verdict in ("FAIL", "READS RAW DATA"):
         raise typer.Exit(1)
 
 
@@ -253,36 +317,6 @@ def cost(
     print(
         f"{rounds:,.0f} agent rounds of this mix: {duration(seconds)} on {many}, "
         f"{decimal(int(table))} of tables"
-    )
-
-
-def print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
-    """Print the expected time, size and memory of a plan."""
-    from dpb_gym.running.execution import check_backend
-    from dpb_gym.running.progress import duration
-
-    cores = check_backend(workers)
-    parts = ("jobs", "cells", "rounds", "seconds", "bytes")
-    total = {part: sum(getattr(row, part) for row in found) for part in parts}
-    seconds, most = total["seconds"], max(row.memory for row in found)
-    if json:
-        tasks = [dataclasses.asdict(row) for row in found]
-        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
-        return
-    options.print_table(
-        ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
-        [
-            (
-                row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
-                f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
-            )
-            for row in found
-        ],
-    )  # fmt: skip
-    print(
-        f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
-        f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
-        f"{decimal(total['bytes'])} of table; {decimal(most)} of memory a worker"
     )
 
 

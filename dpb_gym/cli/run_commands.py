@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
 from typer import Argument, Option
 
 from dpb_gym.cli import options
@@ -16,6 +18,7 @@ from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
     from dpb_gym.papers import Reproduction
+    from dpb_gym.planning.costs import Forecast
     from dpb_gym.planning.tuning import Point, Tuning
     from dpb_gym.running.execution import RunReport
     from dpb_gym.running.plan import TaskPlan
@@ -73,7 +76,6 @@ def run(
 
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
-    from dpb_gym.cli.result_commands import print_forecast
     from dpb_gym.planning.costs import forecast
     from dpb_gym.running.api import plan_task
     from dpb_gym.running.callbacks import logger
@@ -94,7 +96,7 @@ def run(
         )  # fmt: skip
         place = f"{found.tasks[0].name}-{found.protocol[:8]}"
     if dry_run:
-        print_forecast(forecast(found, plans, replicates), workers, json)
+        _print_forecast(forecast(found, plans, replicates), workers, json)
         return
     for path in (html, None if "://" in (out or "") else out):
         options.new_folder(path)
@@ -144,6 +146,36 @@ def _of_env(
         )
     env_kwargs, params = options.settings_of(given["set"], agents)
     return [(name, None, params.get(name)) for name in agents], env_kwargs
+
+
+def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) -> None:
+    """Print the expected time, size and memory of a plan."""
+    from dpb_gym.running.execution import check_backend
+    from dpb_gym.running.progress import duration
+
+    cores = check_backend(workers)
+    parts = ("jobs", "cells", "rounds", "seconds", "bytes")
+    total = {part: sum(getattr(row, part) for row in found) for part in parts}
+    seconds, most = total["seconds"], max(row.memory for row in found)
+    if json:
+        tasks = [dataclasses.asdict(row) for row in found]
+        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
+        return
+    options.print_table(
+        ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
+        [
+            (
+                row.task, f"{row.jobs:,}", f"{row.cells:,}", f"{row.rounds:,}",
+                f"{row.seconds / 3600:,.2f}", decimal(row.bytes), decimal(row.memory),
+            )
+            for row in found
+        ],
+    )  # fmt: skip
+    print(
+        f"{total['rounds']:,} agent rounds in {total['jobs']:,} jobs: {seconds / 3600:,.2f} "
+        f"core-hours, {duration(seconds / cores)} on {cores} like this one; "
+        f"{decimal(total['bytes'])} of table; {decimal(most)} of memory a worker"
+    )
 
 
 def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
@@ -196,6 +228,8 @@ def tune(
     seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
     out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
     recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
+    private: bool = Option(False, help="Charge the selection to the budget; prints the choice."),
+    runs: float = Option(32.0, help="With --private: mean number of runs."),
     workers: int | None = options.WORKERS,
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
@@ -214,6 +248,17 @@ def tune(
                 f"--grid {next(iter(alone))!r}: with several agents say whose: AGENT.KEY=[...]"
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
+    if private:
+        from dpb_gym.envs.registration import make_problem
+        from dpb_gym.planning.private_tuning import tune_privately
+
+        problem = make_problem(env, **env_kwargs, **({"horizon": horizon} if horizon else {}))
+        how: Any = {"runs": runs, "replicates": replicates}
+        chosen = [
+            tune_privately(a, problem, b, owned.get(a), **how) for a in agents for b in budget
+        ]
+        rows = [[c.agent, str(dict(c.params)), f"{c.score:.6g}", str(c.guarantee)] for c in chosen]
+        return options.print_table(("agent", "chosen", "reward", "selection included"), rows)
     done = tuning.tune(
         env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
         horizon=horizon, points=points or None, replicates=replicates, seed=seed, out=out,
@@ -224,6 +269,21 @@ def tune(
     else:
         _print_tuning(done)
     options.exit_on_failures(done.failures)
+
+
+def warm(
+    agents: list[str] | None = Argument(None, help="Registered agents; all by default."),
+    workers: int | None = options.WORKERS,
+    quiet: bool = options.QUIET,
+) -> None:
+    """Compile the kernels of agents and environments, so that nothing waits for the compiler later.
+
+    Example: dpb warm one-pass-pricing lin-ucb
+    """
+    from dpb_gym.running import warming
+
+    compiled = warming.warm(agents, workers=workers, show=not quiet)
+    print(f"{compiled} kernels compiled" if compiled else "nothing to do: all kernels are compiled")
 
 
 def _print_tuning(done: Tuning) -> None:

@@ -41,7 +41,7 @@ MEMBERS = {MANIFEST: 1 << 22, TABLE: 1 << 28}
 class Archive(Storage):
     """The members of an archive, in memory."""
 
-    mend = "ask who sent it for another"
+    repair = "ask who sent it for another"
 
     def __init__(self, path: Path, members: dict[str, bytes]) -> None:
         super().__init__(path)

@@ -1,6 +1,5 @@
 """Off-policy evaluation: estimate the value of a policy from the log of another one."""
 
-from dpb_gym.offline.base import Log
 from dpb_gym.offline.collecting import collect, monte_carlo_value
 from dpb_gym.offline.estimators import (
     WEIGHTING,
@@ -9,6 +8,7 @@ from dpb_gym.offline.estimators import (
     effective_sample_size,
     estimated_propensities,
 )
+from dpb_gym.offline.log import Log
 from dpb_gym.offline.offline_evaluation import OfflineEvaluation, estimate, evaluate_offline
 from dpb_gym.offline.price_log import KERNELS, PriceLog
 from dpb_gym.offline.recommendation_log import LoggedData, probabilities

@@ -13,7 +13,6 @@ from scipy.special import ndtr
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.offline.array_checks import NO_BOUNDS, features_of, values
-from dpb_gym.offline.base import Log, answers
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -25,6 +24,7 @@ from dpb_gym.offline.estimators import (
     cross_fitted,
     effective_sample_size,
 )
+from dpb_gym.offline.log import Log, answers
 from dpb_gym.problems.base import Array, Problem
 
 KERNELS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {

@@ -18,7 +18,6 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.array_checks import distribution, features_of, optional, values
-from dpb_gym.offline.base import Log, answers
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import (
     LIMITS,
@@ -29,6 +28,7 @@ from dpb_gym.offline.estimators import (
     cross_fitted,
     estimated_propensities,
 )
+from dpb_gym.offline.log import Log, answers
 from dpb_gym.offline.targets import frozen_shares
 from dpb_gym.problems.base import Array, Problem, ProblemInfo
 

@@ -13,9 +13,9 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.array_checks import distribution, features_of, optional, values
-from dpb_gym.offline.base import Log, answers
 from dpb_gym.offline.collecting import Columns
 from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted, cross_fitted
+from dpb_gym.offline.log import Log, answers
 from dpb_gym.problems.base import Array, Problem
 
 

@@ -76,8 +76,8 @@ def train_offline(
     replay = method == "replay"
     if replay and log.minimum_propensity is None:
         raise ParameterError(
-            "replay accepts rounds by the smallest propensity that anybody could have been logged "
-            "with, which must be public: declare the log's minimum_propensity"
+            "replay accepts rounds by the smallest propensity that a logged round can have, which "
+            "must be public: declare the log's minimum_propensity"
         )
     budget = Budget.parse(budget)
     info = log.problem_info(partial_feedback=replay, rounds=len(rows))

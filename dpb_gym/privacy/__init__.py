@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from dpb_gym.privacy.account import Account as Account
+    from dpb_gym.privacy.account import SessionCharges as SessionCharges
     from dpb_gym.privacy.budget import Budget as Budget
     from dpb_gym.privacy.calibration import calibrate_scale as calibrate_scale
     from dpb_gym.privacy.calibration import equivalent_rho as equivalent_rho
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
     from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
+    from dpb_gym.privacy.certificate import Certificate as Certificate
     from dpb_gym.privacy.composition import Composition as Composition
     from dpb_gym.privacy.curator import Curator as Curator
     from dpb_gym.privacy.events import ApproxEvent as ApproxEvent
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import PoissonGaussianEvent as PoissonGaussianEvent
     from dpb_gym.privacy.events import PureEvent as PureEvent
     from dpb_gym.privacy.events import RandomizedResponseEvent as RandomizedResponseEvent
+    from dpb_gym.privacy.events import SelectionEvent as SelectionEvent
     from dpb_gym.privacy.events import ShuffledBitsEvent as ShuffledBitsEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee
@@ -44,8 +48,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.printed_calibrations import objective_cs as objective_cs
     from dpb_gym.privacy.printed_calibrations import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
-    from dpb_gym.privacy.releasers.base import Releaser as Releaser
-    from dpb_gym.privacy.releasers.base import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.record_bounds import Segment as Segment
     from dpb_gym.privacy.releasers.release_schedule import Combinations as Combinations
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
+    from dpb_gym.privacy.releasers.releaser import Releaser as Releaser
+    from dpb_gym.privacy.releasers.releaser import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum

@@ -24,10 +24,10 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
-from dpb_gym.privacy.releasers.base import Releaser, WithoutAxis
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.privacy.releasers.releaser import Releaser, WithoutAxis
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum
 from dpb_gym.privacy.releasers.user_sum import UserSum
@@ -225,6 +225,7 @@ class Curator:
         for releaser, part in zip(self.releasers, rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
+            releaser.rho = part
             releaser.open(part, noise.spawn())
         for releaser in self.releasers:  # all or none
             releaser.opened = True

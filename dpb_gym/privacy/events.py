@@ -270,3 +270,36 @@ class ApproxEvent(Event):
     epsilon: float
     delta: float
     count: int = 1
+
+
+@dataclass(frozen=True)
+class SelectionEvent(Event):
+    """The best of a geometric number of runs on the same records, each of them `rho`-zCDP.
+
+    Only the best run's output is released. With L = log(runs), the Renyi divergence at order a is
+    at most ``rho a + 2 min(2 sqrt(rho L) - rho, L) + L / (a - 1)`` (Papernot & Steinke 2022,
+    Theorem 2 at eta = 1, gamma = 1 / runs and the best order lambda-hat).
+
+    Attributes:
+        rho: zCDP of one run.
+        runs: Mean number of runs, > 1.
+    """
+
+    kind: ClassVar[str] = "selection"
+    rho: float
+    runs: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.real("runs", self.runs, 1.0, open_low=True)
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        """Return the bound, at a larger order where that is smaller."""
+        L, rho = portable.log(self.runs), max(self.rho, 1e-300)
+        a = np.maximum(orders, 1.0 + math.sqrt(L / rho))
+        return rho * a + 2.0 * (2.0 * math.sqrt(rho * L) - rho if rho < L else L) + L / (a - 1.0)
+
+    @property
+    def zcdp(self) -> float:
+        """The divergence at small orders, where it does not depend on the order."""
+        return float(self.rdp(np.array([1.0]))[0])

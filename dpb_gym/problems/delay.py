@@ -27,7 +27,7 @@ from dpb_gym.streams import BlockDraws, Stream, fill_uniforms, generator
 LAWS = ("fixed", "geometric", "pareto")
 LONGEST = 10**6
 _FORMS = "a number of rounds, 'geometric=50', 'pareto=10,cap=1000' or the like"
-PLACEHOLDERS = {"choice": -1, "arms": -1}
+PLACEHOLDERS = {"choice": -1, "arms": -1, "users": -1}
 """Placeholders for absent feedback in the fields where it is not 0."""
 # Rows of a buffer: the placeholder for rounds without arrivals, and one that is never read.
 _PLACEHOLDER, _UNREAD = 0, 1

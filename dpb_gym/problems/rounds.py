@@ -21,14 +21,7 @@ LONGEST = 10**9
 
 
 SOLD_OUT = "between worlds in which the same items are sold out at the same times"
-FROM_LOG = (
-    "for future customers: coefficients, zeta, person_uses and bounds that were not declared are "
-    "the log's, without noise"
-)
-FROM_RATINGS = (
-    "for the ratings of the rounds: candidates, n_arms, rating_uses, person_uses and, without "
-    "feature_epsilon, item features are the data's, without noise"
-)
+FROM_LOG = "apart from the log: coefficients, zeta, counts, undeclared bounds and features are raw"
 
 
 @dataclass(frozen=True)
@@ -93,10 +86,8 @@ class ProblemInfo:
     @property
     def provisos(self) -> tuple[str, ...]:
         """Clauses that every guarantee on this problem needs; see `Guarantee.provisos`."""
-        found = [] if self.stock is None else [SOLD_OUT]
-        if self.person_uses is not None:
-            found.append(FROM_LOG if self.rating_uses is None else FROM_RATINGS)
-        return tuple(found)
+        clauses = {SOLD_OUT: self.stock, FROM_LOG: self.person_uses}
+        return tuple(clause for clause, cause in clauses.items() if cause is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, as JSON values."""

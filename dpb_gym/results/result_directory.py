@@ -102,7 +102,7 @@ class ResultDirectory:
             raise ResultError(f"{place} is not a result directory: it has no {MANIFEST}") from None
         except (ValueError, RecursionError) as error:
             said = f"is damaged or of another version ({error!s:.500})"
-            raise ResultError(f"{file} {said}; {place.mend}") from error
+            raise ResultError(f"{file} {said}; {place.repair}") from error
         return cls(place, suite, manifest, entries)
 
     @classmethod
@@ -128,9 +128,9 @@ class ResultDirectory:
                 locked it, or it cannot be written.
         """
         place = storage_of(path)
-        cls._existing(place, suite, mend=False)
+        cls._existing(place, suite, repair=False)
         with place.held():
-            store = cls._existing(place, suite, mend=True)
+            store = cls._existing(place, suite, repair=True)
             if store is None:
                 now = provenance.now()
                 fresh = {"runs": [], "audits": {}, "stated": {}, "created": now, "updated": now}
@@ -148,8 +148,8 @@ class ResultDirectory:
                 yield store
 
     @classmethod
-    def _existing(cls, place: Storage, suite: Suite, *, mend: bool) -> ResultDirectory | None:
-        """Return an existing directory, None if empty; `mend` sets a damaged manifest aside."""
+    def _existing(cls, place: Storage, suite: Suite, *, repair: bool) -> ResultDirectory | None:
+        """Return an existing directory, None if empty; `repair` sets a damaged manifest aside."""
         names = place.names() or []
         if MANIFEST in names:
             try:
@@ -157,7 +157,7 @@ class ResultDirectory:
             except UnreachableError:
                 raise
             except ResultError as error:
-                if mend:
+                if repair:
                     warn(f"{error}; moved to {place.set_aside(MANIFEST)} and written again")
                 return None
             if old.manifest["protocol"] != suite.protocol:
@@ -265,8 +265,8 @@ class ResultDirectory:
         """
         found, damaged = self.check()
         if damaged:
-            mend = "running the suite again sets it aside and computes it again"
-            raise ResultError(f"{damaged[0]}; {mend}") from damaged[0]
+            repair = "running the suite again sets it aside and computes it again"
+            raise ResultError(f"{damaged[0]}; {repair}") from damaged[0]
         return found
 
     def check(self) -> tuple[list[CellResult], list[ResultError]]:

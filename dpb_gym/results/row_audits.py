@@ -17,6 +17,7 @@ from dpb_gym.suites.spec import AgentRun
 
 # At small budgets an audit has no power; the same code calibrates the noise of this budget.
 AUDIT_BUDGET = Budget.zcdp(0.5)
+LONGEST_DEPLOYMENT = 10_000  # rounds; an audit of more takes minutes
 AUDIT_NOTE = (
     f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
     "and lower bound are epsilon at delta=1e-05 there, whatever the budget of the row."
@@ -67,6 +68,7 @@ def audit_rows(
             reports[key] = audit(
                 agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
                 env_kwargs=env_kwargs,
+                deployment=min(row.cell.checkpoints[-1], LONGEST_DEPLOYMENT),
             ).to_dict()  # fmt: skip
         except DPBError as error:
             reports[key] = {"error": str(error)}

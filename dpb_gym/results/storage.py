@@ -68,14 +68,14 @@ class Storage:
         shared: Whether other processes see it.
         readers: Number of concurrent reads.
         token: Token of the run that holds the lock through this object.
-        mend: Advice for a damaged manifest, for messages.
+        repair: Advice for a damaged manifest, for messages.
     """
 
     path: Path | str
     shared = True
     readers = 1
     token = ""
-    mend = "dpb run writes it again"
+    repair = "dpb run writes it again"
 
     def __init__(self, path: Path) -> None:
         self.path = self._folder = path

@@ -207,7 +207,9 @@ def execute(
             source = _dask(calls, scheduler)
         else:
             source = (
-                _loky(calls, workers) if elsewhere else (run_job(*call, notify) for call in calls)
+                in_processes(run_job, calls, workers)
+                if elsewhere
+                else (run_job(*call, notify) for call in calls)
             )
         for index, outcomes in source:
             if watched is not None:
@@ -240,9 +242,9 @@ def run_job(
     return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
 
 
-def _job_of(parent: int, *call: Any) -> Done:
+def _job_of(parent: int, run: Callable[..., Any], *call: Any) -> Any:
     die_with_parent(parent)
-    return run_job(*call)
+    return run(*call)
 
 
 def check_backend(workers: int | None, backend: str = "loky", scheduler: str | None = None) -> int:
@@ -272,7 +274,17 @@ def check_backend(workers: int | None, backend: str = "loky", scheduler: str | N
     return validation.integer("workers", workers, 1)
 
 
-def _loky(calls: list[Any], workers: int) -> Iterator[Done]:
+def in_processes(run: Callable[..., Any], calls: Sequence[Any], workers: int) -> Iterator[Any]:
+    """Yield the values of a function in the order in which processes of this machine return them.
+
+    Args:
+        run: The function.
+        calls: Its arguments, per call.
+        workers: Number of processes.
+
+    Raises:
+        WorkerError: If a worker dies.
+    """
     import joblib
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import BrokenProcessPool
@@ -280,7 +292,7 @@ def _loky(calls: list[Any], workers: int) -> Iterator[Done]:
     workers = min(workers, len(calls))
     try:
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-            task: Callable[..., Any] = joblib.delayed(partial(_job_of, os.getpid()))
+            task: Callable[..., Any] = joblib.delayed(partial(_job_of, os.getpid(), run))
             parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
             yield from parallel(task(*call) for call in calls)
     except BrokenProcessPool as error:

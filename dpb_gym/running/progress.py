@@ -16,10 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from dpb_gym.running.plan import Job
+from typing import Any, TypeAlias, cast
 
 Report: TypeAlias = Callable[..., None]
 """Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
@@ -72,26 +69,28 @@ class Watch:
                     self.compiled[job] = max(self.compiled[job], int(compiled))
                     self.compiling[job] = kernel
         now, done = time.monotonic(), sum(self.done)
-        if not any(self.compiling.values()):
+        if self.before and not any(self.compiling.values()):
             self.seconds += now - self.last
             self.rounds += done - self.before
         self.last, self.before = now, done
         return done
 
     def summary(self) -> str:
-        """Return one line: share done, rounds per second and, from 1% on, the remaining time.
+        """Return one line: share done, rounds per second and the remaining time.
 
-        While kernels are compiled, the line names one of them instead.
+        The last two are known when 1% of all rounds has been played without compilation. While
+        kernels are compiled, the line names one of them instead.
         """
         done, total = self.poll(), sum(self.sizes)
-        speed = self.rounds / max(self.seconds, 1e-9)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
         if kernels := sorted(filter(None, self.compiling.values())):
             count = f"{sum(self.compiled)} compiled so far"
             return f"{share:3.0f}%  {jobs}, compiling kernel {kernels[0]}, {count}"
-        known = speed > 0 and 0.01 * total <= done < total
-        rest = f", {duration((total - done) / speed)} left" if known else ""
+        if self.rounds < 0.01 * total:
+            return f"{share:3.0f}%  {jobs}"
+        speed = self.rounds / max(self.seconds, 1e-9)
+        rest = f", {duration((total - done) / speed)} left" if done < total else ""
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
@@ -112,11 +111,11 @@ def duration(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def board(jobs: Sequence[Job], show: Show) -> Iterator[Watch | None]:
+def board(jobs: Sequence[Any], show: Show) -> Iterator[Watch | None]:
     """Show progress while the context is active; yield None if nothing is shown.
 
     Args:
-        jobs: The jobs.
+        jobs: The jobs; `title` is the name of a job, `rounds` its number of agent rounds.
         show: False for silence; True for bars on a terminal or in a notebook and log lines
             elsewhere, on the standard error; None for bars or silence; or a function of (rounds
             done, rounds in all).

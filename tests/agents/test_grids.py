@@ -10,7 +10,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.planning.tuning import choose_points, read_grid
 from dpb_gym.registry import agent_spec, agent_specs, make_agent
 
-MOST, POINTS = 10, 8
+MOST, POINTS = 11, 8
 # No parameter of theirs can be good or bad.
 BASELINES = {"random", "oracle", "best-fixed-price"}
 BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))

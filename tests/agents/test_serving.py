@@ -21,6 +21,7 @@ from dpb_gym.errors import (
     HorizonExceeded,
     ParameterError,
 )
+from dpb_gym.privacy import Account
 from dpb_gym.problems.rounds import ProblemInfo
 
 T = 80
@@ -291,9 +292,9 @@ def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     for agent in ("resolving-pricing", "one-pass-pricing"):
         assert "the same items are sold out" in line(agent, seats)
     loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term"], horizon=T)
-    assert "zeta, person_uses and bounds" in line("one-pass-pricing", loans)
+    assert "coefficients, zeta, counts, undeclared bounds" in line("one-pass-pricing", loans)
     films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
-    assert "item features are the data's" in line("one-pass-linear", films)
+    assert "features are raw" in line("one-pass-linear", films)
     assert line("one-pass-linear", "DPB/Recommendation-v0").endswith("delta=1e-05")
 
 
@@ -329,3 +330,102 @@ def test_unsuitable_arguments_are_rejected() -> None:
             dpb_gym.serve(*arguments)
     with pytest.raises(DPBError, match="noise"):
         dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise="loud")
+
+
+WARM = """
+import sys, dpb_gym
+from dpb_gym.kernel_cache import spent
+info = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=10_000, dim=4).info
+session = dpb_gym.serve("adaprivate-ts", "rho=2", info, noise="seeded", seed=1, batch=70)
+before = spent.wall
+for _ in range(75):
+    decision, _ = session.decide([[0.1] * 4] * info.n_candidates)
+    session.observe(decision, 1)
+print(spent.wall - before, session.decisions)
+"""
+
+
+def test_no_decision_waits_for_a_kernel(forks: Any, tmp_path: Path) -> None:
+    """All kernels of a session are compiled and loaded by `serve`, also those of releases."""
+    done = forks.run(WARM, cwd=tmp_path)
+    assert done.stdout.split() == ["0.0", "75"], done.stderr
+
+
+PRICES = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
+
+
+def sell(session: Any, users: Any, later: Any = 1) -> list[float]:
+    """Serve customers who buy below 0.4 and return the prices.
+
+    From the fourth round on customer 0 has the demand `later`; None is never observed.
+    """
+    prices = []
+    for t, user in enumerate(users):
+        number, price = session.decide([(-1.0) ** t], user=user)
+        prices.append(price)
+        demand = later if user == 0 and t > 3 else int(price < 0.4)
+        if demand is not None:
+            session.observe(number, demand)
+    return prices
+
+
+def priced(tmp_path: Any, name: str, budget: str = "rho=5", **options: Any) -> Any:
+    account = Account(tmp_path / name, lifetime="rho=20")
+    return dpb_gym.serve(
+        "one-pass-pricing", budget, PRICES, noise="seeded", seed=4, account=account, **options
+    )
+
+
+def test_a_customer_whose_lifetime_is_spent_is_served_and_not_learnt_from(tmp_path: Any) -> None:
+    # rho 5 a record: her second record brings her to 20, the third would to 45
+    users = [0 if t % 3 == 0 else t for t in range(400)]
+    found = [sell(priced(tmp_path, str(later)), users, later) for later in (0, 1, None)]
+    assert found[0] == found[1] == found[2] and len(set(found[0])) > 200
+    account = Account(tmp_path / "0")
+    assert [account.spent(0), account.spent(1), account.spent(3)] == pytest.approx([20, 5, 0])
+    free = dpb_gym.serve("one-pass-pricing", "rho=5", PRICES, noise="seeded", seed=4)
+    assert sell(free, users, 0) != found[0], "without an account her records count"
+
+
+def test_charges_are_on_the_disk_before_a_decision_depends_on_them(tmp_path: Any) -> None:
+    session = priced(tmp_path, "people", "rho=20")
+    account, waited = session.account, 0
+    releaser = session.agent.curator.releasers[0]
+    for t in range(150):
+        before = releaser.releases
+        number, _ = session.decide([0.5], user=t)
+        if releaser.releases > before:
+            assert not account._pending, "the decision above used the release"
+        waited += bool(account._pending)
+        session.observe(number, 1)
+    assert waited > 50, "most rounds wait for the next release"
+    assert releaser.releases > 2
+    failing = priced(tmp_path, "failing", "rho=20")
+    failing.account.commit = lambda: 1 / (not failing.account._pending)
+    for t in range(2):  # neither a decision after a failed write nor the next one is made
+        with pytest.raises(ZeroDivisionError):
+            sell(failing, range(100 * t, 100 * t + 100))
+        assert failing.decisions == failing.agent.curator.releasers[0].schedule.ends[0]
+    session.decide([0.5], user=151)
+    session.save(tmp_path / "session")
+    assert not account._pending
+    # the second session of an account knows what the first has spent
+    again = dpb_gym.Session.load(tmp_path / "session")
+    sell(again, [0, 1, 200])
+    again.decide([0.5], user=0)
+    assert [again.account.spent(user) for user in (0, 1, 200, 201)] == pytest.approx(
+        [20, 20, 20, 0]
+    )
+
+
+def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: Any) -> None:
+    session = priced(tmp_path, "people")
+    with pytest.raises(ParameterError, match="user must be"):
+        session.decide([0.5])
+    account = session.account
+    with pytest.raises(AgentError, match="needs every response"):
+        dpb_gym.serve("reference-one-pass-pricing", "rho=1", PRICES, account=account)
+    with pytest.raises(AgentError, match="no budget"):
+        dpb_gym.serve("one-pass-pricing", None, PRICES, account=account)
+    with pytest.raises(BudgetError, match="does not follow"):
+        dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise="seeded", account=account)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,9 @@ import pytest
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear_policy import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear
-from dpb_gym import Budget, SingleAgent, make_problem
+from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
-from dpb_gym.audits import AuditReport, Pair, World, audit, paired_run
+from dpb_gym.audits import AuditReport, Pair, World, audit, interference, paired_run
 from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -42,9 +43,9 @@ WHERE = {"env_id": RECOMMENDATION, "env_kwargs": SMALL, "horizon": 32}
 @pytest.mark.parametrize("name", [name for name in PRIVATE if name not in SLOW])
 def test_private_agents_pass_and_fail_with_a_third_of_the_noise(name):
     """Two seeds: a true claim fails one audit in twenty, and few runs may lack power once."""
-    reports = [audit(name, Budget.zcdp(0.5), runs=500)]
+    reports = [audit(name, Budget.zcdp(0.5), runs=500, deployment=64)]
     if reports[0].verdict != "PASS":
-        reports.append(audit(name, Budget.zcdp(0.5), runs=1000, seed=1))
+        reports.append(audit(name, Budget.zcdp(0.5), runs=1000, seed=1, deployment=64))
     assert reports[-1].verdict == "PASS" and reports[-1].control == "FAIL", reports[-1]
 
 
@@ -81,37 +82,8 @@ class Underestimating(LinUCB):
         self.releaser._sigma *= math.sqrt(self.variance)
 
 
-class OneCustomer(SingleAgent):
-    """Sums rewards privately, written for one stream; too little noise on request."""
-
-    protects = ("central", "reward")
-
-    def __init__(self, variance):
-        self.variance = variance
-
-    def begin(self):
-        self.sums = self.curator.batch_sum(self.problem.dim, reward=(0.0, 1.0))
-        self.curator.seal()
-        self.sums.releaser._sigma *= math.sqrt(self.variance)
-        self.theta = np.zeros(self.problem.dim)
-
-    def act(self, context):
-        return int((context.features @ self.theta).argmax())
-
-    def observe(self, context, action, feedback):
-        self.sums.add(feedback.reward, along=context.features[action])
-        if context.t % 8 == 0:
-            self.theta = self.theta + self.sums.release()
-
-
-@pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (1.0, "PASS")])
-def test_releasers_of_single_agents_are_seen(variance, verdict):
-    report = audit(lambda: OneCustomer(variance), Budget.zcdp(0.5), runs=300, **WHERE)
-    assert report.verdict == verdict, report
-
-
 @pytest.mark.parametrize("rho", [0.5, 2.0])
-@pytest.mark.parametrize(("variance", "verdict"), [(0.1, "FAIL"), (0.5, "FAIL"), (1.0, "PASS")])
+@pytest.mark.parametrize(("variance", "verdict"), [(0.5, "FAIL"), (1.0, "PASS")])
 def test_too_little_noise_is_seen_end_to_end(variance, verdict, rho):
     report = audit(lambda: Underestimating(variance), Budget.zcdp(rho), runs=2000, **WHERE)
     assert report.verdict == verdict, report
@@ -141,75 +113,6 @@ def test_erratum_a1_end_to_end():
     assert audit("dpmnl", budget, params=params, **how).verdict == "PASS"
 
 
-class Twice(SingleAgent):
-    """Charges one sum and gives the same records to another one, which it calls public."""
-
-    protects = ("central", "reward")
-
-    def begin(self):
-        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
-        self.raw = np.zeros(self.problem.dim)
-
-    def act(self, context):
-        return int((context.features @ (self.sums.value + self.raw)).argmax())
-
-    def observe(self, context, action, feedback):
-        self.sums.add(feedback.reward, along=context.features[action])
-        self.raw += feedback.reward * context.features[action]
-
-
-class Bypassing(LinUCB):
-    """Has a correct releaser, and a policy that does not wait for it."""
-
-    protects = ("central", "reward")
-
-    def observe(self, context, action, feedback):
-        super().observe(context, action, feedback)
-        if context.t == 1:
-            self._response = self._response + 50.0 * feedback.reward[:, None] * self._chosen
-
-
-class Again(Twice):
-    """Gives its first reward to the one sum in every other round, in place of the round's own."""
-
-    def act(self, context):
-        return int((context.features @ self.sums.value).argmax())
-
-    def observe(self, context, action, feedback):
-        self.first = feedback.reward if context.t == 1 else self.first
-        reward = feedback.reward if context.t % 2 else self.first
-        self.sums.add(reward, along=context.features[action])
-
-
-@pytest.mark.parametrize("agent", [Twice, lambda: Bypassing(batch=16), Again])
-def test_an_agent_that_uses_raw_data_is_detected(agent):
-    report = audit(agent, Budget.zcdp(0.5), runs=60, **WHERE)
-    assert report.verdict == "READS RAW DATA" and report.interference, report
-
-
-class Remembers(Agent):
-    """Keeps other customers' features, which its unit protects."""
-
-    protects = ("joint", "user-round")
-
-    def begin(self, problem, streams, curator):
-        self.sums = curator.batch_sum(problem.dim, clip=1.0)
-        self.last = np.zeros((streams.replicates, problem.dim))
-
-    def act(self, context):
-        return (context.features * self.last[:, None]).sum(axis=2).argmax(axis=1)
-
-    def observe(self, context, action, feedback):
-        self.last = context.features[:, 0].astype(float)
-        self.sums.add(self.last)
-        self.sums.release()
-
-
-def test_contexts_are_raw_data_where_the_unit_protects_them():
-    report = audit(Remembers, Budget.zcdp(0.5), runs=60, **WHERE)
-    assert report.verdict == "READS RAW DATA", report
-
-
 class Silent(LocalLinear):
     """Release noise only where feedback was observed, which reveals the logged action."""
 
@@ -228,7 +131,7 @@ class Silent(LocalLinear):
 
 @pytest.mark.parametrize(("agent", "verdict"), [(Silent, "FAIL"), ("local-lin-ucb", "PASS")])
 @pytest.mark.parametrize("rho", [0.1, 2.0])
-def test_silence_where_nothing_was_observed_is_seen(agent, verdict, rho):
+def test_missing_messages_of_unobserved_rounds_are_detected(agent, verdict, rho):
     report = audit(agent, Budget.zcdp(rho), runs=1000, **WHERE)
     assert report.verdict == verdict, report
     if agent is Silent:
@@ -263,28 +166,10 @@ def test_what_was_observed_is_raw_data_where_the_unit_protects_it():
 
 
 def test_replays_are_audited():
-    report = audit("adaprivate-ts", Budget.zcdp(2.0), runs=300, params={"batch": 2}, **REPLAY)
+    report = audit(
+        "adaprivate-ts", Budget.zcdp(2.0), runs=300, params={"batch": 2}, deployment=64, **REPLAY
+    )
     assert report.verdict == "PASS" and report.control == "FAIL", report
-
-
-class Declaring(SingleAgent):
-    """Accounts for itself, and has nothing that an audit could listen to."""
-
-    protects = ("central", "reward")
-
-    def begin(self):
-        self.curator.charge(GaussianEvent(1.0, 1.0), what="something")
-
-    def act(self, context):
-        return 0
-
-    def observe(self, context, action, feedback):
-        pass
-
-
-def test_what_an_audit_cannot_see_is_not_passed():
-    report = audit(Declaring, Budget.zcdp(0.5), runs=60, **WHERE)
-    assert report.verdict == "NO POWER" and report.claimed.basis == "declared"
 
 
 class Personal(Agent):
@@ -394,7 +279,7 @@ def test_all_customers_but_the_target_are_fixed(kind, unit):
                 changed = not np.array_equal(halves[0], halves[1])
                 assert changed == (unit == "user-round" and "or not" not in pair.name)
                 response = feedback.reward if feedback.demand is None else feedback.demand
-                if unit == "reward":
+                if pair.name.startswith("response"):
                     assert set(response[:5]) == {0.0} and set(response[5:]) == {1.0}
             if t < 6:
                 instance.advance()
@@ -426,12 +311,13 @@ def test_spread_keeps_the_ends():
 
 
 def test_reports_are_reproducible_json_and_say_what_was_done():
-    how = {"runs": 100, "params": {"batch": 4}, "horizon": 8, "seed": 3}
+    how = {"runs": 100, "params": {"batch": 4}, "horizon": 8, "seed": 3, "deployment": 40}
     report = audit("adaprivate-ts", Budget.zcdp(1.0), **how)
     again = audit("adaprivate-ts", Budget.zcdp(1.0), **how)
     assert report.to_json() == again.to_json()
     assert AuditReport.from_dict(json.loads(report.to_json())) == report
     assert "mu 1.41" in report.details["boundary"]
+    assert "in 40 rounds" in report.details["raw data"] and report.details["in deployment"]
     assert report.details["worlds"] == "response 0 or 1"
     assert "adaprivate-ts at" in str(report)
     assert audit("adaprivate-ts", Budget.zcdp(1.0), **{**how, "seed": 4}) != report
@@ -453,7 +339,7 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
         ({"agent": "lin-ucb", "params": {"alpah": 1.0}}, ParameterError),
         ({"agent": "lin-ucb", "env_kwargs": {"dmi": 1}}, ParameterError),
         ({"agent": "adaprivate-ts", "budget": 1.0}, BudgetError),
-        ({"agent": Twice}, ParameterError),
+        ({"agent": Personal}, ParameterError),
         (
             {"agent": "lin-ucb", "pair": Pair("bad", World(np.zeros((2, 2)), 0), World(None, 1))},
             ParameterError,
@@ -463,6 +349,11 @@ def test_reports_are_reproducible_json_and_say_what_was_done():
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         audit(**arguments)
+
+
+def test_an_agent_that_ends_its_process_is_named():
+    with pytest.raises(AgentError, match="ended the process"):
+        interference._apart(lambda: os._exit(3))
 
 
 def test_a_copy_decides_with_the_same_random_numbers():

@@ -16,7 +16,7 @@ DELAY = {"delay": "geometric=3"}
 def test_private_agents_keep_their_claim(name):
     """Arrival depends on no response, and a record enters a releaser at most once: what the
     releases tell of the target is what they tell without a delay, only later."""
-    report = audit(name, Budget.zcdp(0.5), runs=500, env_kwargs=DELAY)
+    report = audit(name, Budget.zcdp(0.5), runs=500, env_kwargs=DELAY, deployment=64)
     assert report.verdict == "PASS" and report.control == "FAIL", report
 
 

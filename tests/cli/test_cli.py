@@ -478,7 +478,7 @@ WORDS = st.sampled_from(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(words=st.lists(st.one_of(WORDS, st.text(max_size=6)), max_size=6))
-def test_no_words_give_a_traceback(
+def test_no_arguments_give_a_traceback(
     words: list[str], tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -101,7 +101,7 @@ def test_the_generated_file_has_the_traits_of_the_original() -> None:
         searches_csv(2)
 
 
-def test_null_and_empty_both_mean_missing_and_zero_where_it_stands_for_unknown() -> None:
+def test_null_empty_and_zero_as_unknown_are_missing_values() -> None:
     for text in ("NULL", "", "0", "0.000000"):
         log = load(edited(4, prop_review_score=text, prop_starrating=text, price_usd=text))
         for name in ("prop_review_score", "prop_starrating", "price_usd"):
@@ -110,7 +110,7 @@ def test_null_and_empty_both_mean_missing_and_zero_where_it_stands_for_unknown()
     assert log.columns["prop_location_score1"][4] == 0.0 == log.columns["promotion_flag"][4]
 
 
-def test_columns_may_stand_in_any_order_among_others_with_any_line_end() -> None:
+def test_columns_in_any_order_and_with_any_line_end_are_read() -> None:
     expected = load(CONTENT)
     rows = [{"": str(i), **dict(reversed(row.items()))} for i, row in enumerate(parse(CONTENT))]
     assert load(unparse(rows)).digest() == expected.digest()

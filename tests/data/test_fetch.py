@@ -397,7 +397,7 @@ def test_archives_cannot_write_elsewhere(tmp_path: Path, evil: str | zipfile.Zip
     assert sorted(outside.rglob("*")) == before
 
 
-def test_archives_with_duplicates_bombs_or_nothing(
+def test_archives_with_duplicates_bombs_or_no_files_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(archive: Path, message: str) -> None:

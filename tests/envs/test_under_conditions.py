@@ -26,6 +26,7 @@ CONDITIONS = [
     {"intercept": -0.5},
     {"delay": "geometric=3,lost=0.1"},
     {"unknown_horizon": True},
+    {"returning": 5},
     {"contexts": "switched"},
     {"customers": "sorted"},
     {"choice": "nested"},

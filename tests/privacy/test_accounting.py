@@ -22,6 +22,7 @@ from dpb_gym.privacy import (
     PoissonGaussianEvent,
     PureEvent,
     RandomizedResponseEvent,
+    SelectionEvent,
     ZCDPEvent,
     accounting,
     calibrate_scale,
@@ -342,3 +343,23 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.08, 0.7, 20.0])
+@pytest.mark.parametrize("runs", [1.5, 8.0, 100.0])
+def test_selection_against_dp_accounting(rho: float, runs: float) -> None:
+    """The best of a geometric number of runs; the peer searches its orders for lambda-hat."""
+    from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    orders = (1.0 + np.geomspace(1e-3, 1e4, 800)).tolist()
+    one = GaussianDpEvent(sigma_of(rho))
+    peer = RdpAccountant(orders).compose(RepeatAndSelectDpEvent(one, runs, 1.0))
+    event = SelectionEvent(rho, runs)
+    found = event.rdp(np.array(orders))
+    assert found == pytest.approx(np.array(peer._rdp), rel=2e-3, abs=1e-3)
+    assert (found <= event.zcdp * np.array(orders) * (1 + 1e-12)).all()
+    assert accounting.epsilon(of(event), DELTA) == pytest.approx(
+        peer.get_epsilon(DELTA), rel=5e-3, abs=1e-3
+    )
+    assert accounting.epsilon(of(event), DELTA) >= accounting.epsilon(of(ZCDPEvent(rho)), DELTA)

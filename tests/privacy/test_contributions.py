@@ -263,7 +263,7 @@ def test_clipped_sums_reject_wrong_shapes_and_options():
     [
         (np.array([0.0, 1.0]), "integers"),
         (np.array([0]), "shape"),
-        (np.array([0, -1]), "lie in"),
+        (np.array([0, -2]), "lie in"),
         (np.array([0, 2**40]), "consecutively"),
         (None, "identifies users"),
     ],
@@ -293,3 +293,14 @@ def test_bad_parameters_are_refused():
             clip.add(np.array([0]), rows)
     with pytest.raises(ParameterError, match="counted"):
         ContributionCap(1, 2).admit(np.array([0, 1]), np.array([True]))
+
+
+def test_nobody_is_not_counted_and_brings_no_record():
+    cap = ContributionCap(limit=1, replicates=2)
+    assert cap.admit([-1, 3]).tolist() == [False, True]
+    assert cap.admit([63, 3]).tolist() == [True, False], "the last column is free"
+    clip = LifetimeClip(width=1, replicates=2, radius=1.0)
+    clip.add(np.array([-1, 0]), np.array([[0.0], [2.0]]))
+    with pytest.raises(ParameterError, match="needs its user"):
+        clip.add(np.array([-1, 0]), np.array([[0.5], [2.0]]))
+    assert clip.close()[:, 0] == pytest.approx([0.0, 1.0])

@@ -346,6 +346,20 @@ def test_users_with_several_records() -> None:
         batch(participations=0)
 
 
+def test_records_of_zeros_count_where_it_is_protected_that_they_are_zero() -> None:
+    # in two worlds of one user other rounds are zero: first two records, or last two
+    totals = []
+    for nonzero in ((0, 1), (2, 3)):
+        own = curator("rho=1", 1, notion="joint", unit="user", horizon=8)
+        sums = own.batch_sum(1, clip=1.0, sensitivity=1.0, limit=2)
+        for t in range(4):
+            sums.add(np.full((1, 1), float(t in nonzero)), users=[5])
+        sums.add(np.full((1, 1), 1.0), users=[-1])  # of no user
+        totals.append(float(sums._total[0, 0]))
+    assert abs(totals[0] - totals[1]) <= sums.sensitivity == 2.0
+    assert totals == [2.0, 0.0]
+
+
 @pytest.mark.parametrize("unit", ["user", "user-rewards"])
 @pytest.mark.parametrize("kind", ["batch_sum", "running_sum", "weighted_sum"])
 def test_a_limit_is_enforced_and_a_typed_number_is_declared(kind: str, unit: str) -> None:
@@ -363,7 +377,8 @@ def test_a_limit_is_enforced_and_a_typed_number_is_declared(kind: str, unit: str
         users = [7, t % 50]
         limited.add(np.ones(2), np.full((2, 1), float(t >= 50)), users=np.array(users))
     released = limited.release() if kind == "batch_sum" else limited.value
-    assert released[:, 0] == pytest.approx([3.0, 150.0])
+    # that a direction is zero is public for rewards; otherwise the first 50 records count too
+    assert released[:, 0] == pytest.approx([0.0, 100.0] if unit == "user" else [3.0, 150.0])
     with pytest.raises(ParameterError, match="identifies users"):
         made(limit=3).add_rounds(np.ones((2, 2)), np.ones((2, 2, 1)))
     assert "declared" not in str(limited.curator.guarantee)

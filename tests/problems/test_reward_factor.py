@@ -9,7 +9,7 @@ import dpb_gym
 from dpb_gym import make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.conditions import CONDITIONS, ROUND_CONDITIONS
-from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.condition import Condition
 
 SMALL = {
     "DPB/Assortment-v0": {"horizon": 24, "n_items": 6, "capacity": 3, "dim": 3},

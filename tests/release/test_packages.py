@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -34,15 +35,41 @@ def call(*command, cwd, **environment):
     return done.stdout
 
 
-def build(target, source, folder):
-    call(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder, cwd=source)
+def build(target, source, folder, **environment):
+    command = sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder
+    call(*command, cwd=source, **environment)
     (made,) = folder.iterdir()
     return made
 
 
+CALL = """
+import numpy as np
+from dpb_gym.kernel_cache import compilations
+from dpb_gym.kernels import linalg
+
+x = np.linspace(0.1, 1.0, 37)
+with compilations(None) as found:
+    print(linalg.dot_one(x, x).hex(), found.count)
+"""
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+def kernels(tmp_path_factory):
+    """Return a folder with one kernel compiled for every processor of this architecture."""
+    folder = tmp_path_factory.mktemp("kernels")
+    sys.path.insert(0, str(ROOT))
+    variables = importlib.import_module("hatch_build").portable(folder)
+    call(sys.executable, "-c", CALL, cwd=ROOT, **variables)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(kernels, tmp_path_factory):
+    """Return the wheel that DPB_WHEEL names, or one with a single compiled kernel."""
+    if given := os.environ.get("DPB_WHEEL"):
+        return Path(given).resolve()
+    folder = tmp_path_factory.mktemp("wheel")
+    return build("wheel", ROOT, folder, DPB_KERNELS=str(kernels))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +92,10 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     expected = files_of("dpb_gym", "dpb_gym") | files_of("envs_data/dpb_data", "dpb_data")
     expected |= files_of("agents/dpb_agents", "dpb_agents")
     expected |= files_of("agents/recipes", "dpb_agents/recipes")
-    assert names == expected
+    compiled = {n for n in names if n.startswith("dpb_gym/kernels/compiled/")}
+    assert names - compiled == expected
+    assert {Path(n).suffix for n in compiled} == {".nbi", ".nbc"}
+    assert "py3-none-any" not in wheel.name
     assert {f"{package}/py.typed" for package in ("dpb_gym", "dpb_agents", "dpb_data")} <= names
 
 
@@ -80,13 +110,15 @@ def test_the_metadata_match_the_project(wheel):
     assert "dpb = dpb_gym.cli:main" in points and "[dpb_gym.agents]" in points
 
 
-def test_the_sdist_makes_the_same_wheel(wheel, sdist, tmp_path):
+def test_the_sdist_makes_the_same_wheel(kernels, wheel, sdist, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     for name in ("LICENSE", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "tests", "docs"):
         assert (source / name).exists(), name
-    again = zipfile.ZipFile(build("wheel", source, tmp_path / "again"))
+    made = build("wheel", source, tmp_path / "again", DPB_KERNELS=str(kernels))
+    assert made.name == wheel.name
+    again = zipfile.ZipFile(made)
     first = zipfile.ZipFile(wheel)
     assert sorted(again.namelist()) == sorted(first.namelist())
     assert all(again.read(n) == first.read(n) for n in first.namelist())
@@ -130,15 +162,37 @@ def test_the_installed_package_finds_its_own_files(installed, tmp_path):
     assert suites == list(suite_names()) and papers == list(targets())
 
 
+def test_kernels_of_the_wheel_are_not_compiled(installed, tmp_path):
+    """Only another processor compiles them, and gets the same bits."""
+    python = installed / "bin" / "python"
+    cache = {"PYTHONPATH": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    loaded = call(python, "-c", CALL, cwd=tmp_path, **cache).split()
+    old = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    compiled = call(python, "-c", CALL, cwd=tmp_path, **cache, **old).split()
+    assert loaded[0] == compiled[0] and int(loaded[1]) == 0 < int(compiled[1])
+
+
 @pytest.mark.slow
 def test_the_installed_package_runs_the_smoke_suite(installed, tmp_path):
-    """A few agents only, as all kernels are compiled; tests/docs runs the whole suite."""
+    """A few agents only if kernels are compiled; tests/docs runs the whole suite."""
     dpb = [installed / "bin" / "python", installed / "bin" / "dpb"]
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")} if "DPB_WHEEL" in os.environ else {}
     few = "--replicates", "2", "--tasks", "pricing,movielens-synthetic"
     few += "--agents", "random,fixed-price,adaprivate-ts"
-    call(*dpb, "run", "smoke", *few, "--out", "r", cwd=tmp_path, PYTHONPATH="")
+    call(
+        *dpb,
+        "run",
+        "smoke",
+        *(() if cache else few),
+        "--out",
+        "r",
+        cwd=tmp_path,
+        PYTHONPATH="",
+        **cache,
+    )
+    assert not list((tmp_path / "cache").rglob("*.nbc"))
     call(*dpb, "leaderboard", "r", "--html", "l.html", "--plot", "p.png", cwd=tmp_path)
     call(*dpb, "verify", "r", "--sample", "1", cwd=tmp_path)
     page = (tmp_path / "l.html").read_text()
-    assert "AdaPrivate-TS" in page and "movielens-synthetic" in page
+    assert (cache or "AdaPrivate-TS" in page) and "movielens-synthetic" in page
     assert (tmp_path / "p.png").stat().st_size > 10_000

@@ -36,7 +36,7 @@ dpb_gym.evaluate("DPB/Recommendation-v0", agents, progress=False, **small); None
     "result": "result",
     "figure": "result.plot()",
     "agents": "dpb_gym.list_agents()",
-    "audit": 'dpb_gym.audit("adaprivate-ts", "rho=2", 60)',
+    "audit": 'dpb_gym.audit("adaprivate-ts", "rho=2", 60, deployment=32)',
     "off-policy": """
 log = LoggedData.from_problem("DPB/Recommendation-v0", 200, seed=1, dim=4)
 evaluate_offline(np.full(log.expected.shape, 1 / log.expected.shape[1]), log, resamples=20)

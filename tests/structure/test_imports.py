@@ -65,6 +65,14 @@ def test_no_two_classes_share_a_name(structure):
     assert structure.duplicate_classes() == {}
 
 
+@pytest.mark.parametrize("package", ["dpb_gym", "agents/dpb_agents", "envs_data/dpb_data"])
+def test_no_two_modules_of_a_package_share_a_name(package):
+    files = [f.relative_to(ROOT) for f in (ROOT / package).rglob("*.py") if f.stem != "__init__"]
+    # a reference agent has the name of the agent that it is the reference of
+    names = [file.stem for file in files if "reference" not in file.parts]
+    assert len(names) > 15 and len(names) == len(set(names))
+
+
 def test_code_stays_below_the_target(structure):
     code, _ = structure.sizes()
     assert sum(code.values()) <= structure.TARGET

@@ -48,10 +48,10 @@ class OnePassMNL(OnePassNewton):
     known, it is a greedy assortment for the expected revenue under the prior or the posterior.
     The cost of a round does not depend on t. Proofs: docs/one-pass.md.
 
-    The guarantee is joint zCDP (or the given (epsilon, delta)) per user-round, replace-one. It
-    covers all rounds and is spent from the first round on. Without a budget the sums are exact,
-    scores are not cut, records weigh less while theta is unknown, and the agent is a
-    non-private online Newton method.
+    The guarantee is joint zCDP (or the given (epsilon, delta)) per user-round, or per user with
+    `max_rounds_per_user`, replace-one. It covers all rounds and is spent from the first round on.
+    Without a budget the sums are exact, scores are not cut, records weigh less while theta is
+    unknown, and the agent is a non-private online Newton method.
 
     Args:
         norm: Median of the prior size of theta - prior mean.
@@ -130,4 +130,4 @@ class OnePassMNL(OnePassNewton):
             self.layout.factors,
             self.rows,
         )
-        self.take()
+        self.take(context.users)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,8 +158,11 @@ class OnePassNewton(WarmStart):
             T is not known.
         window: Number of last rounds that theta is estimated from, at least (drift): the newest
             release before them is subtracted, which costs no privacy. None: all rounds.
+        max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
+            one user are protected; user ids are public. None: a single round is protected.
 
     Attributes:
+        notion: Notion of the guarantee.
         theta: Posterior mean, ``(B, d)``, from releases only.
         covariance: Posterior covariance, ``(B, d, d)``.
         root: Factor of exploring draws theta + root z, ``(B, d, d)``, z standard normal; see
@@ -175,12 +178,19 @@ class OnePassNewton(WarmStart):
         ParameterError: If a parameter is out of range.
     """
 
+    notion: ClassVar[str] = "joint"
     first: float = positive(2.2)
     ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
+    max_rounds_per_user: int | None = integer(None, 1)
     layout: Rows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_rounds_per_user is not None:
+            self.protects = (self.notion, "user")
 
     def horizon(self, problem: ProblemInfo) -> int:
         """Return the number of rounds that the releases are planned for."""
@@ -231,6 +241,7 @@ class OnePassNewton(WarmStart):
                 self.decay,
             ),
             sensitivity=1.0,
+            limit=self.max_rounds_per_user,
             # a row has norm at most 1, so no row is clipped
             clip=2.0 if curator.private else None,
             what="running sums of curvature and response",
@@ -252,9 +263,9 @@ class OnePassNewton(WarmStart):
         self.rows = np.empty((B, layout.width))
         self.rounds = 0
 
-    def take(self) -> None:
-        """Add `rows` to the sums and update theta if there is a release."""
-        self._releaser.add(self.rows)
+    def take(self, users: Array | None) -> None:
+        """Add `rows`, of these users, to the sums and update theta if there is a release."""
+        self._releaser.add(self.rows, users=users)
         self.rounds += 1
         k = self._releases
         if k < len(self._ends) and self.rounds == self._ends[k]:

@@ -59,10 +59,10 @@ class OnePassPricing(OnePassNewton):
     prior mean, prices for logistic demand are exp(-U), U uniform, which minimises the worst-case
     regret.
 
-    The guarantee is anticipating zCDP (or the given (epsilon, delta)) per user-round,
-    replace-one; the same argument gives joint privacy. It covers all rounds and is spent from
-    the first round on. Without a budget the sums are exact, records have no weights, and the
-    agent is a non-private online Newton method. Proofs: docs/one-pass.md.
+    The guarantee is anticipating zCDP (or the given (epsilon, delta)) per user-round, or per user
+    with `max_rounds_per_user`, replace-one; the same argument gives joint privacy. It covers all
+    rounds and is spent from the first round on. Without a budget the sums are exact, records have
+    no weights, and the agent is a non-private online Newton method. Proofs: docs/one-pass.md.
 
     Args:
         norm: Prior size of theta - prior mean. Sizes up to 8 times as large have a small prior
@@ -85,6 +85,7 @@ class OnePassPricing(OnePassNewton):
         "first": [1.6, 2.4],
     }
 
+    notion: ClassVar[str] = "anticipating"
     norm: float = positive(0.85)
     clip: float = positive(0.3)
     bound: float = positive(0.2)
@@ -164,4 +165,4 @@ class OnePassPricing(OnePassNewton):
             *self._public,
             self.rows,
         )
-        self.take()
+        self.take(context.users)

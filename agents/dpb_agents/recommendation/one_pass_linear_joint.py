@@ -119,7 +119,8 @@ class OnePassLinearJoint(OnePass):
             super()._learn(context, reward, observed)
             return
         if self._cap is not None:
-            observed = self._cap.admit(context.users, observed)
+            # which rounds of a replay are observed is protected, so that all of them count
+            observed = self._cap.admit(context.users) & observed
             self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
         agent_kernels.linear_records.joint_rows(

@@ -19,6 +19,12 @@ PAPERS = {
     "pricing": "[Chen, Simchi-Levi & Wang](/papers/private-pricing.md)",
     "recommendation": "[Riyazat & Ukwatta](/papers/adaprivate-ts.md)",
 }
+RESCALING = (
+    "Learners whose policy is centred at 0, such as Stable-Baselines3's PPO and SAC, need actions "
+    "in [-1, 1]: `gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))`, or "
+    "`dpb_gym.envs.sb3.make_sb3_vec`, which rescales by itself. "
+    "Otherwise half of the first prices are clipped to 0."
+)
 INFO = {
     "t": "round, counted from 1",
     "choice": "position in the offered slate, -1 for no purchase",
@@ -79,6 +85,7 @@ def environment_page(entry: Environment) -> list[str]:
         definitions(own),
         "## Observation and action",
         table(["mode", "space"], _spaces(entry)),
+        RESCALING if entry.kind == "pricing" else "",
         f"Parameters of the Gymnasium interface: {', '.join(f'`{i}`' for i in entry.interface)}. "
         "`info` of every step:",
         table(["key", "meaning"], [[f"`{k}`", INFO.get(k, "")] for k in _info_keys(entry)]),

@@ -13,8 +13,8 @@ from dpb_gym.overrides import overridden
 from dpb_gym.privacy.events import Event, PoissonGaussianEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.record_bounds import RecordShape, Segment
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 

@@ -47,7 +47,7 @@ class _UserTable:
         """Return the ids as ``(B,)`` integers, after growing the table to hold them.
 
         Raises:
-            ParameterError: If there are none, or they are no integers in 0..2^26 - 1.
+            ParameterError: If there are none, or they are no integers in -1..2^26 - 1.
         """
         if users is None:
             raise ParameterError(
@@ -61,10 +61,10 @@ class _UserTable:
                 f"{ids.shape}"
             )
         least, largest = int(ids.min()), int(ids.max())
-        if least < 0 or largest >= MOST_USERS:
+        if least < -1 or largest >= MOST_USERS:
             raise ParameterError(
-                f"user ids must lie in 0..{MOST_USERS - 1}, best numbered consecutively; got "
-                f"{least}..{largest}"
+                f"user ids must lie in 0..{MOST_USERS - 1}, best numbered consecutively, or be -1 "
+                f"for nobody; got {least}..{largest}"
             )
         if largest >= size:
             more = np.zeros((replicates, max(largest + 1 - size, size)), self.table.dtype)
@@ -98,18 +98,18 @@ class ContributionCap:
         """Return whether this round may enter the releases, ``(B,)``, and count it if so.
 
         Args:
-            users: User ids ``(B,)``, ``context.users``.
+            users: User ids ``(B,)``, ``context.users``; -1 where nobody came, who is not admitted.
             counted: False where the round yields no record (``feedback.observed``).
 
         Raises:
             ParameterError: If users are not identified, or an id is out of range.
         """
         ids = self._users.check(users)
-        where = np.ones(len(ids), bool)
+        where = ids >= 0
         if counted is not None:
-            where = np.ascontiguousarray(counted, dtype=bool)
-        if where.shape != ids.shape:
-            raise ParameterError(f"counted must have shape {ids.shape}; got {where.shape}")
+            if np.shape(counted) != ids.shape:
+                raise ParameterError(f"counted must have shape {ids.shape}; got {counted}")
+            where &= np.asarray(counted, dtype=bool)
         counts, mine = self._users.table, (np.arange(len(ids)), ids)
         admitted: NDArray[np.bool_] = where & (counts[mine] < self.limit)
         counts[mine] += admitted
@@ -173,7 +173,10 @@ class LifetimeClip:
                 f"records must be finite and of shape {(self.replicates, self.width)}; got shape "
                 f"{values.shape}"
             )
-        self._ids.append(self._spent.check(users))
+        ids = self._spent.check(users)
+        if (ids < 0).any() and values[ids < 0].any():
+            raise ParameterError("a record that is not zero needs its user")
+        self._ids.append(ids)
         self._rows.append(values.copy())
 
     def close(self) -> FloatArray:

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from importlib import resources
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError, unknown_name
@@ -56,8 +57,19 @@ class Mechanism(ABC):
         """Return the variance of the noise per coordinate in the first steps, ``(steps,)``."""
 
     @abstractmethod
-    def matrix(self, steps: int) -> FloatArray:
-        """Return the linear map from independent normals to the noise, ``(steps, normals)``."""
+    def matrix(self, steps: ArrayLike) -> FloatArray:
+        """Return the linear map from independent normals to the noise of some steps.
+
+        Args:
+            steps: Numbers of the steps ``(n,)``, from 1; a number n stands for the first n.
+
+        Returns:
+            Weights ``(n, normals)``.
+        """
+
+
+def _numbers(steps: ArrayLike) -> NDArray[np.int64]:
+    return np.arange(1, int(steps) + 1) if np.isscalar(steps) else np.asarray(steps)  # type: ignore[arg-type]
 
 
 class BinaryTree(Mechanism):
@@ -82,13 +94,13 @@ class BinaryTree(Mechanism):
     def variances(self, steps: int) -> FloatArray:
         return np.bitwise_count(np.arange(1, steps + 1)).astype(np.float64)
 
-    def matrix(self, steps: int) -> FloatArray:
-        made = np.zeros((steps, steps))
-        for t in range(1, steps + 1):
-            # step t completes the node of its lowest bit and shares its other nodes with `rest`
-            made[t - 1, t - 1] = 1.0
-            if rest := t & (t - 1):
-                made[t - 1] += made[rest - 1]
+    def matrix(self, steps: ArrayLike) -> FloatArray:
+        at = _numbers(steps)
+        made = np.zeros((len(at), int(at.max())))
+        for row, t in zip(made, at.tolist()):
+            while t:  # step t completes the node of its lowest bit, earlier steps the others
+                row[t - 1] = 1.0
+                t &= t - 1
         return made
 
 
@@ -140,9 +152,11 @@ class Toeplitz(Mechanism):
         weights = self.column(min(self.steps, 1 << steps.bit_length()))[:steps]
         return np.cumsum(weights**2)
 
-    def matrix(self, steps: int) -> FloatArray:
-        lag = np.subtract.outer(np.arange(steps), np.arange(steps))
-        return np.where(lag >= 0, self.column(steps)[np.abs(lag)], 0.0)
+    def matrix(self, steps: ArrayLike) -> FloatArray:
+        at = _numbers(steps)
+        last = int(at.max())
+        lag = np.subtract.outer(at, np.arange(1, last + 1))
+        return np.where(lag >= 0, self.column(last)[np.maximum(lag, 0)], 0.0)
 
 
 class BufferedToeplitz(Toeplitz):

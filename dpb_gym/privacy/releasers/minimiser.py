@@ -15,7 +15,7 @@ from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
-from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
 Loss = Callable[[int, FloatArray], tuple[float, FloatArray, FloatArray]]

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 
@@ -112,10 +112,14 @@ class RunningSum(Sum):
         """Variance of the noise at every step at sigma = 1, ``(steps,)``."""
         return self._mechanism.variances(self.steps)
 
-    def noise_matrix(self, steps: int) -> FloatArray:
-        """Return the linear map from independent normals to the first releases' noise.
+    def noise_matrix(self, steps: ArrayLike) -> FloatArray:
+        """Return the linear map from independent normals to the noise of some releases.
 
-        At sigma = 1; shape ``(steps, normals)``.
+        Args:
+            steps: Numbers of the steps ``(n,)``, from 1; a number n stands for the first n.
+
+        Returns:
+            Weights ``(n, normals)`` at sigma = 1.
         """
         return self._mechanism.matrix(steps)
 

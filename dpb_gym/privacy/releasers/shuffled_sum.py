@@ -9,9 +9,9 @@ import numpy as np
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.validation import FloatArray
 
 FLIP = 0.2

@@ -13,7 +13,6 @@ from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
-from dpb_gym.privacy.releasers.base import CuratorProtocol, Releaser
 from dpb_gym.privacy.releasers.contributions import ContributionCap
 from dpb_gym.privacy.releasers.record_bounds import (
     Ball,
@@ -23,6 +22,7 @@ from dpb_gym.privacy.releasers.record_bounds import (
     RecordShape,
     Segment,
 )
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
 # Limits of a number times a direction, and of the direction's norm, without a segment.
@@ -200,7 +200,9 @@ class Sum(Releaser):
             along: Public vectors ``(B, width)`` that the numbers multiply. For symmetric
                 records: vectors v ``(B, d)`` or ``(B, K, d)``, public or not; the record is
                 ``number * sum v v'``.
-            users: User ids ``(B,)``, needed with a `limit`; records of zeros are not counted.
+            users: User ids ``(B,)``, needed with a `limit`; -1 where nobody has a record. Every
+                record of a user counts, also one of zeros: that it is zero can be protected.
+                Public directions of zeros do not count.
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.
@@ -209,8 +211,10 @@ class Sum(Releaser):
         """
         self.ready()
         if self._cap is not None:
-            size = np.abs(records if along is None else along).reshape(self.replicates, -1)
-            late = ~self._cap.admit(users, size.any(axis=1))
+            counted = None
+            if along is not None and self.curator.unit in RESPONSES:
+                counted = np.asarray(along).reshape(self.replicates, -1).any(axis=1)
+            late = ~self._cap.admit(users, counted)
             records = np.where(late.reshape(-1, *[1] * (np.ndim(records) - 1)), 0.0, records)
         self._add(records, along)
 

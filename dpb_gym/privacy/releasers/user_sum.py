@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.contributions import LifetimeClip
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.validation import FloatArray
 
 

@@ -14,9 +14,9 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.overrides import overridden
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.base import CuratorProtocol
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.release_schedule import Schedule
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 

@@ -12,9 +12,10 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
-from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.condition import Condition
 from dpb_gym.problems.conditions.protocol import (
     Availability,
+    Returning,
     Stock,
     delayed,
     known,
@@ -31,7 +32,7 @@ from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.rounds import Array, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream, generator
 
-_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock)
+_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock, Returning)
 ROUND_CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Conditions that change rounds, in the order in which they are applied."""
 INFO_CONDITIONS: dict[str, Callable[[ProblemInfo, Any], ProblemInfo]] = {

@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.availability import check_offered
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
-from dpb_gym.problems.conditions.base import Condition
+from dpb_gym.problems.conditions.condition import Condition
 from dpb_gym.problems.contexts import fixed_rows
 from dpb_gym.problems.delay import Delay
 from dpb_gym.problems.kinds import kind_of
@@ -112,6 +112,32 @@ class Stock(Condition):
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         return replace(info, stock=self._stock, masked=info.n_items is not None or None)
+
+
+class Returning(Condition):
+    """People who return: the number of people N from whom the customer of each round is drawn.
+
+    The person is floor(N u^3) with u uniform: the numbers of rounds of the people have a Pareto
+    tail of exponent 3/2, and one in N^(1/3) rounds is of the most frequent person. What a person
+    does does not depend on earlier rounds.
+    """
+
+    name = "returning"
+
+    def __init__(self, problem: Problem, value: Any) -> None:
+        self._people = validation.integer("returning", value, 1)
+        if problem.info.max_interactions is not None:
+            raise ParameterError("returning makes no sense here: the problem identifies its users")
+
+    def info(self, info: ProblemInfo) -> ProblemInfo:
+        return replace(info, max_interactions=info.longest)
+
+    def fields(self) -> dict[str, Field]:
+        return {"returning": Field((), np.float64, Stream.RETURNS)}
+
+    def round(self, round_: Round, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
+        u = drawn["returning"]
+        return round_.showing(users=(self._people * (u * u * u)).astype(np.int64))
 
 
 def delayed(info: ProblemInfo, value: Any) -> ProblemInfo:

@@ -12,7 +12,7 @@ from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, Round
-from dpb_gym.problems.conditions.base import Condition, needs_theta
+from dpb_gym.problems.conditions.condition import Condition, needs_theta
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import Stream
 

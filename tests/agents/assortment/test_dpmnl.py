@@ -51,7 +51,7 @@ def test_spends_its_approximate_budget_and_no_more() -> None:
     assert 2.0 * (1 - 1e-5) <= agent.curator.guarantee.epsilon(1e-6) <= 2.0 * (1 + 1e-9)
 
 
-def test_the_guarantee_stands_from_the_first_round(play: Any) -> None:
+def test_the_guarantee_is_known_before_the_first_round(play: Any) -> None:
     params = {"explore": 20, "max_updates": 3}
     env = {"n_items": 10, "capacity": 2, "horizon": 200}
     before = begun(Budget.zcdp(0.7), params, **env).curator.guarantee

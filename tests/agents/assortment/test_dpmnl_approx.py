@@ -143,7 +143,7 @@ def test_a_zcdp_budget_is_kept_in_both_currencies(rho: float) -> None:
     assert guarantee.epsilon(1e-8) < textbook
 
 
-def test_the_papers_conversion_costs_more_than_rho_and_says_so() -> None:
+def test_the_papers_conversion_reports_that_it_costs_more_than_rho() -> None:
     """Erratum A7: verified releases at the epsilon of section 5.1."""
     budget = Budget.zcdp(1.0)
     guarantee = begun(budget, {"conversion": "paper"}, horizon=10_000).curator.guarantee

@@ -57,7 +57,7 @@ def test_replicates_do_not_depend_on_the_batch(play: Any, name: str, revenues: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_begin_starts_afresh(play: Any, name: str) -> None:
+def test_begin_resets_the_agent(play: Any, name: str) -> None:
     run = play(name, [3, 4], 60, n_items=10, capacity=2)
     first = np.array(run.actions)
     again = type(run)(run.agent, run.problem, [3, 4]).play(60)

@@ -7,8 +7,9 @@ import pytest
 
 import dpb_gym
 from dpb_gym import make_problem
-from dpb_gym.errors import AgentError
-from dpb_gym.registry import make_agent
+from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
 
 SEASONS = {
@@ -121,3 +122,13 @@ def test_bid_prices_pay(name, budget):
 def test_it_must_know_the_horizon():
     with pytest.raises(AgentError, match="must know horizon"):
         begun("resolving-pricing", unknown_horizon=True)
+
+
+@pytest.mark.parametrize("name", ["resolving-mnl", "resolving-pricing"])
+def test_users_are_protected_only_where_every_sum_limits_them(name):
+    assert agent_spec(name).make().protects == ("central", "reward")
+    env_id = "DPB/Assortment-v0" if name == "resolving-mnl" else "DPB/Pricing-v0"
+    agent = make_agent(name, max_rounds_per_user=2)
+    info = make_problem(env_id, horizon=50, stock=9, returning=20).info
+    with pytest.raises(ParameterError, match="users are protected"):
+        agent.set_up(info, AgentStreams([0]), Budget.zcdp(1.0))

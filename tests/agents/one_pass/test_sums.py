@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, Schedule, gaussian_sigma
 
+APART = 100.0  # records are shorter than half of it
+
 
 def schedules():
     return st.builds(
@@ -26,11 +28,11 @@ def schedules():
 def make(schedule, B=3, width=2, sigma=0.7, noise=None, horizon=None):
     """A releaser whose noise at scale 1 has standard deviation `sigma`."""
     curator = Curator(
-        Budget.zcdp(0.5 / sigma**2),
+        Budget.zcdp(0.5 * (APART / sigma) ** 2),
         noise=NoiseSource.from_seed(5, B) if noise is None else noise,
         horizon=horizon or int(schedule.ends[-1]) + 5,
     )
-    return curator.weighted_sum(width, schedule=schedule, sensitivity=1.0, what="sums")
+    return curator.weighted_sum(width, schedule=schedule, clip=APART / 2, what="sums")
 
 
 class TestSchedule:
@@ -132,7 +134,7 @@ class TestWeightedSum:
     def test_the_whole_stream_is_charged_at_once(self):
         releaser = make(Schedule.geometric(50, 10, 1.5, 1.0), sigma=0.7)
         releaser.curator.seal()
-        assert releaser.curator.ledger.spent == pytest.approx(0.5 / 0.7**2, rel=1e-9)
+        assert releaser.curator.ledger.spent == pytest.approx(0.5 * (APART / 0.7) ** 2, rel=1e-9)
         assert releaser.sigma == pytest.approx(gaussian_sigma(0.5 / 0.7**2, 1.0))
 
     def test_horizon_and_bad_records(self):

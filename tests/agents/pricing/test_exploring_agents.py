@@ -90,7 +90,7 @@ def test_mle_cycles_by_hand(play, tests, counts):
     assert run.prices[-1, 0] == pytest.approx(greedy(theta, run.features[-1, 0]), abs=1e-4)
 
 
-def test_controlled_variance_keeps_its_distance(play):
+def test_controlled_variance_prices_keep_their_distance(play):
     run = play("cils-pricing", range(3), 400, {"width": 0.4})
     free = play("cils-pricing", range(3), 400, {"width": 0.0})
     plain = play("greedy-pricing", range(3), 400)

@@ -223,7 +223,7 @@ def test_other_problems_are_refused(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_promise_no_privacy_and_begin_afresh(play, name):
+def test_they_are_not_private_and_begin_resets_them(play, name):
     first = play(name, range(2), 60)
     assert first.agent.curator.guarantee is None
     again = play(first.agent, range(2), 60)

@@ -65,7 +65,7 @@ def test_spends_its_approximate_budget_and_no_more(epsilon):
     assert epsilon * (1 - 1e-5) <= guarantee.epsilon(2 * DELTA) <= epsilon * (1 + 1e-9)
 
 
-def test_the_guarantee_stands_from_the_first_round():
+def test_the_guarantee_is_known_before_the_first_round():
     before = begun(Budget.zcdp(0.7), horizon=400).curator.guarantee
     agent, _, _ = play(Budget.zcdp(0.7))
     assert agent.curator.guarantee == before

@@ -400,7 +400,7 @@ def test_other_names_are_refused(archive: Path, tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_names_that_stand_twice_and_bombs_are_refused(
+def test_archives_with_duplicate_names_or_bombs_are_rejected(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "twice.zip"
@@ -496,7 +496,7 @@ def test_a_killed_import_loses_nothing_and_is_completed(
     assert len(content(board)) == len(before) + 4
 
 
-def test_agents_that_are_not_installed_are_named_and_others_checked(
+def test_verify_names_agents_that_are_not_installed_and_checks_others(
     archive: Path, board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpb_gym.exchange import verification as module
@@ -522,7 +522,7 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
     from dpb_gym.results.row_audits import audit_key, audit_rows
 
     key = audit_key(AgentRun(spec=agent_spec("adaprivate-ts")), "recommendation")
-    report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60).to_dict()
+    report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60, deployment=64).to_dict()
     forged = {**report, "runs": 10**9}
     fake = altered(archive, tmp_path / "x.zip", lambda r, i: i.update(audits={key: forged}))
     import_submission(fake, board)

@@ -148,7 +148,7 @@ def test_changed_data_and_versions_are_named(
     assert "the agent's code here is not the code" in verify(path).differing[0]
 
 
-def test_nothing_to_verify_is_refused(out: Path, tmp_path: Path) -> None:
+def test_verify_rejects_directories_without_results(out: Path, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="no such"):
         verify(tmp_path / "none")
     with pytest.raises(ParameterError, match="sample"):

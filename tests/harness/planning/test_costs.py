@@ -71,7 +71,7 @@ def test_bad_arguments(out: Path, arguments: Any, name: str) -> None:
         costs(out).at(*arguments)
 
 
-def test_without_timings_there_is_nothing_to_say(out: Path) -> None:
+def test_costs_without_timings_raise_an_error(out: Path) -> None:
     file = out / "manifest.json"
     manifest = json.loads(file.read_text())
     for row in manifest["rows"]:
@@ -139,7 +139,7 @@ def test_a_forecast_is_set_up_and_rounds(suite: Suite, monkeypatch: pytest.Monke
     assert row.memory == pytest.approx(1000 * 1_000_000, rel=0.01)
 
 
-def test_a_forecast_leaves_out_what_is_paid_once_and_what_only_the_beginning_costs(
+def test_a_forecast_excludes_set_up_and_slow_first_rounds(
     suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """20 ms for the first 50 rounds each, 2 ms later; kernels are compiled in three rounds."""
@@ -162,7 +162,7 @@ def test_a_forecast_leaves_out_what_is_paid_once_and_what_only_the_beginning_cos
     assert row.seconds == pytest.approx(10 * (50 * 0.02 + 99_950 * 0.002), rel=1e-3)
 
 
-def test_a_forecast_sees_what_an_agent_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_includes_growing_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hoarder(dpb_gym.SingleAgent):
         def __init__(self, size: int = 0) -> None:
             self.size, self.kept = size, []  # type: ignore[var-annotated]

@@ -46,7 +46,7 @@ def test_the_interval_of_an_interquartile_mean_is_yuens() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 30])
-def test_intervals_cover_what_they_promise_from_two_replicates_on(n: int) -> None:
+def test_intervals_have_their_coverage_from_two_replicates_on(n: int) -> None:
     samples = np.random.default_rng(5).normal(1.0, 3.0, (n, 4000))
     _, low, high = metrics.limits(samples)
     covered = int(((low <= 1.0) & (high >= 1.0)).sum())
@@ -128,6 +128,6 @@ def test_scores_are_linear_between_random_and_oracle() -> None:
         lambda: metrics.normalised_score([1.0], Normalisation(math.nan, 1.0)),
     ],
 )
-def test_nothing_to_aggregate_is_refused(call: Any) -> None:
+def test_statistics_of_invalid_samples_raise_an_error(call: Any) -> None:
     with pytest.raises(ParameterError):
         call()

@@ -71,8 +71,8 @@ def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["adaprivate-ts", "--runs", "100"], 0),
-        (["lin-ucb", "--runs", "60"], 0),
+        (["adaprivate-ts", "--runs", "100", "--deployment", "64"], 0),
+        (["lin-ucb", "--runs", "60"], 2),
         (["adaprivate-tz"], 2),
         (["adaprivate-ts", "--rho", "1"], 2),
         (["adaprivate-ts", "--runs", "3"], 2),
@@ -87,5 +87,6 @@ def test_the_audit_command(arguments, code, capsys, monkeypatch):
     assert (done.value.code or 0) == code, captured.err
     if code == 0:
         assert "Audit of" in captured.out
+        assert "raw data: run 12 of 12" in captured.err and "target in round" in captured.err
     else:
         assert "Traceback" not in captured.err and "error" in captured.err

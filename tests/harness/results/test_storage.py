@@ -238,7 +238,7 @@ def _cell(suite: Suite) -> Any:
     return execute(jobs, None, workers=1)[0]
 
 
-def test_a_store_that_fails_in_between_costs_nothing(
+def test_a_store_that_fails_temporarily_loses_no_results(
     suite: Suite, objects: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go(suite, objects)

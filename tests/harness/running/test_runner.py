@@ -195,7 +195,8 @@ def test_the_remaining_time_does_not_contain_compilation(
     first, second = watch.heartbeat(0), watch.heartbeat(1)
     told = []
     for seconds, report in (
-        (1, lambda: second(19)),
+        (20, lambda: second(10)),
+        (1, lambda: second(29)),
         (90, lambda: first(0, 36, "posterior")),
         (8, lambda: first(0, 37, "")),
         (1, lambda: second(100)),
@@ -205,11 +206,12 @@ def test_the_remaining_time_does_not_contain_compilation(
         report()
         told.append(watch.summary())
     assert told == [
-        "  1%  0/2 jobs, 19 rounds/s",
+        "  0%  0/2 jobs",
+        "  1%  0/2 jobs",
         "  1%  0/2 jobs, compiling kernel posterior, 36 compiled so far",
-        "  1%  0/2 jobs, 2 rounds/s",
-        "  5%  0/2 jobs, 10 rounds/s, 3 min 10 s left",
-        "100%  0/2 jobs, 182 rounds/s",
+        "  1%  0/2 jobs",
+        "  5%  0/2 jobs, 9 rounds/s, 3 min 31 s left",
+        "100%  0/2 jobs, 181 rounds/s",
     ]
 
 

@@ -236,7 +236,7 @@ def test_the_given_norms_bound_the_images(play, name):
 @pytest.mark.parametrize("name", REWARD + JOINT)
 def test_audit_passes_and_fails_for_a_tenth_of_the_noise_variance(name):
     params, budget = QUICK.get(name, {}), Budget.zcdp(2.0)
-    report = dpb_gym.audit(name, budget, runs=500, params=params)
+    report = dpb_gym.audit(name, budget, runs=500, params=params, deployment=64)
     assert report.verdict == "PASS"
 
     def faulty():

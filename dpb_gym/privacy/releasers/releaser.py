@@ -67,9 +67,11 @@ class Releaser(ABC):
     Attributes:
         basis: What the cost rests on, see `Guarantee`.
         proviso: A clause of the guarantee, see `Guarantee.provisos`.
+        rho: Nominal zCDP to which the plan is calibrated; None before, and if it is exact.
     """
 
     basis, proviso = "computed", ""
+    rho: float | None = None
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what

@@ -78,6 +78,18 @@ def hostile_choices(frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
     return _neighbours(slates, 1, frozen)
 
 
+def curved_choices(items: int = 16) -> tuple[ChoiceData, ChoiceData]:
+    """Return neighbouring data sets of one record, which reveal too small a ridge.
+
+    The target met items x and -x in the first data set, and items without features in the second.
+    Only the first record has curvature, which concentrates the minimiser near 0. There the ratio
+    of the densities is that of the Jacobians, up to (ridge + 1) / ridge.
+    """
+    slate = np.tile([[1.0, 0.0], [-1.0, 0.0]], (items // 2, 1))
+    one, other = (ChoiceData(part[None], (0,), (1,)) for part in (slate, 0.0 * slate))
+    return one, other
+
+
 def hostile_demand(zeta: float = 4.0, frozen: int = FROZEN) -> tuple[ChoiceData, ChoiceData]:
     """Return two neighbouring data sets for logistic demand with link scale zeta (L = zeta).
 

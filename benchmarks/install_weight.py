@@ -1,0 +1,51 @@
+"""Disk space of the packages that an installation without extras needs.
+
+    python benchmarks/install_weight.py [EXTRA ...]
+
+One line per package, largest first: MB of its files without byte code, and what requires it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+
+from packaging.requirements import Requirement
+
+
+def required(found: Distribution, extras: tuple[str, ...] = ()) -> Iterator[Requirement]:
+    """Yield the requirements that apply on this machine."""
+    for text in found.requires or ():
+        one = Requirement(text)
+        if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in ("", *extras)):
+            yield one
+
+
+def weights(extras: tuple[str, ...]) -> dict[str, tuple[float, set[str]]]:
+    """Return MB and the packages that require it, by package."""
+    seen: dict[str, tuple[float, set[str]]] = {}
+    left: list[tuple[str, str, tuple[str, ...]]] = [("dpb-gym", "", extras)]
+    while left:
+        name, parent, own = left.pop()
+        found = distribution(name)
+        name = found.metadata["Name"]
+        if name not in seen:
+            files = {f.locate() for f in found.files or () if f.suffix != ".pyc"}
+            sizes = (file.stat().st_size for file in files if file.is_file())
+            seen[name] = sum(sizes) / 1e6, set()
+            left += [(one.name, name, tuple(one.extras)) for one in required(found, own)]
+        seen[name][1].add(parent)
+    return seen
+
+
+def main() -> None:
+    """Print the table."""
+    found = weights(tuple(sys.argv[1:]))
+    for name, (size, parents) in sorted(found.items(), key=lambda item: -item[1][0]):
+        print(f"{size:8.1f} MB  {name:<24} {', '.join(sorted(parents))}")
+    print(f"{sum(size for size, _ in found.values()):8.1f} MB  {len(found)} packages")
+
+
+if __name__ == "__main__":
+    main()

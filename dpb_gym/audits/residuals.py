@@ -1,0 +1,88 @@
+"""Test of all residuals of an audit: releases minus exact values, in units of the charged noise.
+
+Under the claim they are independent numbers of mean 0 and variance 1, over runs, releases,
+coordinates and releasers. All bounds hold together at `ERROR`, for normal and Laplace noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpb_gym.validation import FloatArray
+
+ERROR = 1e-6
+NONE = 1e-12
+MOST_CORRELATED = 256
+"""Residuals whose pairs are compared; of more, these are spread evenly."""
+
+
+def stacked(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return residuals ``(runs, numbers)`` of several parts of the runs, padded with NaN."""
+    out = np.full((sum(map(len, parts)), max(part.shape[1] for part in parts)), np.nan)
+    start = 0
+    for part in parts:
+        out[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return out
+
+
+def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> tuple[str, bool]:
+    """Return what was measured, and whether it refutes the charged noise.
+
+    Sums of squares, of numbers and of blocks, have the lower bound of Laurent & Massart (2000) and
+    Bernstein's upper bound. Products have Bernstein's bounds, the distribution has Massart's.
+
+    Args:
+        values: Residuals ``(runs, numbers)``, NaN where nothing was released.
+        names: Name of each number.
+        fourth: Fourth moment of a residual, 3 for normal and 6 for Laplace noise.
+    """
+    seen = ~np.isnan(values)
+    z = np.where(seen, values, 0.0)
+    n = seen.sum(axis=0)
+    k = np.linspace(0, z.shape[1] - 1, min(z.shape[1], MOST_CORRELATED)).round().astype(int)
+    blocks = [(i, 2**j) for j in range(z.shape[1].bit_length()) for i in range(0, z.shape[1], 2**j)]
+    log = math.log((2.0 * len(blocks) + 2.0 * len(k) ** 2 + 2.0) / ERROR)
+
+    # squares of each number, and of blocks of numbers that follow each other
+    start, size = np.array(blocks).T
+    ends = start, np.minimum(start + size, z.shape[1])
+    sums = [np.append(0.0, np.cumsum(part)) for part in (n, (z * z).sum(axis=0))]
+    count, total = (part[ends[1]] - part[ends[0]] for part in sums)
+    low = np.sqrt((2.0 * fourth - 2.0 * (fourth == 3.0)) * count * log)
+    high = np.sqrt(2.0 * (fourth - 1.0) * count * log) + fourth * log
+    wrong = (total < count - low) | (total > count + high) | (total < NONE) & (count > 1)
+    variance = total / np.maximum(count, 1)
+    pairs = seen[:, k].astype(np.float64)
+    products, both = z[:, k].T @ z[:, k], pairs.T @ pairs
+    bound = np.sqrt(2.0 * both * log) + 0.5 * fourth * log
+    np.fill_diagonal(products, 0.0)
+    excess = np.abs(products) - bound
+    said = f"{int(n.sum())} numbers of {z.shape[1]} coordinates of releases, "
+    said += f"variance {sums[1][-1] / n.sum():.3f}"
+    if wrong.any():
+        first = int(np.argmax(np.where(wrong, size, 0)))
+        where = names[start[first]] + (f" and {size[first] - 1} more" if size[first] > 1 else "")
+        return f"{where}: variance {variance[first]:.3g} of the charged one; {said}", True
+    if excess.size and excess.max() > 0:
+        i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
+        found = products[i, j] / max(1.0, both[i, j])
+        return f"{names[k[i]]} and {names[k[j]]}: correlation {found:.3g}; {said}", True
+    distance = _distance(values[seen], fourth)
+    if distance > math.sqrt(0.5 * log / n.sum()):
+        return f"another law than the charged one, at distance {distance:.3g}; {said}", True
+    return said, False
+
+
+def _distance(values: FloatArray, fourth: float) -> float:
+    """Return the Kolmogorov distance of the numbers from the normal or Laplace distribution."""
+    from scipy.special import ndtr
+
+    z = np.sort(values)
+    tail = 0.5 * np.exp(-math.sqrt(2.0) * np.abs(z))
+    law = ndtr(z) if fourth == 3.0 else np.where(z < 0, tail, 1.0 - tail)
+    ranks = np.arange(len(z) + 1) / len(z)
+    return float(max(np.abs(law - ranks[1:]).max(), np.abs(law - ranks[:-1]).max()))

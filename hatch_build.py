@@ -1,0 +1,55 @@
+"""Build hook: put compiled kernels into the wheel if DPB_KERNELS names their folder.
+
+    python hatch_build.py FOLDER [AGENT ...]
+
+compiles them for every processor of this architecture (x86-64: with AVX2), by default those of
+all agents. Elsewhere, and with other versions of numba or Python, kernels are compiled on first
+use.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+TARGET = "dpb_gym/kernels/compiled"
+
+
+class CompiledKernels(BuildHookInterface):
+    """Include the files of DPB_KERNELS, and tag the wheel with its Python and platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        folder = os.environ.get("DPB_KERNELS")
+        if not folder or version == "editable":
+            return
+        for path in sorted(Path(folder).rglob("*.nb[ci]")):
+            name = path.relative_to(folder).as_posix()
+            build_data["force_include"][str(path)] = f"{TARGET}/{name}"
+        python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+        system = sysconfig.get_platform().replace("linux", "manylinux_2_28")
+        for mark in "-.":
+            system = system.replace(mark, "_")
+        build_data.update(pure_python=False, tag=f"{python}-{python}-{system}")
+
+
+def portable(folder: str | os.PathLike[str]) -> dict[str, str]:
+    """Return environment variables with which numba compiles shipped kernels into a folder."""
+    from platform import machine
+
+    from dpb_gym.kernel_cache import PORTABLE
+
+    name, _ = PORTABLE[machine()]
+    place = str(Path(folder).resolve())
+    return {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": place}
+
+
+if __name__ == "__main__":
+    program = "from dpb_gym.cli import main; main()"
+    command = [sys.executable, "-c", program, "warm", *sys.argv[2:]]
+    subprocess.run(command, check=True, env={**os.environ, **portable(sys.argv[1])})

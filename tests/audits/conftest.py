@@ -1,0 +1,6 @@
+"""Make the benchmarks of audits importable."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
