@@ -119,11 +119,7 @@ def _work() -> Any:
 
 
 def _play(
-    run: AgentRun,
-    problem: Problem,
-    seed: int,
-    changes: _Changes | None,
-    first: _Transcript | None,
+    run: AgentRun, problem: Problem, seed: int, changes: _Changes | None, first: _Transcript | None
 ) -> _Transcript | str:
     """Return the transcript of a run, or how it differs from the first one."""
     agent = run.spec.make()

@@ -71,11 +71,7 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
         unit: Unit of the claim.
         partial: Whether a round may have no feedback.
     """
-    makers = {
-        "assortment": _assortment,
-        "pricing": _pricing,
-        "recommendation": _recommendation,
-    }
+    makers = {"assortment": _assortment, "pricing": _pricing, "recommendation": _recommendation}
     if problem.kind not in makers:
         raise ParameterError(f"audits know worlds of {', '.join(makers)}, not of {problem.kind}")
     if unit in ("reward", "user-rewards"):

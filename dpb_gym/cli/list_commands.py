@@ -79,8 +79,7 @@ def complete(*kinds: str) -> Callable[[str], list[str]]:
 
 
 def list_(
-    kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."),
-    json: bool = JSON,
+    kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."), json: bool = JSON
 ) -> None:
     """List environments, agents, suites or data sets.
 

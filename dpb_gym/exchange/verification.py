@@ -155,10 +155,7 @@ def _named(machine: Mapping[str, Any]) -> str:
 
 
 def _again(
-    result: CellResult,
-    found: Verification,
-    report: Callable[[str], object] | None,
-    elsewhere: str,
+    result: CellResult, found: Verification, report: Callable[[str], object] | None, elsewhere: str
 ) -> bool | None:
     """Recompute a cell and record the outcome.
 

@@ -11,12 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.local_mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
-from dpb_gym.privacy import (
-    Budget,
-    GaussianEvent,
-    equivalent_rho,
-    gaussian_sigma,
-)
+from dpb_gym.privacy import Budget, GaussianEvent, equivalent_rho, gaussian_sigma
 
 
 class GaussianContexts(LocalMechanism):

@@ -18,13 +18,7 @@ from dpb_gym.envs.core import lane
 from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
-from dpb_gym.feedback.layers import (
-    ChosenLayer,
-    Layer,
-    Rows,
-    SingleLayer,
-    VectorLayer,
-)
+from dpb_gym.feedback.layers import ChosenLayer, Layer, Rows, SingleLayer, VectorLayer
 from dpb_gym.feedback.local_mechanisms import ResponseMechanism
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee, Ledger, NoiseSource
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo

@@ -276,8 +276,4 @@ def _prices(
     return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near.mean(axis=0)}
 
 
-_KINDS: dict[str, Decide] = {
-    "recommendation": _candidates,
-    "assortment": _sets,
-    "pricing": _prices,
-}
+_KINDS: dict[str, Decide] = {"recommendation": _candidates, "assortment": _sets, "pricing": _prices}

@@ -12,12 +12,7 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.offline.estimators import (
-    Estimate,
-    Weighted,
-    effective_sample_size,
-    with_intervals,
-)
+from dpb_gym.offline.estimators import Estimate, Weighted, effective_sample_size, with_intervals
 from dpb_gym.offline.log import Log
 from dpb_gym.offline.slate_log import SlateProbabilities
 

@@ -139,11 +139,7 @@ class LoggedData(Log):
 
     @classmethod
     def from_columns(
-        cls,
-        source: Any,
-        reward_range: tuple[float, float],
-        name: str | None = None,
-        **options: Any,
+        cls, source: Any, reward_range: tuple[float, float], name: str | None = None, **options: Any
     ) -> LoggedData:
         """Return a log from a table with one row per round.
 
@@ -288,10 +284,7 @@ class LoggedData(Log):
 
 
 def probabilities(
-    agent: Agent,
-    log: LoggedData | Sequence[LoggedData],
-    samples: int = 200,
-    t: int | None = None,
+    agent: Agent, log: LoggedData | Sequence[LoggedData], samples: int = 200, t: int | None = None
 ) -> Array:
     """Return a frozen agent's probability of every logged candidate.
 

@@ -320,10 +320,7 @@ def read_grid(spec: AgentSpec, given: Grid | None = None) -> dict[str, tuple[Any
 
 
 def choose_points(
-    spec: AgentSpec,
-    grid: Mapping[str, Sequence[Any]],
-    fixed: Mapping[str, Any],
-    cap: int | None,
+    spec: AgentSpec, grid: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any], cap: int | None
 ) -> list[dict[str, Any]]:
     """Return the points to run, the defaults (``{}``) first.
 

@@ -123,11 +123,7 @@ class Problem(ABC):
             for parts in zip(*(lane[1:] for lane in lanes))
         ]
         return JudgedStretch(
-            Context(t, *stacked),
-            reward,
-            observed if partly else None,
-            expected=expected,
-            best=best,
+            Context(t, *stacked), reward, observed if partly else None, expected=expected, best=best
         )
 
     def check_action(self, action: Any, replicates: int) -> Array:

@@ -141,8 +141,7 @@ def plot_paired(
 
 
 def plot_profiles(
-    records: Iterable[Mapping[str, Any]],
-    path: str | os.PathLike[str] | None = None,
+    records: Iterable[Mapping[str, Any]], path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draw performance profiles, one panel per track, guarantee and budget; higher is better.
 
@@ -205,9 +204,7 @@ def plot_kept(
 
 
 def plot_calibration(
-    name: str,
-    bins: Sequence[tuple[float, float, int]],
-    path: str | os.PathLike[str] | None = None,
+    name: str, bins: Sequence[tuple[float, float, int]], path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draw observed against predicted probabilities; a calibrated model is on the diagonal.
 

@@ -108,10 +108,7 @@ class ResultDirectory:
     @classmethod
     @contextlib.contextmanager
     def writing(
-        cls,
-        path: str | os.PathLike[str],
-        suite: Suite,
-        run: dict[str, Any] | None = None,
+        cls, path: str | os.PathLike[str], suite: Suite, run: dict[str, Any] | None = None
     ) -> Iterator[ResultDirectory]:
         """Lock a directory for writing; create it if it does not exist.
 

@@ -38,9 +38,7 @@ ALGORITHM_VERSION = 3
 """Increased whenever a change of the package changes a stored number."""
 
 AnyBudget = Annotated[
-    Budget | None,
-    BeforeValidator(Budget.parse),
-    PlainSerializer(Budget.text, return_type=str),
+    Budget | None, BeforeValidator(Budget.parse), PlainSerializer(Budget.text, return_type=str)
 ]
 """A budget as `Budget` or as text; ``"none"`` and None are the same."""
 

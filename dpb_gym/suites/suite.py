@@ -16,15 +16,7 @@ from pydantic import Field, model_validator
 from dpb_gym import validation
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, shown, unknown_name
 from dpb_gym.files import read_regular
-from dpb_gym.suites.schema import (
-    MOST_TEXT,
-    Label,
-    Many,
-    Slug,
-    Spec,
-    canonical,
-    read_spec,
-)
+from dpb_gym.suites.schema import MOST_TEXT, Label, Many, Slug, Spec, canonical, read_spec
 from dpb_gym.suites.spec import AnyBudget, Task
 
 SEED_SPAN = 1_000_000

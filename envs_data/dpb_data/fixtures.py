@@ -29,11 +29,7 @@ _PIPE_TAIL = "|".join(["01-Jan-2001", "", "http://example.org/"] + ["1"] + ["0"]
 
 
 def write_fixture(
-    table: RatingTable,
-    folder: str | os.PathLike[str],
-    format: str,
-    *,
-    zipped: bool = False,
+    table: RatingTable, folder: str | os.PathLike[str], format: str, *, zipped: bool = False
 ) -> Path:
     """Write a table as a data set of the given format.
 
