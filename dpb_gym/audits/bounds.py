@@ -140,12 +140,8 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
         counted: Scores that the limit is computed from, equally many of both worlds.
         confidence: In (0, 1).
     """
-    log, n = (
-        -math.log1p(
-            -validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-        ),
-        len(counted[0]),
-    )
+    level = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
+    log, n = -math.log1p(-level), len(counted[0])
     spread = float(np.std(np.nan_to_num(np.concatenate(chosen), posinf=1e6, neginf=-1e6))) or 1.0
     best, bet = 0.0, None
     for scale, clip in itertools.product(SCALES, CLIPS):

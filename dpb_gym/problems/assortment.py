@@ -11,7 +11,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems import exhaustive_search
+from dpb_gym.problems import exhaustive_search, rounds
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import (
     CONTEXT_NORMS,
@@ -20,16 +20,7 @@ from dpb_gym.problems.contexts import (
     read_rank,
     rescale,
 )
-from dpb_gym.problems.rounds import (
-    Array,
-    Context,
-    Feedback,
-    Hidden,
-    ProblemInfo,
-    Round,
-    signed,
-    uniform,
-)
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
 RANDOM = {"random": (0.0, 1.0), "signed": (-1.0, 1.0)}
@@ -154,7 +145,7 @@ class AssortmentProblem(Problem):
         if self.schedule.drawn:
             fields["features"] = Field(self._shape, np.float32, Stream.FEATURES, self.draw_features)
         if self._drawn_revenues is not None:
-            fill = signed if self._drawn_revenues[0] else uniform
+            fill = rounds.signed if self._drawn_revenues[0] else rounds.uniform
             fields["revenues"] = Field((self.n_items,), np.float32, Stream.REVENUES, fill)
         return fields
 
@@ -162,7 +153,7 @@ class AssortmentProblem(Problem):
         """Write features of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
         rows = out.reshape(-1, self.dim)
         if self.design == "uniform":
-            signed(rng, start, hidden, rows)
+            rounds.signed(rng, start, hidden, rows)
         elif self.design == "low-rank":
             coefficients = portable.normals(rng, (len(rows), self.rank), np.float32)
             kernels.feature_rows.combine(coefficients, hidden["basis"], rows)

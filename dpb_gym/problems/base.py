@@ -100,11 +100,8 @@ class Problem(ABC):
         if info.kind != "recommendation" or info.masked or B > MOST_LANES:
             return None
         m = info.n_candidates or 0
-        reward, expected, observed = (
-            np.empty((n, B, m)),
-            np.empty((n, B, m)),
-            np.ones((n, B, m), bool),
-        )
+        reward, expected = np.empty((2, n, B, m))
+        observed = np.ones((n, B, m), bool)
         best, lanes, partly = np.empty((n, B)), [], False
         for b in range(B):
             own = {name: value[b : b + 1] for name, value in hidden.items()}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
 
@@ -137,6 +137,11 @@ def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]
     return u + outside[group], outside
 
 
+def chances(rows: Array, starts: Array, theta: Array) -> Array:
+    """Return probabilities of rows ``(n_rows,)``."""
+    return portable.each(kernels.elementary.exp, log_chances(rows, starts, theta)[0])
+
+
 def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
     """Return figures of the fit; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
     inside, outside = log_chances(rows, starts, theta)
@@ -214,14 +219,14 @@ def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array
 
 
 def scale(
-    features: Array, names: Sequence[str], bounds: Bounds, name: str
+    features: Array, names: Sequence[str], bounds: Bounds | None, name: str
 ) -> tuple[Array, dict[str, tuple[float, float]], list[str]]:
     """Scale features to [-1, 1], by public bounds where they are declared.
 
     Args:
         features: ``(n, k)``.
         names: k names.
-        bounds: Lowest and highest value by name; values outside are clipped.
+        bounds: Lowest and highest value by name, or None; values outside are clipped.
         name: Name of the log, for error messages.
 
     Returns:
@@ -230,6 +235,7 @@ def scale(
     Raises:
         ParameterError: If a bound is unknown or no interval.
     """
+    bounds = dict(bounds or {})
     unknown = set(bounds) - set(names)
     if unknown:
         raise ParameterError(f"bounds of {sorted(unknown)}: the features are {', '.join(names)}")

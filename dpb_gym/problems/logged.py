@@ -12,7 +12,7 @@ from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Hidden, ProblemInfo
-from dpb_gym.problems.fitting import Bounds, Fit, check_varies, fit_log, log_chances, scale
+from dpb_gym.problems.fitting import Bounds, Fit, chances, check_varies, fit_log, scale
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.recommendation import RecommendationProblem
 
@@ -123,7 +123,7 @@ class LoggedPricing(Logged, PricingProblem):
         check_varies(data.bought, "bought", data.name)
         names = (*data.feature_names, "price")
         read = np.column_stack([data.features, data.price])
-        scaled, self.bounds, notes = scale(read, names, dict(bounds or {}), data.name)
+        scaled, self.bounds, notes = scale(read, names, bounds, data.name)
         n, highest = len(data.price), self.bounds["price"][1]
         customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
         relative = np.minimum(data.price / highest, 1.0)
@@ -146,9 +146,7 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price = highest
         self.earned = float(np.mean(relative * data.bought))
-        chance = portable.each(
-            kernels.elementary.exp, log_chances(rows, np.arange(n + 1), self.fit.coefficients)[0]
-        )
+        chance = chances(rows, np.arange(n + 1), self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
         self.set_customers(data.name, customers, data.people)
 
@@ -195,9 +193,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             raise ParameterError(
                 f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
             )
-        scaled, self.bounds, notes = scale(
-            data.features, data.feature_names, dict(bounds or {}), data.name
-        )
+        scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
         sets, kept = replace(data, features=scaled), np.ones(len(data.items), bool)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
@@ -247,9 +243,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         column = raw[:, at]
         earned = np.bincount(items, column, minlength=N) / counts
         per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
-        chance = portable.each(
-            kernels.elementary.exp, log_chances(rows, sets.starts, self.fit.coefficients)[0]
-        )
+        chance = chances(rows, sets.starts, self.fit.coefficients)
         own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
         means = np.bincount(items, own, minlength=N) / counts
         self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
@@ -312,9 +306,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         if m < 2:
             raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
         check_varies(data.clicked, "responded", data.name)
-        scaled, self.bounds, notes = scale(
-            data.features, data.feature_names, dict(bounds or {}), data.name
-        )
+        scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
         customers /= np.float32(np.sqrt(customers.shape[1]))
         width = customers.shape[1]

@@ -33,6 +33,8 @@ from dpb_gym.suites.spec import Task
 from dpb_gym.suites.suite import Suite
 
 SET_ASIDE = "Set aside: "
+SHARED = ("agent", "name", "budget", "oracle", "notion", "unit")
+"""Attributes of a row that are those of its agent on every task of a track."""
 
 
 def leaderboard(
@@ -199,12 +201,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     for key, parts in members.items():
         row = next(iter(parts.values()))
         found[key] = TrackRow(
-            agent=row.agent,
-            name=row.name,
-            budget=row.budget,
-            oracle=row.oracle,
-            notion=row.notion,
-            unit=row.unit,
+            **{name: getattr(row, name) for name in SHARED},
             score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),
             tasks=tuple(parts),
             verdict=_verdict(list(parts.values())),

@@ -20,18 +20,8 @@ from dataclasses import replace
 from typing import Any
 
 from dpb_gym.errors import ResultError
-from dpb_gym.results import manifest_schema
+from dpb_gym.results import manifest_schema, parquet
 from dpb_gym.results.cell_result import RECOMPUTED, CellResult
-from dpb_gym.results.parquet import (
-    MOST_BYTES,
-    cell_file,
-    from_rows,
-    read_cell,
-    read_table,
-    table_bytes,
-    to_rows,
-    write_cell,
-)
 from dpb_gym.results.storage import (
     ASIDE,
     CELLS,
@@ -53,7 +43,7 @@ MOST_MANIFEST = 1 << 26
 def keep(place: Storage, result: CellResult) -> None:
     """Write the file of a finished cell, if the run still holds the lock of the directory."""
     place.check()
-    place.write(f"{CELLS}/{cell_file(result.cell)}", write_cell(result))
+    place.write(f"{CELLS}/{parquet.cell_file(result.cell)}", parquet.write_cell(result))
 
 
 class ResultDirectory:
@@ -93,7 +83,7 @@ class ResultDirectory:
             content = place.read(MANIFEST, MOST_MANIFEST)
             manifest = manifest_schema.read(content)
             suite = parse_suite(manifest["suite_text"], f"{file}: suite_text")
-            entries = from_rows(manifest.pop("rows"))
+            entries = parquet.from_rows(manifest.pop("rows"))
             if manifest["protocol"] != suite.protocol:
                 raise ValueError("suite and protocol disagree")
         except UnreachableError:
@@ -205,7 +195,7 @@ class ResultDirectory:
         ordered = sorted(self.entries.values(), key=lambda entry: _place(entry.cell))
         head = json.dumps(self.manifest, indent=2, allow_nan=False).removesuffix("\n}")
         # One row per line, so that manifests can be read and compared.
-        rows = ",\n".join(json.dumps(row, allow_nan=False) for row in to_rows(ordered))
+        rows = ",\n".join(json.dumps(row, allow_nan=False) for row in parquet.to_rows(ordered))
         self.place.write(MANIFEST, f'{head},\n  "rows": [\n{rows}\n]}}\n'.encode())
 
     def add(self, results: Sequence[CellResult]) -> None:
@@ -223,7 +213,7 @@ class ResultDirectory:
     def replace(self, results: Iterable[CellResult]) -> None:
         """Replace the table by these results."""
         ordered = sorted(results, key=lambda result: _place(result.cell))
-        self.place.write(TABLE, table_bytes(ordered))
+        self.place.write(TABLE, parquet.table_bytes(ordered))
         self.entries = {result.cell.key: result.entry for result in ordered}
         self.save()
 
@@ -232,7 +222,14 @@ class ResultDirectory:
 
         def read(name: str) -> list[tuple[str, CellResult | DamagedResult]]:
             try:
-                return [(name, read_cell(self.place.read(name, MOST_BYTES), self.place.at(name)))]
+                return [
+                    (
+                        name,
+                        parquet.read_cell(
+                            self.place.read(name, parquet.MOST_BYTES), self.place.at(name)
+                        ),
+                    )
+                ]
             except DamagedResult as error:
                 return [(name, error)]
             except FileNotFoundError:  # compacted meanwhile
@@ -247,8 +244,8 @@ class ResultDirectory:
         entries = list(self.entries.values())
         where = self.place.at(TABLE)
         try:
-            content = self.place.read(TABLE, MOST_BYTES) if entries else b""
-            return read_table(content, where, entries) if entries else ([], [])
+            content = self.place.read(TABLE, parquet.MOST_BYTES) if entries else b""
+            return parquet.read_table(content, where, entries) if entries else ([], [])
         except FileNotFoundError:
             return [], [DamagedResult(f"{where} is gone")]
         except DamagedResult as error:
@@ -308,8 +305,8 @@ class ResultDirectory:
                 continue
             if why := _contradiction(cell.identity, identity):
                 raise ResultError(f"{self.path} holds {cell} with {why}")
-            name = f"{CELLS}/{cell_file(cell)}"
-            self.place.write(name, write_cell(result))
+            name = f"{CELLS}/{parquet.cell_file(cell)}"
+            self.place.write(name, parquet.write_cell(result))
             aside = self.place.set_aside(name)
             warn(f"{cell}: computed by another version of the code; moved to {aside}")
         self.entries = {key: entry for key, entry in self.entries.items() if key in kept}

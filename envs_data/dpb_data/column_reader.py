@@ -16,14 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data.data_files import (
-    Source,
-    existing_path,
-    first_line,
-    refuse_foreign,
-    require_newline,
-    shorten,
-)
+from dpb_data import data_files
 from dpb_gym.errors import DataError
 
 Array = NDArray[Any]
@@ -168,7 +161,7 @@ class Opened:
         found = f"{value:.16g}" if isinstance(value, (int, float)) else str(value)
         return DataError(
             f"{self.at(row)}: expected {column.name} to be {column.allowed}, found "
-            f"{'none' if value is None else shorten(found)}"
+            f"{'none' if value is None else data_files.shorten(found)}"
         )
 
 
@@ -180,7 +173,7 @@ def _expected(where: object, what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, NotImplementedError, OSError) as error:
-        reason = shorten(str(error), 300)
+        reason = data_files.shorten(str(error), 300)
         raise DataError(f"{where}: expected {what} ({reason})") from error
 
 
@@ -243,10 +236,10 @@ def open_table(source: Any) -> Opened:
     if isinstance(source, Opened):
         return source
     if isinstance(source, (str, os.PathLike)):
-        place = existing_path(source)
+        place = data_files.existing_path(source)
         if place.suffix.lower() == ".parquet":
             return _open_parquet(place)
-        found = Source(place)
+        found = data_files.Source(place)
         if found.main is None:
             raise DataError(f"{place}: expected the path of a CSV or Parquet file")
         return open_csv(found.read(found.main), found.where(found.main))
@@ -319,9 +312,9 @@ def open_csv(
     Raises:
         DataError: It is not text, empty, or was cut.
     """
-    refuse_foreign(raw, where)
+    data_files.refuse_foreign(raw, where)
     raw = raw.removeprefix(b"\xef\xbb\xbf")
-    first = first_line(raw, where)
+    first = data_files.first_line(raw, where)
     delimiter = delimiter or max(",;\t", key=first.count)
     header = 0 if names else 1
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
@@ -364,7 +357,7 @@ def open_csv(
                     text = _explained(str(error), known, delimiter)
                     raise DataError(f"{where}: {text}") from error
         if strict:
-            require_newline(raw, where)
+            data_files.require_newline(raw, where)
         return table
 
     name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
@@ -382,5 +375,5 @@ def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str
         what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, parts["what"])
         return line + what[:200].replace(_UNIT, delimiter)
     column = columns[int(parts["column"])]
-    found = shorten(value[1]) if value else parts["what"]
+    found = data_files.shorten(value[1]) if value else parts["what"]
     return f"{line}expected {column.name} to be {column.allowed}, found {found}"
