@@ -114,8 +114,7 @@ def audit(
     run = AgentRun(spec=spec, budget=Budget.parse(budget))
     deployed = deployment or horizon or make_problem(small, **kwargs).horizon
     deployed = validation.integer("deployment", deployed, 2)
-    fixed = kwargs.pop("horizon", most)
-    fixed = horizon if horizon is not None else fixed
+    fixed = kwargs.pop("horizon", most) if horizon is None else horizon
     if fixed is not None:
         fixed = validation.integer("horizon", fixed, 2)
 

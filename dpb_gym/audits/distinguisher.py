@@ -288,6 +288,7 @@ def _evaluate(
     fpr = float(bounds.clopper_pearson_upper(false_positives, evaluated, level))
     fnr = float(bounds.clopper_pearson_upper(false_negatives, evaluated, level))
     least = float(bounds.clopper_pearson_upper(0, evaluated, level))
+    normal = None if claim.mu is None else bounds.gaussian_mu_bound(*counted, confidence)
     return AuditReport(
         **said,
         claimed=claim.guarantee,
@@ -298,9 +299,7 @@ def _evaluate(
         fpr_limit=fpr,
         fnr_limit=fnr,
         comparisons=(*claim.compare(fpr, fnr), Comparison("kl", divergence, claim.kl)),
-        parametric_mu=bounds.gaussian_mu_bound(*counted, confidence)
-        if claim.mu is not None
-        else None,
+        parametric_mu=normal,
         ceiling=float(bounds.mu_bound(least, least)),
         confidence=confidence,
     )

@@ -147,36 +147,28 @@ def _assortment(problem: ProblemInfo) -> list[Pair]:
 
     driven = (mixed(0, 1), mixed(150, 1))
 
-    return [
+    pairs = [
         Pair("all items e1 or all items e2, both buy", same(0, 1), same(90, 1)),
         Pair("all items e1 or all items e2, neither buys", same(0, 0), same(90, 0)),
         Pair("all items e1 or all items -e1, both buy", same(0, 1), same(180, 1)),
         Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
         Pair("items x and -x at 150 degrees, buys -x as nobody else", mixed(0, -1), mixed(150, -1)),
-        Pair(
-            "items x and -x at 150 degrees, buys -x as nobody else",
-            mixed(0, -1),
-            mixed(150, -1),
-            driven,
-        ),
     ]
+    return [*pairs, replace(pairs[-1], others=driven)]
 
 
 def _pricing(problem: ProblemInfo) -> list[Pair]:
     low, high = response_range(problem)
     corner = np.ones(problem.dim - 1, np.float32)
     turned = corner * np.where(np.arange(problem.dim - 1) % 2, -1.0, 1.0).astype(np.float32)
+    both = World(corner, high), World(-corner, high)
+    neither = World(corner, low), World(-corner, low)
     pairs = [
-        Pair("corner +1 or -1, both buy", World(corner, high), World(-corner, high)),
-        Pair("corner +1 or -1, neither buys", World(corner, low), World(-corner, low)),
+        Pair("corner +1 or -1, both buy", *both),
+        Pair("corner +1 or -1, neither buys", *neither),
         Pair("corner +1 buys, -1 does not", World(corner, high), World(-corner, low)),
         Pair("corner +1, buys or not", World(corner, high), World(corner, low)),
-        Pair(
-            "corner +1 or -1 does not buy, all others do",
-            World(corner, low),
-            World(-corner, low),
-            (World(corner, high), World(-corner, high)),
-        ),
+        Pair("corner +1 or -1 does not buy, all others do", *neither, both),
     ]
     if problem.dim > 2:
         pairs.append(Pair("orthogonal corners, buy", World(corner, high), World(turned, high)))

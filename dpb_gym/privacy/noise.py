@@ -234,19 +234,16 @@ class SystemNoise(NoiseSource):
             )
 
     def gaussian(self, std: float, width: int) -> FloatArray:
-        return self._discrete("make_gaussian", "l2_distance", std, width)
+        return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width)
 
     def laplace(self, scale: float, width: int) -> FloatArray:
         """Return discrete Laplace noise ``(B, width)`` on the grid."""
-        return self._discrete("make_laplace", "l1_distance", scale, width)
+        return self._discrete("make_laplace", self._opendp.l1_distance(T="i64"), scale, width)
 
-    def _discrete(self, law: str, distance: str, scale: float, width: int) -> FloatArray:
+    def _discrete(self, law: str, distance: Any, scale: float, width: int) -> FloatArray:
         domain = self._opendp.vector_domain(self._opendp.atom_domain(T="i64"))
-        space = (
-            domain,
-            getattr(self._opendp, distance)(T="f64" if distance == "l2_distance" else "i64"),
-        )
-        draw = getattr(self._opendp.m, law)(*space, scale=float(math.ceil(scale / self._grid)))
+        cells = float(math.ceil(scale / self._grid))
+        draw = getattr(self._opendp.m, law)(domain, distance, scale=cells)
         rows = [draw([0] * width) for _ in range(self.replicates)]
         return np.array(rows, dtype=np.float64) * self._grid
 

@@ -199,21 +199,20 @@ def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -
 
 def task_info(task: Task) -> ProblemInfo:
     """Return the `ProblemInfo` of a task without loading data, for `check_supported`."""
-    partial = task.parameters.get("protocol") == "replay"
-    delay = Delay.parse(task.parameters.get("delay"))
-    delay_text = None if delay is None else str(delay)
-    horizon = None if task.parameters.get("unknown_horizon") else task.horizon
-    arms = None if task.parameters.get("fresh") else task.parameters.get("n_arms")
+    given = task.parameters
+    delay = Delay.parse(given.get("delay"))
+    horizon = None if given.get("unknown_horizon") else task.horizon
+    arms = None if given.get("fresh") else given.get("n_arms")
     return ProblemInfo(
         task.kind,
         horizon,
         1,
         (0.0, 1.0),
-        masked=task.parameters.get("available") is not None,
-        n_candidates=task.parameters.get("n_candidates", arms),
+        masked=given.get("available") is not None,
+        n_candidates=given.get("n_candidates", arms),
         n_arms=arms,
-        partial_feedback=partial,
-        delay=delay_text,
+        partial_feedback=given.get("protocol") == "replay",
+        delay=None if delay is None else str(delay),
     )
 
 
