@@ -332,16 +332,14 @@ def shortcoming(spec: AgentSpec, problem: ProblemInfo) -> str:
     if spec.fixed_arms and not problem.fixed_arms:
         return "needs the same arms in every round, as DPB/MultiArmed-v0 has them; here they change"
     if problem.horizon is None and spec.needs_horizon:
-        able = [
+        able = ", ".join(
             name
             for name, other in agent_specs().items()
             if problem.kind in other.supports
             and not (other.needs_horizon or other.uses_oracle)
             and (spec.budget == "never" or other.budget != "never")
-        ]
-        return "needs a horizon, which unknown_horizon=True hides; these need none: " + ", ".join(
-            able
         )
+        return f"needs a horizon, which unknown_horizon=True hides; these need none: {able}"
     return ""
 
 

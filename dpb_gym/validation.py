@@ -193,9 +193,8 @@ def variant(
             f"'kind,parameter=1', or a mapping with the key 'kind', got {shown(value)}"
         )
     kind = choice(name if given is not value else f"{name}: kind", given.get("kind"), options)
-    return kind, settings(
-        f"{name} {kind!r}", {k: v for k, v in given.items() if k != "kind"}, options[kind]
-    )
+    own = {k: v for k, v in given.items() if k != "kind"}
+    return kind, settings(f"{name} {kind!r}", own, options[kind])
 
 
 def parse_variant(name: str, value: str) -> dict[str, Any]:

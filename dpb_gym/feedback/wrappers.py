@@ -96,9 +96,8 @@ class _Contexts(Layer):
         mechanism = self.mechanism
         *count, dim = kind_of(info.kind).feature_shape(info)
         wanted = (math.prod(count), dim)
-        if not isinstance(mechanism, GaussianContexts) or (
-            (mechanism.vectors, mechanism.dim) != wanted
-        ):
+        known = isinstance(mechanism, GaussianContexts)
+        if not known or (mechanism.vectors, mechanism.dim) != wanted:
             raise ParameterError(
                 f"this problem needs GaussianContexts with vectors={wanted[0]}, "
                 f"dim={wanted[1]}, got {shown(mechanism)}"

@@ -125,9 +125,8 @@ class LoggedData(Log):
             self._keep(estimated=True)
         if behaviour is not None:
             behaviour = distribution("behaviour", behaviour, (n, m))
-            propensities = (
-                behaviour[np.arange(n), actions] if propensities is None else propensities
-            )
+            if propensities is None:
+                propensities = behaviour[np.arange(n), actions]
         self._keep(
             features=x, actions=actions, reward_range=ends, behaviour=behaviour,
             propensities=values("propensities", propensities, (n,), least, 1.0, positive=True),

@@ -20,11 +20,8 @@ _SAFETY = 1e-12
 
 def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
     """Return sigma with ``times * sensitivity^2 / (2 sigma^2) = rho``, rounded up."""
-    return (
-        sensitivity
-        * math.sqrt(times / (2 * validation.real("rho", rho, 0.0, open_low=True)))
-        * (1 + _SAFETY)
-    )
+    rho = validation.real("rho", rho, 0.0, open_low=True)
+    return sensitivity * math.sqrt(times / (2 * rho)) * (1 + _SAFETY)
 
 
 def cost_of(composition: Composition, delta: float | None) -> float:

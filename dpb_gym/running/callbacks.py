@@ -54,9 +54,7 @@ class Checkpoint:
         task, agent, budget = cell.row
         spent, asked = None, cell.agent.budget
         if guarantee is not None and asked is not None:
-            spent = (
-                guarantee.rho if asked.rho is not None else guarantee.epsilon(asked.delta or 0.0)
-            )
+            spent = guarantee.epsilon(asked.delta or 0.0) if asked.rho is None else guarantee.rho
         return cls(task, agent, budget, tuple(cell.seeds), at, regret.copy(), reward.copy(), spent)
 
     @property

@@ -205,12 +205,10 @@ def execute(
         calls = [(i, job, place, beat, whole) for i, (job, beat) in enumerate(zip(jobs, beats))]
         if backend == "dask":
             source = _dask(calls, scheduler)
+        elif elsewhere:
+            source = in_processes(run_job, calls, workers)
         else:
-            source = (
-                in_processes(run_job, calls, workers)
-                if elsewhere
-                else (run_job(*call, notify) for call in calls)
-            )
+            source = (run_job(*call, notify) for call in calls)
         for index, outcomes in source:
             if watched is not None:
                 watched.finish(index)

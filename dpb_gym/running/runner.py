@@ -87,10 +87,8 @@ class _Runner:
             own, answered = clock() - t2 + t1 - t0, t2 - t1
             if spent.wall != compiled:  # compilation takes longer than a round
                 extra, compiled = spent.wall - compiled, spent.wall
-                own, answered = (
-                    max(0.0, own - extra),
-                    max(0.0, min(answered, own + answered - extra)),
-                )
+                rest = own + answered - extra
+                own, answered = max(0.0, own - extra), max(0.0, min(answered, rest))
             self.agent_seconds += own
             self.response_seconds += answered
         self.played = expected, observed, rewards
@@ -274,11 +272,9 @@ def _failure(runner: _Runner, error: Exception) -> Failure:
         text = text.replace(f"replicate {at}", f"seed {seed}")
     if not isinstance(error, DPBError):
         text = f"{type(error).__name__}: {text}"
-    where = (
-        f"replicate with seed {seed}"
-        if seed is not None
-        else f"replicates with seeds {cell.seeds[0]} to {cell.seeds[-1]}"
-    )
+    where = f"replicates with seeds {cell.seeds[0]} to {cell.seeds[-1]}"
+    if seed is not None:
+        where = f"replicate with seed {seed}"
     when = "before the first round" if t == 0 else f"in round {t} ({runner.stage})"
     message = f"agent {cell.agent.title!r} failed {when}, {where}: {' '.join(text.split())}"
     details = "".join(traceback.format_exception(error))

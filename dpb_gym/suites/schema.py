@@ -40,9 +40,8 @@ class Spec(BaseModel):
 
 def in_memory(value: Any) -> bool:
     """Return whether a parameter is a data table, stored in results by name and digest only."""
-    return callable(getattr(value, "digest", None)) and isinstance(
-        getattr(value, "name", None), str
-    )
+    named = isinstance(getattr(value, "name", None), str)
+    return named and callable(getattr(value, "digest", None))
 
 
 def plain(value: Any, what: str) -> Any:

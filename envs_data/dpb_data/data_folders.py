@@ -65,11 +65,9 @@ def path(name: str, *, folder: str | os.PathLike[str] | None = None) -> Path:
                     return place
                 looked.append(f"{place} (there, but holds no ratings)")
         looked.append(" or ".join([str(parent / known.name), *known.aliases]))
-    how = (
-        f"Download it with: dpb data fetch {known.name}"
-        if known.urls
-        else f"Get it from {known.homepage} and unpack it to one of these places"
-    )
+    how = f"Get it from {known.homepage} and unpack it to one of these places"
+    if known.urls:
+        how = f"Download it with: dpb data fetch {known.name}"
     raise DataError(
         f"data set {known.name!r} was not found. Looked at: {'; '.join(looked)}. {how} "
         f"(terms: {known.terms})"

@@ -109,9 +109,7 @@ class Sum(Releaser):
         self._cap = None if limit is None else ContributionCap(limit, curator.replicates)
         self._participations = participations if limit is None else limit
         self.sensitivity = self._distance(curator, sensitivity, what)
-        self._printed = (
-            None if sigma is None else validation.real("sigma", sigma, 0.0, open_low=True)
-        )
+        self._printed = validation.optional(validation.real, "sigma", sigma, 0.0, open_low=True)
         self._sigma = 0.0
         self._total = np.zeros((curator.replicates, self.shape.width))
         self._released, self._rows = np.zeros_like(self._total), np.empty_like(self._total)
