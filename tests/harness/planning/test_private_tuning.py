@@ -112,5 +112,5 @@ def test_the_command_prints_what_is_included(capfd: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), *more])
     assert ended.value.code == 0
-    shown = capfd.readouterr().out
+    shown = " ".join(capfd.readouterr().out.split())
     assert "selection included" in shown and "eps=8 at delta=1e-06" in shown
