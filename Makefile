@@ -9,12 +9,13 @@ LOWEST ?= .venv-lowest
 DOCS ?= docs/_build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard bench test test-fast test-lowest lint types docs dist wheel clean check-python
+.PHONY: help leaderboard bench test test-all test-fast test-lowest lint types docs dist wheel clean check-python
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
 	@echo "make bench         run the arena, dpb-bench-v1 (under half an hour on two cores); resumes"
-	@echo "make test          set up and run the tests"
+	@echo "make test          set up and run the tests, without the long ones"
+	@echo "make test-all      also audits of all agents, every page and example, and crashes"
 	@echo "make test-fast     the tests without processes and browsers, below a minute"
 	@echo "make lint types    style and type checks"
 	@echo "make docs          build the documentation site, warnings are errors"
@@ -73,10 +74,13 @@ bench: $(VENV)/.test
 # Two processes; whole files, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.test
+	@$(PYTEST) -m "not long"
+
+test-all: $(VENV)/.test
 	@$(PYTEST)
 
 # For development: tests of the library that are not slow and start no process or browser.
-# `make test` also runs those of agents, papers, examples, pages and packages.
+# `make test-all` also runs those of agents, papers, examples, pages and packages.
 FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test

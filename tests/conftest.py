@@ -65,6 +65,29 @@ FIRST = (
 )
 
 
+# Left out by `make test`, half of the time of `make test-all`: audits of every agent, all pages and
+# examples, killed processes, other processors, and training by deep learning.
+LONG = (
+    "agents/one_pass/test_linear_audit.py",
+    "agents/recommendation/rivals/test_privacy.py",
+    "agents/recommendation/test_user_level.py",
+    "audits/test_agents.py",
+    "audits/test_delayed.py",
+    "audits/test_mutations.py",
+    "bits/test_bits.py::test_bits_do_not",
+    "docs/test_guides.py::test_tutorials",
+    "docs/test_snippets.py::test_commands_work[docs",
+    "docs/test_snippets.py::test_python_snippets_run[docs",
+    "examples",
+    "harness/results/test_storage.py::test_kill_9",
+    "harness/running/test_interruption.py",
+    "harness/running/test_two_hosts.py",
+    "hostile/test_forgeries.py::test_every_value",
+    "report/test_notebook_kernel.py",
+    *(f"agents/test_zoo.py::test_beats_random[{name}-" for name in ("ppo", "dqn", "sac")),
+)
+
+
 def place(item: pytest.Item) -> int:
     """Return the position of a test in `FIRST`."""
     path = item.path.relative_to(Path(__file__).parent).as_posix()
@@ -74,6 +97,8 @@ def place(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
     for item in items:
+        if item.nodeid.startswith(tuple(f"tests/{start}" for start in LONG)):
+            item.add_marker(pytest.mark.long)
         if starts_processes(item.path):
             item.add_marker(pytest.mark.process)
 
