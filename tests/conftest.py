@@ -65,9 +65,9 @@ FIRST = (
 )
 
 
-# Left out by `make test`, half of the time of `make test-all`: audits of every agent, all pages and
-# examples, killed processes, other processors, and training by deep learning.
-LONG = (
+# Left out by `make test`: audits of every agent, all pages and examples, killed processes, other
+# processors, and training by deep learning.
+LONG_PATHS = (
     "agents/one_pass/test_linear_audit.py",
     "agents/recommendation/rivals/test_privacy.py",
     "agents/recommendation/test_user_level.py",
@@ -86,6 +86,7 @@ LONG = (
     "report/test_notebook_kernel.py",
     *(f"agents/test_zoo.py::test_beats_random[{name}-" for name in ("ppo", "dqn", "sac")),
 )
+LONG = tuple(f"tests/{start}" for start in LONG_PATHS)
 
 
 def place(item: pytest.Item) -> int:
@@ -97,7 +98,7 @@ def place(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
     for item in items:
-        if item.nodeid.startswith(tuple(f"tests/{start}" for start in LONG)):
+        if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
         if starts_processes(item.path):
             item.add_marker(pytest.mark.process)
