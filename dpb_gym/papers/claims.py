@@ -102,8 +102,8 @@ class Claim(Spec):
             ``"near"``, the absolute distance allowed.
         least: Smallest relevant effect, as a fraction of the right-hand side. An interval below it
             contradicts the claim.
-        untested: Conditions of the paper's experiment that the run does not meet, in a sentence. The
-            verdict of such a claim is NOT TESTED. Empty if they are met; not for a control.
+        untested: Conditions of the paper's experiment that the run does not meet, in a sentence.
+            The verdict of such a claim is NOT TESTED. Empty if they are met; not for a control.
     """
 
     id: Slug

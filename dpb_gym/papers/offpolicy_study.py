@@ -39,8 +39,8 @@ class OffPolicyStudy(Spec):
             Per replicate: ``true-value`` of the frozen policy on the log's contexts,
             ``oracle-value`` of the best candidates there, ``random-value``, the absolute errors
             ``naive-error`` (mean reward earned while learning), ``ips-error``, ``snips-error``,
-            ``dr-error``, the estimates ``ips``, ``snips``, ``dr``, their errors in standard errors (``ips-z``, ``snips-z``, ``dr-z``), and
-            ``ess`` (effective sample size over rounds).
+            ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), the
+            estimates ``ips``, ``snips``, ``dr``, and ``ess`` (effective sample size over rounds).
         """
         from dpb_gym import offline
         from dpb_gym.envs.registration import make_problem

@@ -32,8 +32,8 @@ MEANING = (
     "the claim's side; it contradicts it if the interval rules out an effect of 1% (of 0.01% "
     f"where percentages of rewards are compared, whose whole range is short); fewer than "
     f"{MIN_REPLICATES} replicates decide nothing. NOT TESTED: the run differs from the paper's "
-    "experiment in its data, horizon, prior or tuning, or the paper does not say what was done; the "
-    "comparisons count what the run shows."
+    "experiment in its data, horizon, prior or tuning, or the paper does not say what was done; "
+    "the comparisons count what the run shows."
 )
 
 
