@@ -206,4 +206,4 @@ def joint_weights(curvature: float) -> Array:
 
 def longest_row(curvature: float, response: float) -> float:
     """Return the largest norm of a row with these weights, up to rounding."""
-    return math.sqrt(0.5 * curvature**2 + 0.25 * response**2) * (1.0 + 1e-9)
+    return math.sqrt(curvature**2 + 0.25 * response**2) * (1.0 + 1e-9)
