@@ -15,7 +15,8 @@ from pydantic import AfterValidator, BaseModel, Field, Strict, create_model
 from dpb_gym.errors import ParameterError, ResultError, unknown_name
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.pairing import Measured
-from dpb_gym.results.row_result import REPORT_DELTA, read_guarantee
+from dpb_gym.privacy.budget import report_delta
+from dpb_gym.results.row_result import read_guarantee
 from dpb_gym.suites.schema import Spec
 
 Column = Mapping[int, float]
@@ -203,5 +204,5 @@ def guarantee_epsilon(curve: Curve) -> Measured:
     """Return the epsilon of the guarantee at the budget's delta (1e-5 without one)."""
     if curve.series.guarantee is None:
         return constant(math.inf)
-    delta = (curve.budget.delta if curve.budget else None) or REPORT_DELTA
-    return constant(read_guarantee(curve.series.guarantee).epsilon(delta))
+    guarantee = read_guarantee(curve.series.guarantee)
+    return constant(guarantee.epsilon(report_delta(curve.budget)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import agent_specs
 from dpb_gym.report.leaderboard_data import DELTAS
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
 
 NON_PRIVATE = "non-private"
-REPORT_DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,7 @@ def describe_guarantee(
     """
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    delta = None if budget is None else budget.delta
-    return _described(json.dumps(guarantee, sort_keys=True), delta or REPORT_DELTA)
+    return _described(json.dumps(guarantee, sort_keys=True), report_delta(budget))
 
 
 def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
