@@ -34,8 +34,8 @@ from dpb_gym.report.leaderboard_data import (
     TUNED,
     Interval,
     LeaderboardData,
-    PairedComparison,
     Row,
+    RulingComparison,
     TaskResult,
 )
 from dpb_gym.report.tables import base_label
@@ -148,7 +148,7 @@ def _tables(data: LeaderboardData, ruling: str) -> str:
     return "\n\n".join(texts)
 
 
-def mark(comparison: PairedComparison) -> str:
+def mark(comparison: RulingComparison) -> str:
     """Return the mark of a gain: none after Holm, and one for each weaker outcome."""
     if comparison.outcome == "ahead":
         return "" if comparison.survives else HOLM

@@ -349,7 +349,7 @@ class TrackResult:
 
 
 @model
-class PairedComparison:
+class RulingComparison:
     """Two rows of one task at equal privacy, under one ruling.
 
     Attributes:
@@ -428,7 +428,7 @@ class LeaderboardData:
     notes: tuple[Prose, ...] = ()
     tracks: tuple[TrackResult, ...] = ()
     origins: tuple[Origin, ...] = ()
-    comparisons: tuple[PairedComparison, ...] = ()
+    comparisons: tuple[RulingComparison, ...] = ()
 
     def __post_init__(self) -> None:
         try:

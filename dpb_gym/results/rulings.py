@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from dpb_gym.report.comparison_groups import contests, second
-from dpb_gym.report.leaderboard_data import DEFAULTS, RULINGS, PairedComparison, TaskResult
+from dpb_gym.report.leaderboard_data import DEFAULTS, RULINGS, RulingComparison, TaskResult
 from dpb_gym.results import metrics
 
 LEVEL = 1.0 - metrics.CONFIDENCE
@@ -17,7 +17,7 @@ LEVEL = 1.0 - metrics.CONFIDENCE
 
 def comparisons(
     tasks: Sequence[TaskResult], standings: Mapping[str, str]
-) -> tuple[PairedComparison, ...]:
+) -> tuple[RulingComparison, ...]:
     """Compare two rows at each task, guarantee and budget under each ruling.
 
     The first is this project's agent if it took part, and otherwise the row of least regret. The
@@ -32,7 +32,7 @@ def comparisons(
         standings: Standing of agents by registered name; see `STANDINGS`.
     """
     ours = {name for name, standing in standings.items() if standing == "ours"}
-    found: dict[tuple[str, bool], list[tuple[PairedComparison, float]]] = {}
+    found: dict[tuple[str, bool], list[tuple[RulingComparison, float]]] = {}
     for ruling in RULINGS:
         for comparison, p in _compare(tasks, ruling, ours):
             found.setdefault((ruling, comparison.ours), []).append((comparison, p))
@@ -45,7 +45,7 @@ def comparisons(
 
 def _compare(
     tasks: Sequence[TaskResult], ruling: str, ours: set[str]
-) -> Iterator[tuple[PairedComparison, float]]:
+) -> Iterator[tuple[RulingComparison, float]]:
     for task in tasks:
         for (_, budget), ranked in contests(task.rows).items():
             rows = [row for row in ranked if ruling != DEFAULTS or row.ruling == DEFAULTS]
@@ -57,7 +57,7 @@ def _compare(
             gains = metrics.differences(other.finals, field[0].finals)
             if len(gains) >= metrics.MIN_REPLICATES:
                 keys, gain = (field[0].key, other.key), metrics.interval(gains)
-                yield PairedComparison(task.task, ruling, *keys, gain, bool(mine)), paired_p(gains)
+                yield RulingComparison(task.task, ruling, *keys, gain, bool(mine)), paired_p(gains)
 
 
 def paired_p(differences: Sequence[float]) -> float:

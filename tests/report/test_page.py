@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Audit, Interval, html
-from dpb_gym.report.leaderboard_data import REFERENCES, PairedComparison
+from dpb_gym.report.leaderboard_data import REFERENCES, RulingComparison
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
 from dpb_gym.report.tables import board
 
@@ -179,7 +179,7 @@ def test_every_row_is_in_the_data_with_its_numbers(make):
 def test_the_headline_counts_the_comparisons_of_our_agents(make):
     def compared(ruling, first, low, high, survives, ours=True):
         gain = Interval((low + high) / 2, low, high)
-        return PairedComparison("assortment-clip", ruling, first, "b", gain, ours, survives)
+        return RulingComparison("assortment-clip", ruling, first, "b", gain, ours, survives)
 
     found = (
         compared("self-tuning", "a", 1, 2, True),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpb_gym.report import Interval
-from dpb_gym.report.leaderboard_data import Origin, PairedComparison
+from dpb_gym.report.leaderboard_data import Origin, RulingComparison
 from dpb_gym.report.number_format import number
 
 pytestmark = pytest.mark.browser
@@ -46,7 +46,7 @@ def board(make):
     more("dpmnl", 3.0, agent="Local", name="local", notion="local")
     origins = (Origin("one-pass-mnl", standing="ours"), Origin("dpmnl", standing="paper"))
     first, second = "One-pass MNL (rho=1)", "DPMNL (rho=1)"
-    pair = PairedComparison(
+    pair = RulingComparison(
         task.task, "self-tuning", first, second, Interval(5, 1, 9), True, survives=True
     )
     return make.data([replace(task, rows=tuple(rows))], origins=origins, comparisons=(pair,))
