@@ -48,6 +48,16 @@ UNITS: dict[str, str] = {
     ),
 }
 
+STANDINGS = {
+    "ours": "construct of this project: its own agent",
+    "paper": "published algorithm of a paper that this project reproduces",
+    "checked": "published algorithm, checked against the authors' code",
+    "published": "published algorithm",
+    "abstract": "after the abstract of a paper",
+    "construct": "construct of this project, after a name or an idea in the literature",
+}
+"""How an agent relates to its source, by the key of `AgentSpec.standing`."""
+
 
 @dataclass(frozen=True)
 class Group:
