@@ -27,7 +27,7 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.serving import serve
 
 
-class World(Protocol):
+class PublishedWorld(Protocol):
     """One replicate of a published environment."""
 
     def features(self) -> Array:
@@ -72,7 +72,7 @@ class Setting:
     info: ProblemInfo
     epsilon: float
     delta: float
-    open: Callable[[int, int], World]
+    open: Callable[[int, int], PublishedWorld]
     rivals: Mapping[str, Rival]
     ours: Mapping[str, tuple[str, ...]]
     published: Mapping[str, float] = field(default_factory=dict)
@@ -162,7 +162,7 @@ def _shuffle_linear(folder: Path, epsilon: float) -> Setting:
             theta = np.append(0.5 * theta / np.linalg.norm(theta), 0.5)
         return code.LinBandit(X, theta, epsilon, delta, batch, noise="bernoulli", seed=seed)
 
-    def open_(seed: int, rounds: int) -> World:
+    def open_(seed: int, rounds: int) -> PublishedWorld:
         return _Bandit(env := make(seed), env.X)
 
     # |x| <= sqrt(2): records (x, 1) and (x', 1) with opposite first parts change x by 2 and x x',
@@ -193,7 +193,7 @@ def _private_arms(folder: Path, epsilon: float, gap: float) -> Setting:
         mu = gap * np.random.RandomState(seed).rand(arms) + (0.5 - gap / 2)
         return code.GaussBandit(mu, epsilon, seed=seed)
 
-    def open_(seed: int, rounds: int) -> World:
+    def open_(seed: int, rounds: int) -> PublishedWorld:
         return _Bandit(make(seed), np.eye(arms))
 
     def rival(agent: Any, growth: int, true: float, trust: str) -> Rival:
@@ -320,7 +320,7 @@ def _ldp_logistic(folder: Path, epsilon: float) -> Setting:
             mechanism=mechanism, server=server, random_seed=seed,
         )  # fmt: skip
 
-    def open_(seed: int, rounds: int) -> World:
+    def open_(seed: int, rounds: int) -> PublishedWorld:
         _seed(seed)
         return _Logistic(utils.get_settings(parameters("LDP-SGD", seed, rounds))[0])
 
