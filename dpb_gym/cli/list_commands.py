@@ -260,7 +260,7 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
         env_id, env_kwargs = small_setting(spec, kind)
         guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
         assert guarantee is not None
-        no_curator = guarantee.notion in ("shuffle", "local")
+        no_curator = guarantee.notion in ("aggregate", "shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
         stock = "" if kind == "recommendation" else f"; with stock {SOLD_OUT}"
         found[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"

@@ -15,6 +15,7 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import COLUMNS
 from dpb_gym.report.comparison_groups import (
     Group,
+    amount,
     budget_order,
     contests,
     group_of,
@@ -155,7 +156,7 @@ class Table:
     @cached_property
     def winners(self) -> dict[tuple[Group, Budget | None], Line]:
         """The best complete line at each notion, unit and budget."""
-        return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
+        return {(line.group, amount(line.row.budget)): line for line in self.ordered if line.rivals}
 
     @property
     def rival(self) -> Line | None:
