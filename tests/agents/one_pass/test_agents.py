@@ -473,3 +473,28 @@ def test_constants_of_items_do_not_lock_in():
         progress=False,
     )
     assert result.final_regret("ours").max() < 0.4 * result.final_regret("random").mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "params"),
+    [
+        ("one-pass-pricing", "DPB/Pricing-v0", {"clip": 0.05, "bound": 0.02}),
+        ("one-pass-mnl", "DPB/Assortment-v0", {"cut": 0.1}),
+        ("one-pass-linear-joint", "DPB/Recommendation-v0", {"curvature": 0.5}),
+    ],
+)
+@pytest.mark.parametrize("trust", ["", "@aggregator", "@shuffler", "@local"])
+def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, params, trust):
+    problem = dpb_gym.make_problem(env, horizon=150)
+    agent = make_agent(name, **params)
+    agent.set_up(problem.info, AgentStreams([0, 1]), Budget.parse(f"rho=40{trust}"))
+    instance = problem.instance([0, 1])
+    for _ in range(150):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        instance.advance() if context.t < 150 else None
+    releaser = agent.curator.releasers[0]
+    assert releaser.releases == len(releaser.schedule.ends) > 1
+    assert not releaser.clipped_count.any()
+    assert np.isfinite(agent.theta).all() and agent.theta.any()
