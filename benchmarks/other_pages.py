@@ -3,8 +3,8 @@
     python benchmarks/other_pages.py [--outside FOLDER] [--home results/home-ground-v0]
 
 FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
-stored in docs/outside with digests of the code of our agents, the compacted result of the suite in
-docs/home-ground. Without options the pages are written from what is stored. Tests compare the pages
+stored in docs/results/outside with digests of the code of our agents, the compacted result of the
+suite in docs/results/home-ground-v0. Without options the pages are written from what is stored. Tests compare the pages
 with what is stored, and the digests with the code of today.
 """
 
@@ -27,12 +27,12 @@ from dpb_gym.report.comparison_groups import short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
-OUTSIDE, HOME = DOCS / "outside", DOCS / "home-ground"
+OUTSIDE, HOME = DOCS / "results" / "outside", DOCS / "results" / "home-ground-v0"
 
 
 def store(folder: Path) -> None:
     """Store the rows of every world in a folder."""
-    OUTSIDE.mkdir(exist_ok=True)
+    OUTSIDE.mkdir(parents=True, exist_ok=True)
     for file in sorted(folder.glob("*.json")):
         rows = json.loads(file.read_text(encoding="utf-8"))
         ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
@@ -104,7 +104,7 @@ def main() -> None:
     if options.outside is not None:
         store(options.outside)
     if options.home is not None:
-        HOME.mkdir(exist_ok=True)
+        HOME.mkdir(parents=True, exist_ok=True)
         for name in ("result.parquet", "manifest.json"):
             shutil.copyfile(options.home / name, HOME / name)
     put(DOCS / "outside.md", "worlds", outside(worlds()))

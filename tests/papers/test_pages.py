@@ -27,6 +27,11 @@ def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     assert pages.written(text, pages.read(paper)) == text
 
 
+def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
+    text = (ROOT / "docs/one-pass.md").read_text(encoding="utf-8")
+    assert "<!-- rows " in text and pages.with_rows(text) == text
+
+
 def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:
     stale = []
     for path in sorted(pages.RESULTS.glob("*/*.json")):
