@@ -4,8 +4,8 @@
 
 FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
 stored in docs/results/outside with digests of the code of our agents, the compacted result of the
-suite in docs/results/home-ground-v0. Without options the pages are written from what is stored. Tests compare the pages
-with what is stored, and the digests with the code of today.
+suite in docs/results/home-ground-v0. Without options the pages are written from what is stored.
+Tests compare the pages with what is stored, and the digests with the code of today.
 """
 
 from __future__ import annotations

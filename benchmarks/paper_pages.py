@@ -8,8 +8,8 @@ the code of today: run the figure again. ``--rekey`` stores the digests of today
 for a change that cannot change a number.
 
 A page has two kinds of blocks: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
--->``, tables of a figure by their ids. Other pages have ``<!-- rows PAPER/FIGURE ID: ROW; ROW -->``, rows
-of a table by their names.
+-->``, tables of a figure by their ids. Other pages have ``<!-- rows PAPER/FIGURE ID: ROW -->``,
+rows of a table by their names, separated by semicolons.
 """
 
 from __future__ import annotations

@@ -58,3 +58,25 @@ def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
     assert marked.block(page, "two") == "kept"
     with pytest.raises(SystemExit, match="three"):
         marked.block(page, "three")
+
+
+@pytest.fixture
+def others(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("other_pages")
+
+
+def test_pages_of_worlds_and_of_the_home_ground_are_written_from_stored_results(
+    others: Any,
+) -> None:
+    marked = importlib.import_module("marked")
+    found = others.worlds()
+    assert marked.block((others.DOCS / "outside.md").read_text(), "worlds") == others.outside(found)
+    board = others.home(others.Result.load(others.HOME).to_leaderboard())
+    assert marked.block((others.DOCS / "home-ground.md").read_text(), "home") == board
+
+
+def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:
+    for world, data in others.worlds().items():
+        now = {name: others.code(name) for name in data["agents"]}
+        assert data["agents"] == now, f"run again: dpb outside {world}"
