@@ -1,4 +1,4 @@
-"""Checks of a model that was fitted to a log: calibration, other models, prices, customers needed."""
+"""Checks of a model fitted to a log: calibration, other models, prices, customers needed."""
 
 from __future__ import annotations
 

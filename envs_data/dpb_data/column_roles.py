@@ -90,15 +90,15 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         own = given.get("user" if role == "person" else role, given.get(role))
         if own is not None or found:
             roles[role] = own if own is not None else found[0]
-    for layout, (kind, needed) in _PROBLEMS.items():
-        if problem in (None, kind) and all(role in roles for role in needed):
-            break
-    else:
+    fits = [key for key, (kind, needed) in _PROBLEMS.items()
+            if problem in (None, kind) and {*needed} <= {*roles}]  # fmt: skip
+    if not fits:
         what = "; ".join(f"{kind}: {', '.join(needed)}" for kind, needed in _PROBLEMS.values())
         raise DataError(
             f"{opened.where}: the columns {', '.join(opened.columns[:30])} fit no problem. Name "
             f"them, e.g. price='fee', bought='sold'. Needed are, for {what}"
         )
+    layout, (kind, needed) = fits[0], _PROBLEMS[fits[0]]
     columns = {role: roles[role] for role in (*needed, *_EXTRA[layout]) if role in roles}
     if layout == "ratings":
         columns["user"] = columns.pop("person")
