@@ -41,6 +41,12 @@ CANDIDATES = {
 DRAWS, PER = 16, 10_000
 """Draws of the coefficients from their posterior; customers that earnings are stated for."""
 SINGLE = "best single action"
+_TRUSTED = {
+    "curator": "a curator, who sees all responses",
+    "aggregator": "the parties of a secure aggregation, together",
+    "shuffler": "a shuffler, who hides the senders of messages",
+    "local": "nobody but the customer's own device",
+}
 _FITTING = frozenset(("ridge", "bounds", "outside", "revenue", "capacity"))
 _FIRST_SEEDS = {"held-out": 0, "fitted": 1_000_000}
 _WIDE = 100  # coefficients, above which fewer replicates are run
@@ -104,9 +110,11 @@ class Advice:
             for row in self.result.rows
             if row.guarantee is not None
         }
+        budgets = [Budget.parse(e.label) for e in private]
+        trusted = dict.fromkeys(_TRUSTED[b.trust] for b in budgets if b is not None)
         return [
             *costs,
-            f"This trusts a curator, who sees all responses. {' '.join(sorted(groups))}",
+            f"Trusted with raw records: {'; '.join(trusted)}. {' '.join(sorted(groups))}",
             "Not protected: the customers of this log, which was read without noise; when "
             "customers come; and what the guarantee above calls public.",
         ]

@@ -51,7 +51,10 @@ def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
     assert worst.lost.low > 0.0, "a strict budget costs something here"
     assert "you lose" in advice.sentences[0] and "EUR per 10,000 customers" in advice.sentences[0]
     assert advice.unit == "EUR" and any("€ removed (1,500" in r for r in advice.repairs)
-    assert "trusts a curator" in advice.sentences[-2] and "Not protected" in advice.sentences[-1]
+    assert (
+        "Trusted with raw records: a curator" in advice.sentences[-2]
+        and "Not protected" in advice.sentences[-1]
+    )
     from dataclasses import replace
 
     from dpb_gym.report.leaderboard_data import Interval
