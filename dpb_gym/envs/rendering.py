@@ -95,7 +95,7 @@ class Screen:
             colours = [WON if r.success else PICKED if r.mark else IDLE for r in shown]
             offer.bar(range(len(shown)), np.clip(values, 0.02, 1.0), color=colours)
             offer.set_xticks(range(len(shown)), [row.name for row in shown], rotation=90)
-            marks = [row.mark for row in shown if row.mark not in ("", "offered")]
+            marks = [row.mark for row in shown if row.mark and not row.mark.startswith("offered")]
             offer.set(ylim=(0, 1), title=(marks or ["nothing bought" if self._curve else ""])[0])
             regret.plot([0.0, *self._curve], color=CURVE)
             regret.set(xlim=(0, self._problem.horizon), ylim=(0, None), title="regret so far")

@@ -118,7 +118,7 @@ def render(data: LeaderboardData) -> str:
         standings=STANDINGS,
         place=lambda table: numbered[id(table)],
         created=_readable(data.created),
-        agents=len({base_label(row.agent) for task in data.tasks for row in task.rows}),
+        agents=list(dict.fromkeys(base_label(r.agent) for t in data.tasks for r in t.rows)),
         rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),

@@ -159,9 +159,12 @@ def test_the_table_shows_the_offer_and_what_was_bought():
         slate = env.action_space.sample()
         choice = env.step(slate)[4]["choice"]
         lines = env.render().splitlines()[2:]
-        assert [line.split()[1] for line in lines] == [str(i) for i in slate]
-        bought = [k for k, line in enumerate(lines) if line.endswith("bought")]
-        assert bought == ([choice] if choice >= 0 else [])
+        items = slate.tolist()
+        assert [line.split()[1] for line in lines] == list(dict.fromkeys(map(str, items)))
+        for line in lines:
+            item, times = int(line.split()[1]), items.count(int(line.split()[1]))
+            assert ("bought" in line) == (choice >= 0 and items[choice] == item)
+            assert (f"{times} times in the slate" in line) == (times > 1)
         seen.add(choice)
     assert len(seen) > 2
     assert not any("theta" in line or "utility" in line for line in lines)
