@@ -13,17 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from marked import put
 from paper_pages import code
-from published import BEHIND, UNDECIDED, comparisons, formatted
+from published import DEFAULTS, formatted, mark
 
 from dpb_gym import Result
 from dpb_gym.outside import WORLDS
-from dpb_gym.report.comparison_groups import short
+from dpb_gym.report.comparison_groups import group_of, short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -76,23 +75,24 @@ def outside(found: dict[str, dict[str, Any]]) -> str:
 
 def home(data: LeaderboardData) -> str:
     """Return the comparisons of our agents with the best others on every task."""
-    count: Counter[str] = Counter()
+    rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
+    places = list(rows)
+    found = [c for c in data.comparisons if c.ours and c.ruling == DEFAULTS]
     lines = []
-    for task in data.tasks:
-        for group, pairs in comparisons(task).items():
-            for pair in pairs:
-                count[pair.mark] += 1
-                budget = short(pair.ours.budget)  # type: ignore[arg-type]
-                cells = [task.task, group.label, budget, formatted(pair.ours.regret)]
-                cells.append(f"{pair.other.agent} {formatted(pair.other.regret)}")
-                lines.append(f"| {' | '.join(cells)} | {formatted(pair.gain)}{pair.mark} |")
+    for c in sorted(found, key=lambda c: places.index(c.task)):
+        ours, other = rows[c.task][c.first], rows[c.task][c.second]
+        budget = short(ours.budget)  # type: ignore[arg-type]
+        cells = [c.task, group_of(ours).label, budget, f"{ours.agent} {formatted(ours.regret)}"]
+        cells.append(f"{other.agent} {formatted(other.regret)}")
+        lines.append(f"| {' | '.join(cells)} | {formatted(c.gain)}{mark(c)} |")
+    count = data.tally(DEFAULTS)
     head = (
-        f"In {sum(count.values())} comparisons our agents are better in {count['']}, undecided in "
-        f"{count[UNDECIDED]} and worse in {count[BEHIND]}."
+        f"In {count['all']} comparisons our agents are ahead in {count['ahead']} "
+        f"({count['holm']} after Holm's correction), undecided in {count['undecided']} and behind in "
+        f"{count['behind']}."
     )
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
-    table.append("|---|---|---|---|---|---|")
-    return "\n".join([head, "", *table, *lines])
+    return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])
 
 
 def main() -> None:
