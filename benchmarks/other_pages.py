@@ -88,8 +88,8 @@ def home(data: LeaderboardData) -> str:
     count = data.tally(DEFAULTS)
     head = (
         f"In {count['all']} comparisons our agents are ahead in {count['ahead']} "
-        f"({count['holm']} after Holm's correction), undecided in {count['undecided']} and behind in "
-        f"{count['behind']}."
+        f"({count['holm']} after Holm's correction), undecided in {count['undecided']} and behind "
+        f"in {count['behind']}."
     )
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
     return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])
