@@ -135,8 +135,8 @@ def render(data: LeaderboardData) -> str:
 
 
 @functools.cache
-def template(folder: Path) -> Template:
-    """Return the template ``page.html.j2`` of a folder."""
+def template(folder: Path, name: str = "page.html.j2") -> Template:
+    """Return a template of a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -147,7 +147,7 @@ def template(folder: Path) -> Template:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, short=short)
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _readable(created: str) -> str:
