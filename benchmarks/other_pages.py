@@ -34,6 +34,7 @@ def store(folder: Path) -> None:
     OUTSIDE.mkdir(parents=True, exist_ok=True)
     for file in sorted(folder.glob("*.json")):
         rows = json.loads(file.read_text(encoding="utf-8"))
+        rows = rows["rows"] if isinstance(rows, dict) else rows  # stored before
         ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
         data = {"agents": {name: code(name) for name in ours}, "rows": rows}
         text = json.dumps(data, indent=1) + "\n"
@@ -100,9 +101,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--outside", type=Path)
     parser.add_argument("--home", type=Path)
+    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     options = parser.parse_args()
-    if options.outside is not None:
-        store(options.outside)
+    if options.rekey or options.outside is not None:
+        store(options.outside or OUTSIDE)
     if options.home is not None:
         HOME.mkdir(parents=True, exist_ok=True)
         for name in ("result.parquet", "manifest.json"):
