@@ -55,8 +55,8 @@ async def reward(request: Request) -> Response:
 
 
 PATH = "/personalizer/v1.0"
-app = Starlette(routes=[Route(f"{PATH}/rank", rank, methods=["POST"]),
-                        Route(f"{PATH}/events/{{event}}/reward", reward, methods=["POST"])])  # fmt: skip
+ROUTES = {f"{PATH}/rank": rank, f"{PATH}/events/{{event}}/reward": reward}
+app = Starlette(routes=[Route(path, call, methods=["POST"]) for path, call in ROUTES.items()])
 
 
 def vw_table(lines):
