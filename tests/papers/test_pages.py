@@ -66,13 +66,16 @@ def others(monkeypatch: Any) -> Any:
     return importlib.import_module("other_pages")
 
 
-def test_pages_of_worlds_and_of_the_home_ground_are_written_from_stored_results(
-    others: Any,
-) -> None:
-    marked = importlib.import_module("marked")
-    found = others.worlds()
+def test_the_page_of_worlds_is_written_from_stored_results(others: Any) -> None:
+    marked, found = importlib.import_module("marked"), others.worlds()
     assert marked.block((others.DOCS / "outside.md").read_text(), "worlds") == others.outside(found)
+
+
+def test_the_page_of_the_home_ground_is_written_from_stored_results(others: Any) -> None:
+    if not others.HOME.exists():
+        pytest.skip("the home ground has no stored results")
     board = others.home(others.Result.load(others.HOME).to_leaderboard())
+    marked = importlib.import_module("marked")
     assert marked.block((others.DOCS / "home-ground.md").read_text(), "home") == board
 
 
