@@ -12,7 +12,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.exchange.archive import check_cell
-from dpb_gym.registry import FACTORY, agent_specs
+from dpb_gym.registry import FACTORY, OWN_PACKAGES, agent_specs
 from dpb_gym.results.cell_result import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_result import by_row
@@ -67,6 +67,7 @@ def verify(
     seed: int | None = None,
     report: Callable[[str], object] | None = None,
     agent: str | None = None,
+    isolate: bool | None = None,
 ) -> Verification:
     """Check every digest and recompute a sample of cells.
 
@@ -81,6 +82,8 @@ def verify(
         seed: Seed of the sample; random by default.
         agent: Label or name of an agent to restrict the sample to.
         report: Called with a line about each cell before it is recomputed.
+        isolate: Whether private agents are isolated (`dpb_gym.running.isolation`); by default
+            those of other packages.
 
     Raises:
         ResultError: If there is no result directory, or it is empty.
@@ -114,7 +117,7 @@ def verify(
                 break
             if what in lacking:
                 continue
-            same = _again(result, found, report, elsewhere)
+            same = _again(result, found, report, elsewhere, isolate)
             if same is None:
                 lacking.add(what)
                 continue
@@ -155,7 +158,11 @@ def _named(machine: Mapping[str, Any]) -> str:
 
 
 def _again(
-    result: CellResult, found: Verification, report: Callable[[str], object] | None, elsewhere: str
+    result: CellResult,
+    found: Verification,
+    report: Callable[[str], object] | None,
+    elsewhere: str,
+    isolate: bool | None,
 ) -> bool | None:
     """Recompute a cell and record the outcome.
 
@@ -169,9 +176,12 @@ def _again(
         if missing:
             found.unavailable.append(f"{cell}: {missing}")
             return None
+        if isolate is None:
+            isolate = cell.agent.entry_point.partition(".")[0] not in OWN_PACKAGES
+        isolate = isolate and cell.agent.budget is not None
         if report is not None:
-            report(f"computing {cell} again")
-        again = recompute(cell)
+            report(f"computing {cell} again{', isolated' if isolate else ''}")
+        again = recompute(cell, isolate)
     except MissingExtraError as error:
         found.unavailable.append(f"{cell}: {error}")
         return None
@@ -208,8 +218,12 @@ def unavailable(cell: Cell) -> str:
     return cell.task.model_copy(update={"requires": source}).missing_data()
 
 
-def recompute(cell: Cell) -> CellResult:
+def recompute(cell: Cell, isolate: bool = False) -> CellResult:
     """Recompute a stored cell, alone, with the installed code.
+
+    Args:
+        cell: The cell.
+        isolate: See `verify`.
 
     Raises:
         ResultError: If its algorithm version or data differ from the installed ones.
@@ -225,7 +239,7 @@ def recompute(cell: Cell) -> CellResult:
         raise ResultError("the data are not those that it was computed from")
     again = cell.model_copy(update={"agent": cell.agent.here()})
     # round by round, where an agent cannot use the rewards of other candidates
-    (outcome,) = run_block(cell.task.problem(), [again], stretches=False)
+    (outcome,) = run_block(cell.task.problem(), [again], stretches=False, isolate=isolate)
     if isinstance(outcome, Failure):
         if MissingExtraError.__name__ in outcome.details.strip().split("\n")[-1]:
             raise MissingExtraError(outcome.message)

@@ -5,6 +5,7 @@ A releaser takes raw records and returns releases with noise.
 
 from __future__ import annotations
 
+import copyreg
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -99,14 +100,96 @@ class Releaser(ABC):
             raise BudgetError(f"{self.what}: its curator refused the plans; nothing is released")
 
 
-class WithoutAxis:
-    """View of a releaser of one replicate without the replicate axis.
+PUBLIC = frozenset(
+    (
+        "basis", "batch", "batches", "calls", "centre", "clip", "cost", "cumulative", "curator",
+        "dim", "every", "exact_sums", "gain", "grid", "horizon", "law", "levels", "loss",
+        "max_calls", "mechanism", "noise_matrix", "noise_std", "noise_std_max", "plan", "proviso",
+        "ready", "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity",
+        "shape", "sigma", "steps", "variances", "what",
+    )
+)  # fmt: skip
+"""What a handle shows of its releaser besides records and releases: plans, noise and counts."""
+SETTABLE = ("centre", "loss")
 
-    Records, directions, values and releases lose their leading axis of length 1. All other
-    attributes are the releaser's.
+
+class Handle:
+    """What an agent gets of a releaser: its records, its releases and its public plan.
+
+    The releaser is no attribute of the handle, so its raw sums and its noise are not either. Code
+    of the library reads it by `behind`. The handle does not keep out code that looks for
+    objects in memory; isolated runs do (`dpb_gym.running.isolation`).
+
+    Args:
+        releaser: The releaser.
     """
 
+    __slots__ = ("_releaser",)
+
     def __init__(self, releaser: Releaser) -> None:
+        _STATE.__set__(self, releaser)
+
+    def add(self, *args: Any, **options: Any) -> None:
+        """Add one record per replicate; see the `add` of the releaser."""
+        _STATE.__get__(self).add(*args, **options)
+
+    def add_rounds(self, *args: Any, **options: Any) -> None:
+        """Add the records of several rounds; see the `add_rounds` of the releaser."""
+        _STATE.__get__(self).add_rounds(*args, **options)
+
+    def release(self, *args: Any, **options: Any) -> FloatArray:
+        """Return a release; see the `release` of the releaser."""
+        return _STATE.__get__(self).release(*args, **options)  # type: ignore[no-any-return]
+
+    def forget(self) -> FloatArray:
+        """Return a release without the oldest block of batches; see `BatchSum.forget`."""
+        return _STATE.__get__(self).forget()  # type: ignore[no-any-return]
+
+    @property
+    def value(self) -> FloatArray:
+        """Newest release."""
+        return _STATE.__get__(self).value  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        releaser = _STATE.__get__(self)
+        if name not in PUBLIC:
+            raise AttributeError(
+                f"the handle of {type(releaser).__name__} has no {name!r}: raw state belongs to "
+                "the curator"
+            )
+        found = getattr(releaser, name)
+        if getattr(found, "__self__", None) is not releaser:
+            return found
+        return lambda *args, **options: getattr(_STATE.__get__(self), name)(*args, **options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set `Minimiser.centre` or `LossMinimiser.loss`; all other attributes are fixed."""
+        if name not in SETTABLE:
+            raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
+        setattr(_STATE.__get__(self), name, value)
+
+
+# a slot whose descriptor is no attribute of the class
+_STATE: Any = vars(Handle)["_releaser"]
+del Handle._releaser
+copyreg.pickle(Handle, lambda handle: (Handle, (_STATE.__get__(handle),)))  # type: ignore[arg-type]
+
+
+def behind(handle: Any) -> Any:
+    """Return the releaser of a handle, for the curator, audits and tests."""
+    if isinstance(handle, WithoutAxis):
+        handle = handle.releaser
+    return _STATE.__get__(handle) if isinstance(handle, Handle) else handle
+
+
+class WithoutAxis:
+    """View of the handle of one replicate without the replicate axis.
+
+    Records, directions, values and releases lose their leading axis of length 1. All other
+    attributes are those of the handle.
+    """
+
+    def __init__(self, releaser: Handle) -> None:
         self.releaser: Any = releaser
 
     def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
