@@ -38,26 +38,26 @@ check-python:
 $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.test: $(BIN)/dpb
 	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,loggers,docs]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,loggers,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lint]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[lint]'
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/dpb
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(LOWEST)/.test: pyproject.toml constraints-lowest.txt | check-python
 	@echo "Setting up $(LOWEST) with the oldest dependencies ..."
 	@$(PYTHON) -m venv $(LOWEST)
-	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	@$(LOWEST)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check \
 	  -c constraints-lowest.txt -e '.[test,dask,secure,data]'
 	@touch $@
 

@@ -14,7 +14,6 @@ import argparse
 import gc
 import math
 import os
-import re
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from typing import Any, ClassVar
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from marked import put
 from objective_audits import audit_objective, curved_choices, hostile_choices
 
 from dpb_agents.assortment.dpmnl import DPMNL
@@ -652,12 +652,7 @@ def main() -> None:
     print(made)
     print(f"\n{sum(seconds for *_, seconds in found):.0f} s of processor time")
     if options.write:
-        marks = "<!-- mutations -->", "<!-- /mutations -->"
-        text = options.write.read_text()
-        pattern = f"{marks[0]}.*?{marks[1]}"
-        options.write.write_text(
-            re.sub(pattern, lambda _: f"{marks[0]}\n{made}\n{marks[1]}", text, flags=re.DOTALL)
-        )
+        put(options.write, "mutations", made)
 
 
 if __name__ == "__main__":

@@ -1,72 +1,90 @@
-"""Write the tables on the pages of docs/papers from reproductions.
+"""Write the tables on the pages of docs/papers from stored reproductions.
 
-``python benchmarks/paper_pages.py reproductions/private-assortment ...``: one output folder of
-``dpb reproduce PAPER`` per paper. The script replaces two kinds of blocks on the paper's page, each
-up to its ``<!-- end -->``: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
--->``, tables of a figure by their ids. Blocks of figures without results do not change.
+``python benchmarks/paper_pages.py reproductions/adaprivate-ts ...`` stores the results of every
+figure in output folders of ``dpb reproduce PAPER`` in docs/papers/results and writes the pages. A
+stored figure has its claims, its tables, and digests of its file and of the code of its agents.
+Without folders the pages are written from what is stored. A test fails where a digest differs from
+the code of today: run the figure again. ``--rekey`` stores the digests of today without a new run,
+for a change that cannot change a number.
+
+A page has two kinds of blocks: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
+-->``, tables of a figure by their ids.
 """
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from marked import replaced
+
+from dpb_gym.papers import load_figures
+from dpb_gym.papers.figure_spec import figure_files
+from dpb_gym.registry import agent_spec
+from dpb_gym.suites import code_digest
+
 PAGES = Path(__file__).parents[1] / "docs" / "papers"
-VERDICTS = re.compile(r"<!-- verdicts -->\n(.*?)<!-- end -->", re.DOTALL)
-TABLES = re.compile(r"<!-- tables ([\w-]+): ([\w, -]+) -->\n(.*?)<!-- end -->", re.DOTALL)
-HEAD = "| figure | claim | verdict | supports | contradicts | open |\n|---|---|---|---|---|---|\n"
+RESULTS = PAGES / "results"
+HEAD = (
+    "| figure | claim | verdict | supports | contradicts | open | conditions met? |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+OUTCOMES = ("supported", "contradicted", "undecided")
 
 
-def rows(data: dict[str, Any]) -> list[str]:
-    """Return one row per claim of a figure's verdicts.json."""
-    name = data["target"].split("/")[1]
-    lines = []
+def code(agent: str) -> str:
+    """Return a digest of an agent's module and helpers, without comments and docstrings."""
+    maker = agent_spec(agent).maker
+    own = Path(sys.modules[maker.__module__].__file__ or "").read_bytes()
+    helpers = code_digest._helpers(maker.__module__)
+    digest = hashlib.sha256()
+    for source in (own, *(content for _, content in sorted(helpers.items()))):
+        digest.update(_plain(source).encode())
+    return digest.hexdigest()[:16]
+
+
+def _plain(source: bytes) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+def digests(target: str) -> dict[str, Any]:
+    """Return the digests of a figure's file and of the code of its agents."""
+    (figure,) = load_figures(target)
+    text = figure_files()[target].read_text(encoding="utf-8")
+    names = sorted({agent.name for agent in figure.suite.agents})
+    return {
+        "figure": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "agents": {name: code(name) for name in names},
+    }
+
+
+def stored(folder: Path) -> dict[str, Any]:
+    """Return what is stored of one figure's output folder."""
+    data = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
+    text = (folder / "figure.md").read_text(encoding="utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+    claims = []
     for claim in data["claims"]:
         outcomes = [comparison["outcome"] for comparison in claim["comparisons"]]
-        counts = [outcomes.count(o) for o in ("supported", "contradicted", "undecided")]
-        own = "*control:* " if claim["by"] == "control" else ""
-        text = claim["text"].removesuffix(".")
-        cells = [name, own + text, claim["verdict"], *map(str, counts)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def rewritten(page: str, folder: Path) -> str:
-    """Return the page with the rows of all figures in the folder."""
-    match = VERDICTS.search(page)
-    if match is None:
-        raise SystemExit("the page has no <!-- verdicts --> block")
-    kept: dict[str, list[str]] = {}
-    for line in match[1].splitlines()[2:]:
-        if line.startswith("|"):
-            kept.setdefault(line.split("|")[1].strip(), []).append(line)
-    for file in sorted(folder.glob("*/verdicts.json")):
-        if not file.parent.name.endswith("-quick"):
-            kept[file.parent.name] = rows(json.loads(file.read_text(encoding="utf-8")))
-    lines = [line for name in sorted(kept, key=order) for line in kept[name]]
-    block = "<!-- verdicts -->\n" + HEAD + "\n".join(lines) + "\n<!-- end -->"
-    return page[: match.start()] + block + page[match.end() :]
-
-
-def with_tables(page: str, folder: Path) -> str:
-    """Return the page with the tables of all figures in the folder."""
-
-    def block(match: re.Match[str]) -> str:
-        figure, ids = match[1], [name.strip() for name in match[2].split(",")]
-        source = folder / figure
-        if not (source / "figure.md").exists():
-            return match[0]
-        data = json.loads((source / "verdicts.json").read_text(encoding="utf-8"))
-        titles = {table["id"]: table["title"] for table in data["tables"]}
-        text = (source / "figure.md").read_text(encoding="utf-8")
-        parts = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
-        made = [f"{titles[name]}:\n\n{grid(parts[titles[name]])}" for name in ids]
-        return f"<!-- tables {figure}: {match[2]} -->\n\n" + "\n\n".join(made) + "\n\n<!-- end -->"
-
-    return TABLES.sub(block, page)
+        kept = {key: claim[key] for key in ("id", "text", "by", "untested", "verdict")}
+        claims.append({**kept, "counts": [outcomes.count(outcome) for outcome in OUTCOMES]})
+    return {
+        "target": data["target"],
+        "run": {key: value for key, value in data["run"].items() if key != "command"},
+        **digests(data["target"]),
+        "claims": claims,
+        "tables": {t["id"]: [t["title"], grid(parts[t["title"]])] for t in data["tables"]},
+    }
 
 
 def grid(text: str) -> str:
@@ -74,22 +92,73 @@ def grid(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
+def rows(data: dict[str, Any]) -> list[str]:
+    """Return one row per claim of a stored figure."""
+    lines = []
+    for claim in data["claims"]:
+        control = claim["by"] == "control"
+        text = ("*control:* " if control else "") + claim["text"].removesuffix(".")
+        met = "–" if control else claim["untested"] or "yes"
+        counts = map(str, claim["counts"])
+        cells = [data["target"].split("/")[1], text, claim["verdict"], *counts, met]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def written(page: str, results: dict[str, dict[str, Any]]) -> str:
+    """Return a page with the rows and tables of stored figures.
+
+    Args:
+        page: Text of the page. Rows and tables of figures that are not stored do not change.
+        results: Stored figures by their names.
+    """
+
+    def verdicts(_: str, old: str) -> str:
+        kept: dict[str, list[str]] = {}
+        for line in old.splitlines()[2:]:
+            kept.setdefault(line.split("|")[1].strip(), []).append(line)
+        kept |= {name: rows(data) for name, data in results.items()}
+        return HEAD + "\n".join(line for name in sorted(kept, key=order) for line in kept[name])
+
+    def tables(words: str, old: str) -> str:
+        figure, _, ids = words.partition(":")
+        if figure not in results:
+            return f"\n{old}\n"
+        made = [results[figure]["tables"][name.strip()] for name in ids.split(",")]
+        return "\n" + "\n\n".join(f"{title}:\n\n{lines}" for title, lines in made) + "\n"
+
+    return replaced(replaced(page, "verdicts", verdicts), "tables", tables)
+
+
 def order(name: str) -> tuple[bool, str]:
     """Return the sort key: figures and tables by number, then the rest."""
     return not name[-1].isdigit(), name
 
 
+def read(paper: str) -> dict[str, dict[str, Any]]:
+    """Return the stored figures of a paper by their names."""
+    files = sorted((RESULTS / paper).glob("*.json"))
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _save(data: dict[str, Any]) -> None:
+    path = RESULTS / f"{data['target']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Update the page of every given folder."""
-    for folder in map(Path, sys.argv[1:] or ["reproductions/private-assortment"]):
-        target = next(iter(sorted(folder.glob("*/verdicts.json"))), None)
-        if target is None:
-            raise SystemExit(f"{folder}: no figure/verdicts.json")
-        paper = json.loads(target.read_text(encoding="utf-8"))["target"].split("/")[0]
-        page = PAGES / f"{paper}.md"
-        text = rewritten(page.read_text(encoding="utf-8"), folder)
-        page.write_text(with_tables(text, folder), encoding="utf-8")
-        print(f"{page.name}: written")
+    """Store the figures of every given folder and write all pages."""
+    for folder in map(Path, (word for word in sys.argv[1:] if word != "--rekey")):
+        for file in sorted(folder.glob("*/verdicts.json")):
+            if not file.parent.name.endswith("-quick"):
+                _save(stored(file.parent))
+    for page in sorted(PAGES.glob("*.md")):
+        found = read(page.stem)
+        if "--rekey" in sys.argv:
+            for data in found.values():
+                _save({**data, **digests(data["target"])})
+        page.write_text(written(page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

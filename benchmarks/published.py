@@ -23,6 +23,7 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import yaml
+from marked import put
 
 from dpb_gym import Result, report
 from dpb_gym.registry import agent_spec
@@ -236,15 +237,6 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
         f"Total: {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes on one core."
     )
     return "\n".join([head, "", *lines])
-
-
-def put(path: Path, name: str, text: str) -> None:
-    """Replace the text between the two comments of this name."""
-    before, mark, rest = path.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
-    _, end, after = rest.partition(f"<!-- /{name} -->")
-    if not (mark and end):
-        raise SystemExit(f"{path}: no marks for {name!r}")
-    path.write_text(f"{before}{mark}{text}\n{end}{after}", encoding="utf-8")
 
 
 def badges(project: dict[str, Any]) -> dict[str, str]:

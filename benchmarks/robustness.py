@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from marked import block, put
 from numpy.typing import NDArray
-from published import put
 from scipy.special import stdtrit
 
 import dpb_gym
@@ -207,8 +207,8 @@ def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
 
 def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
     """Return the page's table with these cells; new rows and columns come last."""
-    text = page.read_text(encoding="utf-8").partition("<!-- robustness -->\n")[2]
-    lines = text.partition("<!-- /robustness -->")[0].replace("\\*", "*").splitlines()
+    text = block(page.read_text(encoding="utf-8"), "robustness")
+    lines = text.replace("\\*", "*").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line]
     names, table = rows[0][1:], {row[0]: row[1:] for row in rows[2:]}
     names += [name for name in dict.fromkeys(name for _, name in found) if name not in names]

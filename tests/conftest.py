@@ -65,11 +65,14 @@ FIRST = (
 )
 
 
-# Left out by `make test`, half of the time of `make test-all`: audits of every agent, all pages and
-# examples, killed processes, other processors, and training by deep learning.
-LONG = (
+# Left out by `make test`: audits of every agent, all pages and examples, killed processes, other
+# processors, and training by deep learning.
+LONG_PATHS = (
+    "agents/one_pass/test_agents.py::test_switched_customers",
     "agents/one_pass/test_linear_audit.py",
+    "agents/pricing/test_small_budgets.py",
     "agents/recommendation/rivals/test_privacy.py",
+    "agents/recommendation/test_adaprivate_amp.py::test_audits",
     "agents/recommendation/test_user_level.py",
     "audits/test_agents.py",
     "audits/test_delayed.py",
@@ -79,13 +82,39 @@ LONG = (
     "docs/test_snippets.py::test_commands_work[docs",
     "docs/test_snippets.py::test_python_snippets_run[docs",
     "examples",
+    "harness/results/test_result_directory.py::test_a_full_disk",
     "harness/results/test_storage.py::test_kill_9",
+    "harness/running/test_errors.py::test_edited_code",
     "harness/running/test_interruption.py",
+    "harness/running/test_parallel.py::test_a_cluster_without_workers",
+    "harness/running/test_parallel.py::test_a_killed_dask_worker",
+    "harness/running/test_parallel.py::test_a_run_resumes",
+    "harness/running/test_parallel.py::test_agents_of_a_script",
     "harness/running/test_two_hosts.py",
     "hostile/test_forgeries.py::test_every_value",
+    "hostile/test_unexpected_files.py::test_bombs",
+    "kernels/test_cache.py::test_copies_of_the_library",
+    "kernels/test_cache.py::test_damaged_files",
+    "papers/test_reproduction.py::test_the_command_on_a_real_figure",
+    "plugin/test_third_party.py::test_a_new_kind",
+    "plugin/test_third_party.py::test_the_agent_runs_in_worker",
+    "privacy/test_objective_perturbation.py::test_search_over_one",
+    "privacy/test_toeplitz.py::test_shipped_parameters",
+    "problems/test_expedia.py::test_theta_does_not_depend",
+    "problems/test_limited_stock.py::test_the_fluid_bound_is_never_below",
+    "problems/test_misspecified.py::test_features_and_intercept",
+    "release/test_packages.py::test_the_installed_package_runs",
+    "report/browser/test_tracks.py::test_two_thousand_rows",
     "report/test_notebook_kernel.py",
-    *(f"agents/test_zoo.py::test_beats_random[{name}-" for name in ("ppo", "dqn", "sac")),
+    "report/test_plots.py::test_empty_lone_crowded",
+    "sb3/test_training.py",
+    *(
+        f"agents/test_zoo.py::{test}[{name}-"
+        for test in ("test_beats_random", "test_a_replicate_does_not_depend_on_its_batch")
+        for name in ("ppo", "dqn", "sac")
+    ),
 )
+LONG = tuple(f"tests/{start}" for start in LONG_PATHS)
 
 
 def place(item: pytest.Item) -> int:
@@ -97,7 +126,7 @@ def place(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
     for item in items:
-        if item.nodeid.startswith(tuple(f"tests/{start}" for start in LONG)):
+        if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
         if starts_processes(item.path):
             item.add_marker(pytest.mark.process)

@@ -218,12 +218,12 @@ class _Stage:
         if observed.scores is not None and observed.guarantee is not None:
             scores = observed.scores
             found = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)
-            return _noted(found, observed, "residuals") if factor == 1.0 else found
-        first, second = (
-            {name: view[half] for name, view in observed.views.items()}
-            for half in (slice(runs), slice(runs, None))
-        )
-        found = audit_outputs(first, second, observed.guarantee, **said)
+        else:
+            first, second = (
+                {name: view[half] for name, view in observed.views.items()}
+                for half in (slice(runs), slice(runs, None))
+            )
+            found = audit_outputs(first, second, observed.guarantee, **said)
         return _noted(found, observed, "residuals") if factor == 1.0 else found
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.audits.bounds import epsilon_bound
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+from dpb_gym.privacy.budget import REPORT_DELTA
+from dpb_gym.privacy.guarantee import Guarantee
 
 PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
 READS_RAW = "READS RAW DATA"

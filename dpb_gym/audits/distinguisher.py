@@ -18,7 +18,8 @@ from dpb_gym.audits import bounds
 from dpb_gym.audits.audit_report import AuditReport, Comparison
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import accounting
-from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+from dpb_gym.privacy.budget import REPORT_DELTA
+from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.validation import FloatArray
 
 THRESHOLD_SHARE = 0.3

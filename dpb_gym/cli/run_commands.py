@@ -334,7 +334,7 @@ def reproduce(
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
 ) -> None:
-    """Run a paper's figures and tables and judge claims: HOLDS, CONDITIONAL, FAILS, UNDECIDED.
+    """Run a paper's figures and tables and judge every claim of the paper.
 
     Example: dpb reproduce private-assortment/fig4 --replicates 10
     """

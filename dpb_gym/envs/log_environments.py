@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
 from dpb_gym.envs.registration import ENVIRONMENTS, RATINGS, make_problem, register_environment
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.fitting import LISTENER, cached, step
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.problems.rating_replay import ReplayProblem
@@ -217,8 +217,12 @@ def from_log(
     """
     validation.choice("problem", problem, LOGGED)
     settings: dict[str, Any] = {"horizon": horizon}
+    if not isinstance(bounds, Mapping | None):
+        raise ParameterError(f"bounds must be {{name: (lowest, highest)}}, got {shown(bounds)}")
+    ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+    spans = {key: validation.span(f"bounds of {key}", b) for key, b in (bounds or {}).items()}
     if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
-        settings |= {"ridge": ridge, "bounds": tuple(sorted((bounds or {}).items()))}
+        settings |= {"ridge": ridge, "bounds": tuple(sorted(spans.items()))}
     elif bounds is not None:
         raise ParameterError("ratings have no bounds: declare rating_range=(lowest, highest)")
     if problem == "assortment":

@@ -102,6 +102,8 @@ class Claim(Spec):
             ``"near"``, the absolute distance allowed.
         least: Smallest relevant effect, as a fraction of the right-hand side. An interval below it
             contradicts the claim.
+        untested: Conditions of the paper's experiment that the run does not meet, in a sentence.
+            The verdict of such a claim is NOT TESTED. Empty if they are met; not for a control.
     """
 
     id: Slug
@@ -117,9 +119,12 @@ class Claim(Spec):
     expect: Literal["falls", "grows", "below", "above", "near"]
     tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     least: float = Field(default=0.01, ge=0.0, allow_inf_nan=False)
+    untested: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> Claim:
+        if self.untested and self.by == "control":
+            raise ValueError("a control is about the run itself: it has no untested")
         given = [n for n in ("along", "than", "value", "printed") if getattr(self, n) is not None]
         if len(given) != 1:
             raise ValueError(

@@ -143,11 +143,15 @@ class Figure(Spec):
 
     @property
     def judged(self) -> tuple[Claim, ...]:
-        """The claims, marked if the data are generated."""
+        """The claims, marked if the data are generated; those of the paper are then untested."""
         if not self.synthetic:
             return self.claims
-        mark = " [On synthetic data.]"
-        return tuple(c.model_copy(update={"text": c.text + mark}) for c in self.claims)
+        mark, reason = " [On synthetic data.]", "The data are generated."
+        return tuple(
+            c.model_copy(update={"text": c.text + mark,
+                                 "untested": c.untested or reason * (c.by == "paper")})
+            for c in self.claims
+        )  # fmt: skip
 
     @property
     def remarks(self) -> tuple[str, ...]:

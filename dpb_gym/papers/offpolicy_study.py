@@ -10,7 +10,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.suites.schema import Spec, plain
 
-STUDY_VERSION = 1
+STUDY_VERSION = 2
 """Increased when a measurement changes."""
 
 
@@ -39,8 +39,8 @@ class OffPolicyStudy(Spec):
             Per replicate: ``true-value`` of the frozen policy on the log's contexts,
             ``oracle-value`` of the best candidates there, ``random-value``, the absolute errors
             ``naive-error`` (mean reward earned while learning), ``ips-error``, ``snips-error``,
-            ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), and
-            ``ess`` (effective sample size over rounds).
+            ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), the
+            estimates ``ips``, ``snips``, ``dr``, and ``ess`` (effective sample size over rounds).
         """
         from dpb_gym import offline
         from dpb_gym.envs.registration import make_problem
@@ -65,6 +65,7 @@ class OffPolicyStudy(Spec):
                 policy, log, estimators=("ips", "snips", "dr"), resamples=0
             )
             for name in ("ips", "snips", "dr"):
+                record(name, estimates[name].value)
                 error = abs(estimates[name].value - value)
                 record(f"{name}-error", error)
                 # equal rewards in a very short log have no spread

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, BaseModel, Field, Strict, create_model
 from dpb_gym.errors import ParameterError, ResultError, unknown_name
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.pairing import Measured
-from dpb_gym.results.row_result import REPORT_DELTA, read_guarantee
+from dpb_gym.privacy.budget import report_delta
+from dpb_gym.results.row_result import read_guarantee
 from dpb_gym.suites.schema import Spec
 
 Column = Mapping[int, float]
@@ -127,7 +128,6 @@ _PLAIN: dict[str, Callable[..., Measured]] = {
     "final-regret": lambda curve: Measured((curve.final_regret,)),
     "final-reward": lambda curve: Measured((curve.final_reward,)),
     "average-regret": lambda curve: _per(curve.final_regret, curve.horizon),
-    "reward-rate": lambda curve: _per(curve.final_reward, curve.horizon),
     "root-regret": lambda curve: _per(curve.final_regret, math.sqrt(curve.horizon)),
     # means over those of the reference
     "relative-regret": lambda curve, reference: _regrets(curve, reference, ratio),
@@ -156,15 +156,25 @@ def percent_of_reference(curve: Curve, reference: Curve) -> Measured:
     return Measured(({i: 100.0 * v / whole[i] for i, v in shared.items()},))
 
 
+@quantity("reward-rate")
+def reward_rate(curve: Curve, *, part: Part = (0.0, 1.0), over: Part | None = None) -> Measured:
+    """Return reward per round over a part of the horizon, or its ratio to that of another part."""
+    parts = [part] if over is None else [part, over]
+    columns = tuple(slopes(curve, one, reward=True) for one in parts)
+    return Measured(columns) if over is None else Measured(columns, ratio)
+
+
 @quantity("slope-ratio")
 def slope_ratio(curve: Curve, *, early: Part = (0.1, 0.3), late: Part = (0.8, 1.0)) -> Measured:
     """Return regret per round late over early in the horizon; below 1, growth is sublinear."""
     return Measured((slopes(curve, late), slopes(curve, early)), ratio)
 
 
-def slopes(curve: Curve, part: tuple[float, float]) -> dict[int, float]:
-    """Return regret per round over a part of the horizon, between the nearest checkpoints."""
+def slopes(curve: Curve, part: tuple[float, float], *, reward: bool = False) -> dict[int, float]:
+    """Return regret (or reward) per round over a part of the horizon, between near checkpoints."""
     rounds, regret = curve.with_origin
+    if reward:
+        regret = np.pad(curve.series.reward, ((0, 0), (1, 0)))
     low, high = (int(np.abs(rounds - share * rounds[-1]).argmin()) for share in part)
     if low == high:
         raise ResultError(f"no two checkpoints lie near {part} of the horizon")
@@ -203,5 +213,5 @@ def guarantee_epsilon(curve: Curve) -> Measured:
     """Return the epsilon of the guarantee at the budget's delta (1e-5 without one)."""
     if curve.series.guarantee is None:
         return constant(math.inf)
-    delta = (curve.budget.delta if curve.budget else None) or REPORT_DELTA
-    return constant(read_guarantee(curve.series.guarantee).epsilon(delta))
+    guarantee = read_guarantee(curve.series.guarantee)
+    return constant(guarantee.epsilon(report_delta(curve.budget)))

@@ -18,7 +18,8 @@ from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import MIN_REPLICATES
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
-VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED)
+NOT_TESTED = "NOT TESTED"
+VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED, NOT_TESTED)
 NAMED = 3
 """Most comparisons without support that a summary names."""
 
@@ -30,7 +31,9 @@ MEANING = (
     "them, and so does a tie. A comparison supports a claim if its paired 95% t-interval lies on "
     "the claim's side; it contradicts it if the interval rules out an effect of 1% (of 0.01% "
     f"where percentages of rewards are compared, whose whole range is short); fewer than "
-    f"{MIN_REPLICATES} replicates decide nothing."
+    f"{MIN_REPLICATES} replicates decide nothing. NOT TESTED: the run differs from the paper's "
+    "experiment in its data, horizon, prior or tuning, or the paper does not say what was done; "
+    "the comparisons count what the run shows."
 )
 
 
@@ -98,12 +101,14 @@ class Judgement:
 
     @property
     def verdict(self) -> str:
-        """See `verdict`."""
-        return verdict(list(self.by_variant.values()))
+        """See `verdict`; NOT TESTED if the paper's conditions are not met."""
+        return NOT_TESTED if self.claim.untested else verdict(list(self.by_variant.values()))
 
     @property
     def variants(self) -> dict[str, str]:
         """Verdict of each variant alone."""
+        if self.claim.untested:
+            return dict.fromkeys(self.by_variant, NOT_TESTED)
         return {variant: verdict([outcomes]) for variant, outcomes in self.by_variant.items()}
 
     @property
@@ -121,7 +126,8 @@ class Judgement:
         if 0 < len(others) <= min(NAMED, total - 1):
             text += f" ({'; '.join(c.place for c in others)})"
         few = [c.replicates for c in self.comparisons if 0 < c.replicates < MIN_REPLICATES]
-        return text + (f"; {min(few)} replicates decide nothing" if few else "")
+        text += f"; {min(few)} replicates decide nothing" if few else ""
+        return f"{self.claim.untested} In this run {text}" if self.claim.untested else text
 
 
 def verdict(variants: Sequence[Sequence[str]]) -> str:

@@ -17,13 +17,14 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
+from dpb_gym.privacy.budget import report_delta
 from dpb_gym.report.comparison_groups import Group
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
 from dpb_gym.results import metrics
 from dpb_gym.results.leaderboard import data_notes
 from dpb_gym.results.result import Result
-from dpb_gym.results.row_result import REPORT_DELTA, RowResult, read_guarantee
+from dpb_gym.results.row_result import RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
 from dpb_gym.suites.suite import resolve_checkpoints
 
@@ -284,7 +285,7 @@ def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
         if row.guarantee is None or row.guarantee["unit"] in ("user", "user-rewards"):
             continue
         guarantee, budget = read_guarantee(row.guarantee), row.cell.agent.budget
-        delta = (budget.delta if budget is not None else None) or REPORT_DELTA
+        delta = report_delta(budget)
         epsilon = replace(guarantee, uses=(1, uses)).data_level(delta)["person"]
         promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
         if epsilon > LARGEST_EPSILON:

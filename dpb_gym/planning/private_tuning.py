@@ -86,7 +86,7 @@ def tune_privately(
             return SystemNoise(replicates)
         return NoiseSource.from_seed(int(random.integers(2**63)), replicates)
 
-    event, scored, player = SelectionEvent(cost_of_run(asked, runs), runs), [], spec.make()
+    event, scored = SelectionEvent(cost_of_run(asked, runs), runs), []
     for _ in range(int(random.geometric(1.0 / runs))):
         at = int(random.integers(len(points)))
         player = spec.over(points[at]).make()

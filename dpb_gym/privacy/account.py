@@ -42,11 +42,11 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.accounting import epsilon
-from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import ZCDPEvent
-from dpb_gym.privacy.guarantee import NOTIONS, REPORT_DELTA, Guarantee
+from dpb_gym.privacy.guarantee import NOTIONS, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 from dpb_gym.privacy.releasers.contributions import MOST_USERS
 from dpb_gym.validation import FloatArray
@@ -215,8 +215,8 @@ class Account:
             user: Number of the person.
             delta: That of the lifetime by default, or 1e-5.
         """
-        at = REPORT_DELTA if self.lifetime.delta is None else self.lifetime.delta
-        delta = validation.real("delta", at if delta is None else delta, 0.0, 1.0, open_low=True)
+        delta = report_delta(self.lifetime) if delta is None else delta
+        delta = validation.real("delta", delta, 0.0, 1.0, open_low=True)
         level = math.ceil(LEVELS * self.spent(user) / self.limit * (1 - TOLERANCE)) / LEVELS
         if not level:
             return 0.0

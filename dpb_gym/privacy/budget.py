@@ -10,6 +10,8 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.errors import BudgetError, shown
 
+REPORT_DELTA = 1e-5
+"""Delta at which epsilon is stated if the budget has none."""
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
 
 
@@ -136,6 +138,11 @@ class Budget:
         return core_schema.no_info_plain_validator_function(
             read, serialization=core_schema.to_string_ser_schema()
         )
+
+
+def report_delta(budget: Budget | None) -> float:
+    """Return the delta at which epsilon is stated: the budget's own, or `REPORT_DELTA`."""
+    return REPORT_DELTA if budget is None or budget.delta is None else budget.delta
 
 
 def _number(value: float) -> str:

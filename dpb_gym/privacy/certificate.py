@@ -26,11 +26,11 @@ from typing import Any
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_file
 from dpb_gym.privacy.accounting import epsilon
-from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import cost_of
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import ZCDPEvent
-from dpb_gym.privacy.guarantee import PUBLIC, REPORT_DELTA, Guarantee
+from dpb_gym.privacy.guarantee import PUBLIC, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 
 FORMAT = "dpb-gym certificate, version 1"
@@ -118,7 +118,7 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     curve, account = guarantee.curve, facts["lifetime"]
     if curve is None or budget is None:
         raise ParameterError("only a private run has a certificate")
-    delta, spent = budget.delta or REPORT_DELTA, cost_of(curve, budget.delta)
+    delta, spent = report_delta(budget), cost_of(curve, budget.delta)
     rendered = Template(FINDINGS.read_text(), undefined=StrictUndefined).render(
         facts=facts, guarantee=guarantee, public=PUBLIC[guarantee.unit], delta=delta,
         budget=budget, spent=_digits(spent), within=spent <= budget.limit * (1 + TOLERANCE),

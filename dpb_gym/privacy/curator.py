@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
-from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, GaussianEvent
-from dpb_gym.privacy.guarantee import REPORT_DELTA, Guarantee
+from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
@@ -336,8 +336,7 @@ class Curator:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
-            at = budget.delta or REPORT_DELTA
-            weakest = max(filter(None, parts), key=lambda g: g.epsilon(at))
+            weakest = max(filter(None, parts), key=lambda g: g.epsilon(report_delta(budget)))
             return replace(weakest, provisos=self.provisos)
         if not self.ledger.charged:
             raise BudgetError(

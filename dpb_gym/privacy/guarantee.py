@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpb_gym.errors import BudgetError
+from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.composition import Composition
 
 # From strongest to weakest: each implies the later ones.
 NOTIONS = ("local", "shuffle", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
-REPORT_DELTA = 1e-5
 # Units that a guarantee for the key's unit also protects.
 CONTAINED = {
     "user": UNITS,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.stats import rankdata
 
-from dpb_gym import kernels, portable
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
 
@@ -21,6 +22,13 @@ FEWEST_ROWS = 50
 LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
 """Called with each step of processing a log, see `step`."""
 _HELD_OUT = 5  # one customer in five, at random, is held out
+TELLING = 0.98
+"""Share of pairs (response, no response) that a feature orders right if it is a copy of the
+response; the same, for held-out customers, of a model of separated data is `SEPARATED`."""
+SEPARATED = 0.995
+MOST_CLIPPED = 0.05
+"""Largest share of a column that may lie outside its declared bounds."""
+_FAR = 100.0  # times the range of all but the outermost hundredths, an outlier sets the scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +92,51 @@ def check_varies(taken: Array, did: str, name: str) -> None:
     if taken.min() == taken.max():
         who = "every customer" if taken[0] else "no customer"
         raise DataError(f"{name}: {who} {did}: there is no variation to learn from")
+
+
+def order_share(values: Array, hit: Array) -> float:
+    """Return the share of pairs (hit, no hit) in which the hit has the larger value (AUC)."""
+    ranks, positive = rankdata(values), int(np.count_nonzero(hit))
+    pairs = positive * (len(values) - positive)
+    return float((ranks[hit].sum() - positive * (positive + 1) / 2) / pairs) if pairs else 0.5
+
+
+def check_features(features: Array, names: Sequence[str], starts: Array, choice: Array,
+                   name: str) -> None:  # fmt: skip
+    """Raise `DataError` for a feature that is a copy of the response, or separates the data.
+
+    Args:
+        features: ``(n_rows, k)``.
+        names: k names.
+        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
+        choice: Position in the set, -1 for none of them ``(n_sets,)``.
+        name: Name of the log, for error messages.
+    """
+    if len(choice) < FEWEST_ROWS:
+        return  # too few to judge, and `fit_log` rejects them
+    hit, bought = np.zeros(len(features), np.bool_), choice >= 0
+    hit[(starts[:-1] + choice)[bought]] = True
+    several = np.diff(starts).max() > 1
+    for feature, column in zip(names, features.T):
+        share = order_share(column, hit)
+        if several:  # within sets: how often the choice has the largest or the smallest value
+            ends = [np.maximum.reduceat(sign * column, starts[:-1]) for sign in (1.0, -1.0)]
+            own = column[(starts[:-1] + choice)[bought]]
+            varies = (ends[0] > -ends[1])[bought]
+            first = [np.mean(s * own[varies] == e[bought][varies]) for s, e in zip((1, -1), ends)]
+            alone = varies.mean() > 0.5 and float(max(first)) >= TELLING
+            share = share if alone else 0.5
+        if max(share, 1.0 - share) < TELLING:
+            continue
+        if feature == "price":
+            raise DataError(
+                f"{name}: one price separates purchases from refusals: demand between cannot be "
+                "estimated. Was the price changed after the purchase?"
+            )
+        raise DataError(
+            f"{name}: {feature} tells the response of nearly every customer: it is a copy of it, "
+            "or was recorded after it. Leave it out"
+        )
 
 
 def fit_mnl(
@@ -172,7 +225,7 @@ def fit_log(
     names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
 ) -> Fit:  # fmt: skip
     """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality."""
-    n = len(choice)
+    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, open_low=True)
     least = max(FEWEST_ROWS, 10 * len(names))
     if n < least:
         raise DataError(
@@ -191,6 +244,12 @@ def fit_log(
     null = np.where(taken < 0, 1.0 - share, share / sizes)
     hit = np.zeros(len(kept))
     hit[(begin[:-1] + taken)[taken >= 0]] = 1.0
+    if hit.sum() >= 5 and order_share(inside, hit > 0) >= SEPARATED:
+        raise DataError(
+            f"{name}: the features tell the response of every held-out customer: the data are "
+            "separated, and no model of demand can be fitted. Leave out what was recorded after "
+            "the response"
+        )
     order = np.argsort(inside, kind="stable")
     calibration = [
         (round(float(np.exp(inside[part]).mean()), 4), round(float(hit[part].mean()), 4), len(part))
@@ -233,14 +292,16 @@ def scale(
         Scaled features ``(n, k)``, the bounds used, and notes.
 
     Raises:
-        ParameterError: If a bound is unknown or no interval.
+        ParameterError: If a bound is unknown or no interval, or does not hold the values.
+        DataError: If a value is so far from the others that it sets the scale.
     """
-    bounds = dict(bounds or {})
+    bounds = {key: validation.span(f"bounds of {key}", b) for key, b in dict(bounds or {}).items()}
     unknown = set(bounds) - set(names)
     if unknown:
         raise ParameterError(f"bounds of {sorted(unknown)}: the features are {', '.join(names)}")
     step("scaling the features")
     scaled, read, used = np.empty(features.shape, np.float32), [], {}
+    notes: list[str] = []
     for k, feature in enumerate(names):
         column = features[:, k]
         levels = "=" in feature
@@ -252,12 +313,33 @@ def scale(
             )
         if feature not in bounds and not levels:
             read.append(feature)
+            check_outliers(column, feature, name)
+        clipped = float(np.mean((column < low) | (column > high)))
+        if clipped > MOST_CLIPPED:
+            raise ParameterError(
+                f"bounds of {feature}: {clipped:.0%} of the values lie outside ({low:g}, {high:g}) "
+                f"and would be clipped; they are from {column.min():g} to {column.max():g}"
+            )
+        if clipped:
+            notes.append(f"{feature}: {clipped:.2%} of the values are clipped to the bounds")
         used[feature] = (float(low), float(high))
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
-    notes = []
     if read:
         notes.append(
             f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
             "declare bounds={name: (lowest, highest)}"
         )
     return scaled, used, notes
+
+
+def check_outliers(column: Array, feature: str, name: str) -> None:
+    """Raise `DataError` if single values are so large that all others have nearly one value."""
+    low = float(np.quantile(column, 0.01, method="higher"))
+    high = float(np.quantile(column, 0.99, method="lower"))
+    far = max(float(column.max()) - high, low - float(column.min()))
+    if high > low and far > _FAR * (high - low):
+        odd = float(column.max() if column.max() - high == far else column.min())
+        raise DataError(
+            f"{name}: {feature} is {odd:.4g} in some row, and from {low:.4g} to {high:.4g} in 98% "
+            f"of them: correct it, or declare bounds={{{feature!r}: (lowest, highest)}}"
+        )

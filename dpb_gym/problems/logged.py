@@ -12,7 +12,15 @@ from dpb_gym import kernels, portable
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Hidden, ProblemInfo
-from dpb_gym.problems.fitting import Bounds, Fit, chances, check_varies, fit_log, scale
+from dpb_gym.problems.fitting import (
+    Bounds,
+    Fit,
+    chances,
+    check_features,
+    check_varies,
+    fit_log,
+    scale,
+)
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.recommendation import RecommendationProblem
 
@@ -122,8 +130,10 @@ class LoggedPricing(Logged, PricingProblem):
             )
         check_varies(data.bought, "bought", data.name)
         names = (*data.feature_names, "price")
-        read = np.column_stack([data.features, data.price])
+        read, starts = np.column_stack([data.features, data.price]), np.arange(len(data) + 1)
+        check_features(read, names, starts, data.bought - 1, data.name)
         scaled, self.bounds, notes = scale(read, names, bounds, data.name)
+        notes = [*data.notes, *notes]
         n, highest = len(data.price), self.bounds["price"][1]
         customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
         relative = np.minimum(data.price / highest, 1.0)
@@ -131,7 +141,7 @@ class LoggedPricing(Logged, PricingProblem):
         names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
         self.fit = fit_log(
-            rows, np.arange(n + 1), choice, data.people, ridge, names, notes, data.name
+            rows, starts, choice, data.people, ridge, names, notes, data.name
         )  # fmt: skip
         slope = float(self.fit.coefficients[-1])
         if slope <= 0.0:
@@ -146,7 +156,7 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price = highest
         self.earned = float(np.mean(relative * data.bought))
-        chance = chances(rows, np.arange(n + 1), self.fit.coefficients)
+        chance = chances(rows, starts, self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
         self.set_customers(data.name, customers, data.people)
 
@@ -193,6 +203,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             raise ParameterError(
                 f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
             )
+        check_features(data.features, data.feature_names, data.starts, data.chosen, data.name)
         scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
         sets, kept = replace(data, features=scaled), np.ones(len(data.items), bool)
         inside = np.arange(len(data.item_ids))
@@ -306,7 +317,10 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         if m < 2:
             raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
         check_varies(data.clicked, "responded", data.name)
+        starts = np.arange(n + 1)
+        check_features(data.features, data.feature_names, starts, data.clicked - 1, data.name)
         scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
+        notes = [*data.notes, *notes]
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
         customers /= np.float32(np.sqrt(customers.shape[1]))
         width = customers.shape[1]
@@ -324,7 +338,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         centre = np.zeros((m, width))
         centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
         self.fit = fit_log(
-            rows.reshape(n, -1), np.arange(n + 1), data.clicked - 1, data.people, ridge, names,
+            rows.reshape(n, -1), starts, data.clicked - 1, data.people, ridge, names,
             notes, data.name, centre.ravel(),
         )  # fmt: skip
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)

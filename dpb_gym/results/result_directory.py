@@ -222,14 +222,8 @@ class ResultDirectory:
 
         def read(name: str) -> list[tuple[str, CellResult | DamagedResult]]:
             try:
-                return [
-                    (
-                        name,
-                        parquet.read_cell(
-                            self.place.read(name, parquet.MOST_BYTES), self.place.at(name)
-                        ),
-                    )
-                ]
+                content = self.place.read(name, parquet.MOST_BYTES)
+                return [(name, parquet.read_cell(content, self.place.at(name)))]
             except DamagedResult as error:
                 return [(name, error)]
             except FileNotFoundError:  # compacted meanwhile

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import agent_specs
 from dpb_gym.results.cell_result import COMPUTED, CellResult
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget, Guarantee
 
 NON_PRIVATE = "non-private"
-REPORT_DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,7 @@ def describe_guarantee(
     """
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    delta = None if budget is None else budget.delta
-    return _described(json.dumps(guarantee, sort_keys=True), delta or REPORT_DELTA)
+    return _described(json.dumps(guarantee, sort_keys=True), report_delta(budget))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dpb_data import synthetic
 from dpb_data.column_reader import Array, Column, Opened, open_table, take_columns
 from dpb_data.dataset_registry import generated, read_layouts
 from dpb_data.rating_table import digest_of, encode_features, first_duplicate, frozen, renumber
+from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 
@@ -29,7 +31,7 @@ class ChoiceTable:
         feature_names: d names; ``"fuel=gasoline"`` for a level of a text column.
         chosen: int64 ``(n_sets,)``, position of the choice in its set, -1 for none of them.
         people: int64 ``(n_sets,)``, index of the person, or None.
-        notes: Descriptions of omitted sets.
+        notes: Descriptions of omitted sets and of repairs.
     """
 
     name: str
@@ -86,6 +88,8 @@ class Layout:
         alternatives: Wide files: text that replaces ``{}``, by the value of `chosen`.
         available: Wide files: column that is 1 if the alternative was offered.
         free: Wide files: features that become 0 where a column is not 0, by that column.
+        none: Wide files: whether other values of `chosen` stand for choosing no alternative, and
+            alternatives with a missing attribute were not offered.
     """
 
     name: str
@@ -97,8 +101,11 @@ class Layout:
     alternatives: Mapping[str, str] | None = None
     available: str = ""
     free: Mapping[str, tuple[str, ...]] | None = None
+    none: bool = False
 
 
+_MOST_ALTERNATIVES = 50
+_OFFERED = ("av", "avail", "available", "availability", "offered")
 LAYOUTS: dict[str, Layout] = read_layouts("choices", Layout)
 
 
@@ -144,36 +151,63 @@ def _long(source: Any, layout: Layout, name: str | None = None) -> ChoiceTable:
 def choices(
     source: Any,
     *,
-    case: str,
-    item: str,
     chosen: str,
-    features: Sequence[str],
+    case: str | None = None,
+    item: str | None = None,
+    features: Sequence[str] = (),
     person: str | None = None,
     name: str | None = None,
+    missing: str | None = None,
+    decimal: str | None = None,
 ) -> ChoiceTable:
-    """Return a table of choice sets from a source with one row per offered alternative.
+    """Return a table of choice sets: one row per offered alternative, or one row per set.
+
+    In a wide table (no `case`) the columns of an attribute are named by the alternative and the
+    attribute, such as ``train_cost`` or ``cost.train``. Those named ``av`` or ``available`` say
+    which alternatives were offered; an alternative with a missing attribute was not offered.
 
     Args:
         source: Frame, mapping of arrays, or path of a CSV or Parquet file, see
             `dpb_data.column_reader.take_columns`.
-        case: Column of the choice sets' ids.
-        item: Column of the alternatives' names.
-        chosen: Column that is 1 (or true) in the chosen row; a set may have none.
-        features: Columns of attributes; a text column becomes one feature per level but the
-            first.
+        chosen: Long tables: column that is 1 (or true) in the chosen row; a set may have none.
+            Wide tables: column of the chosen alternatives; missing where none was chosen.
+        case: Column of the choice sets' ids, for long tables.
+        item: Column of the alternatives' names, for long tables.
+        features: Columns of attributes (wide tables: the attributes' names, all by default); a
+            text column becomes one feature per level but the first.
         person: Column of person ids.
         name: Name of the table; by default the file's.
+        missing: See `dpb_data.table_repair.Repair`; a set with a missing attribute is left out.
+        decimal: See `dpb_data.table_repair.Repair`.
 
     Raises:
         DataError: A column is missing or a value not allowed; a set has two choices, or the same
             alternative twice; or no attribute varies within a set.
     """
     features = [features] if isinstance(features, str) else features
-    if not features:
-        raise ParameterError("choices need features=: attributes that vary within a set")
+    repair = Repair(missing, decimal)
+    if case is None:
+        opened = open_table(source, repair)
+        made = _wide(opened, wide_layout(opened, chosen, features, person or ""))
+        return replace(made, name=name or made.name)
+    if not features or item is None:
+        what = "item=, the alternatives' names" if features else "features=: attributes that vary"
+        raise ParameterError(f"choices need {what} within a set")
     ids = [Column(column, kind="id") for column in (case, item, *([person] if person else []))]
-    opened, read = take_columns(source, [*ids, Column(chosen, kind="flag"), *_attributes(features)])
+    took = Column(chosen, 0.0, 1.0, 1.0, nullable=True, hint=" (0 or 1)")
+    about = [replace(c, nullable=missing in (None, "drop")) for c in _attributes(features)]
+    opened, read = take_columns(source, [*ids, took, *about], repair)
+    blank = np.isnan(read[chosen])
+    repair.note(f"{chosen}: rows without a value read as not chosen", int(blank.sum()))
     sets, set_ids = renumber(case, read[case])
+    lacks = np.zeros(len(set_ids), np.bool_)
+    for feature in features:
+        lacks[sets[_absent(read[feature])]] = True
+    repair.note("sets with a missing attribute left out", int(lacks.sum()))
+    repair.check_dropped(lacks, opened.where)
+    if lacks.any():
+        read = {key: values[~lacks[sets]] for key, values in read.items()}
+        sets, set_ids = renumber(case, read[case])
     items, item_ids = renumber(item, read[item])
     twins = first_duplicate(sets, items, len(item_ids))
     if twins is not None:
@@ -181,26 +215,79 @@ def choices(
             f"{opened.at(twins[1])}: expected each alternative of a set once, found "
             f"{read[item][twins[1]]} twice in {case} {read[case][twins[1]]}"
         )
-    several = np.bincount(sets, weights=read[chosen]) > 1
+    taken = read[chosen] == 1
+    several = np.bincount(sets, weights=taken) > 1
     if several.any():
         bad = set_ids[int(several.argmax())]
         raise DataError(f"{opened.where}: {case} {bad}: expected at most one choice, found two")
     return _grouped(
         name or opened.name, sets, items, item_ids, {key: read[key] for key in features},
-        read[chosen] == 1, read[person] if person else None,
+        taken, read[person] if person else None, tuple(repair.notes),
     )  # fmt: skip
+
+
+def _absent(values: Array) -> Array:
+    return np.array([v is None for v in values]) if values.dtype == object else np.isnan(values)
+
+
+def wide_layout(
+    opened: Opened, chosen: str, features: Sequence[str] = (), person: str = ""
+) -> Layout:
+    """Return the layout of a wide table by the names of its columns; see `choices`.
+
+    Raises:
+        DataError: If fewer than two alternatives have columns.
+        ParameterError: If an attribute is not among the columns.
+    """
+    values = opened.take([Column(chosen, kind="text", nullable=True)])[chosen]
+    known = sorted({str(value) for value in values if value is not None})
+    patterns: dict[str, dict[str, str]] = {}
+    for value in known if len(known) <= _MOST_ALTERNATIVES else ():
+        mark, close = re.escape(value), "?" if value.isdigit() else ""
+        form = f"({mark})([_. :-].+)|(.+[_. :-]{close})({mark})"
+        for column in opened.columns:
+            found = re.fullmatch(form, column.strip(), re.IGNORECASE)
+            if found and column != chosen:
+                text, pattern = found[1] or found[4], f"{found[3] or ''}{{}}{found[2] or ''}"
+                patterns.setdefault(pattern, {})[value] = text
+    patterns = {key: texts for key, texts in patterns.items() if len(texts) > 1}
+    stems = {_stem(pattern): pattern for pattern in patterns}
+    offers = [pattern for stem, pattern in stems.items() if stem.casefold() in _OFFERED]
+    about = {stem: pattern for stem, pattern in stems.items() if pattern not in offers}
+    if not about:
+        raise DataError(
+            f"{opened.where}: no columns are named by the values of {chosen} "
+            f"({', '.join(known[:8])}): name them like train_cost, or give a table with one row "
+            "per alternative and case="
+        )
+    if unknown := set(features) - set(about):
+        raise ParameterError(f"features {sorted(unknown)}: the attributes are {', '.join(about)}")
+    used = [about[stem] for stem in features or about]
+    alternatives = {v: patterns[p][v] for v in known for p in used if v in patterns[p]}
+    texts = [{c[len(a) : len(c) - len(b)] for c in opened.columns if c.startswith(a)
+              and c.endswith(b)} for a, _, b in (p.partition("{}") for p in used)]  # fmt: skip
+    if len(used) > 1:  # by one attribute alone, unit_cost would be an alternative
+        never = sorted(set.intersection(*texts) - {*alternatives.values(), ""})
+        alternatives |= {text: text for text in never}
+    return Layout("wide", chosen, tuple(used), person=person, alternatives=alternatives,
+                  available=offers[0] if offers else "", none=True)  # fmt: skip
+
+
+def _stem(pattern: str) -> str:
+    return pattern.replace("{}", "").strip("_. :-")
 
 
 def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
     """Read a file with one line per choice set."""
     alternatives = dict(layout.alternatives or {})
     names = list(alternatives.values())
-    columns = [Column(layout.chosen, kind="text")]
+    columns = [Column(layout.chosen, kind="text", nullable=layout.none)]
     columns += [Column(c, kind="id") for c in (layout.person, *(layout.free or {})) if c]
     offers = [layout.available.format(a) for a in names] if layout.available else []
     columns += [Column(offer, kind="flag") for offer in offers]
     wanted = [feature.format(a) for feature in layout.features for a in names]
-    read = opened.take([*columns, *_attributes(wanted, required=False)])
+    about = [replace(c, nullable=layout.none) for c in _attributes(wanted, required=False)]
+    read = opened.take([*columns, *about])
     n, m = len(read[layout.chosen]), len(names)
     offered = np.ones((n, m), np.bool_)
     if offers:
@@ -209,17 +296,31 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
         for name in freed:
             read[name] = np.where(read[column].astype(str) == "0", read[name], 0.0)
     took = np.array([[str(c) == key for key in alternatives] for c in read[layout.chosen]])
+    notes = [] if opened.repair is None else opened.repair.notes
+    if layout.none:
+        for k, column in enumerate(wanted):
+            if column in read:
+                lacks = _absent(read[column])
+                offered[:, k % m] &= ~lacks
+                read[column] = np.where(lacks, 0.0, read[column])
     usable = np.logical_or.reduce(took & offered, axis=1)
-    left_out = f"{opened.name}: left out {int((~usable).sum()):,} sets without a known choice"
+    if layout.none:
+        none = ~took.any(axis=1) & offered.any(axis=1)
+        usable |= none
+        if none.any():
+            notes = [*notes, f"{layout.chosen}: read as choosing none ({int(none.sum()):,} rows)"]
+    if not usable.all():
+        out = int((~usable).sum())
+        notes = [*notes, f"{opened.name}: left out {out:,} sets without a known choice"]
     offered &= usable[:, None]
     sets, items = np.nonzero(offered)
     features = {}
     for feature in layout.features:
         found = [read.get(feature.format(a), np.zeros(n)) for a in names]
-        features[feature.replace("{}", "").strip("_")] = np.column_stack(found)[offered]
+        features[_stem(feature)] = np.column_stack(found)[offered]
     return _grouped(
         opened.name, renumber("set", sets)[0], items, np.array(names), features, took[offered],
-        read[layout.person][sets] if layout.person else None, () if usable.all() else (left_out,),
+        read[layout.person][sets] if layout.person else None, tuple(notes),
     )  # fmt: skip
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,79 +15,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data import data_files
+from dpb_data import data_files, table_repair
+from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError
 
+__all__ = ["POSITIVE", "Array", "Column", "Opened", "open_csv", "open_table", "take_columns"]
 Array = NDArray[Any]
 
 BLOCK = 1 << 24
 NULLS = ("", "NULL", "NA")
-POSITIVE = math.nextafter(0.0, 1.0)
-"""Smallest value of a column of positive numbers."""
 _UNIT = "\x1f"  # replaces a separator of several characters for Arrow, which takes one
 _FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
 _ARROW = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
     r"(?P<what>.*)", re.DOTALL,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column to read, and its allowed values.
-
-    Attributes:
-        name: Name in the header, or for messages.
-        low: Smallest value.
-        high: Largest value. Infinity is always rejected.
-        step: Values are multiples of it; None for any number.
-        kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
-            where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false),
-            ``"time"`` (Unix seconds, or dates, as such) or ``"any"`` (numbers, else text).
-        required: Whether every table must have it.
-        nullable: Whether single values may be missing (NaN, None).
-        also: One more allowed value, outside the range.
-        zero_is_unknown: Whether 0 stands for an unknown value.
-        hint: Text to append to messages on values.
-    """
-
-    name: str
-    low: float = -math.inf
-    high: float = math.inf
-    step: float | None = None
-    kind: str = "number"
-    required: bool = True
-    nullable: bool = False
-    also: float | None = None
-    zero_is_unknown: bool = False
-    hint: str = ""
-
-    @property
-    def allowed(self) -> str:
-        """Description of the allowed values."""
-        whole = self.kind == "integer" or self.step == 1.0
-        text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
-        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value",
-                 "time": "Unix seconds or a date"}  # fmt: skip
-        text = other.get(self.kind) or text or "a number"
-        if self.low > -math.inf:
-            text += f" from {self.low:.16g}" if self.low != POSITIVE else " above 0"
-        if self.high < math.inf:
-            text += f" to {self.high:.16g}"
-        if self.also is not None:
-            text += f", or exactly {self.also:g}"
-        return text + (" or NULL" if self.nullable else "") + self.hint
-
-    def wrong(self, values: Array) -> Array:
-        """Return a mask of the numbers that are not allowed, NaN and infinity included."""
-        good = (values >= self.low) & (values <= self.high) & np.isfinite(values)
-        if self.step is not None:
-            with np.errstate(invalid="ignore"):
-                steps = values / self.step
-                good &= steps == np.rint(steps)
-        if self.also is not None:
-            good |= values == self.also
-        return ~good
 
 
 @dataclass(frozen=True)
@@ -102,6 +43,7 @@ class Opened:
         fetch: Function that reads some columns as Arrow arrays by name.
         unit: Unit of row numbers in messages, ``"line"`` or ``"row"``.
         first: Number of its first row.
+        repair: Rules for exported tables, or None to reject what is not as expected.
     """
 
     name: str
@@ -110,13 +52,23 @@ class Opened:
     fetch: Callable[[Sequence[Column]], Any]
     unit: str = "row"
     first: int = 0
+    repair: table_repair.Repair | None = None
 
     def at(self, row: int) -> str:
         """Return the name of a row, counted from 0, in messages."""
+        if self.repair is not None and self.repair.rows is not None:
+            row = int(self.repair.rows[row])
         return f"{self.where}: {self.unit} {row + self.first}"
 
     def take(self, columns: Sequence[Column], hint: str = "") -> dict[str, Array]:
         """Read and check columns; see `take_columns`. Messages on missing ones end with `hint`."""
+        if self.repair is not None:
+            names = table_repair.match_names([c.name for c in columns], self.columns, self.repair)
+            if any(asked != name for asked, name in names.items()):
+                read = self.take([replace(c, name=names[c.name]) for c in columns], hint)
+                found = self.repair.unit
+                found |= {asked: found[name] for asked, name in names.items() if name in found}
+                return {name: read[own] for name, own in names.items() if own in read}
         missing = [c.name for c in columns if c.required and c.name not in self.columns]
         head = f"{self.where}: line 1" if self.unit == "line" else self.where
         if missing:
@@ -133,7 +85,17 @@ class Opened:
         if again:
             raise DataError(f"{head}: column {again[0]} is named for two purposes: name it once")
         wanted = [c for c in columns if c.name in self.columns]
-        fetched = self.fetch(wanted)
+        if self.repair is None:
+            fetched = self.fetch(wanted)
+        else:
+            fetched = self.fetch([replace(c, kind="text") for c in wanted])
+            given = {c.name: fetched[c.name] for c in wanted}
+            kinds = {c.name: c.kind for c in wanted}
+            free = {c.name for c in wanted if c.nullable}
+            fetched = self.repair.columns(given, kinds, free, self.where)
+            for c in wanted:
+                if c.name in self.repair.wrong:
+                    raise self._refusal(c, *self.repair.wrong[c.name])
         found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
         lengths = {name: len(values) for name, values in found.items()}
         if len(set(lengths.values())) > 1:
@@ -207,7 +169,9 @@ def _converted(values: Any, kind: str) -> Any:
     return values.cast(date if kind == "time" else text)
 
 
-def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[str, Array]]:
+def take_columns(
+    source: Any, columns: Sequence[Column], repair: table_repair.Repair | None = None
+) -> tuple[Opened, dict[str, Array]]:
     """Read and check columns by their names.
 
     Args:
@@ -217,6 +181,8 @@ def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[s
             mapping of arrays.
         columns: Columns to read, by the names in the source. Missing optional ones are omitted
             from the result.
+        repair: Rules for exported tables, which add .xlsx files, lists of mappings, other
+            encodings and decimal marks; None to reject what is not as expected.
 
     Returns:
         The opened table, and values by column name: int64, float64 with NaN for missing,
@@ -227,23 +193,31 @@ def take_columns(source: Any, columns: Sequence[Column]) -> tuple[Opened, dict[s
             expected and what was found.
         UnknownNameError: There is no file of this name.
     """
-    opened = open_table(source)
+    opened = open_table(source, repair)
     return opened, opened.take(columns)
 
 
-def open_table(source: Any) -> Opened:
+def open_table(source: Any, repair: table_repair.Repair | None = None) -> Opened:
     """Open a table and read the names of its columns; see `take_columns`."""
-    if isinstance(source, Opened):
-        return source
+    opened = source if isinstance(source, Opened) else _open(source, repair)
+    return opened if repair is None else replace(opened, repair=repair)
+
+
+def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
     if isinstance(source, (str, os.PathLike)):
         place = data_files.existing_path(source)
         if place.suffix.lower() == ".parquet":
             return _open_parquet(place)
+        if place.suffix.lower() in (".xlsx", ".xlsm"):
+            cells, first = table_repair.excel_rows(place, repair or table_repair.Repair())
+            return Opened(place.stem, str(place), [*cells], partial(arrays, cells), "row", first)
         found = data_files.Source(place)
         if found.main is None:
-            raise DataError(f"{place}: expected the path of a CSV or Parquet file")
-        return open_csv(found.read(found.main), found.where(found.main))
-    frame = source
+            raise DataError(f"{place}: expected the path of a CSV, .xlsx or Parquet file")
+        raw = found.read(found.main)
+        raw = raw if repair is None else table_repair.plain_text(raw, repair)
+        return open_csv(raw, found.where(found.main))
+    frame = table_repair.as_columns(source)
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa
         import pyarrow.interchange
@@ -271,9 +245,19 @@ def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
         values = frame[column.name]
         if not isinstance(values, pa.ChunkedArray):
             with _expected("frame", f"{column.name} to be {column.allowed}"):
-                values = pa.chunked_array([pa.array(np.asarray(values), from_pandas=True)])
+                values = pa.chunked_array([_array(values)])
         found[column.name] = values
     return found
+
+
+def _array(values: Any) -> Any:
+    """Return values as an Arrow array; objects of several types become text."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(np.asarray(values), from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if v is None or v != v else str(v) for v in values], pa.string())
 
 
 def _open_parquet(place: Path) -> Opened:
@@ -315,7 +299,7 @@ def open_csv(
     data_files.refuse_foreign(raw, where)
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     first = data_files.first_line(raw, where)
-    delimiter = delimiter or max(",;\t", key=first.count)
+    delimiter = delimiter or max(",;\t|", key=first.count)
     header = 0 if names else 1
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:

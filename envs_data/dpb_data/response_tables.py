@@ -18,9 +18,12 @@ from dpb_data.data_files import existing_path
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
 from dpb_data.rating_table import digest_of, encode_features, renumber
+from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError
 
 _USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
+LARGEST_PRICE = 1e12
+_MOST_UNITS = 10_000.0
 _ITEM_FEATURES = tuple(f"item_feature_{k}" for k in range(4))
 
 
@@ -99,8 +102,8 @@ def load_open_bandit(
     """Load a log in the layout of the Open Bandit Dataset and check every value.
 
     Args:
-        source: A registered or generated data set, or the campaign's CSV file (``men.csv``,
-            ``men.csv.gz``), here or below ``$DPB_DATA``.
+        source: A registered or generated data set, the campaign's CSV file (``men.csv``,
+            ``men.csv.gz``), or its folder, here or below ``$DPB_DATA``.
         items: File of the items' features; by default ``item_context.csv`` beside the log.
 
     Raises:
@@ -115,6 +118,12 @@ def load_open_bandit(
     if made is not None:
         return made
     place = locate(source)
+    if place.is_dir():
+        logs = [f for f in sorted(place.glob("*.csv*")) if f.name != "item_context.csv"]
+        if len(logs) != 1:
+            names = ", ".join(f.name for f in logs) or "none"
+            raise DataError(f"{place}: expected one campaign's CSV file, found {names}: name it")
+        place = logs[0]
     beside = place.parent / "item_context.csv" if items is None else existing_path(items)
     return read_open_bandit(place, beside)
 
@@ -174,16 +183,20 @@ class _ResponseColumns:
         features: float64 ``(n, d)``, finite; text as one feature per level but the first.
         feature_names: d names.
         people: int64 ``(n,)``, index of the customer, or None.
+        notes: What was repaired when the table was read, each with the number of rows.
+        unit: Currency or percent sign of the price, or empty.
     """
 
     name: str
     features: Array
     feature_names: tuple[str, ...]
     people: Array | None = None
+    notes: tuple[str, ...] = ()
+    unit: str = ""
 
     def digest(self) -> str:
         """Return a hexadecimal digest of the contents; the name does not count."""
-        own = (getattr(self, f.name) for f in fields(self)[4:])
+        own = (getattr(self, f.name) for f in fields(self)[6:])
         return digest_of(*own, self.features, self.feature_names, self.people)
 
     def __len__(self) -> int:
@@ -238,23 +251,32 @@ def prices(
     *,
     price: str = "price",
     bought: str = "bought",
+    offered: str | None = None,
     features: Sequence[str] = (),
     person: str | None = None,
     name: str | None = None,
+    missing: str | None = None,
+    decimal: str | None = None,
 ) -> PriceTable:
     """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
     Args:
         source: A generated data set of prices, or a source of
             `dpb_data.column_reader.take_columns`.
-        price: Column of prices, positive.
-        bought: Column of purchases: 0 or 1, true or false.
+        price: Column of prices, positive, at most `LARGEST_PRICE`.
+        bought: Column of purchases: 0 or 1, yes or no, or a quantity. A quantity of q above 1 is
+            read as q purchases: the row is repeated, as one person's.
+        offered: Column of the number of customers who were quoted the price; `bought` counts the
+            purchases among them.
         features: Columns of features of the customer or product.
         person: Column of customer ids.
         name: Name of the table; by default the file's.
+        missing: See `dpb_data.table_repair.Repair`.
+        decimal: See `dpb_data.table_repair.Repair`.
 
     Raises:
         DataError: A column is missing or a value not allowed.
+        MissingExtraError: If the file is .xlsx and openpyxl is not installed.
 
     Example:
         >>> import dpb_data
@@ -264,9 +286,28 @@ def prices(
     made = generated(source, "prices")
     if made is not None:
         source, name = made, name or str(source)
-    own = [Column(price, POSITIVE), Column(bought, kind="flag")]
-    read, shared = _responses(source, own, features, person, name)
-    return PriceTable(price=read[price], bought=read[bought], **shared)
+    own = [Column(price, POSITIVE, LARGEST_PRICE), Column(bought, 0.0, _MOST_UNITS, 1.0)]
+    own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if offered else []
+    repair = Repair(missing, decimal)
+    read, shared = _responses(source, own, features, person, name, repair)
+    sold, unit = read[bought].astype(np.int64), repair.unit.get(price, "")
+    customers = np.maximum(sold, 1) if offered is None else read[offered].astype(np.int64)
+    if (sold > customers).any():
+        k = int((sold > customers).argmax())
+        raise DataError(
+            f"{shared['name']}: expected {bought} to be at most {offered}, found {sold[k]} of "
+            f"{customers[k]}"
+        )
+    rows = np.repeat(np.arange(len(sold)), customers)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(customers) - customers, customers)
+    if len(rows) > len(sold):
+        repair.note(f"{bought}: quantities read as customers of one purchase each, {len(sold):,} "
+                    f"rows became {len(rows):,}", int((customers > 1).sum()))  # fmt: skip
+        people = np.arange(len(sold)) if shared["people"] is None else shared["people"]
+        shared |= {"features": shared["features"][rows], "people": people[rows]}
+    answer = (place < sold[rows]).astype(np.int64)
+    shared |= {"notes": tuple(repair.notes), "unit": unit}
+    return PriceTable(price=read[price][rows], bought=answer, **shared)
 
 
 def clicks(
@@ -278,6 +319,8 @@ def clicks(
     features: Sequence[str] = (),
     person: str | None = None,
     name: str | None = None,
+    missing: str | None = None,
+    decimal: str | None = None,
 ) -> ClickTable:
     """Return a table of a recommender's log, one row per round, by column names.
 
@@ -289,6 +332,8 @@ def clicks(
         features: Columns of features of the customer.
         person: Column of customer ids.
         name: Name of the table; by default the file's.
+        missing: See `dpb_data.table_repair.Repair`.
+        decimal: See `dpb_data.table_repair.Repair`.
 
     Raises:
         DataError: A column is missing or a value not allowed.
@@ -299,22 +344,33 @@ def clicks(
         >>> dpb_data.clicks(shown, item="ad", reward="click", propensity="p")
         ClickTable('frame': 3 rounds, 2 items, 1 taken, 0 features)
     """
-    own = [Column(item, kind="id"), Column(reward, kind="flag"), Column(propensity, POSITIVE, 1.0)]
-    read, shared = _responses(source, own, features, person, name)
+    own = [
+        Column(item, kind="id"),
+        Column(reward, 0.0, 1.0, 1.0, hint=" (0 or 1)"),
+        Column(propensity, POSITIVE, 1.0),
+    ]
+    repair = Repair(missing, decimal)
+    read, shared = _responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(
-        items=items, item_ids=ids, clicked=read[reward], propensity=read[propensity], **shared
-    )
+        items=items, item_ids=ids, clicked=read[reward].astype(np.int64),
+        propensity=read[propensity], notes=tuple(repair.notes), **shared,
+    )  # fmt: skip
 
 
 def _responses(
-    source: Any, own: list[Column], features: Sequence[str], person: str | None, name: str | None
+    source: Any,
+    own: list[Column],
+    features: Sequence[str],
+    person: str | None,
+    name: str | None,
+    repair: Repair,
 ) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read the columns `own` of a table, and the fields of `_ResponseColumns`."""
     features = [features] if isinstance(features, str) else features
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []
-    opened, read = take_columns(source, [*own, *about])
+    opened, read = take_columns(source, [*own, *about], repair)
     name = name or opened.name
     matrix = np.empty((len(read[own[0].name]), 0))
     names: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 import dpb_data
 from dpb_data import dataset_registry
+
+sys.path.insert(0, str(Path(__file__).parent))  # helper modules of this folder
 
 ROOT = Path(__file__).resolve().parents[2]
 _REAL = Path(os.environ.get("DPB_DATA") or ROOT.parent / "shared" / "data").resolve()

@@ -138,8 +138,11 @@ def test_prices_by_column_names(tmp_path: Path) -> None:
     [
         ({"price": [0.0, 1.0]}, "row 0: expected price"),
         ({"price": [1.0, np.inf]}, "row 1: expected price .* found 'inf'"),
-        ({"bought": [1, 3]}, "row 1: expected bought"),
-        ({"age": [1.0, np.nan]}, "row 1: expected age"),
+        ({"bought": [1, -1]}, "row 1: expected bought"),
+        (
+            {"age": [1.0, np.nan]},
+            r"age: rows without a value left out \(1 row\): .*'drop'",
+        ),
     ],
 )
 def test_bad_prices(change: dict[str, Any], message: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from figure_helpers import claim, curve
+from pydantic import ValidationError
 from scipy import stats
 
 from dpb_gym.papers.verdicts import (
@@ -16,6 +17,7 @@ from dpb_gym.papers.verdicts import (
     CONTRADICTED,
     FAILS,
     HOLDS,
+    NOT_TESTED,
     OPEN,
     OUTCOMES,
     SUPPORTED,
@@ -242,3 +244,17 @@ def test_variants_are_judged_separately() -> None:
     assert found.summary == (
         "1 of 2 comparisons support it, 1 contradict it (clip rho=1 against rho=0.1)"
     )
+
+
+def test_claims_whose_conditions_are_not_met_are_not_tested() -> None:
+    """Neither a contradiction nor a confirmation decides them; the counts remain."""
+    curves = [curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(90, 1, sd=0.1), rho=1.0)]
+    for expect in ("falls", "grows"):
+        plain = judge(claim(expect=expect), curves, ())
+        found = judge(claim(expect=expect, untested="Other data."), curves, ())
+        assert plain.verdict in (HOLDS, FAILS) and found.verdict == NOT_TESTED
+        assert set(found.variants.values()) == {NOT_TESTED}
+        assert found.comparisons == plain.comparisons
+        assert found.summary == f"Other data. In this run {plain.summary}"
+    with pytest.raises(ValidationError, match="control"):
+        claim(by="control", untested="Other data.")

@@ -1,0 +1,378 @@
+"""Repair of exported tables: decimal commas, currencies, dates and missing values, with a record.
+
+Each rule is decided for a whole column, and the decimal mark for the table where a column alone
+does not show it. Everything that is changed is in `Repair.notes` with the number of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym import validation
+from dpb_gym.errors import DataError
+
+MISSING_RULES = ("drop", "median", "error")
+MOST_DROPPED = 0.1
+"""Largest share of rows that is left out because of missing values unless the rule is named."""
+_NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
+_ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
+           "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
+_YES = ("true", "yes", "y", "ja", "oui", "si", "sold", "t")
+_NO = ("false", "no", "n", "nein", "non", "not sold", "f")
+_UNIT = "(?:€|\\$|£|¥|%|\\b(?:CHF|EUR|USD|GBP|JPY|CAD|AUD|SEK|NOK|DKK|PLN)\\b)"
+_SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
+_FORM = "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{3}})+)?(?:{1}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
+_FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
+_DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+
+
+@dataclass
+class Repair:
+    """Rules for reading an exported table, and a record of what they changed.
+
+    Attributes:
+        missing: Rule for missing values: ``"drop"`` leaves the rows out, ``"median"`` replaces
+            numbers by the median and text by the level ``"missing"`` in features (other rows are
+            left out), ``"error"`` raises. None is ``"drop"`` for at most 10% of the rows, else an
+            error.
+        decimal: ``"."`` or ``","`` where the values of a column fit both; None to decide by the
+            other columns.
+        notes: One sentence per rule and column, with the number of rows.
+        unit: Currency or percent sign of each column, by name.
+        rows: Numbers of the rows that remain ``(n,)``, or None for all.
+        wrong: Row and value of the first text in a column of numbers that is mostly text, by name.
+    """
+
+    missing: str | None = None
+    decimal: str | None = None
+    notes: list[str] = field(default_factory=list)
+    unit: dict[str, str] = field(default_factory=dict)
+    rows: NDArray[Any] | None = None
+    wrong: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        validation.optional(validation.choice, "missing", self.missing, MISSING_RULES)
+        validation.optional(validation.choice, "decimal", self.decimal, (".", ","))
+
+    def note(self, what: str, rows: int) -> None:
+        """Record a change of `rows` rows."""
+        text = f"{what} ({rows:,} {'row' if rows == 1 else 'rows'})"
+        if rows and text not in self.notes:
+            self.notes.append(text)
+
+    def columns(
+        self, found: Mapping[str, Any], kinds: Mapping[str, str], free: Set[str], where: str
+    ) -> dict[str, Any]:
+        """Return repaired columns, without the rows that lack a value.
+
+        Args:
+            found: Arrow arrays by name.
+            kinds: Kind of each column, see `dpb_data.column_reader.Column`.
+            free: Columns whose missing values stay.
+            where: Name of the table in messages.
+
+        Raises:
+            DataError: If a column is ambiguous, mixes units or lacks too many values.
+        """
+        import pyarrow as pa
+
+        texts = {
+            name: _Text(name, values, where)
+            for name, values in found.items()
+            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+        }
+        numeric = {k: t for k, t in texts.items() if kinds[k] not in _UNTOUCHED and t.numeric}
+        for name, text in texts.items():
+            bad = ~(text.fits[text.mark] | text.absent)
+            if kinds[name] in _NUMBERS and name not in numeric and bad.any():
+                row = int(bad.argmax())
+                self.wrong[name] = row, text.trimmed[row].as_py()
+        marks = {t.mark for t in numeric.values() if t.sure}
+        clean = {}
+        for name, values in found.items():
+            text = texts.get(name)
+            if name in numeric:
+                clean[name] = self._number(numeric[name], marks)
+            elif pa.types.is_temporal(values.type) and kinds[name] == "any":
+                clean[name] = self._days(name, values.cast(pa.timestamp("us")))
+            elif text is None or kinds[name] == "time":
+                clean[name] = values
+            elif kinds[name] in ("text", "id") or (dates := text.dates()) is None:
+                clean[name] = self._levels(text) if kinds[name] == "any" else text.trimmed
+            else:
+                clean[name] = self._days(name, dates)
+        return self._without_missing(clean, kinds, free, where)
+
+    def _number(self, text: _Text, marks: set[str]) -> Any:
+        """Return the numbers of a text column, with null where there is none."""
+        import pyarrow.compute as pc
+
+        mark = text.mark if text.sure else self.decimal
+        if mark is None:
+            mark = next(iter(marks)) if len(marks) == 1 else "," if text.commas else "."
+            if text.commas and len(marks) != 1:
+                raise DataError(
+                    f"{text.where}: {text.name} has values such as {text.commas!r}, whose comma "
+                    "may separate thousands or decimals: say decimal=',' or decimal='.'"
+                )
+        other = "," if mark == "." else "."
+        fits = text.fits[mark]
+        grouped = fits & text.contains(other)
+        plain = pc.replace_substring(text.bare, other, "")
+        values = pc.if_else(fits, pc.replace_substring(plain, mark, "."), None)
+        if text.unit:
+            self.unit[text.name] = _SYMBOLS.get(text.unit, text.unit)
+            self.note(f"{text.name}: {text.unit} removed", text.units)
+        if mark == ",":
+            self.note(f"{text.name}: decimal comma read", int((fits & text.contains(",")).sum()))
+        self.note(f"{text.name}: separators of thousands removed", int(grouped.sum()))
+        self.note(f"{text.name}: yes and no read as 1 and 0", text.words)
+        wrong = ~fits & ~text.absent
+        some = ", ".join(sorted({repr(v) for v in text.trimmed.filter(wrong)[:3].to_pylist()}))
+        self.note(f"{text.name}: {some} taken as missing, since the others are numbers",
+                  int(wrong.sum()))  # fmt: skip
+        return values.cast("float64")
+
+    def _levels(self, text: _Text) -> Any:
+        """Return a text column whose levels that differ only in case are merged."""
+        import pyarrow.compute as pc
+
+        lower = pc.utf8_lower(text.trimmed)
+        if pc.count_distinct(lower).as_py() == pc.count_distinct(text.trimmed).as_py():
+            return text.trimmed
+        different = int(pc.sum(pc.not_equal(lower, text.trimmed)).as_py() or 0)
+        self.note(f"{text.name}: values in lower case, as some differ only in case", different)
+        return lower
+
+    def _days(self, name: str, moments: Any) -> Any:
+        self.note(f"{name}: dates read as days since 1970-01-01", len(moments) - moments.null_count)
+        return _days(moments)
+
+    def _without_missing(
+        self, clean: dict[str, Any], kinds: Mapping[str, str], free: Set[str], where: str
+    ) -> dict[str, Any]:
+        """Apply the rule for missing values."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        lengths = {len(values) for values in clean.values()}
+        if len(lengths) != 1:
+            return clean
+        dropped = np.zeros(lengths.pop(), np.bool_)
+        for name, values in clean.items():
+            absent = values.is_null(nan_is_null=True).to_numpy()
+            if not absent.any() or name in free:
+                continue
+            if self.missing == "median" and kinds[name] == "any" and not absent.all():
+                number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
+                known = values.filter(~absent)
+                new = float(np.median(known.to_numpy())) if number else "missing"
+                clean[name] = pc.if_else(absent, pa.scalar(new), values)
+                self.note(f"{name}: missing values replaced by {new!r}", int(absent.sum()))
+            elif self.missing != "error":
+                self.note(f"{name}: rows without a value left out", int(absent.sum()))
+                dropped |= absent
+        self.check_dropped(dropped, where)
+        if dropped.any():
+            self.rows = np.flatnonzero(~dropped)
+            clean = {name: values.filter(~dropped) for name, values in clean.items()}
+        return clean
+
+    def check_dropped(self, dropped: NDArray[np.bool_], where: str) -> None:
+        """Raise DataError if the default rule leaves out too many rows or choice sets."""
+        if self.missing is None and dropped.sum() > MOST_DROPPED * len(dropped):
+            raise DataError(
+                f"{where}: {'; '.join(self.notes)}: more than {MOST_DROPPED:.0%} of "
+                f"{len(dropped):,}. Leave the column out, or name the rule: missing='drop' or "
+                "missing='median'"
+            )
+
+
+_NUMBERS = ("number", "integer", "flag")
+_UNTOUCHED = ("id", "text", "time")
+
+
+class _Text:
+    """A column of text: its values without spaces and units, and which of them are numbers.
+
+    Attributes:
+        fits: Mask of the numbers ``(n,)`` by decimal mark.
+        absent: Mask of missing values ``(n,)``.
+        numeric: Whether the column is one of numbers.
+        mark: Decimal mark that more values fit.
+        sure: Whether the values alone decide the mark.
+        commas: A value with a comma, or None.
+        unit: Currency or percent sign, or None; `units` counts the values with it.
+        words: Number of values such as yes and no.
+    """
+
+    def __init__(self, name: str, values: Any, where: str) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.name, self.where = name, where
+        trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        lower = pc.utf8_lower(trimmed)
+        self.absent = pc.is_in(lower, pa.array(_ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
+        self.trimmed = pc.if_else(self.absent, None, trimmed)
+        yes, no = (pc.is_in(lower, pa.array(words)) for words in (_YES, _NO))
+        spaced = pc.replace_substring_regex(self.trimmed, "(?i)" + _UNIT, "")
+        bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
+        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
+        self.unit, self.units = self._unit(signed), int(signed.sum())
+        self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
+        some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
+        self.fits = {
+            mark: pc.match_substring_regex(self.bare, f"^(?:{form})$").fill_null(False).to_numpy()
+            & some
+            for mark, form in _FORMS.items()
+        }
+        counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
+        self.mark = "," if counts[","] > counts["."] else "."
+        self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
+        with_comma = self.bare.filter(self.fits["."] & self.contains(","))
+        self.commas = with_comma[0].as_py() if len(with_comma) else None
+        marked = bool((self.contains(",") | self.contains(".")).any())
+        self.sure = counts["."] != counts[","] and marked
+        present = int((~self.absent).sum())
+        self.numeric = present > 0 and counts[self.mark] >= _NUMERIC_SHARE * present
+        if self.numeric and self.unit and self.units < present and self.unit == "%":
+            raise DataError(
+                f"{where}: {name} has a percent sign in {self.units:,} of {present:,} values: "
+                "write all of them with it, or none"
+            )
+
+    def contains(self, mark: str) -> NDArray[np.bool_]:
+        """Return a mask of the values with a mark ``(n,)``."""
+        import pyarrow.compute as pc
+
+        found: NDArray[np.bool_] = pc.match_substring(self.bare, mark).fill_null(False).to_numpy()
+        return found
+
+    def _unit(self, signed: NDArray[np.bool_]) -> str | None:
+        some = self.trimmed.filter(signed).unique().to_pylist()
+        units = {m.upper() for text in some for m in re.findall("(?i)" + _UNIT, text)}
+        names = {_SYMBOLS.get(unit, unit) for unit in units}
+        if len(names) > 1 and len(some) > 1:
+            raise DataError(
+                f"{self.where}: {self.name} mixes {' and '.join(sorted(names))}: convert it to one"
+            )
+        return min(units, default=None)
+
+    def dates(self) -> Any:
+        """Return Arrow timestamps if the column holds dates, else None.
+
+        Raises:
+            DataError: If day and month cannot be distinguished.
+        """
+        import pyarrow.compute as pc
+
+        day = pc.replace_substring_regex(self.trimmed, "[T ][0-9]{1,2}:[0-9]{2}.*$", "")
+        found = [pc.strptime(day, format=f, unit="s", error_is_null=True) for f in _DATES]
+        known = [len(values) - values.null_count for values in found]
+        present = int((~self.absent).sum())
+        if not present or max(known) < _NUMERIC_SHARE * present:
+            return None
+        best = [values for values, n in zip(found, known) if n == max(known)]
+        if any(not values.equals(best[0]) for values in best):
+            raise DataError(
+                f"{self.where}: {self.name} has dates such as {self.trimmed[0].as_py()!r}, whose "
+                "day and month may be exchanged: write them as 2026-12-31"
+            )
+        return best[0]
+
+
+def _days(moments: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    seconds = moments.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    return pc.divide(seconds.cast(pa.float64()), 86400.0)
+
+
+def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
+    """Return the columns of the first sheet with rows of an .xlsx file, and the header's number.
+
+    Rows above the header, which is the first row with two cells, are left out, as are empty rows.
+
+    Raises:
+        DataError: If the file is damaged or has no rows.
+        MissingExtraError: If openpyxl is not installed.
+    """
+    from dpb_gym.errors import MissingExtraError
+
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtraError(
+            "reading .xlsx files needs the extra [data]: pip install 'dpb-gym[data]'"
+        ) from None
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+    except Exception as error:  # openpyxl raises whatever its parsers raise
+        raise DataError(f"{path}: expected an .xlsx file, found damage ({error})") from error
+    full = {title: rows for title, rows in sheets.items() if sum(map(_filled, rows)) > 2}
+    if not full:
+        raise DataError(f"{path}: expected a sheet with a header and rows, found none")
+    title, rows = next(iter(full.items()))
+    if len(full) > 1:
+        repair.note(f"only the sheet {title!r} of {', '.join(full)} was read", len(rows))
+    top = next(k for k, row in enumerate(rows) if _filled(row) > 1)
+    repair.note("rows above the header left out", top)
+    kept = [row for row in rows[top + 1 :] if _filled(row)]
+    names = [str(n) if n is not None else f"unnamed {k}" for k, n in enumerate(rows[top])]
+    return {name: [row[k] for row in kept] for k, name in enumerate(names)}, top + 2
+
+
+def _filled(row: tuple[Any, ...]) -> int:
+    return sum(cell not in (None, "") for cell in row)
+
+
+def plain_text(raw: bytes, repair: Repair) -> bytes:
+    """Return a text file as UTF-8 with line feeds and complete lines, ready for a CSV reader."""
+    wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
+        try:
+            text = raw.decode(encoding)
+            break
+        except UnicodeDecodeError:
+            continue
+    else:
+        return raw  # the reader says what is wrong
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.count("\n")
+    if encoding != "utf-8-sig":
+        repair.note(f"the file's encoding is {encoding}, not UTF-8", lines)
+    if not text.endswith("\n") and lines > 1:
+        text = text[: text.rfind("\n") + 1]
+        repair.note("the last line does not end, was perhaps cut off, and is left out", 1)
+    return (text.rstrip("\n") + "\n").encode()
+
+
+def as_columns(source: Any) -> Any:
+    """Return a list of mappings as columns; any other source unchanged."""
+    if not (isinstance(source, list) and source and all(isinstance(r, Mapping) for r in source)):
+        return source
+    names = dict.fromkeys(str(name) for row in source for name in row)
+    return {name: [row.get(name) for row in source] for name in names}
+
+
+def match_names(wanted: list[str], found: list[str], repair: Repair) -> dict[str, str]:
+    """Return the actual name of each wanted column: equal, or equal but for case and spaces."""
+    plain: dict[str, list[str]] = {}
+    for name in found:
+        plain.setdefault(name.strip().casefold(), []).append(name)
+    matched = {}
+    for name in wanted:
+        same = plain.get(str(name).strip().casefold(), [])
+        matched[name] = same[0] if name not in found and len(same) == 1 else name
+        if matched[name] != name:
+            repair.notes.append(f"the column {matched[name]!r} was read as {name!r}")
+    return matched

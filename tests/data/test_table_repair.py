@@ -1,0 +1,156 @@
+"""Exported tables are read like the clean table that they were made of, and say what changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dirty_tables import COLUMNS, DIRTY, MODES, ROWS, WIDE, choices, quotes, write_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpb_data
+import dpb_gym
+from dpb_gym.errors import DataError, MissingExtraError, ParameterError
+
+
+@pytest.mark.parametrize("name", DIRTY)
+def test_dirty_tables_are_read_like_the_clean_one(name: str, tmp_path: Path) -> None:
+    case, clean = DIRTY[name], quotes()
+    table = dpb_data.prices(case.write(clean, tmp_path), **case.columns)
+    np.testing.assert_array_equal(table.price, clean["price"][case.rows])
+    np.testing.assert_array_equal(table.bought, clean["bought"][case.rows])
+    np.testing.assert_array_equal(table.features[:, 0], clean["age"][case.rows])
+    np.testing.assert_array_equal(table.features[:, 1], clean["day"][case.rows])
+    for text in case.notes:
+        assert any(text in note for note in table.notes), table.notes
+    if not case.notes:
+        assert table.notes == ()
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_wide_choice_tables(name: str) -> None:
+    sets = choices()
+    table = dpb_data.choices(WIDE[name](sets), chosen="choice")
+    assert table.n_sets == ROWS and table.feature_names == ("cost", "time")
+    offered = sets["offered"]
+    np.testing.assert_array_equal(np.diff(table.starts), offered.sum(axis=1))
+    wanted = [str(k + 1) if name == "numbered" else m for k, m in enumerate(MODES)]
+    at = [str(i).lower() for i in table.item_ids]
+    order = [at.index(m) for m in wanted]
+    assert [order[k] for k in np.nonzero(offered)[1]] == table.items.tolist()
+    np.testing.assert_array_equal(table.features[:, 0], sets["cost"][offered])
+    np.testing.assert_array_equal(table.features[:, 1], sets["time"][offered])
+    place = np.cumsum(offered, axis=1) - 1
+    expected = np.where(sets["chosen"] < 0, -1, place[np.arange(ROWS), sets["chosen"]])
+    np.testing.assert_array_equal(table.chosen, expected)
+    none = int((sets["chosen"] < 0).sum())
+    assert any(f"choice: read as choosing none ({none} rows)" in note for note in table.notes)
+
+
+def test_from_log_reads_and_reports_the_same_way(tmp_path: Path) -> None:
+    case = DIRTY["euros with dots of thousands"]
+    log = dpb_gym.from_log(case.write(quotes(), tmp_path), "pricing", **COLUMNS)
+    assert any("price: € removed" in note for note in log.summary()["notes"])
+    clean = dpb_gym.from_log(quotes(), "pricing", **COLUMNS)
+    assert clean.split("-")[2] == log.split("-")[2], "the same table has the same digest"
+
+
+@given(
+    st.lists(st.integers(0, 10**8), min_size=30, max_size=60),
+    st.sampled_from([(",", "."), (",", " "), (".", ","), (".", "'")]),
+)
+def test_numbers_survive_any_consistent_notation(cents: list[int], marks: tuple[str, str]) -> None:
+    decimal, thousands = marks
+    plain = [f"{c / 100:,.2f}" for c in cents]
+    written = [p.replace(",", "T").replace(".", decimal).replace("T", thousands) for p in plain]
+    frame = {"price": ["1.5", "2.5"] * 15 + ["2.5"] * (len(cents) - 30), "x": written,
+             "bought": [0, 1] * 15 + [1] * (len(cents) - 30)}  # fmt: skip
+    table = dpb_data.prices(frame, features=["x"], decimal=decimal if decimal == "," else None)
+    assert table.features[:, 0].tolist() == [c / 100 for c in cents]
+
+
+def test_quantities_are_repeated_or_binomial_demand() -> None:
+    frame = {"price": [2.0, 3.0, 4.0], "bought": [3, 0, 1], "age": [20, 30, 40]}
+    table = dpb_data.prices(frame, features=["age"])
+    assert table.price.tolist() == [2, 2, 2, 3, 4] and table.bought.tolist() == [1, 1, 1, 0, 1]
+    assert table.people.tolist() == [0, 0, 0, 1, 2] and table.features[:, 0].tolist()[2:4] == [
+        20,
+        30,
+    ]
+    assert "3 rows became 5 (1 row)" in table.notes[0]
+    table = dpb_data.prices({**frame, "seen": [4, 2, 1]}, offered="seen")
+    assert table.bought.tolist() == [1, 1, 1, 0, 0, 0, 1]
+    with pytest.raises(DataError, match="expected bought to be at most seen, found 3 of 2"):
+        dpb_data.prices({**frame, "seen": [2, 2, 1]}, offered="seen")
+
+
+def test_rules_for_missing_values() -> None:
+    frame = {"price": [1.0, 2.0, 3.0, 4.0], "bought": [1, 0, 1, 0], "age": [30.0, np.nan, 40, 80],
+             "town": ["a", "b", None, "a"]}  # fmt: skip
+    with pytest.raises(DataError, match=r"more than 10% of 4\. Leave the column out, or name"):
+        dpb_data.prices(frame, features=["age"])
+    assert dpb_data.prices(frame, features=["age"], missing="drop").price.tolist() == [1, 3, 4]
+    table = dpb_data.prices(frame, features=["age", "town"], missing="median")
+    assert table.features[:, 0].tolist() == [30, 40, 40, 80]
+    assert table.feature_names == ("age", "town=b", "town=missing")
+    assert "age: missing values replaced by 40.0 (1 row)" in table.notes
+    with pytest.raises(DataError, match="row 1: expected age to be some value, found none"):
+        dpb_data.prices(frame, features=["age"], missing="error")
+    # the price itself is never imputed
+    gone = {**frame, "price": [1.0, None, 3.0, 4.0]}
+    assert len(dpb_data.prices(gone, missing="median")) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"price": ["1,234", "2,500"]}, "comma may separate thousands or decimals: say decimal="),
+        ({"price": ["3 EUR", "4 USD"]}, "price mixes EUR and USD"),
+        ({"age": ["3 %", "4"]}, "age has a percent sign in 1 of 2 values"),
+        ({"age": ["01/02/2024", "02/03/2024"]}, "day and month may be exchanged"),
+        ({"price": ["cheap", "dear"]}, "row 0: expected price .* found 'cheap'"),
+    ],
+)
+def test_ambiguous_columns_are_refused(change: dict[str, Any], message: str) -> None:
+    frame = {"price": [1.0, 2.0], "bought": [1, 0], "age": [3, 4], **change}
+    with pytest.raises(DataError, match=message):
+        dpb_data.prices(frame, features=["age"])
+
+
+def test_the_decimal_mark_is_decided_once_for_the_table() -> None:
+    frame = {"price": ["1,234", "2,500"], "bought": [1, 0], "age": ["3,5", "4,25"]}
+    assert dpb_data.prices(frame, features=["age"]).price.tolist() == [1.234, 2.5]
+    assert dpb_data.prices({**frame, "age": ["3.5", "4.25"]}, features="age").price[0] == 1234
+    assert dpb_data.prices(frame, decimal=".").price[0] == 1234.0
+    with pytest.raises(ParameterError, match="decimal must be one of"):
+        dpb_data.prices(frame, decimal=";")
+
+
+def test_rows_are_named_as_in_the_file(tmp_path: Path) -> None:
+    rows = {"price": ["5.0"] * 30, "bought": ["1"] * 30, "age": ["3"] * 30}
+    rows["age"][4], rows["price"][20] = "", "-2"
+    with pytest.raises(DataError, match=r"q\.csv: line 22: expected price .* found '-2'"):
+        dpb_data.prices(write_lines(tmp_path / "q.csv", rows), features="age")
+
+
+def test_excel_files_need_an_extra(tmp_path: Path, monkeypatch: Any) -> None:
+    path = DIRTY["a workbook with a title"].write(quotes(), tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dpb-gym\[data\]'"):
+        dpb_data.prices(path, **COLUMNS)
+    monkeypatch.undo()
+    path.write_bytes(b"no workbook")
+    with pytest.raises(DataError, match=r"expected an \.xlsx file, found damage"):
+        dpb_data.prices(path, **COLUMNS)
+
+
+def test_long_tables_with_blanks() -> None:
+    frame = {"trip": np.repeat(np.arange(20), 2), "mode": ["a", "b"] * 20,
+             "took": [1, None] * 20, "cost": [1.0, 2.0, np.nan, *np.arange(37.0)]}  # fmt: skip
+    table = dpb_data.choices(frame, case="trip", item="mode", chosen="took", features=["cost"])
+    assert table.n_sets == 19 and table.chosen.tolist() == [0] * 19
+    assert "took: rows without a value read as not chosen (20 rows)" in table.notes
+    assert "sets with a missing attribute left out (1 row)" in table.notes

@@ -1,0 +1,55 @@
+"""Pages of papers are written from stored results, and these from the code of today."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "docs/papers/results").exists(), reason="stored results are not part of the sdist"
+)
+
+
+@pytest.fixture
+def pages(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("paper_pages")
+
+
+@pytest.mark.parametrize("paper", ["adaprivate-ts", "private-assortment", "private-pricing"])
+def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
+    """An edited number fails this test."""
+    text = (pages.PAGES / f"{paper}.md").read_text(encoding="utf-8")
+    assert pages.written(text, pages.read(paper)) == text
+
+
+def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:
+    stale = []
+    for path in sorted(pages.RESULTS.glob("*/*.json")):
+        target = f"{path.parent.name}/{path.stem}"
+        data, now = pages.read(path.parent.name)[path.stem], pages.digests(target)
+        old = [name for name, code in now["agents"].items() if data["agents"].get(name) != code]
+        if old or data["figure"] != now["figure"]:
+            stale.append(f"{target}: {', '.join(old) or 'its file'}")
+    assert not stale, f"run again, or --rekey what cannot have changed: {'; '.join(stale)}"
+
+
+def test_code_digests_see_statements_but_no_comments(pages: Any) -> None:
+    plain = 'def f(x):\n    """Return x."""\n    return x  # as it is\n'
+    same, other = "def f(x):\n    return x\n", "def f(x):\n    return x + 1\n"
+    assert pages._plain(plain.encode()) == pages._plain(same.encode())
+    assert pages._plain(plain.encode()) != pages._plain(other.encode())
+
+
+def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
+    marked = importlib.import_module("marked")
+    page = "a\n<!-- one: x -->\nold\n<!-- /one -->\n<!-- two -->\nkept\n<!-- /two -->\nb\n"
+    new = marked.replaced(page, "one", lambda words, old: f"{words.strip()} {old}!")
+    assert new == page.replace("\nold\n", "\n: x old!\n")
+    assert marked.block(page, "two") == "kept"
+    with pytest.raises(SystemExit, match="three"):
+        marked.block(page, "three")
