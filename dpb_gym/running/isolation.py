@@ -34,7 +34,6 @@ from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -85,22 +84,14 @@ class IsolatedAgent(Agent):
         )
         self._process.start()
         theirs.close()
-        self._customer: Connection | None = None
-        try:
-            self.protects = self._received(self._link)[1]
-        except BaseException:
-            self.close()
-            raise
+        self.protects = self._received(self._link)[1]
 
     def close(self) -> None:
         """End the agent's processes."""
-        if self._customer is not None:
-            self._customer.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.terminate()  # before it has a group of its own
-        self._process.join()
         self._link.close()
+        with contextlib.suppress(ProcessLookupError):  # which has ended
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.join()
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._streams, self._partial = streams, problem.partial_feedback
@@ -134,10 +125,10 @@ class IsolatedAgent(Agent):
         theirs.close()
         _send(self._customer, context)
         self._own, action = self._together()
-        return action if self._hides_contexts else self._own
+        played: Array = action if self._hides_contexts else self._own
+        return played
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        assert self._customer is not None
         protected = {k for k, v in feedback._asdict().items() if isinstance(v, np.ndarray)}
         if not (self._hides_contexts and self._partial):  # else it is when responses arrive
             protected -= {"observed"}
@@ -147,12 +138,9 @@ class IsolatedAgent(Agent):
         _send(self._link, shown)
         _send(self._customer, (context, action, feedback))
         self._together()
-        self._customer.close()
-        self._customer = None
 
     def _together(self) -> tuple[Any, Any]:
         """Answer the calls of both processes until both are done; return their results."""
-        assert self._customer is not None
         while True:
             policy, customer = (self._received(link) for link in (self._link, self._customer))
             if policy[0] == customer[0] == DONE:
@@ -245,7 +233,7 @@ def _policy(link: Connection, main: int, made: bytes) -> None:
     """Run the agent until the main process closes the link or ends."""
     os.setsid()  # its customer processes end with it, and Ctrl-C is left to the main process
 
-    def watch(number: int, frame: FrameType | None) -> None:
+    def watch(*_: Any) -> None:
         if os.getppid() != main:
             os.killpg(0, signal.SIGKILL)
 
@@ -329,7 +317,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
         return charged
 
     usual = {name: vars(Curator)[name] for name in CHARGES}
-    Releaser.__new__ = noted  # type: ignore[assignment, method-assign]
+    Releaser.__new__ = noted  # type: ignore[assignment,method-assign]
     for name in CHARGES:
         setattr(Curator, name, charging(name))
     try:
@@ -341,6 +329,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
     parts: dict[int, int | None] = {id(part): i for i, part in agent.curator.parts.items()}
     parts[id(agent.curator)] = None
     plan = []
+    what: Any
     for curator, what, args, options in calls:
         if id(curator) not in parts:  # of an agent without a budget inside of this one
             continue

@@ -28,7 +28,7 @@ from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.registry import check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
-from dpb_gym.suites.spec import Cell
+from dpb_gym.suites.spec import AgentRun, Cell
 
 PROGRESS_SECONDS = 0.2
 
@@ -186,14 +186,7 @@ def run_block(
         )
     instance = problem.instance(seeds)
     with ExitStack() as running:
-        agents: list[Agent] = []
-        for run in (cell.agent for cell in cells):
-            if isolate and run.budget is not None:
-                from dpb_gym.running.isolation import IsolatedAgent
-
-                agents.append(running.enter_context(closing(IsolatedAgent(run.spec))))
-            else:
-                agents.append(run.spec.make())
+        agents = [_made(cell.agent, isolate, running) for cell in cells]
         runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
         began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
         shared = _rounds(instance, runners, rounds, progress, notify, stretches)
@@ -210,6 +203,15 @@ def run_block(
         if progress is not None:
             progress(len(cells) * problem.horizon * len(seeds))
         return found
+
+
+def _made(run: AgentRun, isolate: bool, running: ExitStack) -> Agent:
+    """Return a new agent; if it is isolated, its processes end with `running`."""
+    if not isolate or run.budget is None:
+        return run.spec.make()
+    from dpb_gym.running.isolation import IsolatedAgent
+
+    return running.enter_context(closing(IsolatedAgent(run.spec)))
 
 
 def _rounds(

@@ -102,14 +102,14 @@ class Releaser(ABC):
 
 PUBLIC = frozenset(
     (
-        "basis", "batch", "batches", "calls", "centre", "clip", "cost", "cumulative", "curator",
-        "dim", "every", "exact_sums", "gain", "grid", "horizon", "law", "levels", "loss",
-        "max_calls", "mechanism", "noise_matrix", "noise_std", "noise_std_max", "plan", "proviso",
-        "ready", "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity",
-        "shape", "sigma", "steps", "variances", "what",
+        "add_rounds", "basis", "batch", "batches", "calls", "centre", "clip", "cost", "cumulative",
+        "curator", "dim", "every", "exact_sums", "forget", "gain", "grid", "horizon", "law",
+        "levels", "loss", "max_calls", "mechanism", "noise_matrix", "noise_std", "noise_std_max",
+        "plan", "proviso", "ready", "releases", "replicates", "rho", "rounds", "sampling",
+        "schedule", "sensitivity", "shape", "sigma", "steps", "variances", "what",
     )
 )  # fmt: skip
-"""What a handle shows of its releaser besides records and releases: plans, noise and counts."""
+"""What a handle shows of its releaser besides `add`, `release` and `value`."""
 SETTABLE = ("centre", "loss")
 
 
@@ -133,17 +133,9 @@ class Handle:
         """Add one record per replicate; see the `add` of the releaser."""
         _STATE.__get__(self).add(*args, **options)
 
-    def add_rounds(self, *args: Any, **options: Any) -> None:
-        """Add the records of several rounds; see the `add_rounds` of the releaser."""
-        _STATE.__get__(self).add_rounds(*args, **options)
-
     def release(self, *args: Any, **options: Any) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
         return _STATE.__get__(self).release(*args, **options)  # type: ignore[no-any-return]
-
-    def forget(self) -> FloatArray:
-        """Return a release without the oldest block of batches; see `BatchSum.forget`."""
-        return _STATE.__get__(self).forget()  # type: ignore[no-any-return]
 
     @property
     def value(self) -> FloatArray:
@@ -171,8 +163,8 @@ class Handle:
 
 # a slot whose descriptor is no attribute of the class
 _STATE: Any = vars(Handle)["_releaser"]
-del Handle._releaser
-copyreg.pickle(Handle, lambda handle: (Handle, (_STATE.__get__(handle),)))  # type: ignore[arg-type]
+del Handle._releaser  # type: ignore[attr-defined]
+copyreg.pickle(Handle, lambda handle: (Handle, (_STATE.__get__(handle),)))
 
 
 def behind(handle: Any) -> Any:
