@@ -1,4 +1,6 @@
-"""Build hook: put compiled kernels into the wheel if DPB_KERNELS names their folder.
+"""Build hooks: compiled kernels in the wheel, and a README with absolute addresses.
+
+The wheel has compiled kernels if DPB_KERNELS names their folder.
 
     python hatch_build.py FOLDER [AGENT ...]
 
@@ -10,6 +12,7 @@ use.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -17,8 +20,33 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 TARGET = "dpb_gym/kernels/compiled"
+
+
+def absolute(text: str, urls: dict[str, str]) -> str:
+    """Return the README with pictures and pages on the documentation site, files at the source.
+
+    In a checkout the relative addresses work without a network. A package index has no files.
+
+    Args:
+        text: README.md.
+        urls: ``[project.urls]`` with Documentation and Source.
+    """
+    site, source = urls["Documentation"], f"{urls['Source']}/blob/main/"
+    text = re.sub(r'(?<=[("])docs/(_static/[^)" ]+)', rf"{site}\1", text)
+    text = re.sub(r"(?<=\()docs/([^) #]+)\.md", rf"{site}\1.html", text)
+    return re.sub(r"(?<=\]\()(?!https?:|#)([^) ]+)", rf"{source}\1", text)
+
+
+class AbsoluteReadme(MetadataHookInterface):
+    """Set the description of the package."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        text = absolute(text, metadata["urls"])
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class CompiledKernels(BuildHookInterface):

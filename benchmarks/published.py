@@ -16,7 +16,7 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,19 @@ from marked import put
 
 from dpb_gym import Result, report
 from dpb_gym.registry import agent_spec
-from dpb_gym.report.comparison_groups import Group, budget_order, contests, group_of, short
-from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, Row, TaskResult
-from dpb_gym.results import metrics
+from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
+from dpb_gym.report.leaderboard_data import (
+    DEFAULTS,
+    RULINGS,
+    TUNED,
+    Interval,
+    LeaderboardData,
+    Row,
+    RulingComparison,
+    TaskResult,
+)
+from dpb_gym.report.tables import base_label
 
-TUNED = " (tuned)"
 OURS = ("one-pass-mnl", "one-pass-pricing", "one-pass-linear", "one-pass-linear-joint")
 # Agents of the README's table: the paper's, ours, and the non-private baseline.
 README = {
@@ -39,7 +47,7 @@ README = {
     "pricing-standard": ("private-pricing", "one-pass-pricing", "greedy-pricing"),
     "recommendation-standard": ("adaprivate-ucb", "one-pass-linear", "lin-greedy"),
 }
-UNDECIDED, BEHIND = r" \*", r" \*\*"
+HOLM, UNDECIDED, BEHIND = " (H)", r" \*", r" \*\*"
 DARK = np.array([13, 17, 23]) / 255
 """Background color of GitHub's dark theme."""
 
@@ -61,34 +69,14 @@ def save_screenshots(page: Path, out: Path) -> None:
     for suffix, theme in (("", "1"), ("-dark", "0")):
         picture = out / f"page{suffix}.png"
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        options += ["--window-size=1280,700", "--virtual-time-budget=5000"]
+        options += ["--window-size=1280,1080", "--virtual-time-budget=5000"]
         options += [f"--blink-settings=preferredColorScheme={theme}", f"--screenshot={picture}"]
         subprocess.run([chromium, *options, page.as_uri()], check=True, capture_output=True)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Our agent and the best other agent of the same guarantee and budget, on one task.
-
-    Attributes:
-        ours: Our row, tuned.
-        other: The row of least regret among all others, default or tuned.
-        gain: Regret of the other minus ours, paired over replicates.
-    """
-
-    ours: Row
-    other: Row
-    gain: Interval
-
-    @property
-    def mark(self) -> str:
-        """``""`` if the interval of the gain is positive, ``**`` if negative, otherwise ``*``."""
-        return "" if self.gain.low > 0 else BEHIND if self.gain.high < 0 else UNDECIDED
-
-
-def tuned(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
-    """Return an agent's tuned rows by budget, or default rows where tuning chose the defaults."""
-    return _last(task, name, private, lambda row: row.agent.endswith(TUNED))
+def defaults(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
+    """Return an agent's default rows by budget."""
+    return _last(task, name, private, lambda row: row.ruling == DEFAULTS)
 
 
 def better(task: TaskResult, name: str) -> list[Row]:
@@ -103,61 +91,98 @@ def _last(task: TaskResult, name: str, private: bool, order: Callable[[Row], flo
     return [by_budget[budget] for budget in sorted(by_budget, key=budget_order)]
 
 
-def comparisons(task: TaskResult) -> dict[Group, list[Comparison]]:
-    """Compare our tuned agents with the best others on a task, by guarantee."""
-    compared: dict[Group, list[Comparison]] = {}
-    fields = contests(task.rows)
-    for ours in (row for name in OURS for row in tuned(task, name)):
-        others = [r for r in fields[group_of(ours), ours.budget] if r.name != ours.name]
-        if others:
-            gain = metrics.interval(metrics.differences(others[0].finals, ours.finals))
-            pair = Comparison(ours, others[0], gain)
-            compared.setdefault(group_of(ours), []).append(pair)
-    return compared
-
-
 def formatted(value: Interval) -> str:
     """Return mean and half-width of an interval, with one decimal below 100."""
     half = (value.high - value.low) / 2
     return " ± ".join(f"{part:,.{0 if abs(part) >= 100 else 1}f}" for part in (value.mean, half))
 
 
+def headline(data: LeaderboardData) -> str:
+    """Return the counts of both rulings as one paragraph."""
+    own, tuned = data.tally(DEFAULTS), data.tally(TUNED)
+    return (
+        f"With every agent's **defaults**, the same for all tasks and budgets, this project's "
+        f"agents have less regret than the best other agent in **{own['ahead']} of {own['all']}** "
+        f"comparisons at equal privacy ({own['holm']} after Holm's correction), {own['undecided']} "
+        f"are undecided and {own['behind']} are lost. With everybody **tuned** they are ahead in "
+        f"{tuned['ahead']} ({tuned['holm']} after Holm), undecided in {tuned['undecided']} and "
+        f"behind in {tuned['behind']}."
+    )
+
+
 def index(data: LeaderboardData) -> str:
-    """Return the tables of docs/leaderboard/index.md, one per track and guarantee."""
-    count: Counter[str] = Counter()
+    """Return the tables of docs/leaderboard/index.md, by ruling, track and guarantee."""
+    titles = {DEFAULTS: "Defaults (self-tuning)", TUNED: "Tuned"}
+    parts = (part for ruling in RULINGS for part in (f"## {titles[ruling]}", _tables(data, ruling)))
+    return "\n\n".join([headline(data), *parts])
+
+
+def _tables(data: LeaderboardData, ruling: str) -> str:
+    rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
+    mine = [c for c in data.comparisons if c.ours and c.ruling == ruling]
+    sources = {one.name: one.standing for one in data.origins}
     texts = []
     for track in data.tracks:
-        tasks = [task for task in data.tasks if task.task in track.tasks]
         tables: dict[Group, list[str]] = {}
-        for task in tasks:
-            for group, rows in comparisons(task).items():
-                lines = tables.setdefault(group, [])
-                for place, pair in enumerate(rows):
-                    count[pair.mark] += 1
-                    other = formatted(pair.other.regret).partition(" ")[0]
-                    lines.append(
-                        f"| {'' if place else task.task} | {short(pair.ours.budget)} | "  # type: ignore[arg-type]
-                        f"{formatted(pair.ours.regret)} | {pair.other.agent} {other} | "
-                        f"{formatted(pair.gain)}{pair.mark} |"
-                    )
+        names: dict[Group, str] = {}
+        found = [c for c in mine if c.task in track.tasks]
+        places = {c: budget_order(rows[c.task][c.first].budget) for c in found}
+        for c in sorted(found, key=lambda c: (track.tasks.index(c.task), places[c])):
+            ours, other = rows[c.task][c.first], rows[c.task][c.second]
+            lines = tables.setdefault(group_of(ours), [])
+            names[group_of(ours)] = base_label(ours.agent)
+            name = "" if any(line.startswith(f"| {c.task} |") for line in lines) else c.task
+            regret = formatted(other.regret).partition(" ")[0]
+            lines.append(
+                f"| {name} | {short(ours.budget)} | {formatted(ours.regret)} | "  # type: ignore[arg-type]
+                f"{other.agent} {regret} ({sources[other.name]}) | {formatted(c.gain)}{mark(c)} |"
+            )
         for group, lines in tables.items():
-            ours = next(pair.ours for task in tasks for pair in comparisons(task)[group])
-            texts += [
-                f"### {track.title}: {group.label}",
-                "",
-                f"| task | budget | {ours.agent.removesuffix(TUNED)} | best other | gain, paired |",
-                "|---|---|---|---|---|",
-                *lines,
-                "",
-            ]
-        best = [f"{task.task}: {_without_privacy(task)}" for task in tasks]
-        texts += [f"Best non-private agents: {'; '.join(best)}.", ""]
-    total = sum(count.values())
-    summary = (
-        f"In {total} comparisons our agents are better in {count['']}, undecided in "
-        f"{count[UNDECIDED]} and worse in {count[BEHIND]}."
+            head = f"| task | budget | {names[group]} | best other (source) | gain, paired |"
+            rule = "|---|---|---|---|---|"
+            texts += [f"### {track.title}: {group.label}", "\n".join([head, rule, *lines])]
+        if ruling == TUNED:
+            members = (task for task in data.tasks if task.task in track.tasks)
+            best = [f"{task.task}: {_without_privacy(task)}" for task in members]
+            texts.append(f"Best non-private agents: {'; '.join(best)}.")
+    return "\n\n".join(texts)
+
+
+def mark(comparison: RulingComparison) -> str:
+    """Return the mark of a gain: none after Holm, and one for each weaker outcome."""
+    if comparison.outcome == "ahead":
+        return "" if comparison.survives else HOLM
+    return UNDECIDED if comparison.outcome == "undecided" else BEHIND
+
+
+def losses(data: LeaderboardData) -> str:
+    """Return the tables of docs/where-ours-loses.md: every comparison that is not a clear lead."""
+    rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
+    parts = []
+    for ruling in RULINGS:
+        weak = [c for c in data.comparisons if c.ours and c.ruling == ruling and mark(c)]
+        lines = ["| task | ours | best other | gain, paired | verdict |", "|---|---|---|---|---|"]
+        for c in sorted(weak, key=lambda c: c.gain.mean):
+            verdict = "not after Holm" if c.outcome == "ahead" else c.outcome
+            cells = c.task, c.first, c.second, formatted(c.gain), verdict
+            lines.append(f"| {' | '.join(cells)} |")
+        title = "With defaults (self-tuning)" if ruling == DEFAULTS else "Tuned"
+        parts += [f"### {title}", "\n".join(lines)]
+    standings = {one.name: one.standing for one in data.origins}
+    rivals = Counter(standings[rows[c.task][c.second].name] for c in data.comparisons
+                     if c.ours and c.ruling == TUNED)  # fmt: skip
+    counts = [f"{count} {name!r}" for name, count in rivals.most_common()]
+    parts.append(
+        f"By source, the best rivals of the {rivals.total()} tuned comparisons are "
+        f"{', '.join(counts)}. `dpb show AGENT` explains these words."
     )
-    return "\n".join([summary, "", *texts]).rstrip()
+    own = {row.name for task in rows.values() for row in task.values()} & set(OURS)
+    private = [row for task in rows.values() for row in task.values() if row.private]
+    ours = {group_of(row) for row in private if row.name in own}
+    others = sorted({group_of(row) for row in private} - ours, key=lambda group: group.rank)
+    absent = ", ".join(group.label for group in others)
+    parts.append(f"Our agents did not take part, and lead nothing, under: {absent}.")
+    return "\n\n".join(parts)
 
 
 def _without_privacy(task: TaskResult) -> str:
@@ -170,23 +195,22 @@ def _without_privacy(task: TaskResult) -> str:
 def readme(data: LeaderboardData) -> str:
     """Return the README's table of agents."""
     lines = [
-        "Regret: mean ± half-width of its 95% interval. All agents are tuned with equal effort on "
-        "other seeds. The paper's agent uses the better of its tuned and default parameters at "
-        "each budget.",
+        headline(data),
         "",
-        "| task | protected unit; budgets | paper's agent | ours | non-private |",
-        "|---|---|---|---|---|",
+        "| task: regret (± 95%) at each budget | paper's agent, the better of tuned and defaults | "
+        "ours, defaults | "
+        "no privacy, defaults |",
+        "|---|---|---|---|",
     ]
     for task in data.tasks:
         if task.task in README:
             paper, ours, exact = README[task.task]
-            rows = tuned(task, ours)
+            rows = defaults(task, ours)
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
             shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-            shown.append(_cell(exact, tuned(task, exact, private=False)))
-            texts = [task.task, f"{rows[0].unit}; {scale} = {limits}", *shown]
-            lines.append(f"| {' | '.join(texts)} |")
+            shown.append(_cell(exact, defaults(task, exact, private=False)))
+            lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
 
 
@@ -203,9 +227,9 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
             rows = [
                 replace(row, agent=label)
                 for label, shown in (
-                    ("one-pass (ours)", tuned(task, ours)),
+                    ("one-pass (ours)", defaults(task, ours)),
                     (paper, better(task, paper)),
-                    (exact, tuned(task, exact, private=False)),
+                    (exact, defaults(task, exact, private=False)),
                 )
                 for row in shown
             ]
@@ -278,6 +302,8 @@ def main() -> None:
     data = Result.load(published).to_leaderboard()
     page = report.html(data, folder / f"{options.result.name}.html")
     put(folder / "index.md", "tables", index(data))
+    put(options.repository / "docs/index.md", "headline", headline(data))
+    put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))
     put(options.repository / "README.md", "agents", readme(data))
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))

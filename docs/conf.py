@@ -43,5 +43,6 @@ html_theme = "furo"
 html_title = f"dpb-gym {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("versions.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False

@@ -61,6 +61,7 @@ class AgentSpec:
     needs_horizon: bool = False
     fixed_arms: bool = False
     uses_oracle: bool = False
+    standing: str = ""
 
     def over(self, params: Mapping[str, Any]) -> AgentSpec:
         """Return the spec with `params` overriding the spec's own."""
@@ -151,6 +152,7 @@ def register_agent(
     fixed_arms: bool = False,
     uses_oracle: bool = False,
     summary: str | None = None,
+    standing: str = "",
     **params: Any,
 ) -> Callable[[Registered], Registered]:
     """Return a class decorator that registers an agent under `name`.
@@ -173,6 +175,8 @@ def register_agent(
             offer the same arms.
         uses_oracle: True if the agent needs the hidden state.
         summary: One-line description; the first line of the docstring by default.
+        standing: How the agent relates to its source, a key of
+            `dpb_gym.report.comparison_groups.STANDINGS`; empty if not stated.
         **params: Default keyword arguments of the class under this name.
 
     Raises:
@@ -192,6 +196,7 @@ def register_agent(
             "an agent that takes a budget says what it protects, e.g. protects=('central', "
             "'reward'), and one that does not protects nothing"
         )
+    check_standing(name, standing)
     if protects is not None:
         from dpb_gym.privacy import Guarantee
 
@@ -214,6 +219,7 @@ def register_agent(
             needs_horizon=needs_horizon,
             fixed_arms=fixed_arms,
             uses_oracle=uses_oracle,
+            standing=standing,
         )
         load_plugins(AGENTS, own=True)  # their names are reserved
         taken = _REGISTRY.get(name)
@@ -224,6 +230,34 @@ def register_agent(
         return cls
 
     return decorate
+
+
+def check_standing(name: str, standing: str) -> None:
+    """Raise `AgentError` if an agent's `standing` is neither empty nor a key of `STANDINGS`."""
+    from dpb_gym.report.comparison_groups import STANDINGS
+
+    if standing and standing not in STANDINGS:
+        raise AgentError(
+            f"agent {name!r}: standing must be one of {', '.join(STANDINGS)}, got {standing!r}"
+        )
+
+
+def set_standings(names: Mapping[str, str]) -> None:
+    """Set the standing of registered agents, for packages that list them in one table.
+
+    Args:
+        names: Names of agents by standing, separated by blanks.
+
+    Raises:
+        AgentError: If a standing is unknown.
+        UnknownNameError: If a name is not registered.
+    """
+    for standing, listed in names.items():
+        for name in listed.split():
+            check_standing(name, standing)
+            if name not in _REGISTRY:
+                raise unknown_name("agent", name, _REGISTRY)
+            _REGISTRY[name] = replace(_REGISTRY[name], standing=standing)
 
 
 def agent_specs() -> dict[str, AgentSpec]:

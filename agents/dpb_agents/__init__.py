@@ -8,6 +8,29 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from dpb_gym.registry import set_standings
+
+STANDINGS = {
+    "ours": "one-pass-mnl one-pass-pricing one-pass-linear one-pass-linear-joint "
+    "resolving-mnl resolving-pricing reference-one-pass-mnl reference-one-pass-pricing "
+    "reference-one-pass-linear reference-one-pass-linear-joint",
+    "paper": "dpmnl dpmnl-approx private-pricing adaprivate-ts adaprivate-ucb adaprivate-amp "
+    "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb reference-dpmnl "
+    "reference-private-pricing reference-adaprivate-ts reference-adaprivate-ucb",
+    "checked": "fliphat jdp-glm-ucb",
+    "published": "jdp-lin-ucb dp-se adac-ucb adap-ucb ldp-ucb ucb lin-ucb lin-ts oful ucb-mnl "
+    "ts-mnl ofu-mnl-plus cils-pricing mle-cycle-pricing fixed-price local-lin-ucb ppo dqn sac",
+    "abstract": "information-weighted adac-oful-zcdp dgs-lin-ucb shuffle-lin-ucb local-glm-sgd "
+    "local-pricing",
+    "construct": "noisy-gram-ucb zcdp-episodic rarely-switching-zcdp coreset-elimination "
+    "batched-aggregation local-lin-greedy local-reward-lin-ucb local-reward-lin-ts lin-greedy "
+    "greedy-mnl greedy-pricing glm-ucb-pricing ts-pricing explore-commit-pricing",
+}
+"""Names of the agents by how they relate to their source; see `AgentSpec.standing`.
+
+The table is here, not in the agents' modules, because it is no part of their code and its digest.
+"""
+
 
 def _register_all() -> None:
     for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
@@ -16,3 +39,4 @@ def _register_all() -> None:
 
 
 _register_all()
+set_standings(STANDINGS)

@@ -16,6 +16,7 @@ import numpy as np
 
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
+from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.privacy.releasers.running_sum import RunningSum
@@ -78,8 +79,12 @@ class Tap:
         self._captured = None
         self.twin.add(*args, **kwargs)
         self.other.add(*there, **named)
+        before = getattr(self.releaser, "sent", None)
         self._add(*args, **kwargs)
-        if isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
+        if isinstance(self.releaser, LocalSum):
+            if self.releaser.sent is not before:
+                self._ratio(self.releaser.sent)
+        elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
 
     def _moved(self) -> bool:
@@ -181,10 +186,14 @@ class Tap:
 
     def _of_density(self, *args: Any, **kwargs: Any) -> None:
         """Record the log-density ratio of a releaser that computes it itself."""
-        releaser: Any = self.releaser
-        here, there = (twin.log_density(releaser.kept) for twin in (self.twin, self.other))
+        self._ratio(self.releaser.kept)  # type: ignore[attr-defined]
         for twin in (self.twin, self.other):
             twin.release(*args, **kwargs)
+
+    def _ratio(self, seen: Any) -> None:
+        """Record the log-density ratio of what the attacker sees of the newest records."""
+        self.releases += isinstance(self.releaser, LocalSum)
+        here, there = (twin.log_density(seen) for twin in (self.twin, self.other))
         # for normal noise mu^2 is twice the divergence, whose mean is not negative
         self._minima.append(
             np.stack([there - here, np.full_like(here, 2.0 * (here - there).mean())])

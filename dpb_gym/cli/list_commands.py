@@ -260,7 +260,7 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
         env_id, env_kwargs = small_setting(spec, kind)
         guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
         assert guarantee is not None
-        no_curator = guarantee.notion in ("shuffle", "local")
+        no_curator = guarantee.notion in ("aggregate", "shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
         stock = "" if kind == "recommendation" else f"; with stock {SOLD_OUT}"
         found[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"
@@ -270,6 +270,7 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
 def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, str]]:
     from dpb_gym import docstrings
     from dpb_gym.registry import agent_spec
+    from dpb_gym.report.comparison_groups import STANDINGS
 
     spec = agent_spec(name)
     cls = spec.maker
@@ -279,6 +280,7 @@ def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, 
         "summary": spec.summary,
         "problems": list(spec.supports),
         "budget": spec.budget,
+        "standing": STANDINGS.get(spec.standing, ""),
         **_guarantees(spec, budget),
         **{fact: getattr(spec, fact) for fact in (*facts, "uses_oracle")},
         "parameters": {**dict.fromkeys(inspect.signature(cls).parameters), **spec.defaults},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpb_gym import validation
@@ -12,7 +12,8 @@ from dpb_gym.errors import BudgetError, shown
 
 REPORT_DELTA = 1e-5
 """Delta at which epsilon is stated if the budget has none."""
-_FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none'"
+TRUSTS = ("curator", "aggregator", "shuffler", "local")
+_FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none', with '@local' for another trust model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +23,34 @@ class Budget:
     Create it with `Budget.zcdp`, `Budget.approx` or `Budget.parse`. It is immutable, hashable
     and comparable. Its text, ``rho=0.5`` or ``eps=1,delta=1e-5``, is exact, and the same on the
     command line, in YAML, in recipes, in Python and in labels. A pydantic field of this type
-    accepts a `Budget` or its text, and is stored as text.
+    accepts a `Budget` or its text, and is stored as text. ``@local`` behind it is the trust model.
 
     Attributes:
         rho: zCDP parameter, or None.
         epsilon: epsilon of (epsilon, delta)-differential privacy, or None.
         delta: delta of the same, in (0, 1), or None.
+        trust: Who is trusted with raw records: ``"curator"``: the curator (not written in the
+            text); ``"aggregator"``: nobody, and a secure aggregator adds up masked messages;
+            ``"shuffler"``: nobody, and a shuffler removes the senders of messages; ``"local"``:
+            nobody.
 
     Raises:
-        BudgetError: If it is neither rho alone nor epsilon and delta, or out of range.
+        BudgetError: If it is neither rho alone nor epsilon and delta, out of range, or the trust
+            model is unknown.
 
     Example:
         >>> Budget.parse("eps=1, delta=1e-5") == Budget.approx(1.0, 1e-5)
         True
         >>> str(Budget.zcdp(0.5)), str(Budget.approx(1.0, 1e-5))
         ('rho=0.5', 'eps=1,delta=1e-5')
+        >>> Budget.parse("rho=0.5@local").trust
+        'local'
     """
 
     rho: float | None = None
     epsilon: float | None = None
     delta: float | None = None
+    trust: str = "curator"
 
     def __post_init__(self) -> None:
         given = [name for name in ("rho", "epsilon", "delta") if getattr(self, name) is not None]
@@ -52,6 +61,10 @@ class Budget:
             most = 1.0 if name == "delta" else math.inf
             value = validation.real(name, getattr(self, name), 0.0, most, **inside)
             object.__setattr__(self, name, value)
+        if self.trust not in TRUSTS:
+            raise BudgetError(
+                f"the trust model is one of {', '.join(TRUSTS)}; got {shown(self.trust)}"
+            )
 
     @classmethod
     def zcdp(cls, rho: float) -> Budget:
@@ -73,7 +86,7 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str | Budget | None) -> Budget | None:
-        """Parse ``"rho=0.5"``, ``"eps=1,delta=1e-5"`` or ``"none"``.
+        """Parse ``"rho=0.5"``, ``"eps=1,delta=1e-5@local"`` or ``"none"``.
 
         A `Budget` or None is returned unchanged.
 
@@ -86,6 +99,7 @@ class Budget:
         plain = plain.replace("epsilon=", "eps=")
         if plain == "none":
             return None
+        plain, at, trust = plain.partition("@")
         parts = [part.partition("=")[::2] for part in plain.split(",")]
         names = sorted(name for name, _ in parts)
         if names == ["eps"] and "=" in plain:
@@ -100,7 +114,8 @@ class Budget:
             raise BudgetError(
                 f"a budget is {_FORMS}; not a number behind = in {shown(text)}"
             ) from None
-        return cls(numbers.get("rho"), numbers.get("eps"), numbers.get("delta"))
+        limits = numbers.get("rho"), numbers.get("eps"), numbers.get("delta")
+        return cls(*limits, trust if at else "curator")
 
     @staticmethod
     def text(budget: Budget | None) -> str:
@@ -119,11 +134,17 @@ class Budget:
         """``"zcdp"`` or ``"approx"``."""
         return "approx" if self.rho is None else "zcdp"
 
+    @property
+    def amount(self) -> Budget:
+        """The same bound under the trusted curator, to compare budgets of all trust models."""
+        return replace(self, trust="curator")
+
     def __str__(self) -> str:
+        where = "" if self.trust == "curator" else f"@{self.trust}"
         if self.rho is not None:
-            return f"rho={_number(self.rho)}"
+            return f"rho={_number(self.rho)}{where}"
         assert self.epsilon is not None and self.delta is not None
-        return f"eps={_number(self.epsilon)},delta={_number(self.delta)}"
+        return f"eps={_number(self.epsilon)},delta={_number(self.delta)}{where}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:

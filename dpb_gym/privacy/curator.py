@@ -24,16 +24,27 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
+from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
+from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
-from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum
+from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
 from dpb_gym.privacy.releasers.user_sum import UserSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 
 SLACK = 1e-9
+# Notions of the trust models without a trusted curator, and the sums that give them.
+NOTION_OF = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}
+SUM_OF = {
+    "curator": WeightedSum,
+    "aggregator": AggregatedSum,
+    "shuffler": ShuffledBatches,
+    "local": LocalSum,
+}
 
 
 class Curator:
@@ -46,7 +57,8 @@ class Curator:
 
     Args:
         budget: Privacy budget, as `Budget` or text; None: nothing is private.
-        protects: Notion and unit, see `Guarantee`.
+        protects: Notion and unit, see `Guarantee`. The notion is the one for a trusted curator; the
+            trust model of the budget replaces it.
         noise: Source of the noise of B replicates; ``"system"`` draws from the operating
             system's entropy, discrete on a grid (see `SystemNoise`).
         replicates: B, needed with ``"system"`` and without a budget.
@@ -59,6 +71,7 @@ class Curator:
     Attributes:
         budget: Privacy budget, or None.
         replicates: B.
+        trust: Trust model, see `Budget`.
         notion: See `Guarantee`.
         unit: See `Guarantee`.
         relation: See `Guarantee`.
@@ -93,7 +106,9 @@ class Curator:
     ) -> None:
         self.budget = Budget.parse(budget)
         self.copies = validation.integer("copies", copies, 1)
-        (self.notion, self.unit), self.relation = protects, relation
+        (notion, self.unit), self.relation = protects, relation
+        self.trust = "curator" if self.budget is None else self.budget.trust
+        self.notion = NOTION_OF.get(self.trust, notion)
         self.horizon = horizon
         if self.budget is not None:
             Guarantee(self.notion, self.unit, relation)  # validates the three names
@@ -156,8 +171,12 @@ class Curator:
         return self._create(ShuffledSum, width, options)
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create running sums of weighted records at geometric times; see `WeightedSum`."""
-        return self._create(WeightedSum, width, options)
+        """Create running sums of records, released at planned times, for any trust model.
+
+        With a trusted curator it is a `WeightedSum`, otherwise an `AggregatedSum`,
+        `ShuffledBatches` or `LocalSum`. All have a `value`, its `noise_std` and a `schedule`.
+        """
+        return self._create(SUM_OF[self.trust], width, options)
 
     def user_sum(self, width: int, **options: Any) -> Any:
         """Create batch sums with every user's contribution clipped; see `UserSum`."""
@@ -191,8 +210,15 @@ class Curator:
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
-        if self.notion == "shuffle" and not isinstance(releaser, ShuffledSum):
+        shuffled = isinstance(releaser, (ShuffledSum, ShuffledBatches))
+        if self.notion == "shuffle" and not shuffled:
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
+        if self.trust != "curator" and not (shuffled or isinstance(releaser, DisjointSum)):
+            raise BudgetError(
+                f"{releaser.what}: this release needs a trusted curator; give the budget "
+                f"{self.budget.amount if self.budget else None} or an agent whose releases are "
+                "weighted sums, such as one-pass-pricing"
+            )
         if share is not None:
             share = validation.real("share", share, 0.0, 1.0, open_low=True)
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:

@@ -12,7 +12,7 @@ from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.composition import Composition
 
 # From strongest to weakest: each implies the later ones.
-NOTIONS = ("local", "shuffle", "central", "joint", "anticipating")
+NOTIONS = ("local", "shuffle", "aggregate", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
 # Units that a guarantee for the key's unit also protects.
@@ -40,9 +40,9 @@ class Guarantee:
     Attributes:
         notion: What the attacker sees. ``"joint"``: every output but the target user's own (CS,
             Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
-            Definition 2); ``"central"``: the whole transcript; ``"shuffle"``: the shuffled
-            messages of each batch; ``"local"``: the messages of each user. Joint implies
-            anticipating, never the other way.
+            Definition 2); ``"central"``: the whole transcript; ``"aggregate"``: the sums of each
+            batch's messages; ``"shuffle"``: the shuffled messages of each batch; ``"local"``: the
+            messages of each user. Joint implies anticipating, never the other way.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;
             ``"user"``: all rounds of one user; ``"user-rewards"``: the responses of all rounds

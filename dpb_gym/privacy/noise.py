@@ -80,9 +80,34 @@ class NoiseSource:
         rows = [rng.binomial(row, probability) for rng, row in zip(self.generators, counts)]
         return np.array(rows, dtype=np.float64)
 
-    def uniform(self) -> FloatArray:
-        """Return one uniform number on [0, 1) per replicate, ``(B,)``."""
-        return np.array([generator.random() for generator in self.generators])
+    def uniform(self, shape: tuple[int, ...] = ()) -> FloatArray:
+        """Return uniform numbers on [0, 1), ``(B, *shape)``, row i drawn from generator i."""
+        return np.array([generator.random(shape) for generator in self.generators])
+
+    def discrete_gaussian(self, std: float, width: int) -> FloatArray:
+        """Return discrete Gaussian integers ``(B, width)`` of scale `std` >= 8.
+
+        The integer nearest to a normal x = std z is accepted with probability proportional to
+        exp((x^2 - y^2) / (2 std^2)). So y has probability proportional to exp(-y^2 / (2 std^2)),
+        up to the largest normal that 53 bits give.
+        """
+        most = (8.4 * std + 0.25) / (2.0 * std * std)  # largest exponent of an acceptance
+        out = np.empty((self.replicates, width))
+        for i, rng in enumerate(self.generators):
+            missing = np.arange(width)
+            while len(missing):
+                normals = np.empty((1, len(missing)))
+                self.fill(i, normals)
+                x = std * normals[0]
+                y = np.floor(x + 0.5)
+                exponents = (x - y) * (x + y) / (2.0 * std * std) - most
+                uniforms = rng.random(len(missing))
+                accepted = uniforms < 1.0 + exponents  # e^x >= 1 + x decides nearly always
+                close = ~accepted
+                accepted[close] = uniforms[close] < _exp_of_small(exponents[close])
+                out[i, missing[accepted]] = y[accepted]
+                missing = missing[~accepted]
+        return out
 
     def gumbel(self, shape: tuple[int, ...]) -> FloatArray:
         """Return standard Gumbel numbers ``(B, *shape)``, row i drawn from generator i."""
@@ -233,6 +258,10 @@ class SystemNoise(NoiseSource):
                 "double precision; system noise needs more noise or fewer records"
             )
 
+    def discrete_gaussian(self, std: float, width: int) -> FloatArray:
+        self._grid = 1.0
+        return self.gaussian(std, width)
+
     def gaussian(self, std: float, width: int) -> FloatArray:
         return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width)
 
@@ -249,6 +278,14 @@ class SystemNoise(NoiseSource):
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)
+
+
+def _exp_of_small(x: FloatArray) -> FloatArray:
+    """Return e^x for |x| <= 1.1, by Taylor's series: the same bits on every machine."""
+    total = np.ones_like(x)
+    for k in range(20, 0, -1):
+        total = 1.0 + total * x / k
+    return total
 
 
 def grid_of(sigma: float) -> float:

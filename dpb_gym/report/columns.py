@@ -144,6 +144,11 @@ COLUMNS: list[ResultColumn] = [
         "defaults, and either may be the best.",
     ),
     ResultColumn(
+        "ruling", "Ruling", shown=DETAILS,
+        help="Self-tuning: the agent's defaults, the same for every task and budget. Tuned: "
+        "parameters chosen on other customers.",
+    ),
+    ResultColumn(
         "trust", "Trust", shown=DETAILS,
         help="Rows are computed here, recomputed here from a submission, or stated by a sender. "
         "Rows that are only stated are not ranked.",

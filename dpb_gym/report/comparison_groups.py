@@ -25,6 +25,10 @@ NOTIONS: dict[str, str] = {
         "Central: the whole transcript, every action included, reveals little about the protected "
         "record; a trusted curator sees the raw data."
     ),
+    "aggregate": (
+        "Aggregate: each customer sends a masked message, and a secure aggregator hands out noisy "
+        "sums of batches. The sums reveal little about one customer."
+    ),
     "shuffle": (
         "Shuffle: each customer sends randomised messages, and a trusted shuffler removes their "
         "senders. The shuffled messages of a batch reveal little about one customer."
@@ -43,6 +47,16 @@ UNITS: dict[str, str] = {
         "of them; contexts are public."
     ),
 }
+
+STANDINGS = {
+    "ours": "construct of this project: its own agent",
+    "paper": "published algorithm of a paper that this project reproduces",
+    "checked": "published algorithm, checked against the authors' code",
+    "published": "published algorithm",
+    "abstract": "after the abstract of a paper",
+    "construct": "construct of this project, after a name or an idea in the literature",
+}
+"""How an agent relates to its source, by the key of `AgentSpec.standing`."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +106,22 @@ def scale_of(budget: Budget) -> str:
     return "rho" if budget.rho is not None else f"eps (delta={tick(budget.delta or 0.0)})"
 
 
-def budget_order(budget: Budget | None) -> tuple[bool, str, float]:
-    """Return the sort key of a budget: by scale and number, no budget last."""
-    return (True, "", 0.0) if budget is None else (False, scale_of(budget), budget.limit)
+def budget_order(budget: Budget | None) -> tuple[bool, str, float, str]:
+    """Return the sort key of a budget: by scale, number and trust model, no budget last."""
+    if budget is None:
+        return (True, "", 0.0, "")
+    return (False, scale_of(budget), budget.limit, budget.trust)
+
+
+def amount(budget: Budget | None) -> Budget | None:
+    """Return the budget that rows are compared at: without its trust model, which is a group."""
+    return None if budget is None else budget.amount
 
 
 def short(budget: Budget) -> str:
     """Return a budget's text without the delta of its scale: ``"eps=1"``."""
-    return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}"
+    where = "" if budget.trust == "curator" else f"@{budget.trust}"
+    return f"{'rho' if budget.rho is not None else 'eps'}={budget.limit:g}{where}"
 
 
 _Rows = TypeVar("_Rows", bound=Row | TrackRow)
@@ -113,7 +135,7 @@ def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_R
     found: dict[tuple[Group, Budget | None], list[_Rows]] = {}
     for row in sorted(rows, key=lambda row: (row.loss.mean, row.key)):
         if not row.reference and not row.stated:
-            found.setdefault((group_of(row), row.budget), []).append(row)
+            found.setdefault((group_of(row), amount(row.budget)), []).append(row)
     return found
 
 

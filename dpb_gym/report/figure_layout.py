@@ -25,7 +25,12 @@ FORMATS: dict[str, dict[str, Any]] = {
     ".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}
 }  # fmt: skip
 _INK, MUTED = "#1c2430", "#5b6572"
-DASHES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.4))}
+DASHES: dict[str, Any] = {
+    "solid": "-",
+    "dashed": (0, (4, 2)),
+    "dotted": (0, (1, 1.4)),
+    "dashdot": (0, (6, 2, 1.5, 2)),
+}
 _MARKS = "osD^vPXp*<>h"
 STYLE = Path(__file__).parent / "paper.mplstyle"
 # Inches: a panel as wide as a column of a paper, its height, and one line of a legend.

@@ -24,6 +24,10 @@ from dpb_gym.privacy.budget import Budget
 
 REFERENCES = frozenset({"oracle", "random"})
 """Registered names of the references that define the scale; they are not ranked."""
+DEFAULTS, TUNED = RULINGS = ("self-tuning", "tuned")
+"""Rulings: every agent with its defaults for all tasks and budgets, or with tuned parameters."""
+DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
+"""Deltas at which the page states epsilon."""
 CurvePoint: TypeAlias = tuple[int, float, float, float]
 _Class = TypeVar("_Class", bound=type)
 
@@ -174,6 +178,15 @@ class Entry:
         return self.notion is not None
 
     @property
+    def trust_model(self) -> str:
+        """Who sees raw data: ``"curator"``, ``"aggregator"``, ``"shuffler"``, ``"local"``, or "".
+
+        A budget may name it after an ``@``; otherwise the notion of privacy implies it.
+        """
+        implied = {None: "", "local": "local", "shuffle": "shuffler"}
+        return Budget.text(self.budget).partition("@")[2] or implied.get(self.notion, "curator")
+
+    @property
     def stated(self) -> bool:
         """Whether it was neither computed nor recomputed here; such rows are not ranked."""
         return self.trust.startswith("stated")
@@ -208,6 +221,8 @@ class Row(Entry):
             ``"as printed (...)"`` for the true cost of a paper's noise.
         tuning: How the parameters were chosen and at what cost, empty if unknown.
         source: Hash of the agent's code, empty if unknown.
+        ruling: ``"self-tuning"`` for the agent's registered defaults, ``"tuned"`` otherwise.
+        epsilons: Epsilon of the guarantee at each of `DELTAS`; empty if unknown.
     """
 
     guarantee: Label
@@ -226,6 +241,8 @@ class Row(Entry):
     accounting: Accounting = "computed"
     tuning: MaybeLabel = ""
     source: MaybeLabel = ""
+    ruling: Annotated[str, Field(pattern="^(self-tuning|tuned)$")] = DEFAULTS
+    epsilons: tuple[NotNegative, ...] = ()
 
     @property
     def loss(self) -> Interval:
@@ -332,6 +349,35 @@ class TrackResult:
 
 
 @model
+class RulingComparison:
+    """Two rows of one task at equal privacy, under one ruling.
+
+    Attributes:
+        task: Name of the task.
+        ruling: One of `RULINGS`.
+        first: Key of the row under test.
+        second: Key of the best other agent's row.
+        gain: Regret of the second minus that of the first, on the same customers.
+        ours: Whether the first is an agent of this project.
+        survives: Whether the gain differs from zero after Holm's correction.
+    """
+
+    task: Label
+    ruling: Label
+    first: Label
+    second: Label
+    gain: Interval
+    ours: bool
+    survives: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """``"ahead"``, ``"undecided"`` or ``"behind"``, by the interval of the gain."""
+        behind = "behind" if self.gain.high < 0 else "undecided"
+        return "ahead" if self.gain.low > 0 else behind
+
+
+@model
 class Origin:
     """Origin of an agent.
 
@@ -340,12 +386,14 @@ class Origin:
         code: Path of its module in its repository or package, empty if unknown.
         papers: https addresses of its papers.
         page: Path of its page from the root of the documentation; may be empty.
+        standing: How it relates to its source, a key of `STANDINGS`; may be empty.
     """
 
     name: Label
     code: MaybeLabel = ""
     papers: tuple[Label, ...] = ()
     page: MaybeLabel = ""
+    standing: MaybeLabel = ""
 
     def __post_init__(self) -> None:
         if wrong := [paper for paper in self.papers if not paper.startswith("https://")]:
@@ -367,6 +415,7 @@ class LeaderboardData:
         notes: Remarks to print beside the results.
         tracks: Groups of the tasks; each task's ``track`` is empty or names one.
         origins: Origins of the agents, where known.
+        comparisons: Comparisons at equal privacy under each ruling.
     """
 
     title: Label
@@ -379,6 +428,7 @@ class LeaderboardData:
     notes: tuple[Prose, ...] = ()
     tracks: tuple[TrackResult, ...] = ()
     origins: tuple[Origin, ...] = ()
+    comparisons: tuple[RulingComparison, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -391,3 +441,16 @@ class LeaderboardData:
         listed = {(track.track, task) for track in self.tracks for task in track.tasks}
         for track, name in sorted(held ^ listed):
             raise ValueError(f"track {track!r} and task {name!r} do not name each other")
+
+    def tally(self, ruling: str) -> dict[str, int]:
+        """Count the comparisons of this project's agents under a ruling.
+
+        Returns:
+            Numbers by outcome, of ``"all"``, and of those ``"ahead"`` that survive Holm's
+            correction (``"holm"``).
+        """
+        mine = [c for c in self.comparisons if c.ours and c.ruling == ruling]
+        counts = Counter(c.outcome for c in mine)
+        found = {name: counts[name] for name in ("ahead", "undecided", "behind")}
+        holm = sum(c.survives and c.outcome == "ahead" for c in mine)
+        return {"all": len(mine), **found, "holm": holm}

@@ -1,7 +1,7 @@
 """The leaderboard as one self-contained HTML file.
 
-The matrix of winners is HTML. All other rows and curves are compact data that the page's script
-renders when they scroll into view.
+The headline is HTML. Pictures, the table of agents, rows and curves are compact data that the
+page's script renders, the rows and curves of tasks when they scroll into view.
 """
 
 from __future__ import annotations
@@ -26,21 +26,30 @@ from dpb_gym.report.columns import COLUMNS, Value
 from dpb_gym.report.comparison_groups import (
     COMPARISON_NOTE,
     NOTIONS,
+    STANDINGS,
     UNITS,
     budget_order,
     scale_of,
     short,
 )
 from dpb_gym.report.exports import attributes, plain
-from dpb_gym.report.leaderboard_data import CurvePoint, Interval, LeaderboardData, TrackResult
+from dpb_gym.report.leaderboard_data import (
+    DELTAS,
+    RULINGS,
+    TUNED,
+    CurvePoint,
+    Interval,
+    LeaderboardData,
+    TrackResult,
+)
 from dpb_gym.report.number_format import number
-from dpb_gym.report.tables import MARKS, Board, Line, Table, board
+from dpb_gym.report.tables import Board, Line, Table, base_label, board
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "main.js")
+SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "overview.js", "main.js")
 SITE = ('<meta name="docs" content="">', '<meta name="files" content="">')
 MOST_POINTS, ALL_POINTS = 120, 36_000
 """Most points of one curve, and of all curves together; first and last points are kept."""
@@ -91,6 +100,7 @@ def render(data: LeaderboardData) -> str:
     if not isinstance(data, LeaderboardData):
         raise ParameterError(f"data must be a LeaderboardData, got {type(data).__name__}")
     shown = board(data)
+    tallies = {ruling: data.tally(ruling) for ruling in RULINGS}
     style, *scripts = (
         (TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS)
     )
@@ -103,16 +113,18 @@ def render(data: LeaderboardData) -> str:
     page: str = template(TEMPLATES).render(
         data=data,
         board=shown,
+        tallies=tallies if any(tally["all"] for tally in tallies.values()) else {},
+        deltas=DELTAS,
+        standings=STANDINGS,
         place=lambda table: numbered[id(table)],
         created=_readable(data.created),
-        agents=len({row.agent for task in data.tasks for row in task.rows}),
+        agents=len({base_label(row.agent) for task in data.tasks for row in task.rows}),
         rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
         note=COMPARISON_NOTE,
         explained=[column for column in COLUMNS if column.help],
-        marks=MARKS,
         notions=NOTIONS,
         units=UNITS,
         style=style,
@@ -192,6 +204,13 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
             for place, group in enumerate(groups)
         },
         "origins": {one.name: vars(one) for one in data.origins},
+        "comparisons": [
+            [
+                *attributes(c, "task", "ruling", "first", "second", "survives").values(),
+                _value(c.gain),
+            ]
+            for c in data.comparisons
+        ],
     }
 
 
@@ -233,7 +252,7 @@ def _table(table: Table, points: int) -> dict[str, Any]:
 def _drawing(line: Line) -> dict[str, Any]:
     """Return what the page needs of a row beside its columns."""
     return {
-        **attributes(line.row, "key", "private", "reference", "stated"),
+        **attributes(line.row, "key", "private", "reference", "stated", "trust_model"),
         **attributes(line, "label", "colour", "stroke", "best"),
         "strength": round(line.strength, 2),
         "group": line.group.slug,
@@ -243,8 +262,9 @@ def _drawing(line: Line) -> dict[str, Any]:
 
 def _curve(row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
     return {
-        "tuned": row.tuning.startswith(("best of", "tuned")),
+        "tuned": row.ruling == TUNED,
         "params": [[key, _brief(value)] for key, value in sorted(row.params.items())],
+        "epsilons": [_digits(epsilon, 4) for epsilon in row.epsilons],
         "curve": thin(row.curve, points),
         "finals": [_digits(row.finals[i], 7) if i in row.finals else None for i in known],
     }

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import COLUMNS
 from dpb_gym.report.comparison_groups import (
     Group,
+    amount,
     budget_order,
     contests,
     group_of,
-    scale_of,
     short,
 )
 from dpb_gym.report.leaderboard_data import (
@@ -31,14 +31,6 @@ from dpb_gym.report.leaderboard_data import (
 )
 from dpb_gym.report.number_format import decimals, number
 from dpb_gym.report.palette import shade
-
-MARKS = {
-    "clear": ("●", "clear lead"),
-    "close": ("○", "close"),
-    "alone": ("–", "alone"),
-    "unsaid": ("?", "too few replicates to say"),
-}
-"""How the best row of a contest compares with the second: a sign and its meaning."""
 
 EMPHASISED = ("agent", "regret")
 """Columns set in bold where a row is the best of several."""
@@ -68,14 +60,6 @@ class Line:
         return self.rivals > 1
 
     @property
-    def mark(self) -> str:
-        """Key of `MARKS` for the best row of a contest, by the interval of its lead."""
-        if not self.best:
-            return "alone"
-        lead = self.row.lead
-        return "unsaid" if lead is None else "clear" if lead.low > 0 else "close"
-
-    @property
     def group(self) -> Group:
         """Group that the row is compared in."""
         return group_of(self.row)
@@ -94,9 +78,9 @@ class Line:
 
     @property
     def stroke(self) -> str:
-        """Line style: solid with a guarantee, dashed without, dotted for the oracle."""
+        """Line style: solid or, tuned, dash-dotted with a guarantee; dashed without."""
         if self.row.private:
-            return "solid"
+            return "dashdot" if self.row.agent != base_label(self.row.agent) else "solid"
         return "dotted" if self.row.name == "oracle" else "dashed"
 
 
@@ -172,12 +156,7 @@ class Table:
     @cached_property
     def winners(self) -> dict[tuple[Group, Budget | None], Line]:
         """The best complete line at each notion, unit and budget."""
-        return {(line.group, line.row.budget): line for line in self.ordered if line.rivals}
-
-    @property
-    def scales(self) -> set[str]:
-        """Scales of the winners' budgets; see `scale_of`."""
-        return {scale_of(budget) for _, budget in self.winners if budget is not None}
+        return {(line.group, amount(line.row.budget)): line for line in self.ordered if line.rivals}
 
     @property
     def rival(self) -> Line | None:
@@ -200,34 +179,6 @@ class Table:
                 value = value.mean
             result[column.name] = number(value, places)  # type: ignore[arg-type]
         return result
-
-    def ratio(self, line: Line) -> float | None:
-        """Return its regret over that of the best non-private agent, None without one."""
-        base = 0.0 if self.rival is None else self.rival.row.loss.mean
-        return line.row.loss.mean / base if base > 0 else None
-
-
-class MatrixRow(NamedTuple):
-    """The winners of one task or track in one group, one per budget."""
-
-    table: Table
-    group: Group
-    wins: tuple[Line | None, ...]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Winners by task and budget, on one scale of budgets.
-
-    Attributes:
-        scale: See `scale_of`; empty if no row has a budget.
-        budgets: The columns, increasing.
-        rows: Each track before its tasks.
-    """
-
-    scale: str
-    budgets: tuple[Budget, ...]
-    rows: tuple[MatrixRow, ...]
 
 
 @dataclass(frozen=True)
@@ -254,25 +205,6 @@ class Board:
             members.setdefault(task.source.track, []).append(task)
         return [table for tables in members.values() for table in tables]
 
-    @cached_property
-    def matrices(self) -> list[Matrix]:
-        """Winners by task and budget, one matrix per scale of budgets."""
-        scales = list(dict.fromkeys(s for table in self.parts for s in sorted(table.scales)))
-        return [_matrix(scale, self.parts) for scale in scales or [""]]
-
-
-def _matrix(scale: str, tables: Sequence[Table]) -> Matrix:
-    held = [table for table in tables if scale in table.scales or not scale]
-    budgets = {b for t in held for _, b in t.winners if b is not None and scale_of(b) == scale}
-    columns = tuple(sorted(budgets, key=budget_order))
-    rows = (
-        MatrixRow(table, group, tuple(table.winners.get((group, budget)) for budget in columns))
-        for table in held
-        for group in dict.fromkeys(group for group, _ in table.winners)
-        if group.notion is not None or not scale
-    )
-    return Matrix(scale, columns, tuple(row for row in rows if any(row.wins) or not scale))
-
 
 def board(data: LeaderboardData | TaskResult) -> Board:
     """Return the tables of a leaderboard or of one task.
@@ -288,11 +220,39 @@ def board(data: LeaderboardData | TaskResult) -> Board:
         raise ParameterError(
             f"data must be a LeaderboardData or a TaskResult, got {type(data).__name__}"
         )
-    agents = dict.fromkeys(row.agent for t in tasks for row in t.rows if not row.reference)
-    numbers = {agent: place for place, agent in enumerate(agents)}
+    standings = {one.name: one.standing for one in getattr(data, "origins", ())}
+    numbers = _numbers(tasks, standings)
     shown = tuple(_table(task, numbers) for task in tasks)
     grouped = tuple(_table(track, numbers) for track in tracks)
     return Board(title, shown, grouped, tuple(dict.fromkeys(notes)))
+
+
+def base_label(agent: str) -> str:
+    """Return a label without " (tuned)", so that an agent has one colour under both rulings."""
+    return agent.removesuffix(" (tuned)")
+
+
+def _numbers(tasks: Sequence[TaskResult], standings: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of each agent's colour: the least that no agent of its tasks has.
+
+    This project's agents come first, then those of the reproduced papers.
+    """
+    played: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
+    for task in tasks:
+        for row in (row for row in task.rows if not row.reference):
+            played.setdefault(base_label(row.agent), []).append(task.task)
+            names.setdefault(base_label(row.agent), row.name)
+    rank = {"ours": 0, "paper": 1}
+    order = sorted(played, key=lambda agent: rank.get(standings.get(names[agent], ""), 2))
+    numbers: dict[str, int] = {}
+    taken: dict[str, set[int]] = {task.task: set() for task in tasks}
+    for agent in order:
+        used = set().union(*(taken[name] for name in played[agent]))
+        numbers[agent] = next(n for n in range(len(used) + 1) if n not in used)
+        for name in played[agent]:
+            taken[name].add(numbers[agent])
+    return numbers
 
 
 def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Table:
@@ -310,6 +270,6 @@ def _table(source: TaskResult | TrackResult, numbers: Mapping[str, int]) -> Tabl
         below = len(family) - 1 - family.index(row.budget)
         strength = 1.0 - 0.6 * below / max(2, len(family) - 1)
         behind = rivals.get(row.key, 0)
-        return Line(row, numbers.get(row.agent), strength, behind, row.key in complete)
+        return Line(row, numbers.get(base_label(row.agent)), strength, behind, row.key in complete)
 
     return Table(source, tuple(map(line, rows)))

@@ -11,9 +11,11 @@ import numpy as np
 from dpb_gym.errors import DPBError
 from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.problems.rounds import SOLD_OUT
-from dpb_gym.registry import agent_specs
+from dpb_gym.registry import AgentSpec, agent_specs, as_key
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
 from dpb_gym.report.leaderboard_data import (
+    DEFAULTS,
+    TUNED,
     Interval,
     LeaderboardData,
     Normalisation,
@@ -26,7 +28,8 @@ from dpb_gym.report.leaderboard_data import (
 from dpb_gym.results import metrics
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.results.row_audits import AUDIT_NOTE, audit_key, leaderboard_audit
-from dpb_gym.results.row_result import RowResult, by_row, describe_guarantee, join
+from dpb_gym.results.row_result import RowResult, by_row, describe_guarantee, epsilons, join
+from dpb_gym.results.rulings import comparisons
 from dpb_gym.suites.code_digest import origin
 from dpb_gym.suites.recipes import effort
 from dpb_gym.suites.spec import Task
@@ -69,13 +72,15 @@ def leaderboard(
             for row in found.rows
             if row.replicates < found.replicates
         ]
+    origins = tuple(_origins(tasks))
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
         tasks=tuple(tasks),
         notes=tuple(remarks),
         tracks=tuple(_tracks(suite, tasks)),
-        origins=tuple(_origins(tasks)),
+        origins=origins,
+        comparisons=comparisons(tasks, {one.name: one.standing for one in origins}),
         **facts,
     )
 
@@ -135,7 +140,15 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
         accounting=(result.guarantee or {}).get("basis", "computed"),
         tuning=effort(result.cell.agent.name, result.cell.agent.params, task.track or ""),
         source=result.cell.agent.code,
+        ruling=_ruling(spec, result.cell.agent.params),
+        epsilons=epsilons(result.guarantee),
     )
+
+
+def _ruling(spec: AgentSpec | None, params: Mapping[str, Any]) -> str:
+    """Return whether parameters are the registered defaults."""
+    usual = {} if spec is None else spec.defaults
+    return DEFAULTS if as_key({**usual, **params}) == as_key(usual) else TUNED
 
 
 def _score(regret: Interval, constants: Normalisation | None) -> Interval | None:

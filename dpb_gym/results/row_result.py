@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
 from dpb_gym.problems.base import Array
 from dpb_gym.registry import agent_specs
+from dpb_gym.report.leaderboard_data import DELTAS
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.suites.spec import Cell
 
@@ -153,6 +155,20 @@ def describe_guarantee(
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
     return _described(json.dumps(guarantee, sort_keys=True), report_delta(budget))
+
+
+def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
+    """Return epsilon of a stored guarantee at each of `DELTAS`, empty without a guarantee."""
+    if guarantee is None or guarantee.get("curve") is None:
+        return ()
+    return _epsilons(json.dumps(guarantee, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _epsilons(guarantee: str) -> tuple[float, ...]:
+    read = read_guarantee(json.loads(guarantee))
+    found = tuple(read.epsilon(delta) for delta in DELTAS)
+    return found if all(map(math.isfinite, found)) else ()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -260,7 +260,7 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
     plan = _plan(agent, lambda: agent.set_up(problem, streams, budget))
     message = io.BytesIO()
     pickler = pickle.Pickler(message, protocol=5)
-    pickler.persistent_id = lambda value: "streams" if value is streams else None
+    pickler.persistent_id = lambda value: "streams" if value is streams else None  # type: ignore[method-assign]
     pickler.dump((DONE, plan))
     link.send_bytes(message.getvalue())
     calls = _Calls(link)
@@ -333,12 +333,12 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
     for curator, what, args, options in calls:
         if id(curator) not in parts:  # of an agent without a budget inside of this one
             continue
-        centre = None
-        if isinstance(what, Releaser):
+        kind, centre = what, getattr(what, "centre", None)
+        if not isinstance(what, str):
+            kind = type(what)
             if callable(options.get("schedule")):
                 options["schedule"] = what.schedule
-            what, centre = type(what), getattr(what, "centre", None)
-        plan.append((parts[id(curator)], what, args, options, centre))
+        plan.append((parts[id(curator)], kind, args, options, centre))
     return plan
 
 

@@ -167,6 +167,7 @@ def origin(spec: AgentSpec) -> Origin:
         code=inside.as_posix() if file.name and parts[0] != "__main__" else "",
         papers=papers(cls),
         page=f"_generated/agents/{spec.name}.html" if ours else "",
+        standing=spec.standing,
     )
 
 

@@ -50,6 +50,12 @@ def test_python_sessions_print_what_they_show(page, tmp_path, forks):
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+def test_the_first_snippet_of_the_readme_prints_what_it_shows(tmp_path, forks):
+    readme = ROOT / "README.md"
+    done = forks.run(blocks(readme, "python")[0], cwd=tmp_path, DPB_CACHE=str(tmp_path / "c"))
+    assert done.stdout == blocks(readme, "text")[0]
+
+
 def _indent(code):
     return "".join(f"    {line}\n" if line.strip() else "\n" for line in code.splitlines())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from gymnasium import wrappers as w
 
 import dpb_gym
 from dpb_gym.envs.registration import ENVIRONMENTS
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import HorizonExceeded, MissingExtraError, ParameterError
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse
 
 IDS = sorted(e for e in ENVIRONMENTS if e.startswith("DPB/"))
@@ -196,3 +197,46 @@ def test_a_new_environment_is_drawn_too():
     env.reset(seed=0)
     env.step(2)
     assert "candidate 2" in env.render()
+
+
+def test_a_window_shows_every_round_and_closes(monkeypatch):
+    pygame = pytest.importorskip("pygame", reason="needs the [render] extra")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    env = gym.make("DPB/Assortment-v0", horizon=5, render_mode="human")
+    twin = gym.make("DPB/Assortment-v0", horizon=5, render_mode="rgb_array")
+    action = np.arange(env.action_space.shape[0])
+    for play in ("reset", "step", "step"):
+        for one in (env, twin):
+            one.reset(seed=1) if play == "reset" else one.step(action)
+        seen = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+        np.testing.assert_array_equal(seen, twin.render())
+    assert env.render() is None
+    env.close()
+    assert not pygame.display.get_init()
+    with pytest.raises(ParameterError, match="rgb_array"):
+        gym.make_vec("DPB/Assortment-v0", num_envs=2, render_mode="human")
+
+
+def test_a_window_without_pygame_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    env = gym.make("DPB/Pricing-v0", render_mode="human")
+    with pytest.raises(MissingExtraError, match=r"dpb-gym\[render\]"):
+        env.reset(seed=0)
+
+
+def test_videos_are_recorded(tmp_path):
+    pytest.importorskip("moviepy", reason="needs the [render] extra")
+    env = gym.make("DPB/Pricing-v0", horizon=4, render_mode="rgb_array")
+    env = w.RecordVideo(env, str(tmp_path / "videos"), disable_logger=True)
+    env.reset(seed=0)
+    for _ in range(4):
+        env.step(env.action_space.sample())
+    env.close()
+    (video,) = (tmp_path / "videos").glob("*.mp4")
+    assert video.stat().st_size > 1000
+
+
+def test_a_step_before_reset_says_so():
+    for env in (gym.make("DPB/Pricing-v0").unwrapped, gym.make_vec("DPB/Pricing-v0", 2).unwrapped):
+        with pytest.raises(HorizonExceeded, match="call reset"):
+            env.step(env.action_space.sample())

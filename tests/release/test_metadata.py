@@ -60,7 +60,7 @@ def test_the_citation_file_has_the_required_fields():
 def test_versions_agree():
     """The version is defined in the package only; hatch reads it there."""
     tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert PROJECT["dynamic"] == ["version"] and "version" not in PROJECT
+    assert PROJECT["dynamic"] == ["version", "readme"] and "version" not in PROJECT
     source = (ROOT / tables["tool"]["hatch"]["version"]["path"]).read_text()
     assert f'__version__ = "{dpb_gym.__version__}"\n' in source
     assert dpb_gym.__version__ == citation()["version"]

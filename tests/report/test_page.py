@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
 from dpb_gym.report import Audit, Interval, html
-from dpb_gym.report.leaderboard_data import REFERENCES
-from dpb_gym.report.number_format import number
+from dpb_gym.report.leaderboard_data import REFERENCES, RulingComparison
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
 from dpb_gym.report.tables import board
 
@@ -128,7 +127,6 @@ def nasty_page(make, text):
 def test_no_label_changes_the_markup_and_each_reads_back(make, text):
     plain, page = (Page(render(nasty_page(make, t))) for t in ("plain", text))
     assert page.tags == plain.tags
-    assert [e["text"] for e in page.named("who")] == [f"{text} 0", f"{text} 1"]
     (table,) = page.payload()
     assert table["name"] == table["env"] == table["about"] == text
     read = rows_of(page.payload(), 0)
@@ -178,21 +176,28 @@ def test_every_row_is_in_the_data_with_its_numbers(make):
                 assert shown[f"audit_{name}"] == close
 
 
-def test_the_first_screen_is_the_matrix_of_winners(make):
-    task = make.task("assortment")
-    rows = tuple(
-        replace(row, lead=Interval(5, 1, 9)) if row.key == "One-pass MNL (rho=1)" else row
-        for row in task.rows
+def test_the_headline_counts_the_comparisons_of_our_agents(make):
+    def compared(ruling, first, low, high, survives, ours=True):
+        gain = Interval((low + high) / 2, low, high)
+        return RulingComparison("assortment-clip", ruling, first, "b", gain, ours, survives)
+
+    found = (
+        compared("self-tuning", "a", 1, 2, True),
+        compared("self-tuning", "b", 1, 2, False),
+        compared("self-tuning", "c", -1, 2, False),
+        compared("self-tuning", "d", -2, -1, True),
+        compared("self-tuning", "e", 1, 2, True, ours=False),
+        compared("tuned", "a", -2, 1, False),
     )
-    page = Page(render(make.data([replace(task, rows=rows)])))
-    (matrix,) = page.named("matrix")
-    assert [e["text"] for e in page.named("who")] == ["One-pass MNL"] * 3
-    best = min(r.regret.mean for r in task.rows if not r.private and r.name != "oracle")
-    for rho in ("0.1", "0.5", "1"):
-        (win,) = [r for r in task.rows if r.key == f"One-pass MNL (rho={rho})"]
-        assert f"{win.regret.mean / best:.1f}×" in matrix["text"]
-    assert (len(page.named("clear")), len(page.named("unsaid"))) == (1 + 1, 2 + 1)  # and the legend
-    assert f"Greedy MNL regret {number(best)}" in " ".join(matrix["text"].split())
+    page = Page(render(make.data(comparisons=found)))
+    first, second = page.named("headline")
+    assert "2 of 4" in first["text"] and "1 are undecided and in 1 they" in first["text"]
+    assert "1 of the 2 leads also hold" in first["text"] and "hidden" not in first
+    assert "0 of 1" in second["text"] and "hidden" in second
+    assert [c[:2] for c in page.data()["comparisons"]] == [
+        ["assortment-clip", comparison.ruling] for comparison in found
+    ]
+    assert Page(render(make.data())).named("headline") == []
 
 
 def test_a_leaderboard_can_be_cited(make):
@@ -230,8 +235,6 @@ def test_pages_of_every_size_are_well_formed(make, shape):
     controlled = [e["aria-controls"] for e in page.elements if "aria-controls" in e]
     assert set(controlled) <= set(page.ids)
     assert [t["count"] for t in page.payload()] == [len(t.rows) for t in data.tasks]
-    jumps = {int(e["data-jump"]) for e in page.elements if "data-jump" in e}
-    assert jumps == {t for t, task in enumerate(data.tasks) if task.rows}
     if shape == "none":
         assert "no tasks yet" in render(data)
     if shape == "empty":

@@ -43,7 +43,13 @@ def data() -> LeaderboardData:
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("docs/leaderboard/index.md", "tables"), ("README.md", "agents"), ("docs/tuning.md", "tuned")],
+    [
+        ("docs/leaderboard/index.md", "tables"),
+        ("docs/index.md", "headline"),
+        ("docs/where-ours-loses.md", "losses"),
+        ("README.md", "agents"),
+        ("docs/tuning.md", "tuned"),
+    ],
 )
 def test_claims_are_written_from_it(monkeypatch, data, path, name):
     """An edited number, or a result without its tables, fails this test."""
@@ -51,6 +57,8 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
     script = importlib.import_module("published")
     written = {
         "tables": lambda: script.index(data),
+        "headline": lambda: script.headline(data),
+        "losses": lambda: script.losses(data),
         "agents": lambda: script.readme(data),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
     }[name]()

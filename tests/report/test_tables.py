@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report import Interval, number_format
 from dpb_gym.report.comparison_groups import Group, budget_order, scale_of, short
+from dpb_gym.report.leaderboard_data import Origin
 from dpb_gym.report.number_format import MINUS, decimals, number, tick
 from dpb_gym.report.palette import shade
 from dpb_gym.report.tables import board
@@ -123,53 +124,19 @@ def test_one_colour_per_agent_and_distinct_ones(make):
     assert {x.colour for x in only(make.task()).lines if x.row.reference} == {shade(None)}
 
 
-def test_the_matrix_names_winners_their_cost_and_whether_they_lead(make):
+def test_tuned_rows_have_their_agents_colour_and_ours_come_first(make):
     task = make.task("assortment")
-    leads = {
-        "One-pass MNL (rho=1)": Interval(5, 1, 9),
-        "One-pass MNL (rho=0.5)": Interval(5, -1, 9),
-    }
-    rows = tuple(replace(row, lead=leads.get(row.key)) for row in task.rows)
-    (matrix,) = board(replace(task, rows=rows)).matrices
-    assert matrix.scale == "rho" and [str(b) for b in matrix.budgets] == [
-        "rho=0.1",
-        "rho=0.5",
-        "rho=1",
-    ]
-    (row,) = matrix.rows
-    assert row.table.rival.row.agent == "Greedy MNL"
-    assert [win.row.agent for win in row.wins] == ["One-pass MNL"] * 3
-    assert [win.mark for win in row.wins] == ["unsaid", "close", "clear"]
-    for win in row.wins:
-        assert row.table.ratio(win) == win.row.regret.mean / row.table.rival.row.regret.mean
-
-
-def test_the_matrix_holds_tracks_before_their_tasks_and_one_scale_each(make):
-    data = make.arena(agents=9, sizes=2, budgets=3)
-    (matrix,) = board(data).matrices
-    names = list(dict.fromkeys(row.table.name for row in matrix.rows))
-    assert names[:3] == ["assortment", "assortment-size0", "assortment-size1"]
-    mixed = replace(make.task(), task="eps", rows=tuple(
-        replace(row, budget=f"eps={row.budget.limit},delta=1e-5") if row.budget else row
-        for row in make.task().rows
-    ))  # fmt: skip
-    scales = [matrix.scale for matrix in board(make.data([make.task(), mixed])).matrices]
-    assert scales == ["rho", "eps (delta=1e-5)"]
-    alone = make.task("recommendation")
-    wins = [
-        w for row in board(alone).matrices[0].rows for w in row.wins if w.row.name == "jdp-lin-ucb"
-    ]
-    assert wins and all(win.mark == "alone" for win in wins)
-
-
-def test_a_board_without_budgets_still_has_its_best(make):
-    task = make.task()
-    bare = replace(task, rows=tuple(row for row in task.rows if not row.private))
-    (matrix,) = board(bare).matrices
-    assert matrix.budgets == () and [row.table.rival.row.agent for row in matrix.rows] == [
-        "Greedy MNL"
-    ]
-    assert [m.rows for m in board(make.data([])).matrices] == [()]
+    tuned = replace(task.rows[0], agent=f"{task.rows[0].agent} (tuned)", ruling="tuned")
+    rows = (*reversed(task.rows), tuned)
+    origins = (Origin("one-pass-mnl", standing="ours"), Origin("dpmnl", standing="paper"))
+    data = make.data([replace(task, rows=rows), make.task("pricing")], origins=origins)
+    first, second = board(data).tasks
+    shades = {line.row.agent: line.colour for line in first.lines}
+    assert shades["One-pass MNL"] == shades["One-pass MNL (tuned)"] == shade(0)
+    assert shades["DPMNL"] == shade(1)
+    assert {line.stroke for line in first.lines if line.row.ruling == "tuned"} == {"dashdot"}
+    # Agents that never meet may share a colour.
+    assert shade(0) in {line.colour for line in second.lines}
 
 
 def luminance(colour):

@@ -223,6 +223,8 @@ class OnePassNewton(WarmStart):
         Raises:
             ParameterError: If the prior mean does not have d coordinates.
         """
+        from dpb_gym.privacy import ReleaseModel
+
         B, d = curator.replicates, problem.dim
         known = self.prior(problem)
         self._centre, self._known = known.centre, known.information()
@@ -240,10 +242,19 @@ class OnePassNewton(WarmStart):
                 self.ratio,
                 self.decay,
             ),
+            model=ReleaseModel(
+                horizon,
+                unit_noise,
+                layout.rate,
+                1.0 / layout.rate,
+                prior.size**2 / d,
+                self.anytime or problem.horizon is None,
+                linear=False,
+            ),
             sensitivity=1.0,
             limit=self.max_rounds_per_user,
-            # a row has norm at most 1, so no row is clipped
-            clip=2.0 if curator.private else None,
+            # no row is longer (`Rows`), so no row is clipped
+            clip=math.sqrt(0.5) * (1.0 + 1e-9) if curator.private else None,
             what="running sums of curvature and response",
         )
         schedule, self._combinations = self._releaser.schedule, None

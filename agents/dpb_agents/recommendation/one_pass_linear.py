@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator, Schedule, WeightedSum
+    from dpb_gym.privacy import Curator, ReleaseModel, Schedule, WeightedSum
 
 
 class OnePass(WarmStart):
@@ -104,8 +105,6 @@ class OnePass(WarmStart):
         kernels.linalg.cholesky(
             np.repeat(self._prior_covariance[None, :d, :d], B, axis=0), self._factor
         )
-        # standard deviation in a coordinate of sum r v of noise of standard deviation 1
-        self._unit_noise = 1.0
         self._batches = 0
         self.stretches = self.max_rounds_per_user is None
         self._open(curator)
@@ -184,33 +183,38 @@ class OnePass(WarmStart):
             start = part.stop
         return action
 
-    def _plan(self, sigma: float) -> Schedule:
-        """Return the schedule of the releases.
+    def _model(self, unit_noise: float) -> ReleaseModel:
+        """Return the model from which releases are planned.
 
         Args:
+            unit_noise: See `ReleaseModel`.
+        """
+        from dpb_gym.privacy import ReleaseModel
+
+        anytime = self.anytime or self.problem.horizon is None
+        rate = 1.0 / self.problem.dim
+        if self.problem.partial_feedback:
+            rate /= self.problem.n_candidates or 1
+        horizon = LONGEST if anytime else self.problem.longest
+        spread = self._spread / rate
+        return ReleaseModel(horizon, unit_noise, rate, spread, self._variance, anytime)
+
+    def _plan(self, model: ReleaseModel, sigma: float) -> Schedule:
+        """Return the schedule of a trusted curator's releases.
+
+        Args:
+            model: See `_model`.
             sigma: Standard deviation of a release's noise; 0 if exact.
         """
         from dpb_gym.privacy import Schedule
 
-        anytime = self.anytime or self.problem.horizon is None
-        horizon = LONGEST if anytime else self.problem.longest
+        d = self.problem.dim
         if sigma == 0.0:
-            exact = Schedule.geometric(horizon, self.problem.dim, self.ratio, 0.0)
+            exact = Schedule.geometric(model.horizon, d, self.ratio, 0.0)
             return Schedule.unweighted(exact.ends)
-        # information of one round about a coordinate of theta
-        rate = 1.0 / self.problem.dim
-        if self.problem.partial_feedback:
-            rate /= self.problem.n_candidates or 1
-        noise = sigma * self._unit_noise / rate
-        first = max(self.problem.dim, self.first * noise / math.sqrt(self._variance))
-        return best_schedule(
-            Schedule.geometric(horizon, first, self.ratio, 1.0),
-            horizon,
-            noise=noise,
-            spread=self._spread / rate,
-            prior=self._variance,
-            anytime=anytime,
-        )
+        noise = sigma * model.unit_noise / model.rate
+        first = max(d, self.first * noise / math.sqrt(self._variance))
+        return model.running(Schedule.geometric(model.horizon, first, self.ratio, 1.0), sigma)
 
     def _open(self, curator: Curator) -> None:
         """Make the releaser."""
@@ -220,11 +224,13 @@ class OnePass(WarmStart):
         if k is not None:
             self._weights = LifetimeWeights(B, n, k)
             reach = self._weights.reach
+        model = self._model(1.0)
         self.releaser = curator.weighted_sum(
             n,
             reward=(-half, half),
             sensitivity=self._range * reach,
-            schedule=self._plan,
+            schedule=partial(self._plan, model),
+            model=model,
             what="running reward sums",
         )
         m = self._phi.shape[1]
@@ -269,8 +275,11 @@ class OnePass(WarmStart):
         """Update theta with the release that closed batch number `batch`, counted from 0."""
         if not batch:
             self._set_prior()
-        weight = float(self.releaser.schedule.weights[batch])
-        self._state[:, self._phi.shape[1] :] += weight * self._offset
+        schedule, m = self.releaser.schedule, self._phi.shape[1]
+        weight = float(schedule.weights[batch])
+        if not schedule.carry:  # the release is about this batch alone
+            self._state[:, m:] = self._covariance[:, m:] = self._covariance[:, :, m:] = 0.0
+        self._state[:, m:] += weight * self._offset
         # a floor for exact sums keeps the filter's matrices invertible
         noise = max(self.releaser.noise_std, 1e-3 * self._range)
         agent_kernels.linear_records.filter_step(
@@ -279,7 +288,7 @@ class OnePass(WarmStart):
             self._gram,
             self._own,
             weight,
-            self._spread,
+            self._spread + self.releaser.record_std**2,
             self.releaser.value,
             noise**2,
         )
@@ -329,42 +338,3 @@ class OnePassLinear(OnePass):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.protects = ("central", "user-rewards" if self.max_rounds_per_user else "reward")
-
-
-def best_schedule(
-    start: Schedule, horizon: int, *, noise: float, spread: float, prior: float, anytime: bool
-) -> Schedule:
-    """Return the schedule that minimises a model of the greedy policy's regret.
-
-    With b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to the
-    variance v_k = noise^2 / P_k + spread / t_k, P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2,
-    and a greedy policy earns about rho_k = (prior / (prior + v_k))^(1/2) of what can be earned.
-    The a_i maximise the sum of rho_k over all rounds, by a fixed-point iteration
-    a_i <- lambda_i q_i, q_i = a_i sum_{j <= i} b_j n_j, lambda_i = sum_{k >= i} d rho_k / d P_k.
-    All inputs are public.
-
-    Args:
-        start: Rounds of the releases, and first iterate.
-        horizon: T.
-        noise: Standard deviation of a release's noise per coordinate of the sum, in units of one
-            round's information about a coordinate of theta.
-        spread: Variance of one round's reward in the same units.
-        prior: Prior variance of a coordinate of theta.
-        anytime: Round t counts 1 / t.
-    """
-    from dpb_gym.privacy import Schedule
-
-    ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
-    # a release at the end of the last round counts one round
-    rounds = np.maximum(np.diff(ends, append=horizon), 1) / (ends if anytime else 1)
-    for _ in range(100):  # gives six digits of the model's regret
-        weights = 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1])
-        signal = scales * np.cumsum(weights * sizes)
-        precision = np.cumsum(signal**2)
-        variance = noise**2 / precision + spread / ends
-        share = np.sqrt(prior / (prior + variance))
-        gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
-        scales = np.cumsum(gain[::-1])[::-1] * signal
-        # the noise of releases without value must stay finite
-        scales = np.maximum(scales / scales.max(), 1e-6)
-    return Schedule(ends, 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1]), scales)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -93,16 +94,17 @@ class OnePassLinearJoint(OnePass):
         # mean square of a coordinate of the noise of H, which is isometric, times t
         self._bent = 0.5 * (1.0 + 1.0 / n) * size / float(self._weights[0]) ** 2
         unit_noise = math.sqrt(1.0 / float(self._weights[1]) ** 2 + self._bent)
-        self._unit_noise = unit_noise * math.sqrt(1.0 + b * b) * self._range
+        model = self._model(unit_noise * math.sqrt(1.0 + b * b) * self._range)
         k = self.max_rounds_per_user
         self._cap = None if k is None else ContributionCap(k, B)
         self.releaser = curator.weighted_sum(
             n * (n + 1) // 2 + n,
             sensitivity=1.0,
-            # of no effect, since rows have norm 1 at most
-            clip=2.0 if curator.private else None,
+            # of no effect, since no row is longer
+            clip=longest_row(*self._weights) if curator.private else None,
             limit=k,
-            schedule=self._plan,
+            schedule=partial(self._plan, model),
+            model=model,
             what="running sums of curvature and response",
         )
         self._history: list[Array] = []
@@ -200,3 +202,8 @@ def joint_weights(curvature: float) -> Array:
     if curvature > 0.125:
         most = 2.0 * curvature + 0.5 + 1.0 / (32.0 * curvature)
     return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most)])
+
+
+def longest_row(curvature: float, response: float) -> float:
+    """Return the largest norm of a row with these weights, up to rounding."""
+    return math.sqrt(curvature**2 + 0.25 * response**2) * (1.0 + 1e-9)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpb_site import agents, api, environments, leftovers, pictures, suites, tutorials, winners
+from dpb_site import agents, api, environments, leaderboards, leftovers, pictures, suites, tutorials
 from dpb_site.markdown import Pages
 
 if TYPE_CHECKING:
@@ -41,12 +41,11 @@ def _generate(app: Sphinx) -> None:
     tutorials.write(pages, docs)
     pages.remove_stale()
     pictures.draw(docs, docs / FOLDER)
-    winners.write(docs / FOLDER, docs)
 
 
 def _copy(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
-        winners.copy_pages(Path(app.srcdir), Path(app.outdir))
+        leaderboards.copy_pages(Path(app.srcdir), Path(app.outdir))
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:

@@ -13,6 +13,7 @@ from dpb_gym import Budget, docstrings
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import DPBError
 from dpb_gym.registry import AgentSpec, agent_specs
+from dpb_gym.report.comparison_groups import STANDINGS
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
 HOMES = {
@@ -41,11 +42,16 @@ def write(pages: Pages, docs: Path) -> None:
         "# Agents",
         "Each agent's page states its guarantee; [what the guarantee means](/guarantees.md) "
         "explains it. See also how to [add an agent](/add-an-agent.md).",
+        definitions([(f"source: {key}", text.capitalize()) for key, text in STANDINGS.items()]),
     ]
     for kind, env_id in HOMES.items():
         here = [spec for spec in specs.values() if kind in spec.supports]
-        rows = [[_link(spec.name), _protects(promises[spec.name]), spec.summary] for spec in here]
-        parts += [f"## {kind.capitalize()}", table(["agent", "protects", "what it does"], rows)]
+        rows = [
+            [_link(spec.name), spec.standing, _protects(promises[spec.name]), spec.summary]
+            for spec in here
+        ]
+        heads = ["agent", "source", "protects", "what it does"]
+        parts += [f"## {kind.capitalize()}", table(heads, rows)]
         parts.append(f"Environment: [`{env_id}`](/_generated/environments/{slug(env_id)}.md).")
     parts.append(toctree([slug(name) for name in specs], "hidden"))
     pages.write("agents/index", parts)
@@ -60,6 +66,8 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         ["Budget", BUDGET_USES[spec.budget]],
         ["Class", f"`{spec.entry_point}`"],
     ]
+    if spec.standing:
+        facts.append(["Source", STANDINGS[spec.standing]])
     if not spec.partial_feedback:
         facts.append(["Rounds without feedback", "not allowed (`protocol='matrix'` only)"])
     if spec.fixed_arms:

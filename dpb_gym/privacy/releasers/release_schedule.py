@@ -1,4 +1,4 @@
-"""Release times, record weights and noise scales of weighted running sums.
+"""Release times, record weights and noise scales of running sums and of sums of batches.
 
 `docs/one-pass.md` derives the formulas.
 """
@@ -17,14 +17,31 @@ from dpb_gym import kernels, portable
 Array = NDArray[Any]
 
 
+# Candidates for plans of disjoint batches: the first release in units of the round at which noise
+# and prior have the same variance, and the factor between two releases.
+FIRSTS = np.sqrt(np.ldexp(1.0, np.arange(-10, 7)))
+RATIOS = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0)
+# A plan may cost this part more than the best of the candidates if it has fewer releases.
+TOLERANCE = 0.01
+
+
 def _later_precision(scales: Array) -> Array:
     """Return the sum of squared scales of each release and all later ones, ``(m,)``."""
     return np.cumsum(scales[::-1] ** 2)[::-1]
 
 
+def _growing(horizon: int, first: float, ratio: float) -> Array:
+    """Return rounds that grow by `ratio`, from `first` to before the horizon."""
+    ends = [min(horizon, max(1, round(first)))]
+    while ends[-1] < horizon:
+        ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * ratio))))
+    # a release at the end of the last round has no use
+    return np.array(ends[:-1] or ends, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """Release times of running sums, weights of their records and scales of their noise.
+    """Release times of sums, weights of their records and scales of their noise.
 
     Release i, at the end of round ``ends[i]``, is S_i + sigma / scales[i] z_i with independent
     normals z_i and S_i = sum_{j <= i} weights[j] (sum of the records of batch j). A record of
@@ -32,15 +49,19 @@ class Schedule:
     cost it (Delta / sigma)^2 weights[j]^2 sum_{i >= j} scales[i]^2, in units of mu^2. The weights
     of `geometric` make that (Delta / sigma)^2 for every record.
 
+    If releases are disjoint, S_i is the sum of batch i alone, so that a record is in one release.
+
     Attributes:
         ends: Rounds of the releases, ascending, ``(m,)``.
         weights: Weight of the records of each batch, ``(m,)``.
         scales: sigma over the standard deviation of each release's noise, ``(m,)``.
+        carry: Part of the last release's sum that is in the next one: 1, or 0 if disjoint.
     """
 
     ends: Array
     weights: Array
     scales: Array
+    carry: float = 1.0
 
     @classmethod
     def geometric(cls, horizon: int, first: float, ratio: float, decay: float) -> Schedule:
@@ -49,11 +70,7 @@ class Schedule:
         The scales fall as t^-decay, so the sum of their squares stays bounded for every horizon.
         `best_weights` combines the releases into the most precise estimate.
         """
-        ends = [min(horizon, max(1, round(first)))]
-        while ends[-1] < horizon:
-            ends.append(min(horizon, max(ends[-1] + 1, round(ends[-1] * ratio))))
-        # a release at the end of the last round has no use
-        rounds = np.array(ends[:-1] or ends, dtype=np.int64)
+        rounds = _growing(horizon, first, ratio)
         scales = portable.each(lambda v: portable.power(v, -decay), rounds / rounds[0])
         return cls(rounds, 1.0 / np.sqrt(_later_precision(scales)), scales)
 
@@ -65,7 +82,8 @@ class Schedule:
     @property
     def cost(self) -> float:
         """Largest cost of a record over all releases, relative to one at weight and scale 1."""
-        return float((self.weights**2 * _later_precision(self.scales)).max())
+        later = _later_precision(self.scales) if self.carry else self.scales**2
+        return float((self.weights**2 * later).max())
 
     @property
     def sizes(self) -> Array:
@@ -84,7 +102,7 @@ class Schedule:
             spread: Variance of a record in the same units, >= 0.
         """
         m = len(self.ends)
-        exposure = np.tril(np.ones((m, m))) * self.weights
+        exposure = (np.tril(np.ones((m, m))) if self.carry else np.eye(m)) * self.weights
         covariance = spread * np.einsum("ij,kj->ik", exposure * self.sizes, exposure)
         covariance[np.diag_indices(m)] += (noise / self.scales) ** 2
         total = (exposure * self.sizes).sum(axis=1)
@@ -99,6 +117,100 @@ class Schedule:
             std[k] = math.sqrt(float(((alpha / self.scales[:n]) ** 2).sum()))
             uneven[k] = float((records**2 * self.sizes[:n]).sum()) / self.ends[k]
         return Combinations(combine, std, uneven)
+
+
+@dataclass(frozen=True)
+class ReleaseModel:
+    """Model of a greedy policy's regret, from which releases are planned; all inputs are public.
+
+    Releases that determine a coordinate of theta up to the variance v leave about
+    (prior / (prior + v))^(1/2) of what can be earned if the reward is linear in the decision, and
+    the square of that if a decision's loss is quadratic in the error of theta.
+
+    Attributes:
+        horizon: T.
+        unit_noise: Standard deviation in a coordinate of the response that noise of standard
+            deviation 1 in a row causes.
+        rate: Information of one round about a coordinate of theta.
+        spread: Variance of one round's response in a coordinate, in units of `rate`^2.
+        prior: Prior variance of a coordinate of theta.
+        anytime: Round t counts 1 / t.
+        linear: Whether the reward is linear, as for the best of many candidates; prices and
+            assortments have a quadratic loss.
+    """
+
+    horizon: int
+    unit_noise: float
+    rate: float
+    spread: float
+    prior: float
+    anytime: bool = False
+    linear: bool = True
+
+    def _lengths(self, ends: Array) -> Array:
+        """Return how much the rounds between each release and the next count."""
+        # a release at the end of the last round counts one round
+        lengths: Array = np.maximum(np.diff(ends, append=self.horizon), 1)
+        return lengths / (ends if self.anytime else 1)
+
+    def running(self, start: Schedule, sigma: float) -> Schedule:
+        """Return running sums released at the rounds of `start` with the best scales.
+
+        The reward is taken as linear.
+
+        With b_j^2 = 1 / sum_{i >= j} a_i^2 the releases 1..k determine a coordinate of theta up to
+        the variance v_k = noise^2 / P_k + spread / t_k,
+        P_k = sum_{i <= k} a_i^2 (sum_{j <= i} b_j n_j)^2. The a_i maximise what all rounds earn, by
+        a fixed-point iteration a_i <- lambda_i q_i, q_i = a_i sum_{j <= i} b_j n_j,
+        lambda_i = sum_{k >= i} d rho_k / d P_k.
+
+        Args:
+            start: Rounds of the releases, and first iterate.
+            sigma: Standard deviation of the noise in a row at scale 1.
+        """
+        ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
+        noise, prior, rounds = sigma * self.unit_noise / self.rate, self.prior, self._lengths(ends)
+        for _ in range(100):  # gives six digits of the model's regret
+            weights = 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1])
+            signal = scales * np.cumsum(weights * sizes)
+            precision = np.cumsum(signal**2)
+            variance = noise**2 / precision + self.spread / ends
+            share = np.sqrt(prior / (prior + variance))
+            gain = share / (prior + variance) * (noise / precision) ** 2 * rounds
+            scales = np.cumsum(gain[::-1])[::-1] * signal
+            # the noise of releases without value must stay finite
+            scales = np.maximum(scales / scales.max(), 1e-6)
+        return Schedule(ends, 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1]), scales)
+
+    def batches(self, sigma: float, per_record: bool = False) -> Schedule:
+        """Return the best plan of disjoint batches, each released once.
+
+        Batches grow by a factor. The plan is the one with the fewest releases among those of
+        `FIRSTS` and `RATIOS` whose modelled regret is within `TOLERANCE` of the least.
+
+        Args:
+            sigma: Standard deviation of the noise in the row of a batch, or of a record.
+            per_record: Whether every record has noise of its own, so that the noise of a batch of
+                n records has standard deviation n^(1/2) sigma.
+        """
+        noise = (sigma * self.unit_noise / self.rate) ** 2
+        even = (noise + self.spread) / self.prior if per_record else math.sqrt(noise / self.prior)
+        found = []
+        for first in dict.fromkeys(max(1, round(even * x)) for x in FIRSTS):
+            for ratio in RATIOS:
+                ends = _growing(self.horizon, first, ratio)
+                sizes, lengths = np.diff(ends, prepend=0), self._lengths(ends)
+                own = noise * sizes if per_record else noise
+                variance = 1.0 / np.cumsum(sizes**2 / (own + self.spread * sizes))
+                earned = self.prior / (self.prior + variance)
+                loss = lengths * (1.0 - (np.sqrt(earned) if self.linear else earned))
+                blind = 1.0 + portable.log(ends[0]) if self.anytime else float(ends[0])
+                found.append((blind + float(loss.sum()), ends))
+        enough = min(loss for loss, _ in found) * (1.0 + TOLERANCE)
+        ends = min((ends for loss, ends in found if loss <= enough), key=len)
+        ones = np.ones(len(ends))
+        scales = 1.0 / np.sqrt(np.diff(ends, prepend=0)) if per_record else ones
+        return Schedule(ends, ones, scales, carry=0.0)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class Releaser(ABC):
         self.curator, self.what = curator, what
         self.replicates = curator.replicates
         self.opened = False
+        self._part = 1.0 if share is None else share
         curator.register(self, share)
 
     @abstractmethod

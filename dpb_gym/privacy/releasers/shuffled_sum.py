@@ -3,18 +3,83 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
+from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 
 FLIP = 0.2
+EPSILON = portable.log((1.0 - FLIP) / FLIP)
+
+
+@dataclass(frozen=True)
+class ShuffledBits:
+    """Bits of one batch; `ShuffledSum` has the mechanism and its bound.
+
+    Attributes:
+        batch: Customers of the batch.
+        levels: Steps from 0 to the largest coordinate.
+        coins: Fair coins of the batch per coordinate.
+        grid: Distance of two values that a customer's bits can state.
+        bits: Sensitivity: number of bits in which two records differ, in 2-norm over coordinates.
+    """
+
+    batch: int
+    levels: int
+    coins: int
+    grid: float
+    bits: float
+
+    @classmethod
+    def calibrated(cls, rho: float, batch: int, levels: int, sums: Sum, records: int) -> Self:
+        """Return the bits that spend `rho` on records of these sums, `records` of each unit."""
+        assert sums.clip is not None
+        grid = sums.clip.longest / levels
+        bits = sums.sensitivity / grid + records * math.sqrt(sums.shape.width)
+        each = math.ceil((EPSILON * bits) ** 2 / (2.0 * rho * batch))
+        return cls(batch, levels, each * batch, grid, bits)
+
+    @staticmethod
+    def fine_levels(batch: int, width: int) -> int:
+        """Return so many levels that flips and rounding are negligible."""
+        return max(2 * batch, math.ceil(16 * math.sqrt(width)))
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise per coordinate."""
+        flips = 2 * self.batch * self.levels * FLIP * (1.0 - FLIP)
+        return self.grid * math.sqrt(0.25 * self.coins + flips) / (1.0 - 2.0 * FLIP)
+
+    @property
+    def event(self) -> ShuffledBitsEvent:
+        """Cost of the batch."""
+        return ShuffledBitsEvent(EPSILON, self.coins, self.bits)
+
+    def seen(self, rows: FloatArray, customers: int, noise: NoiseSource) -> FloatArray:
+        """Return the numbers of ones ``(B, width)`` in the bits of customers with these rows."""
+        sent = 2.0 * customers * self.levels
+        coins = np.full_like(rows, self.coins // self.batch * customers)
+        ones = np.floor(rows / self.grid + 0.5) + 0.5 * sent
+        seen = ones - noise.heads(ones, FLIP) + noise.heads(sent - ones, FLIP)
+        return np.asarray(seen + noise.heads(coins, 0.5))
+
+    def unbiased(self, seen: FloatArray) -> FloatArray:
+        """Return the unbiased estimate of a batch's sum ``(B, width)`` from its ones."""
+        sent = 2.0 * self.batch * self.levels
+        unbiased = (seen - 0.5 * self.coins - FLIP * sent) / (1.0 - 2.0 * FLIP)
+        return np.asarray(self.grid * (unbiased - 0.5 * sent))
 
 
 class ShuffledSum(BatchSum):
@@ -61,34 +126,20 @@ class ShuffledSum(BatchSum):
         options.setdefault("what", "shuffled sums of batches")
         self.batch = validation.integer("batch", batch, 1)
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
-        least = max(2 * self.batch, math.ceil(16 * math.sqrt(self.shape.width)))
+        least = ShuffledBits.fine_levels(self.batch, self.shape.width)
         self.levels = least if levels is None else validation.integer("levels", levels, 1)
         if self.sampling < 1 or self._printed:
             raise ParameterError("shuffled sums have their own noise: leave sampling and sigma out")
-        if curator.system_noise:
-            raise ParameterError("customers' bits are simulated: noise='seeded'")
-        if curator.private and (curator.relation != "replace-one" or self.clip is None):
-            raise ParameterError("shuffled records need a bound (clip, reward) and replace-one")
+        _check(self)
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
-        assert self.clip is not None
-        grid = self.clip.longest / self.levels
-        bits = self.sensitivity / grid + (self._participations or 1) * math.sqrt(self.shape.width)
-        epsilon = portable.log((1.0 - FLIP) / FLIP)
-        each = math.ceil((epsilon * bits) ** 2 / (2.0 * rho * self.batch))
-        flips = 2 * self.batch * self.levels * FLIP * (1.0 - FLIP)
-        self._coins = each * self.batch
-        sigma = grid * math.sqrt(0.25 * self._coins + flips) / (1.0 - 2.0 * FLIP)
-        return sigma, grid, ShuffledBitsEvent(epsilon, self._coins, bits)
+        records = self._participations or 1
+        self._bits_sent = ShuffledBits.calibrated(rho, self.batch, self.levels, self, records)
+        return self._bits_sent.sigma, self._bits_sent.grid, self._bits_sent.event
 
     def _noisy(self) -> FloatArray:
-        """Return the unbiased estimate of the batch's sum from the shuffled bits."""
-        grid, sent = self.grid, 2.0 * self.batch * self.levels
-        ones = np.floor(self._total / grid + 0.5) + 0.5 * sent
-        seen = ones - self._noise.heads(ones, FLIP) + self._noise.heads(sent - ones, FLIP)
-        seen += self._noise.heads(np.full_like(ones, self._coins), 0.5)
-        unbiased = (seen - 0.5 * self._coins - FLIP * sent) / (1.0 - 2.0 * FLIP)
-        return np.asarray(grid * (unbiased - 0.5 * sent))
+        bits = self._bits_sent
+        return bits.unbiased(bits.seen(self._total, self.batch, self._noise))
 
     def release(self) -> FloatArray:
         """Shuffle the batch and return its noisy sum, ``(B, *shape)``.
@@ -103,3 +154,56 @@ class ShuffledSum(BatchSum):
                 f"{self.rounds - self._at}; nothing was released"
             )
         return super().release()
+
+
+class ShuffledBatches(DisjointSum):
+    """Sums of planned batches in the shuffle model; see `ShuffledSum` for mechanism and bound.
+
+    Every customer sends a number of ones per coordinate, and the shuffler's output is their sum.
+    Every batch spends the same rho, which is therefore that of all batches.
+    """
+
+    def __init__(
+        self, curator: CuratorProtocol, width: int | RecordShape, **options: object
+    ) -> None:
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        _check(self)
+
+    def _calibrated(self, rho: float) -> list[ShuffledBits]:
+        assert isinstance(self._plan, Schedule)
+        found, width = [], self.shape.width
+        for batch in self._plan.sizes.tolist():
+            levels = ShuffledBits.fine_levels(batch, width)
+            records = self._participations or 1
+            found.append(ShuffledBits.calibrated(rho, batch, levels, self, records))
+        return found
+
+    def _scales(self, rho: float) -> tuple[float, float, Event]:
+        batches = self._calibrated(rho)
+        worst = max(batches, key=lambda bits: bits.event.zcdp)
+        return min(bits.sigma for bits in batches), 0.0, worst.event
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        super().open(rho, noise)
+        assert rho is not None  # a curator without a budget makes other sums
+        self.batches = self._calibrated(rho)
+        stds = np.array([bits.sigma for bits in self.batches])
+        self._schedule = replace(self._schedule, scales=self._sigma / stds)
+
+    def message(self, rows: FloatArray) -> FloatArray:
+        return self.batches[self.releases].seen(rows, 1, self._noise)
+
+    def receive(self, messages: FloatArray) -> None:
+        self._total += messages
+
+    def _close(self, batch: int) -> FloatArray:
+        return self.batches[batch].unbiased(self._total)
+
+
+def _check(sums: Sum) -> None:
+    """Raise ParameterError unless the bound of a shuffled sum holds for its records."""
+    curator = sums.curator
+    if curator.system_noise:
+        raise ParameterError("customers' bits are simulated: noise='seeded'")
+    if curator.private and (curator.relation != "replace-one" or sums.clip is None):
+        raise ParameterError("shuffled records need a bound (clip, reward) and replace-one")

@@ -15,7 +15,7 @@ from dpb_gym.overrides import overridden
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
-from dpb_gym.privacy.releasers.release_schedule import Schedule
+from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
@@ -32,10 +32,12 @@ class WeightedSum(Sum):
         schedule: The schedule, or a function that returns it for a given sigma, the standard
             deviation of the noise at scale 1 (0 without a budget). Its `Schedule.cost` must be at
             most 1.
+        model: Model from which the other trust models plan their batches; see `DisjointSum`.
         **options: Further parameters of `Sum`.
 
     Attributes:
         schedule: The schedule in use.
+        releases: Number of releases so far.
     """
 
     def __init__(
@@ -44,21 +46,28 @@ class WeightedSum(Sum):
         width: int | RecordShape,
         *,
         schedule: Schedule | Callable[[float], Schedule],
+        model: ReleaseModel | None = None,
         **options: object,
     ) -> None:
         options.setdefault("what", "weighted running sums")
-        self._plan = schedule
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
-        if curator.system_noise:
-            # rounding to the grid depends on the smallest weight, so fix the schedule before it
-            if not isinstance(schedule, Schedule):
-                self._plan = schedule(gaussian_sigma(curator.most_rho, self.sensitivity))
-            assert isinstance(self._plan, Schedule)
-            # a record is rounded twice: when it is added, and in the weighted sum of its batch
-            least = float(self._plan.weights.min())
-            self.least_weight = least / (1.0 + least)
+        self._plan = self._planned(schedule, model)
         self._sum = np.zeros_like(self._total)
         self.releases = 0
+
+    def _planned(
+        self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
+    ) -> Schedule | Callable[[float], Schedule]:
+        """Return the plan; with system noise, fix it and the smallest weight."""
+        if not self.curator.system_noise:
+            return schedule
+        # rounding to the grid depends on the smallest weight, so fix the schedule before it
+        if not isinstance(schedule, Schedule):
+            schedule = schedule(gaussian_sigma(self.curator.most_rho, self.sensitivity))
+        # a record is rounded twice: when it is added, and in the weighted sum of its batch
+        least = float(schedule.weights.min())
+        self.least_weight = least / (1.0 + least)
+        return schedule
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
@@ -104,6 +113,11 @@ class WeightedSum(Sum):
             std = self._sigma / float(schedule.scales[k])
             self._released += self._noise.gaussian(std, self.shape.width)
         self.releases += 1
+
+    @property
+    def record_std(self) -> float:
+        """Standard deviation of noise that every record has along its direction, instead."""
+        return 0.0
 
     @property
     def noise_std(self) -> float:

@@ -5,9 +5,10 @@ if (!window.DecompressionStream || !Map.groupBy) {
   $('#old').hidden = false;
   return;
 }
-const { columns, tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS } = await new Response(new Blob([
+const { columns, tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS, comparisons } = await new Response(new Blob([
   Uint8Array.from(atob($('#data').textContent), letter => letter.charCodeAt(0))
 ]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
+const DELTAS = $$('#delta option').map(option => option.value);
 const linked = name => $('meta[name=' + name + ']').content;
 const COLUMNS = new Map(columns.map(column => [column.name, column]));
 const isInterval = column => ['interval', 'mean', 'score'].includes(column.kind);
@@ -39,7 +40,8 @@ const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart'
 
 const blank = () => ({
   q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
-  apart: true, logx: true, logy: true, pins: [], task: null
+  apart: true, logx: true, logy: true, pins: [], task: null,
+  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', board: 0
 });
 let state = blank();
 const natural = name => COLUMNS.get(name).better === 'more' ? 'desc' : 'asc';
@@ -64,6 +66,14 @@ function readAddress() {
   for (const name of SWITCHES) next[name] = asked.get(name) !== '0';
   const pins = asked.getAll('pin');
   if (pins.length) for (const table of TABLES) next.pins.push(...table.rows.filter(row => pins.includes(pinName(row))));
+  if (['self-tuning', 'tuned'].includes(asked.get('ruling'))) next.ruling = asked.get('ruling');
+  else if (ALL_TUNED) next.ruling = 'tuned';
+  if ($$('input[name=trust]').some(box => box.value === asked.get('trust'))) next.trust = asked.get('trust');
+  if (DELTAS.includes(asked.get('delta'))) next.delta = asked.get('delta');
+  FAMILIES.forEach((family, f) => {
+    const task = family.tasks.find(one => one.name === asked.get('board'));
+    if (task) [family.task, next.board] = [task, f];
+  });
   const named = TABLES.find(table => table.name === asked.get('task'));
   next.task = named ? named.t : null;
   return next;
@@ -80,6 +90,11 @@ function writeAddress() {
   for (const name of SWITCHES) if (!state[name]) query.set(name, '0');
   for (const row of state.pins) query.append('pin', pinName(row));
   if (state.task !== null) query.set('task', TABLES[state.task].name);
+  const start = blank();
+  if (state.ruling !== (ALL_TUNED ? 'tuned' : start.ruling)) query.set('ruling', state.ruling);
+  for (const name of ['trust', 'delta']) if (state[name] !== start[name]) query.set(name, state[name]);
+  const family = FAMILIES[state.board];
+  if (family && (state.board || family.task !== family.first)) query.set('board', family.task.name);
   const hash = query.toString(), bare = location.href.split('#')[0];
   history.replaceState(null, '', hash ? bare + '#' + hash : bare);
 }

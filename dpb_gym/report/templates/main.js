@@ -146,7 +146,11 @@ function listen() {
     for (const id of SWITCHES) state[id] = $('#' + id).checked;
     change();
   });
-  $('#reset').addEventListener('click', () => { state = blank(); change(); });
+  $('#reset').addEventListener('click', () => {
+    const { ruling, trust, delta, board } = state;
+    state = { ...blank(), ruling, trust, delta, board };
+    change();
+  });
   $('#clear').addEventListener('click', clearFilters);
   $('#csv').addEventListener('click', download);
   const files = linked('files');
@@ -155,16 +159,10 @@ function listen() {
     for (const link of [$('#parquet'), ...$$('[data-file]')]) link.href = files + (link.dataset.file || 'result.parquet');
   }
   $('#fold').addEventListener('click', () => fold($('#choices').hidden));
-  for (const link of $$('[data-jump]')) {
-    link.addEventListener('click', event => {
-      event.preventDefault();
-      state.task = +link.dataset.jump;
-      writeAddress();
-      jump(state.task);
-    });
-  }
+  listenOverview();
   window.addEventListener('hashchange', () => {
     state = readAddress();
+    overview();
     render();
     jump(state.task);
   });
@@ -173,7 +171,7 @@ function listen() {
     if (document.documentElement.clientWidth === width) return;
     width = document.documentElement.clientWidth;
     cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(render);
+    waiting = requestAnimationFrame(() => { overview(); render(); });
   });
   window.addEventListener('beforeprint', () => { for (const view of TABLES) if (view.section.open) show(view); });
 }
@@ -182,8 +180,9 @@ $('#controls').hidden = !TABLES.some(table => table.rows.length);
 for (const view of TABLES) view.first = view.section.open;
 state = readAddress();
 if (FILTERS.some(name => state[name].length)) fold(true);
-render();
 listen();
+overview();
+render();
 jump(state.task);
 document.documentElement.dataset.ready = '';
 performance.mark('ready');

@@ -456,3 +456,28 @@ def test_users_must_be_identified(name):
     problem = problem_of(name, 20)
     with pytest.raises(ParameterError, match="identifies users"):
         play(begin(name, problem, [0], Budget.zcdp(1.0), max_rounds_per_user=2), problem, [0], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "params"),
+    [
+        ("one-pass-pricing", "DPB/Pricing-v0", {"clip": 0.05, "bound": 0.02}),
+        ("one-pass-mnl", "DPB/Assortment-v0", {"cut": 0.1}),
+        ("one-pass-linear-joint", "DPB/Recommendation-v0", {"curvature": 0.5}),
+    ],
+)
+@pytest.mark.parametrize("trust", ["", "@aggregator", "@shuffler", "@local"])
+def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, params, trust):
+    problem = dpb_gym.make_problem(env, horizon=150)
+    agent = make_agent(name, **params)
+    agent.set_up(problem.info, AgentStreams([0, 1]), Budget.parse(f"rho=40{trust}"))
+    instance = problem.instance([0, 1])
+    for _ in range(150):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        instance.advance() if context.t < 150 else None
+    releaser = agent.curator.releasers[0]
+    assert releaser.releases == len(releaser.schedule.ends) > 1
+    assert not releaser.clipped_count.any()
+    assert np.isfinite(agent.theta).all() and agent.theta.any()

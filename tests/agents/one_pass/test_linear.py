@@ -16,10 +16,9 @@ from scipy.special import expit
 import dpb_gym
 from dpb_agents.kernels import linear_records
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
-from dpb_agents.recommendation.one_pass_linear import best_schedule
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.privacy import Budget, Schedule, WeightedSum
+from dpb_gym.privacy import Budget, ReleaseModel, Schedule, WeightedSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import make_agent
@@ -277,7 +276,8 @@ def model_regret(schedule, horizon, noise, spread, prior):
 @pytest.mark.parametrize("noise", [5.0, 100.0])
 def test_the_schedule_is_a_minimum_and_spends_the_budget_of_every_record(noise):
     arguments = {"noise": noise, "spread": 5.0, "prior": 0.0125}
-    plan = best_schedule(Schedule.geometric(4000, 40, 1.2, 1.0), 4000, anytime=False, **arguments)
+    model = ReleaseModel(4000, noise, 1.0, arguments["spread"], arguments["prior"])
+    plan = model.running(Schedule.geometric(4000, 40, 1.2, 1.0), 1.0)
     k = len(plan.ends)
     for j in range(k):
         cost = plan.weights[j] ** 2 * (plan.scales[j:] ** 2).sum()
@@ -450,7 +450,7 @@ def test_all_rewards_of_a_user_move_the_releases_within_the_reach(kind, consecut
     kept = np.array(kept)
     assert not kept[k:].any()
     start = Schedule.geometric(400, 20, 1.3, 1.0)
-    schedule = best_schedule(start, 400, noise=30.0, spread=5.0, prior=0.01, anytime=False)
+    schedule = ReleaseModel(400, 30.0, 1.0, 5.0, 0.01).running(start, 1.0)
     last = int(schedule.ends[-1])
     rounds = np.arange(30, 30 + k) if consecutive else np.linspace(1, last, k).astype(int)
     effect = stacked(schedule, kept[:k], rounds)

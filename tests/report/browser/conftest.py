@@ -39,8 +39,13 @@ const wait = () => 'ready' in root.dataset ? settled() : setTimeout(wait, 5);
 wait();
 """
 COLOURS = """
-return [getComputedStyle(document.querySelector(arguments[0])).color,
-        getComputedStyle(document.body).backgroundColor];
+let node = document.querySelector(arguments[0]), back;
+const colour = getComputedStyle(node).color;
+do {
+  back = getComputedStyle(node).backgroundColor;
+  node = node.parentElement;
+} while (back === 'rgba(0, 0, 0, 0)' && node);
+return [colour, back];
 """
 
 
@@ -111,7 +116,7 @@ class Reader:
         return dict(self.driver.execute_script(ENDS, task))
 
     def contrast(self, selector: str) -> float:
-        """WCAG contrast of an element's text against the page."""
+        """WCAG contrast of an element's text against what is behind it."""
         low, high = sorted(map(luminance, self.driver.execute_script(COLOURS, selector)))
         return (high + 0.05) / (low + 0.05)
 

@@ -44,7 +44,7 @@ def test_log_rounds_moves_points_to_a_log_scale(opened, make):
 
 
 def test_pointing_at_a_row_highlights_its_curve(opened, make):
-    page = opened(make.data(), height=1600)
+    page = opened(make.data())
     page.hover("#row-0-4 td.reward")
     assert page.lit() == ["4"]
     page.hover("h1")
@@ -63,7 +63,7 @@ def test_pointing_at_a_curve_shows_its_values_and_highlights_its_row(opened, mak
     from selenium.webdriver import ActionChains
 
     task = make.task()
-    page = opened(make.data([task]), height=1600)
+    page = opened(make.data([task]))
     row = task.rows[7]
     assert row.agent == "DPMNL"
     spot = page.execute_script(

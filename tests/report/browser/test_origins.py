@@ -32,6 +32,7 @@ def board(make):
         make.row(
             rng, agent="DPMNL best", name="dpmnl", notion="joint", unit="user-round",
             guarantee="joint", budget="rho=0.5", regret=Interval(10, 9, 11), tuning=cost,
+            ruling="tuned",
         ),
     )  # fmt: skip
     origins = (Origin("dpmnl", "agents/dpmnl.py", (PAPER,), "_generated/agents/dpmnl.html"),)

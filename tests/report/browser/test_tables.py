@@ -221,14 +221,7 @@ def test_a_broken_address_does_no_harm(opened, make, odd):
         assert sum(len(page.visible(t)) for t in range(3)) == 37
 
 
-def test_task_links_go_to_their_task_and_into_the_address(opened, make):
-    page = opened(make.data(), height=700)
-    page.press(".matrix a[data-jump='2']")
-    top = page.execute_script(
-        "return document.querySelector('#task-2').getBoundingClientRect().top"
-    )
-    assert abs(top) < 40
-    assert page.fragment() == "#task=recommendation-clip"
+def test_an_address_with_a_task_goes_to_it(opened, make):
     page = opened(make.data(), height=700, hash="#task=pricing-clip")
     top = page.execute_script(
         "return document.querySelector('#task-1').getBoundingClientRect().top"

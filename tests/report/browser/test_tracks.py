@@ -39,7 +39,7 @@ def test_tracks_rank_within_guarantee_and_budget(opened, arena):
     assert page.find("#status").text == f"{sum(len(t.rows) for t in arena.tasks)} rows"
 
 
-def test_a_track_is_chosen_by_filter_link_and_search(opened, arena):
+def test_a_track_is_chosen_by_filter_and_address(opened, arena):
     page = opened(arena)
     page.unfold()
     page.press("input[name=track][value=pricing]")
@@ -48,8 +48,6 @@ def test_a_track_is_chosen_by_filter_link_and_search(opened, arena):
     assert page.fragment() == "#track=pricing"
     page.press("#reset")
     assert not any(page.visible(t) for t in range(9))  # folded again
-    page.press(".matrix a[data-jump='8']")
-    assert page.fragment() == "#task=recommendation" and page.visible(8)
     page = opened(arena, height=700, hash="#task=recommendation")
     top = page.execute_script(
         "return document.querySelector('#task-8').getBoundingClientRect().top"
@@ -121,7 +119,7 @@ def test_every_end_of_a_curve_names_its_agent(opened, make):
 def test_two_thousand_rows_are_rendered_on_demand(opened, make):
     page = opened(make.crowd(rows=400, tasks=5), height=900)
     count = "return document.querySelectorAll(arguments[0]).length"
-    assert page.execute_script(count, "*") < 700 and page.execute_script(count, "tr.row") == 0
+    assert page.execute_script(count, "*") < 1500 and page.execute_script(count, "tr.row") == 0
     page.press("#task-0 summary")
     assert len(page.visible(0)) == 40
     page.press("#task-0 tr.rest button")
@@ -169,12 +167,3 @@ def test_a_full_arena_fits_and_names_do_not_overlap(opened, arena, width, dark):
             chart,
         )
         assert len(places) == 0 or (np.diff(sorted(places)) > 13).all()
-
-
-@pytest.mark.parametrize("width", [375, 1280])
-def test_the_winners_of_single_tasks_are_shown_on_demand(opened, make, width):
-    page = opened(make.arena(agents=8, sizes=2, budgets=2), width=width)
-    shown = "return [...document.querySelectorAll('.matrix .sub')].map(tr => tr.checkVisibility())"
-    assert set(page.execute_script(shown)) == {False}
-    page.press("#each")
-    assert set(page.execute_script(shown)) == {True}

@@ -1,0 +1,145 @@
+"""Messages that customers randomise themselves: mechanisms of local privacy for vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dpb_gym import kernels, portable
+from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.validation import FloatArray
+
+SPLITS = np.linspace(0.0, 1.0, 65)  # parts of epsilon for the probability of the cap
+
+
+@dataclass(frozen=True)
+class GaussianMessage:
+    """The row plus N(0, sigma^2 I).
+
+    Attributes:
+        sigma: Standard deviation per coordinate.
+    """
+
+    sigma: float
+
+    def of(self, rows: FloatArray, noise: NoiseSource) -> FloatArray:
+        """Return messages ``(B, n)`` of rows ``(B, n)``."""
+        return rows + noise.gaussian(self.sigma, rows.shape[1])
+
+    def log_density(self, sent: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return the log-densities ``(B,)`` of messages given rows, up to a constant."""
+        return np.asarray(-0.5 * ((sent - rows) ** 2).sum(axis=1) / self.sigma**2)
+
+
+@dataclass(frozen=True)
+class CapMessage:
+    """PrivUnitG (Asi, Feldman & Talwar 2022): a pure epsilon-private message of any row.
+
+    One more coordinate makes the norm of the row R. The message of R v is R U / m: U is standard
+    normal, except that <U, v> is in the cap [gamma, infinity) with probability p instead of
+    1 - q = P[N >= gamma]. Relation: any two rows of norm at most R. Their densities differ by at
+    most the factor (p / (1 - q)) / ((1 - p) / q) = e^epsilon. The message is unbiased for
+    m = phi(gamma) (p / (1 - q) - (1 - p) / q), and its standard deviation is R / m in the
+    directions orthogonal to v, and less along v. p and q are those of `SPLITS` with the largest m.
+
+    Attributes:
+        epsilon: epsilon of pure differential privacy.
+        radius: R.
+        inside: p, probability of the cap.
+        below: q, probability that a standard normal is below the cap.
+        start: gamma.
+        scale: m.
+    """
+
+    epsilon: float
+    radius: float
+    inside: float
+    below: float
+    start: float
+    scale: float
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def best(cls, epsilon: float, radius: float) -> CapMessage:
+        """Return the message with the least variance, for epsilon > 0."""
+        found = []
+        for part in SPLITS.tolist():
+            p, q = (1.0 / (1.0 + portable.exp(-x * epsilon)) for x in (part, 1.0 - part))
+            start = float(kernels.elementary.normal_of(q))
+            density = float(kernels.elementary.normal_density(start))
+            scale = density * (p / (1.0 - q) - (1.0 - p) / q)
+            found.append(cls(epsilon, radius, p, q, start, scale))
+        return max(found, key=lambda message: message.scale)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the message orthogonal to the row."""
+        return self.radius / self.scale
+
+    def _units(self, rows: FloatArray) -> FloatArray:
+        rest = np.sqrt(np.maximum(0.0, self.radius**2 - (rows * rows).sum(axis=1)))
+        return np.concatenate([rows, rest[:, None]], axis=1) / self.radius
+
+    def of(self, rows: FloatArray, noise: NoiseSource) -> FloatArray:
+        """Return messages ``(B, n + 1)`` of rows ``(B, n)``; the last coordinate has no use."""
+        units, drawn = self._units(rows), noise.normal(rows.shape[1] + 2)
+        normals, coin = drawn[:, :-1], drawn[:, -1]
+        along = (normals * units).sum(axis=1)
+        level, coin = (portable.each(kernels.elementary.normal_cdf, x) for x in (along, coin))
+        # conditioned on its side, a normal is the quantile of a uniform number on that side
+        capped = self.below + (1.0 - self.below) * level
+        level = np.where(coin < self.inside, capped, self.below * level)
+        aimed = portable.each(kernels.elementary.normal_of, np.minimum(level, 1.0 - 2.0**-53))
+        moved = normals + (aimed - along)[:, None] * units
+        return np.asarray(self.sigma * moved)
+
+    def log_density(self, sent: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return the log-densities ``(B,)`` of messages given rows, up to a constant."""
+        along = (sent * self._units(rows)).sum(axis=1) / self.sigma
+        return np.where(along >= self.start, self.epsilon, 0.0)
+
+
+@dataclass(frozen=True)
+class SignMessage:
+    """One of two numbers, c or -c: an epsilon-private message of a number in [-h, h].
+
+    c = h coth(epsilon / 2), and c has probability (1 + x / c) / 2 for the number x, which is
+    (1 + tanh(epsilon / 2)) / 2 at most. Relation: any two numbers in the range. For h and -h it is
+    randomised response.
+
+    Attributes:
+        epsilon: epsilon of pure differential privacy.
+        half: h.
+        height: c.
+    """
+
+    epsilon: float
+    half: float
+    height: float
+
+    @classmethod
+    def of_range(cls, epsilon: float, half: float) -> SignMessage:
+        """Return the message for numbers in [-half, half]."""
+        small = portable.exp(-epsilon)
+        return cls(epsilon, half, half * (1.0 + small) / (1.0 - small))
+
+    @property
+    def sigma(self) -> float:
+        """What the message adds to the standard deviation h, the largest one of a number."""
+        return math.sqrt(self.height**2 - self.half**2)
+
+    def of(self, rows: FloatArray, noise: NoiseSource) -> FloatArray:
+        """Return messages ``(B, 1)`` of numbers ``(B, 1)``."""
+        uniform = portable.each(kernels.elementary.normal_cdf, noise.normal(1))
+        positive = uniform < 0.5 * (1.0 + rows / self.height)
+        return np.where(positive, self.height, -self.height)
+
+    def log_density(self, sent: FloatArray, rows: FloatArray) -> FloatArray:
+        """Return the log-probabilities ``(B,)`` of messages given numbers, up to a constant."""
+        return portable.each(portable.log1p, (rows * np.sign(sent))[:, 0] / self.height)
+
+
+LocalMessage = GaussianMessage | CapMessage | SignMessage

@@ -1,0 +1,282 @@
+/* The pictures and the table of agents on the first screen, for one ruling, trust model and delta. */
+const SELF = 'self-tuning', MOST_AGENTS = 40;
+const TRUSTED = { curator: 'a trusted server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
+const SEEN_BY = { curator: 'server', aggregator: 'sums', shuffler: 'shuffler', local: 'nobody' };
+const SUBJECT = {
+  'user-round': 'a whole visit', reward: 'each response', user: 'all visits of a person', 'user-rewards': 'all responses of a person'
+};
+const DECIDES = { assortment: 'Which products to show', pricing: 'Which price to ask', recommendation: 'Which item to recommend' };
+const BADGES = {
+  ours: 'ours', paper: "paper's", checked: 'code checked', published: 'published', abstract: 'after abstract', construct: 'construct'
+};
+const HEAT = [1.2, 2, 5, 20, 100, Infinity];
+const MARKED = {
+  '\u25cf': "clear lead, also after Holm's correction", '\u25d0': 'the interval of its lead is above zero', '\u25cb': 'too close to call'
+};
+const standing = row => (ORIGINS[row.name] || {}).standing || '';
+const baseLabel = agent => agent.replace(/ \(tuned\)$/, '');
+const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/* One family per track; tasks without a track by problem. A family shows one of its tasks. */
+const FAMILIES = (() => {
+  const title = word => word.slice(0, 1).toUpperCase() + word.slice(1);
+  const tracks = TABLES.filter(table => table.whole).map(({ title, members }) => ({ title, tasks: members }));
+  const rest = Map.groupBy(TASKS.filter(task => !task.track), task => task.problem);
+  return [...tracks, ...[...rest].map(([problem, tasks]) => ({ title: title(problem), tasks }))]
+    .filter(family => family.tasks.some(task => task.rows.length))
+    .map(family => ({ ...family, first: family.tasks.find(task => /standard/.test(task.name)) || family.tasks[0] }))
+    .map(family => ({ ...family, task: family.first }));
+})();
+/* Labels that have no row of the agent's defaults can only be shown as tuned. */
+const HAS_TUNED = TASKS.some(task => task.rows.some(row => row.tuned));
+const ALL_TUNED = TASKS.some(task => task.rows.some(row =>
+  row.tuned && !task.rows.some(other => !other.tuned && baseLabel(other.agent) === baseLabel(row.agent))));
+const RESULTS = Map.groupBy(comparisons, ([task, ruling]) => task + '|' + ruling);
+
+/* One row per agent and budget. Tuned, agents of this project have tuned rows, others the better row. */
+function ruled(task) {
+  const best = new Map();
+  for (const row of task.rows) {
+    if (row.stated || row.name === 'oracle' || (row.tuned && state.ruling === SELF)) continue;
+    const id = baseLabel(row.agent) + '|' + row.budget, other = best.get(id);
+    const better = !other || (standing(row) === 'ours' ? row.tuned && !other.tuned : row.loss.mean < other.loss.mean);
+    if (better) best.set(id, row);
+  }
+  return [...best.values()];
+}
+
+const withoutPrivacy = rows => rows.filter(row => !row.private && !row.reference)
+  .reduce((a, b) => !a || b.loss.mean < a.loss.mean ? b : a, null);
+const epsilonOf = row => row.epsilons[DELTAS.indexOf(state.delta)] ?? null;
+const byLabel = rows => [...Map.groupBy(rows, row => baseLabel(row.agent)).values()]
+  .map(mine => mine.sort((a, b) => a.order - b.order));
+const level = rows => mean(rows.map(row => Math.log(Math.max(row.loss.mean, 1e-9))));
+const least = agents => agents.reduce((a, b) => !a || level(b) < level(a) ? b : a, null);
+
+/* The kind of protection that a picture shows: one that this project's and a paper's agent have, if any. */
+function shownGroup(rows) {
+  const score = group => new Set(group.map(standing)).has('ours') * 2 + new Set(group.map(standing)).has('paper');
+  return [...Map.groupBy(rows, row => row.group).values()]
+    .reduce((a, b) => !a || score(b) > score(a) || (score(b) === score(a) && b[0].rank < a[0].rank) ? b : a, null);
+}
+
+/* Lines of a picture: name, what it is, and its rows by budget. */
+function contenders(task) {
+  const rows = ruled(task), of = model => rows.filter(row => row.private && row.trust_model === model);
+  const group = shownGroup(of(state.trust)), found = [];
+  const add = (name, mine, here) => {
+    if (mine) found.push({ name, rows: mine, label: baseLabel(mine[0].agent), here });
+  };
+  const some = word => least(byLabel((group || []).filter(row => standing(row) === word)));
+  add('ours', some('ours'), true);
+  add("paper's agent", some('paper'), true);
+  add('best other', least(byLabel((group || []).filter(row => !['ours', 'paper'].includes(standing(row))))), true);
+  for (const model of Object.keys(TRUSTED)) {
+    if (model !== state.trust) {
+      const unit = group && group[0].group.split('/')[1];
+      const mine = of(model).filter(row => standing(row) === 'ours' && (!unit || row.group.endsWith('/' + unit)));
+      add('ours (' + SEEN_BY[model] + ')', least(byLabel(mine)), false);
+    }
+  }
+  return { found, group, best: withoutPrivacy(rows), random: rows.find(row => row.name === 'random') };
+}
+
+function taskChoice(family, parent) {
+  if (family.tasks.length < 2) return;
+  const select = make('select', parent, null, 'choice', { 'aria-label': 'Task of ' + family.title });
+  for (const task of family.tasks) make('option', select, task.title).value = task.t;
+  select.value = family.task.t;
+  select.addEventListener('change', () => {
+    family.task = TABLES[+select.value];
+    state.board = FAMILIES.indexOf(family);
+    overview();
+    writeAddress();
+  });
+}
+
+function drawPictures() {
+  const holder = $('#pictures');
+  holder.textContent = '';
+  const frames = FAMILIES.map(family => {
+    const figure = make('figure', holder), head = make('div', figure, null, 'head');
+    make('h3', head, family.title);
+    taskChoice(family, head);
+    const plan = contenders(family.task), where = plan.group && plan.group[0];
+    const what = where ? 'protects ' + (SUBJECT[where.group.split('/')[1]] || 'people') + ' [' + where.kind + ']' :
+      'no agent here if you trust ' + TRUSTED[state.trust];
+    make('figcaption', figure, (DECIDES[family.task.problem] || family.task.problem) + '; ' + what);
+    const frame = make('div', figure, null, 'canvas');
+    const told = plan.found.map(line => line.name + ': ' + line.label);
+    if (plan.best) told.push('no privacy: ' + baseLabel(plan.best.agent));
+    make('p', figure, told.join('; '), 'who-is');
+    return { family, plan, frame };
+  });
+  // All widths are read before drawing, because reading one after it forces a layout.
+  for (const part of frames) part.width = part.frame.clientWidth;
+  for (const { family, plan, frame, width } of frames) if (width) drawPicture(family.task, plan, frame, width);
+}
+
+function drawPicture(task, { found, best, random }, frame, width) {
+  const known = found.every(line => line.rows.every(row => epsilonOf(row) !== null));
+  const lines = found.map(({ name, rows, here }) => ({
+    row: { ...rows[0], stroke: here ? 'solid' : 'dashdot' }, rows: rows.map(row => row.i).join(' '), name, dots: true,
+    points: rows.filter(row => row.loss.mean > 0)
+      .map(row => ({ t: known ? epsilonOf(row) : row.limit, ...row.loss, label: row.label })).sort((a, b) => a.t - b.t)
+  })).filter(line => line.points.length);
+  const xs = reach(lines.flatMap(line => line.points.map(p => p.t)), true);
+  if (!xs) {
+    make('p', frame, 'No results for this choice yet.', 'empty');
+    return;
+  }
+  for (const [row, name] of [[best, 'no privacy'], [random, 'random']]) {
+    if (!row || row.loss.mean <= 0) continue;
+    const grey = { colour: ['#5b6370', '#98a2b0'], stroke: name === 'random' ? 'dotted' : 'dashed', strength: 1 };
+    lines.push({ row: grey, rows: row.i, name, points: xs.map(t => ({ t, mean: row.loss.mean })) });
+  }
+  const ys = reach(lines.flatMap(line => line.points.flatMap(p => [p.mean, p.low ?? p.mean, p.high ?? p.mean])), true);
+  const told = lines.map(line => line.name + ' ' + line.points.map(p => text(p.mean)).join(', ')).join('; ');
+  picture(frame, width, {
+    lines, label: 'Final regret on ' + task.name + ' from the strictest to the loosest budget: ' + told, least: 236, xs,
+    ys: [ys[0] * 0.8, ys[1] * 1.2], logx: true, logy: true, named: true, inset: 4,
+    title: known ? 'epsilon at delta ' + state.delta : 'privacy budget'
+  });
+}
+
+/* How the best row of a column compares with the next agent. */
+function markOf(task, row) {
+  const pair = (RESULTS.get(task.name + '|' + state.ruling) || [])
+    .find(([, , first, second]) => first === row.key || second === row.key);
+  if (!pair) return '';
+  const [, , first, , survives, [, low, high]] = pair, clear = first === row.key ? low > 0 : high < 0;
+  return clear ? survives ? '\u25cf' : '\u25d0' : '\u25cb';
+}
+
+function heatCell(tr, task, row, base, best) {
+  const td = make('td', tr, null, 'num');
+  if (!row) {
+    td.append(DASH);
+    return;
+  }
+  const ratio = base > 0 ? row.loss.mean / base : null, epsilon = epsilonOf(row);
+  const shown = ratio === null ? text(row.loss.mean) : (ratio < 100 ? ratio.toFixed(1) : text(ratio)) + '\u00d7';
+  if (ratio !== null) td.classList.add('h' + HEAT.findIndex(limit => ratio <= limit));
+  const mark = best ? markOf(task, row) : '';
+  const value = make(best ? 'b' : 'span', td, shown, 'times');
+  if (mark) make('span', value, ' ' + mark, 'mark', { title: MARKED[mark], role: 'img', 'aria-label': MARKED[mark] });
+  make('small', td, text(row.loss.mean)).prepend(make('span', null, 'regret ', 'word'));
+  td.title = 'regret ' + text(row.loss.mean) + ' (' + text(row.loss.low) + ' to ' + text(row.loss.high) + ')' +
+    (epsilon === null ? '' : '; epsilon ' + text(epsilon) + ' at delta ' + state.delta);
+}
+
+function drawHeat() {
+  const holder = $('#heat'), task = FAMILIES[state.board].task, rows = ruled(task), best = withoutPrivacy(rows);
+  const secret = rows.filter(row => row.private && row.trust_model === state.trust);
+  const budgets = [...new Set(secret.sort((a, b) => a.order - b.order).map(row => row.budget))];
+  holder.textContent = '';
+  const table = make('table', holder, null, 'heat');
+  make('span', make('caption', table), 'Regret on ' + task.title + ' as a multiple of the best agent without privacy' +
+    (best ? ', ' + baseLabel(best.agent) + ' (' + text(best.loss.mean) + ')' : ''));
+  const head = make('tr', make('thead', table));
+  make('th', head, 'Agent').scope = 'col';
+  make('th', head, 'Source', 'source').scope = 'col';
+  for (const budget of budgets) {
+    const values = secret.filter(row => row.budget === budget).map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
+    const known = values.length && !values.includes(null);
+    make('span', th, known ? '\u03b5\u00a0\u2264\u00a0' + tick(Number(Math.max(...values).toPrecision(3))) : budget);
+    if (known) make('small', th, budget.replace(/,delta.*?(?=@|$)/, ''));
+  }
+  make('th', head, 'no privacy', 'num').scope = 'col';
+  const parts = [...Map.groupBy(secret, row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
+  for (const part of [...parts, rows.filter(row => !row.private)]) {
+    if (part.length) heatPart(make('tbody', table), task, part, budgets, rows, best ? best.loss.mean : 0);
+  }
+  if (!secret.length) {
+    make('p', holder, 'No agent here protects customers if you trust ' + TRUSTED[state.trust] + '. Choose another problem or trust model.', 'empty');
+  }
+}
+
+function heatPart(body, task, part, budgets, rows, base) {
+  const th = make('th', make('tr', body, null, 'group'), null, '', { colspan: budgets.length + 3, scope: 'rowgroup' });
+  const about = make('details', th), unit = part[0].group.split('/')[1], secret = part[0].private;
+  make('summary', about, secret ? 'Protects ' + (SUBJECT[unit] || 'people') + ' [' + part[0].kind + ']' : 'Without privacy');
+  make('p', about, GROUPS[part[0].group].about);
+  const agents = byLabel(part).map(mine => ({ mine, level: level(mine), size: mine.length }))
+    .sort((a, b) => b.size - a.size || a.level - b.level);
+  const leaders = new Map();
+  for (const row of part) {
+    const key = row.budget;
+    if (!row.reference && !(leaders.get(key)?.loss.mean <= row.loss.mean)) leaders.set(key, row);
+  }
+  for (const { mine } of agents.slice(0, MOST_AGENTS)) {
+    const tr = make('tr', body), name = make('th', tr, null, 'who', { scope: 'row' }), label = baseLabel(mine[0].agent);
+    paint(make('i', name, null, 'swatch', { 'aria-hidden': 'true' }), mine[0]);
+    const { page } = ORIGINS[mine[0].name] || {};
+    const link = page && linked('docs') ? make('a', name, null, '', { href: linked('docs') + page }) : name;
+    make('bdi', link, label);
+    make('td', tr, BADGES[standing(mine[0])] || '', 'source ' + standing(mine[0]));
+    for (const budget of budgets) {
+      const row = secret ? mine.find(one => one.budget === budget) : null;
+      heatCell(tr, task, row, base, row && leaders.get(budget) === row);
+    }
+    const exact = secret ? rows.find(row => !row.private && baseLabel(row.agent) === label) : mine[0];
+    heatCell(tr, task, exact, base, !secret && leaders.get(mine[0].budget) === mine[0]);
+  }
+  if (agents.length > MOST_AGENTS) {
+    make('td', make('tr', body), agents.length - MOST_AGENTS + ' more in the tables below', '', { colspan: budgets.length + 3 });
+  }
+}
+
+function drawBoards() {
+  const form = $('#boards');
+  form.textContent = '';
+  if (FAMILIES.length > 1) {
+    FAMILIES.forEach((family, f) => {
+      const chip = make('label', form, null, 'chip'), box = make('input', chip, null, '', { type: 'radio', name: 'board', value: f });
+      box.checked = f === state.board;
+      make('span', chip, family.title);
+    });
+  }
+  taskChoice(FAMILIES[state.board], form);
+  form.hidden = !form.childElementCount;
+}
+
+/* Draw everything above the filters. */
+function overview() {
+  if (!FAMILIES.length) return;
+  for (const name of ['ruling', 'trust']) for (const box of $$('input[name=' + name + ']')) box.checked = box.value === state[name];
+  $('#delta').value = state.delta;
+  for (const line of $$('.headline')) line.hidden = line.dataset.ruling !== state.ruling;
+  drawPictures();
+  drawBoards();
+  drawHeat();
+}
+
+function listenOverview() {
+  if (!FAMILIES.length) return;
+  const known = new Set(TASKS.flatMap(task => task.rows.map(row => row.trust_model)));
+  for (const box of $$('input[name=trust]')) {
+    box.disabled = !known.has(box.value);
+    if (box.disabled) box.parentNode.title = 'No agent on this board';
+  }
+  $('[data-switch=ruling]').hidden = !HAS_TUNED;
+  $('[data-switch=delta]').hidden = !TASKS.some(task => task.rows.some(row => row.epsilons.length));
+  $('#switches').hidden = !known.size || (known.size === 1 && known.has(''));
+  for (const link of $$('.losses')) {
+    link.hidden = !linked('docs');
+    link.href = linked('docs') + 'where-ours-loses.html';
+  }
+  $('#switches').addEventListener('input', () => {
+    for (const name of ['ruling', 'trust']) state[name] = ($('input[name=' + name + ']:checked') || {}).value || state[name];
+    state.delta = $('#delta').value;
+    overview();
+    writeAddress();
+  });
+  $('#boards').addEventListener('input', event => {
+    if (event.target.name !== 'board') return;
+    state.board = +event.target.value;
+    overview();
+    writeAddress();
+    const again = $('input[name=board]:checked');
+    if (again) again.focus();
+  });
+}

@@ -1,0 +1,56 @@
+"""Versions of the documentation on the branch of the site."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def versions(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    yield importlib.import_module("versions")
+    sys.modules.pop("versions")
+
+
+def show(repository, path):
+    command = ["git", "show", f"site:{path}"]
+    return subprocess.run(
+        command, cwd=repository, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_release_keeps_older_versions_and_leaves_the_checkout(versions, tmp_path, monkeypatch):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_NAME", "n")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "e@x")
+    subprocess.run(["git", "init", "-q", "-b", "main"], check=True)
+    for version, text in (("0.9.0", "old"), ("0.10.0", "new")):
+        built = tmp_path / version
+        (built / "pages").mkdir(parents=True)
+        (built / "pages" / "index.html").write_text(text)
+        if version == "0.9.0":
+            (built / "dropped.html").write_text("only in the old version")
+        found = versions.commit(built, "site", version)
+    assert found == ["0.10.0", "0.9.0"] == json.loads(show(repository, "versions.json"))
+    assert (
+        show(repository, "pages/index.html") == show(repository, "0.10.0/pages/index.html") == "new"
+    )
+    assert show(repository, "0.9.0/pages/index.html") == "old"
+    listed = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", "site"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "dropped.html" not in listed and "0.9.0/dropped.html" in listed
+    status = ["git", "status", "--porcelain"]
+    assert subprocess.run(status, capture_output=True, text=True, check=True).stdout == ""
+    assert list(repository.iterdir()) == [repository / ".git"]
