@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 FACTORY = "factory:"
 ANY = "any"
-OWN_PACKAGES = ("dpb_gym", "dpb_agents")
 BUDGET_USES = ("never", "optional", "required")
 
 as_key = partial(json.dumps, sort_keys=True, default=repr)

@@ -12,7 +12,8 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.exchange.archive import check_cell
-from dpb_gym.registry import FACTORY, OWN_PACKAGES, agent_specs
+from dpb_gym.lazy import own_packages
+from dpb_gym.registry import FACTORY, agent_specs
 from dpb_gym.results.cell_result import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_result import by_row
@@ -177,7 +178,7 @@ def _again(
             found.unavailable.append(f"{cell}: {missing}")
             return None
         if isolate is None:
-            isolate = cell.agent.entry_point.partition(".")[0] not in OWN_PACKAGES
+            isolate = cell.agent.entry_point.partition(".")[0] not in own_packages()
         isolate = isolate and cell.agent.budget is not None
         if report is not None:
             report(f"computing {cell} again{', isolated' if isolate else ''}")

@@ -43,13 +43,14 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits.interference import RECORDS, Interception
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.errors import AgentError, DPBError, line_of
+from dpb_gym.lazy import own_packages
 from dpb_gym.privacy import Curator
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
-from dpb_gym.registry import OWN_PACKAGES, AgentSpec
+from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
 
 CALL, DONE, ERROR = "call", "done", "error"
@@ -110,8 +111,7 @@ class IsolatedAgent(Agent):
             if isinstance(releaser, LossMinimiser) and not hasattr(releaser, "add"):
                 raise AgentError(
                     f"{releaser.what}: the minimiser of a function of the agent cannot be "
-                    "isolated, because the function has the records; use a releaser with add, such "
-                    "as dpb_agents.assortment.choice_records.ChoiceMLE"
+                    "isolated, because the function has the records; use a releaser with add"
                 )
             if centre is not None:
                 releaser.centre = centre
@@ -192,10 +192,10 @@ class _Messages(checkpoint._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         data = name in checkpoint.LISTED.get(module, "").split()
-        if not data and module.partition(".")[0] not in OWN_PACKAGES:
+        if not data and module.partition(".")[0] not in own_packages():
             raise AgentError(
                 f"{module}.{name} would run beside the raw data: an isolated agent uses releasers "
-                "of dpb_gym and dpb_agents"
+                f"of {' and '.join(sorted(own_packages()))}"
             )
         return super().find_class(module, name)
 

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,10 +26,13 @@ from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.stretch import JudgedStretch
-from dpb_gym.registry import check_supported
+from dpb_gym.registry import AgentSpec, check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
-from dpb_gym.suites.spec import AgentRun, Cell
+from dpb_gym.suites.spec import Cell
+
+if TYPE_CHECKING:
+    from dpb_gym.running.isolation import IsolatedAgent
 
 PROGRESS_SECONDS = 0.2
 
@@ -186,7 +190,12 @@ def run_block(
         )
     instance = problem.instance(seeds)
     with ExitStack() as running:
-        agents = [_made(cell.agent, isolate, running) for cell in cells]
+        agents: list[Agent] = [
+            running.enter_context(closing(_isolated(run.spec)))
+            if isolate and run.budget is not None
+            else run.spec.make()
+            for run in (cell.agent for cell in cells)
+        ]
         runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
         began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
         shared = _rounds(instance, runners, rounds, progress, notify, stretches)
@@ -205,13 +214,10 @@ def run_block(
         return found
 
 
-def _made(run: AgentRun, isolate: bool, running: ExitStack) -> Agent:
-    """Return a new agent; if it is isolated, its processes end with `running`."""
-    if not isolate or run.budget is None:
-        return run.spec.make()
+def _isolated(spec: AgentSpec) -> IsolatedAgent:
     from dpb_gym.running.isolation import IsolatedAgent
 
-    return running.enter_context(closing(IsolatedAgent(run.spec)))
+    return IsolatedAgent(spec)
 
 
 def _rounds(

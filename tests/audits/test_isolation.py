@@ -207,7 +207,7 @@ def test_verification_isolates_agents_of_other_packages(tmp_path, monkeypatch):
     for isolate, packages, words in ((None, ("other",), 1), (None, (), 0), (True, (), 1)):
         said.clear()
         if packages:
-            monkeypatch.setattr(verification, "OWN_PACKAGES", packages)
+            monkeypatch.setattr(verification, "own_packages", lambda: {"other"})
         else:
             monkeypatch.undo()
         assert verification.verify(tmp_path / "it", 5, 0, said.append, isolate=isolate).ok

@@ -103,15 +103,16 @@ class Releaser(ABC):
 
 PUBLIC = frozenset(
     (
-        "add_rounds", "basis", "batch", "batches", "calls", "centre", "clip", "cost", "cumulative",
-        "curator", "dim", "every", "exact_sums", "forget", "gain", "grid", "horizon", "law",
-        "levels", "loss", "max_calls", "mechanism", "noise_matrix", "noise_std", "noise_std_max",
-        "plan", "proviso", "ready", "releases", "replicates", "rho", "rounds", "sampling",
-        "schedule", "sensitivity", "shape", "sigma", "steps", "variances", "what",
+        "add_rounds", "aggregator", "basis", "batch", "batches", "calls", "centre", "clip", "cost",
+        "cumulative", "curator", "dim", "every", "exact_sums", "forget", "gain", "grid", "horizon",
+        "law", "levels", "loss", "max_calls", "mechanism", "message_bytes", "model",
+        "noise_matrix", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation",
+        "ready", "record_std", "releases", "replicates", "rho", "rounds", "sampling", "schedule",
+        "sensitivity", "shape", "sigma", "steps", "variances", "what",
     )
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
-SETTABLE = ("centre", "loss")
+SETTABLE = ("aggregator", "centre", "loss")
 
 
 class Handle:
@@ -156,7 +157,7 @@ class Handle:
         return lambda *args, **options: getattr(_STATE.__get__(self), name)(*args, **options)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set `Minimiser.centre` or `LossMinimiser.loss`; all other attributes are fixed."""
+        """Set an attribute of `SETTABLE`; all others are fixed."""
         if name not in SETTABLE:
             raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_STATE.__get__(self), name, value)
