@@ -11,7 +11,8 @@ If contexts are protected (units ``user-round`` and ``user``), the policy proces
 zeros, and the customer process acts as well.
 
 So a record depends on its own round and on releases, an action on releases and on the context of
-its round. A release happens only where both processes ask for it at the same call, with the
+its round. If responses alone are protected, the directions and users of records are those of the
+policy process. A release happens only where both processes ask for it at the same call, with the
 arguments of the policy process. Changing a releaser in the agent's processes has no effect. Actions
 are bit for bit those without isolation if the policy reads nothing but releases.
 
@@ -152,7 +153,10 @@ class IsolatedAgent(Agent):
                 )
             (number, name), args, options = policy[1]
             if name in (*RECORDS, "send"):
+                public, chosen = args[1:], options
                 _, args, options = customer[1]
+                if name != "send" and not self._hides_contexts:
+                    args, options = (*args[:1], *public), chosen
             releaser = self._releasers[number]
             output = (
                 releaser.value if name == "value" else getattr(releaser, name)(*args, **options)
@@ -273,7 +277,7 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
         handle = recv_handle(link)
         if not os.fork():
             link.close()
-            calls.link, calls.shows_records = Connection(handle), True
+            calls.link = Connection(handle)
             try:
                 _round(agent, calls.link, _receive(calls.link))
             except Exception as error:
@@ -352,17 +356,13 @@ class _Calls(Interception):
         link: Connection to the main process.
     """
 
-    shows_records = False
-
     def __init__(self, link: Connection) -> None:
         self.link = link
 
     def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
         method(*args, **options)
-        takes = key[1] in RECORDS
-        given = ((), {}) if takes and not self.shows_records else (args, options)
-        _send(self.link, (CALL, (key, *given)))
-        return None if takes else _receive(self.link)
+        _send(self.link, (CALL, (key, args, options)))
+        return None if key[1] in RECORDS else _receive(self.link)
 
 
 def _described(error: Exception, maker: Any) -> tuple[str, str, int | None, str, str]:

@@ -99,6 +99,27 @@ def test_a_record_depends_on_its_own_round_only():
     np.testing.assert_array_equal(regret(mutants.Again, True), regret(NothingFromBefore, False))
 
 
+class Turned(mutants.Honest):
+    """Turns the public direction of a large reward, so that records are 2 apart, not 1."""
+
+    turns = True
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        sign = 1.0 if self.turns and feedback.reward > 0.5 else -1.0
+        self.sums.add(feedback.reward, along=sign * context.features[action])
+        if context.t % self.every == 0:
+            self.theta = self.theta + self.sums.release()
+
+
+class NeverTurned(Turned):
+    turns = False
+
+
+def test_public_directions_do_not_depend_on_responses():
+    assert not np.array_equal(regret(Turned, False), regret(NeverTurned, False))
+    np.testing.assert_array_equal(regret(Turned, True), regret(NeverTurned, False))
+
+
 class First(mutants.Features):
     def act(self, context: Any) -> Any:
         return np.zeros(len(context.features), int)
