@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copyreg
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -101,15 +102,16 @@ class Releaser(ABC):
             raise BudgetError(f"{self.what}: its curator refused the plans; nothing is released")
 
 
-PUBLIC = frozenset(
-    (
-        "add_rounds", "aggregator", "basis", "batch", "batches", "calls", "centre", "clip", "cost",
-        "cumulative", "curator", "dim", "every", "exact_sums", "forget", "gain", "grid", "horizon",
-        "law", "levels", "loss", "max_calls", "mechanism", "message_bytes", "model",
-        "noise_matrix", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation",
-        "ready", "record_std", "releases", "replicates", "rho", "rounds", "sampling", "schedule",
-        "sensitivity", "shape", "sigma", "steps", "variances", "what",
-    )
+PUBLIC = (
+    "aggregator", "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
+    "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
+    "message_bytes",
+    "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation", "record_std",
+    "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
+    "sigma", "steps", "variances", "what",
+)  # fmt: skip
+METHODS = (
+    "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
 SETTABLE = ("aggregator", "centre", "loss")
@@ -133,47 +135,56 @@ class Handle:
 
     def add(self, *args: Any, **options: Any) -> None:
         """Add one record per replicate; see the `add` of the releaser."""
-        _STATE.__get__(self).add(*args, **options)
+        _raw(self).add(*args, **options)
 
     def release(self, *args: Any, **options: Any) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
-        return _STATE.__get__(self).release(*args, **options)  # type: ignore[no-any-return]
+        return _raw(self).release(*args, **options)  # type: ignore[no-any-return]
 
     @property
     def value(self) -> FloatArray:
         """Newest release."""
-        return _STATE.__get__(self).value  # type: ignore[no-any-return]
+        return _raw(self).value  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        releaser = _STATE.__get__(self)
-        if name not in PUBLIC:
-            raise AttributeError(
-                f"the handle of {type(releaser).__name__} has no {name!r}: raw state belongs to "
-                "the curator"
-            )
-        found = getattr(releaser, name)
-        if getattr(found, "__self__", None) is not releaser:
-            return found
-        return lambda *args, **options: getattr(_STATE.__get__(self), name)(*args, **options)
+        raise AttributeError(
+            f"the handle of a {type(_raw(self)).__name__} has no {name!r}: raw state is the "
+            "curator's"
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute of `SETTABLE`; all others are fixed."""
         if name not in SETTABLE:
             raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
-        setattr(_STATE.__get__(self), name, value)
+        setattr(_raw(self), name, value)
 
 
 # a slot whose descriptor is no attribute of the class
 _STATE: Any = vars(Handle)["_releaser"]
+_raw: Callable[[Handle], Any] = _STATE.__get__
 del Handle._releaser  # type: ignore[attr-defined]
-copyreg.pickle(Handle, lambda handle: (Handle, (_STATE.__get__(handle),)))
+
+
+def _shown(name: str) -> property:
+    return property(lambda handle: getattr(_raw(handle), name))
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    return lambda handle, *args, **options: getattr(_raw(handle), name)(*args, **options)
+
+
+for _name in PUBLIC:
+    setattr(Handle, _name, _shown(_name))
+for _name in METHODS:
+    setattr(Handle, _name, _passed_on(_name))
+copyreg.pickle(Handle, lambda handle: (Handle, (_raw(handle),)))
 
 
 def behind(handle: Any) -> Any:
     """Return the releaser of a handle, for the curator, audits and tests."""
     if isinstance(handle, WithoutAxis):
         handle = handle.releaser
-    return _STATE.__get__(handle) if isinstance(handle, Handle) else handle
+    return _raw(handle) if isinstance(handle, Handle) else handle
 
 
 class WithoutAxis:
