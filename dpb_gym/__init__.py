@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpb_gym.envs.log_environments import from_log as from_log
     from dpb_gym.envs.registration import make_problem as make_problem
     from dpb_gym.offline import evaluate_offline as evaluate_offline
+    from dpb_gym.planning.advice import advise as advise
     from dpb_gym.planning.privacy_cost import cost_of_privacy as cost_of_privacy
     from dpb_gym.privacy import Budget as Budget
     from dpb_gym.privacy import Guarantee as Guarantee

@@ -387,4 +387,7 @@ def check_supported(spec: AgentSpec, problem: ProblemInfo, budget: bool) -> None
             "budgets=['rho=1'], or eps=1,delta=1e-5"
         )
     if spec.budget == "never" and budget:
-        raise AgentError(f"agent {spec.name!r} is non-private and takes no budget")
+        raise AgentError(
+            f"agent {spec.name!r} is non-private and takes no budget; if it is private, register "
+            "it with what it protects, e.g. protects=('central', 'reward')"
+        )

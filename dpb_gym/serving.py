@@ -7,12 +7,14 @@ private releases. All its other data, except the guarantee, are raw or computed 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +29,14 @@ from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 if TYPE_CHECKING:
-    from dpb_gym.privacy import Account, Budget, Certificate, Guarantee, SessionCharges
+    from dpb_gym.privacy import (
+        Account,
+        Budget,
+        Certificate,
+        DisjointSum,
+        Guarantee,
+        SessionCharges,
+    )
 
 WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
@@ -180,9 +189,72 @@ class Session:
         """
         with self._lock:
             context, action = self._opened(decision)
+            if context is None:
+                raise ParameterError(f"decision {decision} is a device's: receive its message")
             feedback = self._feedback(context, action, response)
             del self._state["open"][decision]
             self._state["came"].append((context, action, feedback))
+
+    def device(self) -> Device:
+        """Return the device of the next customer, which decides and makes the only message.
+
+        Raises:
+            AgentError: If the budget names a trusted curator, or contexts are public and the agent
+                uses them, or the session has an account.
+            HorizonExceeded: If the horizon is over.
+        """
+        with self._lock:
+            self._split_sums()
+            if self._state["t"] >= self.problem.longest:
+                raise HorizonExceeded(f"the session was planned for {self._state['t']:,} decisions")
+            self._state["t"] += 1
+            self._state["open"][self._state["t"]] = (None, None)
+            return Device(self.agent, self.problem, self._state["t"])
+
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """Learn from the message of a device; messages may be late and out of order.
+
+        Raises:
+            ParameterError: If the message is no device's of this session, was received before, or
+                belongs to a batch that was released; the session is unchanged.
+        """
+        with self._lock:
+            sums, kind = self._split_sums(), kind_of(self.problem.kind)
+            try:
+                decision, batch = message["decision"], message["batch"]
+                values = np.array(message["values"])[None]
+            except (TypeError, KeyError, ValueError) as error:
+                raise ParameterError(f"this is no message of a device: {error!r}") from error
+            self._opened(decision)
+            if not sums.per_record and batch != sums.releases:
+                raise ParameterError(f"batch {batch} was released: the message came too late")
+            sums.check_message(values)
+            del self._state["open"][decision]
+            info, x = self.problem, np.zeros((1, *kind.feature_shape(self.problem)), np.float32)
+            revenues = np.zeros((1, info.n_items or 0), np.float32) if kind.revenues else None
+            context = _locked(Context(self._state["t"], x, revenues, None, None, None))
+            action = np.full((1, *kind.action_shape(info)), kind.nothing)
+            nothing = {"choice": np.array([-1])} if kind.response == "choice" else {}
+            nothing |= {"demand": np.zeros(1)} if kind.response == "demand" else {}
+            feedback = Feedback(np.zeros(1), observed=np.array([True]), **nothing)
+            sums.side, sums.mail = "server", values
+            try:
+                self.agent.observe(context, action, feedback)
+            finally:
+                sums.side, sums.mail = "", None
+
+    def _split_sums(self) -> DisjointSum:
+        """Return the sums that take messages of devices."""
+        from dpb_gym.privacy import DisjointSum
+
+        curator = self.agent.curator
+        sums = [r for r in curator.releasers if isinstance(r, DisjointSum)]
+        if len(sums) != 1 or curator.unit != "user-round" or self.account is not None:
+            raise AgentError(
+                "devices need a budget without a trusted curator, such as 'rho=1@local', an agent "
+                f"that protects a user-round, and no account; this one: {self.guarantee}"
+            )
+        return sums[0]
 
     def drop(self, decision: int) -> None:
         """Drop a decision without a response and free its memory; raises like `observe`."""
@@ -316,6 +388,54 @@ class Session:
             if not counts or None in counts or counts != self._releases:
                 self.account.commit()
                 self._releases = counts
+
+
+class Device:
+    """The device of one customer: it decides, and turns the response into a message.
+
+    It gets released data only. The context, the action and the response stay on the device; the
+    session learns the message. Noise is drawn on the device: from the operating system's entropy,
+    and as the session's if that has system noise. A device can be pickled before it decides.
+
+    Attributes:
+        decision: Number of the decision.
+    """
+
+    def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
+        from dpb_gym.privacy import NoiseSource
+
+        copied = copy.deepcopy(agent)
+        vars(copied).pop("_session")
+        self.decision, self._agent, self._problem = decision, copied, problem
+        seed = np.random.SeedSequence()  # of the operating system's entropy
+        fresh = NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
+        sums: Any = copied.curator.releasers[0]
+        sums.become_device(None if copied.curator.system_noise else fresh)
+
+    @cached_property
+    def _own(self) -> Session:
+        session = Session(self._agent, self._problem)
+        session._state["t"] = self.decision - 1
+        return session
+
+    def decide(self, features: Any, **given: Any) -> Any:
+        """Return the action for the customer; arguments as for `Session.decide`."""
+        return self._own.decide(features, **given)[1]
+
+    def message(self, response: Any) -> dict[str, Any]:
+        """Return the message about the response, JSON values; a device makes one only.
+
+        Raises:
+            ParameterError: If the device has not decided, made a message, or the response is
+                impossible.
+        """
+        context, action = self._own._opened(self.decision)
+        feedback = self._own._feedback(context, action, response)
+        self._own.drop(self.decision)
+        self._agent.observe(context, action, feedback)
+        sums: Any = self._agent.curator.releasers[0]
+        values = [] if sums.mail is None else sums.mail[0].tolist()
+        return {"decision": self.decision, "batch": sums.releases, "values": values}
 
 
 def _locked(context: Context) -> Context:

@@ -104,22 +104,28 @@ class BlockDraws:
 
     def next(self) -> NDArray[np.float64]:
         """Return the next round's numbers, shape ``(B, *shape)``."""
+        self._fill_if_empty()
+        self._next += 1
+        drawn: NDArray[np.float64] = self._block[self._next - 1]
+        return drawn
+
+    def take(self, rounds: int) -> NDArray[np.float64]:
+        """Return the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
+        taken, done = np.empty((rounds, *self._block.shape[1:])), 0
+        while done < rounds:
+            self._fill_if_empty()
+            part = self._block[self._next : self._next + rounds - done]
+            taken[done : done + len(part)] = part
+            self._next, done = self._next + len(part), done + len(part)
+        return taken
+
+    def _fill_if_empty(self) -> None:
         if self._next == len(self._block):
             ahead = np.empty_like(self._block[:, 0])
             for i, rng in enumerate(self._generators):
                 self._fill(rng, ahead)
                 self._block[:, i] = ahead
             self._next = 0
-        self._next += 1
-        drawn: NDArray[np.float64] = self._block[self._next - 1]
-        return drawn
-
-    def take(self, rounds: int) -> NDArray[np.float64]:
-        """Returns the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
-        taken = np.empty((rounds, *self._block.shape[1:]))
-        for row in taken:
-            row[...] = self.next()
-        return taken
 
 
 def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:

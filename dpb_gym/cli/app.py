@@ -40,7 +40,7 @@ COMMANDS = (
     *(result_commands.verify, result_commands.submit, result_commands.import_),
     *(result_commands.remove, result_commands.cost, result_commands.cost_of_privacy),
     *(run_commands.tune, run_commands.reproduce, result_commands.audit, run_commands.warm),
-    result_commands.certify,
+    *(result_commands.certify, run_commands.outside, result_commands.advise),
 )
 DATA_COMMANDS = (
     list_commands.list_data,

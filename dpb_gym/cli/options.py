@@ -143,16 +143,25 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table of texts, without markup."""
+    """Print a table of texts, without markup; a list of rows where words would not fit."""
     from rich import box
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    texts = [[str(value) for value in row] for row in rows]
+    words = [max(len(w) for t in row for w in t.split() or [""]) for row in zip(columns, *texts)]
+    names = max((len(row[0]) for row in texts), default=0)
+    if names + sum(words[1:]) + 2 * len(words) > console().width:
+        for name, *rest in texts:
+            said = "; ".join(f"{column}: {text}" for column, text in zip(columns[1:], rest) if text)
+            console().print(Text(name, style="bold"), Padding(Text(said), (0, 0, 0, 2)), sep="\n")
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     for i, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*(Text(str(value)) for value in row))
+    for row in texts:
+        table.add_row(*map(Text, row))
     console().print(table)
 
 

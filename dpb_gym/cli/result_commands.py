@@ -361,3 +361,44 @@ def cost_of_privacy(
         )
     else:
         options.print_text(str(found))
+
+
+def advise(
+    source: str = Argument(metavar="FILE", help="A log: .csv, .xlsx or .parquet."),
+    problem: str | None = Option(
+        None, metavar="pricing|assortment|recommendation", help="What the log is of; guessed."
+    ),
+    budget: list[str] = options.budgets(),
+    set_: list[str] = options.settings("A column of the log (price=rate), or how to read it"),
+    horizon: int = Option(10_000, help="Customers T."),
+    replicates: int | None = Option(None, help="Replicates; 48, or 16 for wide models."),
+    currency: str | None = Option(None, help="Unit of prices; that of the column by default."),
+    workers: int | None = options.WORKERS,
+    dry_run: bool = Option(False, "--dry-run", help="Only show what the columns are read as."),
+    html: str | None = options.HTML,
+    plot: str | None = options.PLOT,
+    json: bool = options.JSON,
+) -> None:
+    """Say what privacy costs on a log, with the uncertainty of what was fitted.
+
+    Example: dpb advise sales.xlsx --set price=fee --currency EUR --html sales.html
+    """
+    from dpb_gym.planning import advice, privacy_cost
+
+    asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
+    found = advice.advise(
+        source, problem, budgets=asked, horizon=horizon,
+        replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,
+        **options.read_settings(set_),
+    )  # fmt: skip
+    if dry_run:
+        options.print_text(str(found))
+        return
+    for path, write in ((html, found.to_html), (plot, found.plot)):
+        if path is not None:
+            write(path)
+    if json:
+        texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
+        options.print_json({"sentences": found.sentences, "earnings": found.records(), **texts})
+    else:
+        options.print_text(str(found))

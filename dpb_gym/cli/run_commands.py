@@ -1,4 +1,4 @@
-"""The commands that run agents: ``dpb run``, ``dpb tune`` and ``dpb reproduce``."""
+"""The commands that run agents: ``dpb run``, ``tune``, ``reproduce`` and ``outside``."""
 
 from __future__ import annotations
 
@@ -317,6 +317,34 @@ def _print_tuning(done: Tuning) -> None:
         print(f"{done.rounds:,} agent rounds in {duration(done.seconds)}")
     for recipe in done.recipes:
         print(f"{recipe.path}: {listed(recipe.parameters)}")
+
+
+def outside(
+    world: str = Argument(help="shuffle-linear, private-arms, ldp-ratings, sparse, ldp-logistic."),
+    folder: str = Argument(help="A clone of the world's repository. Its Python code is executed."),
+    runs: int = Option(3, min=1, help="Replicates."),
+    rounds: int | None = Option(None, min=100, help="Rounds; the published horizon by default."),
+    json: bool = options.JSON,
+) -> None:
+    """Play a world that others published: their agents and ours, with true epsilons.
+
+    Example: dpb outside shuffle-linear Differentially-Private-Bandits --runs 1 --rounds 2000
+    """
+    from dpb_gym.outside import outside as rows
+
+    found = list(rows(world, folder, runs=runs, rounds=rounds))
+    if json:
+        options.print_json(found)
+        return
+    shown = ("setting", "agent", "by", "trust", "stated", "true", "regret", "sd")
+    options.print_table(shown, [[_rounded(k, row[k]) for k in shown] for row in found])
+
+
+def _rounded(name: str, value: object) -> object:
+    """Return a number with four digits; an unbounded epsilon as a word."""
+    if value is None:
+        return "unbounded" if name == "true" else ""
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def reproduce(

@@ -154,8 +154,7 @@ class Core:
                 "render() needs a render_mode: gymnasium.make(..., render_mode='rgb_array')"
             )
             return None
-        mode = "rgb_array" if self._render_mode == "human" else self._render_mode
-        return [getattr(screen, mode)() for screen in self.screens]
+        return [getattr(screen, self._render_mode)() for screen in self.screens]
 
     def coming(self) -> dict[str, Array]:
         """Return availability and stock for the customers of the last observation, if limited."""

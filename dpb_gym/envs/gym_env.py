@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 from dpb_gym import validation
 from dpb_gym.envs.core import Core, lane, only
-from dpb_gym.envs.rendering import FPS, MODES, Window
+from dpb_gym.envs.rendering import MODES
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
@@ -42,8 +42,9 @@ class BanditEnv(gymnasium.Env[Any, Any]):
     Args:
         env_id: Registered id.
         render_mode: ``"ansi"`` (a table of the last round) or ``"rgb_array"`` (a picture of it
-            and of the regret so far) or ``"human"`` (the picture in a window, after every reset
-            and step). Pictures are not part of the observation.
+            and of the regret so far). Pictures are not part of the observation.
+            ``gymnasium.make(..., render_mode="human")`` shows them in a window, with the extra
+            ``render``.
         **kwargs: Parameters of the problem, ``obs_mode`` (``"flat"`` or ``"dict"``), and
             ``action_mode`` or ``n_prices`` where they apply.
 
@@ -51,7 +52,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         ParameterError: If a parameter is unknown or out of range.
     """
 
-    metadata = {"render_modes": list(MODES), "render_fps": FPS}  # noqa: RUF012
+    metadata = {"render_modes": list(MODES), "render_fps": 4}  # noqa: RUF012
 
     def __init__(self, env_id: str, render_mode: str | None = None, **kwargs: Any) -> None:
         self.core = Core(env_id, 1, render_mode, kwargs)
@@ -63,7 +64,6 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self._t = 0
         self._ahead: Ahead | None = None
         self._observations: Any = None
-        self._window = Window()
 
     @property
     def problem(self) -> Problem:
@@ -86,8 +86,6 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
         self._done, self._t, self._ahead = False, 1, None
         observation = self._observe(self.core.instance)  # type: ignore[arg-type]
-        if self.render_mode == "human":
-            self.render()
         return observation, self._with_mask({"t": 0})
 
     def _observe(self, instance: Instance) -> Any:
@@ -164,21 +162,12 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         else:
             self._done = True
         seen = self._observe(instance)
-        if self.render_mode == "human":
-            self.render()
         return seen, reward, False, self._done, self._with_mask(info)
 
     def render(self) -> Any:
         """Render the last round, or the first customer, in `render_mode`."""
         shown = self.core.render()
-        if shown is None or self.render_mode != "human":
-            return None if shown is None else shown[0]
-        self._window.show(shown[0])
-        return None
-
-    def close(self) -> None:
-        """Close the window of ``render_mode="human"``."""
-        self._window.close()
+        return None if shown is None else shown[0]
 
 
 class BanditVectorEnv(VectorEnv[Any, Any, Array]):
@@ -207,8 +196,6 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         modes = [known.value for known in AutoresetMode]
         self.autoreset_mode = AutoresetMode(validation.choice("autoreset_mode", mode, modes))
-        if render_mode == "human":
-            raise ParameterError("a window shows one lane: use render_mode='rgb_array'")
         self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
         self.core = Core(env_id, self.num_envs, render_mode, kwargs)
         self.render_mode = render_mode

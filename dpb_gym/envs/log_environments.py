@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -11,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
@@ -138,28 +139,41 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-class _ProgressLine:
-    """Progress messages on standard error, for operations longer than 2 seconds."""
+@contextlib.contextmanager
+def progress_lines(
+    name: str, progress: bool | Callable[[str], Any] | None
+) -> Iterator[Callable[[str], Any]]:
+    """Yield a function that reports the current step; steps of `from_log` are reported too.
 
-    def __init__(self) -> None:
-        self.start, self.what = time.monotonic(), "reading"
-        self.done = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
+    Args:
+        name: Name of the operation, the beginning of each line.
+        progress: True or None for lines on standard error after two seconds, every two seconds on
+            a terminal and every five elsewhere; False for silence; or a function that is called
+            with each step.
+    """
+    start, done = time.monotonic(), threading.Event()
+    step, wait = ["reading"], 2.0 if sys.stderr.isatty() else 5.0
 
-    def __call__(self, what: str) -> None:
-        self.what = what
-        if time.monotonic() - self.start > 2.0:
-            self._show()
+    def say(what: str) -> None:
+        step[0] = what
+        if callable(progress):
+            progress(what)
 
-    def _watch(self) -> None:
-        wait = 2.0
-        while not self.done.wait(wait):
-            self._show()
-            wait = 10.0
+    def watch() -> None:
+        seconds = 2.0
+        while not done.wait(seconds):
+            print(f"{name}: {step[0]} ({time.monotonic() - start:.0f} s so far)",
+                  file=sys.stderr, flush=True)  # fmt: skip
+            seconds = wait
 
-    def _show(self) -> None:
-        seconds = time.monotonic() - self.start
-        print(f"from_log: {self.what} ({seconds:.0f} s so far)", file=sys.stderr, flush=True)
+    if progress in (True, None):
+        threading.Thread(target=watch, daemon=True).start()
+    token = LISTENER.set(say)
+    try:
+        yield say
+    finally:
+        LISTENER.reset(token)
+        done.set()
 
 
 def from_log(
@@ -194,8 +208,7 @@ def from_log(
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute used as an item's revenue.
         capacity: Assortment: maximum number of items offered; by default half of them, at most 10.
-        progress: Whether to print progress on standard error, or a function called with each
-            step; by default True on a terminal, after two seconds.
+        progress: See `progress_lines`.
         **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
             `dpb_data.clicks` and `dpb_data.ratings`.
 
@@ -229,16 +242,9 @@ def from_log(
         settings |= {"outside": outside, "revenue": revenue, "capacity": capacity}
     elif (outside, revenue, capacity) != (None, None, None):
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
-    show = sys.stderr.isatty() if progress is None else progress
-    line = _ProgressLine() if show is True else None
-    token = LISTENER.set(line or (show if callable(show) else None))
-    try:
+    with progress_lines("from_log", progress):
         table = _table(source, problem, columns)
         return LogEnvironment(_registered(problem, table, settings))
-    finally:
-        LISTENER.reset(token)
-        if line is not None:
-            line.done.set()
 
 
 def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:

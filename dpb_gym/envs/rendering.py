@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.errors import MissingExtraError
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
 from dpb_gym.problems.kinds import RoundRow, kind_of
 
-MODES = ("ansi", "rgb_array", "human")
-FPS = 4
+MODES = ("ansi", "rgb_array")
 WIDTH, HEIGHT = 480, 320
 MOST_ROWS, MOST_FEATURES = 12, 6
 IDLE, PICKED, WON, CURVE = "#c8cdd2", "#4285be", "#2ea05a", "#c8503c"
@@ -95,47 +93,10 @@ class Screen:
             colours = [WON if r.success else PICKED if r.mark else IDLE for r in shown]
             offer.bar(range(len(shown)), np.clip(values, 0.02, 1.0), color=colours)
             offer.set_xticks(range(len(shown)), [row.name for row in shown], rotation=90)
-            marks = [row.mark for row in shown if row.mark not in ("", "offered")]
+            marks = [row.mark for row in shown if row.mark and not row.mark.startswith("offered")]
             offer.set(ylim=(0, 1), title=(marks or ["nothing bought" if self._curve else ""])[0])
             regret.plot([0.0, *self._curve], color=CURVE)
             regret.set(xlim=(0, self._problem.horizon), ylim=(0, None), title="regret so far")
             figure.subplots_adjust(0.08, 0.28, 0.97, 0.84)
             canvas.draw()
         return np.array(canvas.buffer_rgba())[:, :, :3]
-
-
-class Window:
-    """Window that shows pictures at `FPS` per second; it opens with the first picture."""
-
-    def __init__(self) -> None:
-        self._surface: Any = None
-
-    def show(self, picture: Array) -> None:
-        """Show a picture, uint8 ``(height, width, 3)``, and wait until its time is over.
-
-        Raises:
-            MissingExtraError: If pygame is not installed.
-        """
-        try:
-            import pygame
-        except ImportError:
-            raise MissingExtraError(
-                "render_mode='human' needs pygame: pip install 'dpb-gym[render]'"
-            ) from None
-        if self._surface is None:
-            pygame.display.init()
-            pygame.display.set_caption("dpb-gym")
-            self._surface = pygame.display.set_mode(picture.shape[1::-1])
-            self._clock = pygame.time.Clock()
-        pygame.surfarray.blit_array(self._surface, picture.swapaxes(0, 1))
-        pygame.event.pump()
-        pygame.display.flip()
-        self._clock.tick(FPS)
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        if self._surface is not None:
-            import pygame
-
-            pygame.display.quit()
-            self._surface = None

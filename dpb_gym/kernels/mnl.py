@@ -62,7 +62,7 @@ def top_indices(scores, K, floor, picked, keys):
 
 
 @jit
-def _revenue_of(picked, n, utility, revenues):
+def revenue_of(picked, n, utility, revenues):
     """Return the expected revenue of the first n items of `picked` (ascending indices)."""
     top = 0.0
     for a in range(n):
@@ -121,7 +121,7 @@ def best_slates(utility, revenues, K, exactly, slates, values):
     for b in range(B):
         if _equal_and_positive(revenues[b]):
             n = top_indices(utility[b], K, -np.inf, slates[b], keys)
-            values[b] = _revenue_of(slates[b], n, utility[b], revenues[b])
+            values[b] = revenue_of(slates[b], n, utility[b], revenues[b])
             continue
         top = -np.inf
         for i in range(N):
@@ -135,7 +135,7 @@ def best_slates(utility, revenues, K, exactly, slates, values):
         values[b] = 0.0
         if exactly:
             n = top_indices(revenues[b], K, -np.inf, slates[b], keys)
-            z, floor = _revenue_of(slates[b], n, utility[b], revenues[b]), -np.inf
+            z, floor = revenue_of(slates[b], n, utility[b], revenues[b]), -np.inf
             values[b] = z
         while True:
             for i in range(N):
@@ -145,7 +145,7 @@ def best_slates(utility, revenues, K, exactly, slates, values):
             n = top_indices(scores, K, floor, trial, keys)
             if n == 0:
                 break
-            value = _revenue_of(trial, n, utility[b], revenues[b])
+            value = revenue_of(trial, n, utility[b], revenues[b])
             if not value > z:
                 break
             z = value

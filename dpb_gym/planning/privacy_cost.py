@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -17,7 +16,7 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.privacy import Budget
-from dpb_gym.privacy.budget import report_delta
+from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.report.comparison_groups import Group
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
@@ -41,11 +40,6 @@ BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
 LARGEST_EPSILON = 10.0
 """Largest epsilon per person that is reported as a guarantee: e^10 is a factor of 22,000."""
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}"
-    "img{max-width:100%}table{border-collapse:collapse}td,th{padding:.2rem 1rem .2rem 0}"
-)
 
 
 @dataclass(frozen=True)
@@ -66,6 +60,12 @@ class Shortfall:
     first: int
     last: int
     percent: Interval
+
+    @property
+    def kept(self) -> Interval:
+        """Earnings in percent of the baseline's."""
+        p = self.percent
+        return Interval(100.0 - p.mean, 100.0 - p.high, 100.0 - p.low)
 
     def __str__(self) -> str:
         p = self.percent
@@ -117,6 +117,12 @@ class PrivacyCost:
         )
 
     @property
+    def name(self) -> str:
+        """Name of the log, or the environment's id."""
+        (task,) = self.result.suite.tasks
+        return str(getattr(task.problem(), "data_name", task.env))
+
+    @property
     def _earned(self) -> str:
         (kind,) = self.result.kinds.values()
         return "the reward" if kind == "recommendation" else "revenue"
@@ -144,31 +150,27 @@ class PrivacyCost:
         parts: dict[str, dict[tuple[str, str], Interval]] = {}
         for x in self.losses:
             rounds = f"customers {x.first:,} to {x.last:,}"
-            kept = Interval(100 - x.percent.mean, 100 - x.percent.high, 100 - x.percent.low)
-            parts.setdefault(rounds, {})[x.agent, x.budget] = kept
+            parts.setdefault(rounds, {})[x.agent, x.budget] = x.kept
         (task,) = self.result.to_leaderboard().tasks
         rows = [row for row in task.rows if row.private or row.agent == self.agent]
         task = replace(task, rows=tuple(rows))
         said = f"{self._earned} without privacy = 100%"
-        return report.plot_kept(task, parts, said, path)
+        return report.plot_kept(task, parts, said, path, title=self.name)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained page with sentences, picture, table and notes."""
-        drawn = io.BytesIO()
-        self.plot().savefig(drawn, format="png", dpi=150)
-        picture = base64.b64encode(drawn.getvalue()).decode()
-        (task,) = self.result.suite.tasks
-        content = (
-            "<!doctype html><html lang='en'><meta charset='utf-8'><title>What privacy costs</title>"
-            f"<meta http-equiv='Content-Security-Policy' content=\"{_POLICY}\">"
-            f"<style>{_STYLE}</style><h1>What privacy costs</h1>"
-            f"<p>{escape(task.description)}: {escape(task.env)}, {task.horizon:,} customers, "
-            f"{self.result.suite.replicates} replicates</p>"
-            f"<img alt='earnings against the budget' src='data:image/png;base64,{picture}'>"
-            f"{self._repr_html_()}</html>"
-        )
+        bars = [
+            (f"{x.agent}, {x.budget}", f"customers {x.first:,} to {x.last:,}", x.kept)
+            for x in self.losses
+        ]
+        axis = f"{self._earned} in percent of that of {self.agent} without privacy"
+        rows = [[x.agent, x.budget, f"{x.first:,} to {x.last:,}", str(x)] for x in self.losses]
+        table = ["agent", "budget", "customers", f"loss of {self._earned} [95%]"], rows
+        facts = f"{self.name}: {self.result.suite.replicates} replicates"
+        notes = {"What to know": [facts, *self.notes]}
         place = target(path)
-        write_whole(place, content.encode())
+        page = report.advice_page(self.name, self.sentences, bars, axis, table, notes)
+        write_whole(place, page.encode())
         return place
 
     def _repr_html_(self) -> str:
@@ -215,7 +217,7 @@ def cost_of_privacy(
         replicates: Independent replicates, at least 2.
         seed: Replicate i has seed ``seed + i``.
         workers: See `dpb_gym.evaluate`.
-        progress: See `dpb_gym.evaluate`.
+        progress: See `dpb_gym.evaluate`; also in logs by default.
         **log: Further arguments of `dpb_gym.from_log`, or parameters of the environment.
 
     Raises:
@@ -231,6 +233,7 @@ def cost_of_privacy(
     """
     replicates = validation.integer("replicates", replicates, 2)
     budgets = [budgets] if isinstance(budgets, (str, Budget)) else budgets
+    limits = [check_protects(b) for b in budgets if b]
     if problem is not None:
         source, log = from_log(source, problem, **log), {}
     elif not isinstance(source, str) or Path(source).suffix:
@@ -243,8 +246,8 @@ def cost_of_privacy(
     split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
     result = evaluate(
         source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
-        (*resolve_checkpoints("log", T), split), log, [*(b for b in budgets if b), "none"], workers,
-        progress,
+        (*resolve_checkpoints("log", T), split), log, [*limits, "none"], workers,
+        (None if sys.stderr.isatty() else True) if progress is None else progress,
     )  # fmt: skip
     base = [s for s in result.rows if (s.agent, s.budget) == (ours, "none")]
     if not base:
@@ -256,7 +259,7 @@ def cost_of_privacy(
         if s is not base[0]
         for start, end in ((0, split), (split, T))
     ]
-    return PrivacyCost(result, ours, tuple(losses), tuple(_notes(result)))
+    return PrivacyCost(result, ours, tuple(losses), tuple(result_notes(result)))
 
 
 def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
@@ -294,7 +297,8 @@ def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
     return notes
 
 
-def _notes(result: Result) -> list[str]:
+def result_notes(result: Result) -> list[str]:
+    """Return what is protected, how often persons come, and remarks on the fit and simulation."""
     (task,) = result.suite.tasks
     notes, groups = [], dict[str, list[str]]()
     for row in result.rows:

@@ -12,6 +12,7 @@ from dpb_gym.errors import BudgetError, shown
 
 REPORT_DELTA = 1e-5
 """Delta at which epsilon is stated if the budget has none."""
+LARGEST_USEFUL_EPSILON, LARGEST_USEFUL_DELTA = 50.0, 1e-2
 TRUSTS = ("curator", "aggregator", "shuffler", "local")
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none', with '@local' for another trust model"
 
@@ -170,3 +171,29 @@ def _number(value: float) -> str:
     """Return the shortest text that parses to the same number."""
     text = repr(value).removesuffix(".0")
     return re.sub(r"e([+-])0*(\d)", lambda m: f"e{m[1].strip('+')}{m[2]}", text)
+
+
+def check_protects(budget: Budget | str) -> Budget:
+    """Return a budget that protects somebody, as advice for real customers needs.
+
+    Raises:
+        BudgetError: If it is none, or its epsilon (for rho: at delta = 1e-6) exceeds
+            `LARGEST_USEFUL_EPSILON`, or delta `LARGEST_USEFUL_DELTA`.
+    """
+    found = Budget.parse(budget)
+    if found is None:
+        raise BudgetError("give a budget: the agents without one are always compared")
+    epsilon = found.epsilon
+    if found.rho is not None:
+        epsilon = found.rho + 2.0 * math.sqrt(found.rho * math.log(1e6))  # Bun & Steinke 2016
+    if epsilon is not None and epsilon > LARGEST_USEFUL_EPSILON:
+        raise BudgetError(
+            f"{found} protects nobody: epsilon {epsilon:.3g} allows odds to change by a factor of "
+            f"e^{epsilon:.3g}; give at most epsilon {LARGEST_USEFUL_EPSILON:g}"
+        )
+    if found.delta is not None and found.delta > LARGEST_USEFUL_DELTA:
+        raise BudgetError(
+            f"{found} protects nobody: delta is the chance that a person's data are revealed; give "
+            f"at most {LARGEST_USEFUL_DELTA:g}, less than one over the number of customers"
+        )
+    return found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -194,6 +195,23 @@ class Curator:
             kind(self, size, **options)
         handle = self.releasers[-1]
         return WithoutAxis(handle) if self._without_axis else handle
+
+    @contextmanager
+    def one_record_each(self) -> Iterator[None]:
+        """Check that a round adds at most one record to each sum that counts one per round.
+
+        Raises:
+            BudgetError: If a sum has got a second record. Its guarantee is for one.
+        """
+        counted = [r for r in self.releasers if self.private and getattr(r, "per_round", False)]
+        before: list[int] = [getattr(releaser, "rounds", 0) for releaser in counted]
+        yield
+        for releaser, rounds in zip(counted, before):
+            if (added := getattr(releaser, "rounds", 0) - rounds) > 1:
+                raise BudgetError(
+                    f"{releaser.what}: {added} records in one round, but its guarantee is for one: "
+                    "add one record with what a round contributes"
+                )
 
     def register(self, releaser: Releaser, share: float | None) -> None:
         """Add a releaser to the plan; called by its constructor.

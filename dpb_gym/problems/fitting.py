@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
+from dpb_gym.streams import Stream, generator
 
 T = TypeVar("T")
 Bounds = Mapping[str, tuple[float, float]]
@@ -45,6 +46,11 @@ class Fit:
         notes: Remarks, each a sentence.
         held: Mask of the held-out customers ``(n,)``.
         trained: Coefficients ``(d,)`` fitted to the others.
+        chance: Probabilities of the held-out customers' rows by `trained`.
+        chosen: Mask of the chosen rows ``(n_rows,)``.
+        held_rows: Mask of the held-out customers' rows ``(n_rows,)``.
+        information: Lower triangle of the Hessian of the negative log-likelihood ``(d, d)``.
+        ridge: Weight of the penalty.
     """
 
     coefficients: Array
@@ -53,6 +59,32 @@ class Fit:
     notes: tuple[str, ...]
     held: Array
     trained: Array
+    chance: Array
+    chosen: Array
+    held_rows: Array
+    information: Array
+    ridge: float
+
+    def draws(self, count: int, scale: float = 1.0, centre: Array | None = None) -> Array:
+        """Return draws of the coefficients from their approximate posterior ``(count, d)``.
+
+        The posterior is normal around `centre` with the inverse Hessian of the penalised
+        likelihood as covariance (Laplace's approximation).
+
+        Args:
+            count: Number of draws; the first ones do not depend on it.
+            scale: Factor of the information: that of a log of `scale` times the customers.
+            centre: ``(d,)``, the coefficients by default.
+        """
+        d = len(self.coefficients)
+        lower, step = np.empty((1, d, d)), np.empty(d)
+        kernels.linalg.cholesky(scale * self.information[None] + self.ridge * np.eye(d), lower)
+        found = np.empty((count, d))
+        for k in range(count):
+            z = portable.normals(generator(k, Stream.HIDDEN), d)
+            kernels.linalg.solve_upper_one(lower[0], z, step)
+            found[k] = step
+        return found + (self.coefficients if centre is None else centre)
 
 
 def cached(make: Callable[..., T]) -> Callable[..., T]:
@@ -140,8 +172,9 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
 
 
 def fit_mnl(
-    rows: Array, starts: Array, choice: Array, ridge: float, name: str, centre: Array | None = None
-) -> Array:
+    rows: Array, starts: Array, choice: Array, ridge: float, name: str,
+    centre: Array | None = None, hessian: Array | None = None,
+) -> Array:  # fmt: skip
     """Return theta that maximises sum_s log P(choice_s) - ridge / 2 ||theta - centre||^2.
 
     P is the multinomial logit over the rows of set s and the outside option of utility 0.
@@ -153,6 +186,7 @@ def fit_mnl(
         ridge: Weight of the penalty, positive.
         name: Name of the log, for error messages.
         centre: Centre of the penalty ``(d,)``; 0 by default.
+        hessian: Output ``(1, d, d)``: see `Fit.information`.
 
     Raises:
         DataError: If the fit does not converge.
@@ -170,7 +204,8 @@ def fit_mnl(
         kernels.mnl.add_choices(x, shown, taken, np.zeros(1, np.int64), n, *arguments)
 
     kernels.newton.minimise(
-        losses, np.ones(1, np.bool_), theta, norm, np.empty((1, d, d)), ridge=ridge,
+        losses, np.ones(1, np.bool_), theta, norm,
+        np.empty((1, d, d)) if hessian is None else hessian, ridge=ridge,
         linear=np.zeros((1, d)) if centre is None else -ridge * centre[None], precision=precision,
     )  # fmt: skip
     if not norm[0] <= 1e3 * precision:
@@ -267,8 +302,14 @@ def fit_log(
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
         remarks.append("on held-out customers the model predicts no better than the mean")
     step(f"fitting to all {n:,} customers")
-    fitted = fit_mnl(rows, starts, choice, ridge, name, centre)
-    return Fit(fitted, names, figures, tuple(remarks), held, theta)
+    hessian = np.zeros((1, len(names), len(names)))
+    fitted = fit_mnl(rows, starts, choice, ridge, name, centre, hessian)
+    chosen = np.zeros(len(rows), np.bool_)
+    chosen[(starts[:-1] + choice)[choice >= 0]] = True
+    return Fit(
+        fitted, names, figures, tuple(remarks), held, theta, np.exp(inside), chosen,
+        np.repeat(held, np.diff(starts)), hessian[0], ridge,
+    )  # fmt: skip
 
 
 def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array, Array, Array]:

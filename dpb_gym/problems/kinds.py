@@ -201,19 +201,16 @@ class Assortment(Kind):
         self, context: Context, action: Array | None, feedback: Feedback | None
     ) -> list[RoundRow]:
         assert context.revenues is not None
-        items = range(len(context.features)) if action is None else action.tolist()
-        bought = None if feedback is None else feedback.choice
-        return [
-            RoundRow(
-                f"item {i}",
-                float(context.revenues[i]),
-                context.features[i],
-                "bought" if place == bought else "" if action is None else "offered",
-                place == bought,
-            )
-            for place, i in enumerate(items)
-            if i >= 0
-        ]
+        items = list(range(len(context.features)) if action is None else action.tolist())
+        bought = -1 if feedback is None or feedback.choice is None else int(feedback.choice)
+        rows = []
+        for i in dict.fromkeys(item for item in items if item >= 0):
+            won, times = bought >= 0 and items[bought] == i, items.count(i)
+            mark = "bought" if won else "" if action is None else "offered"
+            mark += f", {times} times in the slate, counts once" if times > 1 else ""
+            value = float(context.revenues[i])
+            rows.append(RoundRow(f"item {i}", value, context.features[i], mark, won))
+        return rows
 
 
 class Pricing(Kind):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.random import Generator
 
-from dpb_gym import kernels, portable
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import Array, Hidden, ProblemInfo
+from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
     Bounds,
     Fit,
@@ -37,6 +37,11 @@ class Logged:
         data_name: Name of the log.
         fit: The model that responds.
         bounds: Lowest and highest value by which each feature was scaled.
+        scale: Coefficients of the fit divided by theta.
+        thetas: Draws of theta, one of which holds in a replicate; None for the fitted theta.
+        rows: Features ``(n_rows, k)`` of the fitted rows, for comparison with other models.
+        repairs: What was changed when the table was read.
+        currency: Unit of prices in the table, or empty.
     """
 
     data_name: str
@@ -45,19 +50,54 @@ class Logged:
     horizon: int
     info: ProblemInfo
     theta: Any
+    scale: float = 1.0
+    thetas: Array | None = None
+    rows: Array
+    repairs: tuple[str, ...] = ()
+    currency: str = ""
+    _some: Any = None
 
-    def set_customers(self, name: str, contexts: Array, people: Array | None) -> None:
-        """Set the customers' contexts ``(n, ...)`` and person numbers ``(n,)``."""
+    def set_customers(
+        self, name: str, contexts: Array, people: Array | None, draws: int, part: str
+    ) -> None:
+        """Set the customers' contexts ``(n, ...)`` and person numbers ``(n,)``.
+
+        Args:
+            name: Name of the log.
+            contexts: One per customer.
+            people: Person of each customer, or None.
+            draws: Number of draws of theta from its posterior, one of which holds in each
+                replicate; 0 for the fitted theta.
+            part: ``"all"``: all customers arrive; ``"fitted"`` or ``"held-out"``: only those
+                that the check of the fit was fitted to, or held out.
+        """
         self.data_name, self._contexts = name, contexts
-        self._times = -(-self.horizon // len(contexts))
+        held = self.fit.held[: len(contexts)]
+        among = {"all": held | True, "fitted": ~held, "held-out": held}
+        self._pool = np.flatnonzero(among[validation.choice("part", part, among)])
+        if validation.integer("draws", draws, 0):
+            self.thetas = self.fit.draws(draws) / self.scale
+        self._times = -(-self.horizon // len(self._pool))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
-        self.info = replace(self.info, person_uses=min(self.horizon, rows * self._times))
+        times = -(-self.horizon // len(contexts))
+        self.info = replace(self.info, person_uses=min(self.horizon, rows * times))
 
     def draw_hidden(self, rng: Generator) -> Hidden:
         """Return theta and the customers of the rounds ``(T,)``."""
-        permutations = [rng.permutation(len(self._contexts)) for _ in range(self._times)]
-        order = np.concatenate(permutations)[: self.horizon].astype(np.int32)
-        return {"theta": self.theta, "order": order}
+        theta = self.theta
+        if self.thetas is not None:
+            theta = self.thetas[rng.integers(len(self.thetas))]
+        permutations = [rng.permutation(len(self._pool)) for _ in range(self._times)]
+        order = self._pool[np.concatenate(permutations)[: self.horizon]].astype(np.int32)
+        return {"theta": theta, "order": order}
+
+    def rounds_under(self, theta: Any) -> Ahead:
+        """Return rounds of some customers, with responses under theta ``(d,)``, as one batch."""
+        if self._some is None:
+            self._some = self.instance([0])  # type: ignore[attr-defined]
+        drawn = {name: block[:, 0] for name, block in self._some._block.items()}
+        hidden = {"theta": np.asarray(theta)[None], "order": self._some.hidden["order"]}
+        return Ahead(self, hidden, drawn, 1)  # type: ignore[arg-type]
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         """Write contexts of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
@@ -109,6 +149,8 @@ class LoggedPricing(Logged, PricingProblem):
         ridge: Penalty of the fit, positive.
         bounds: Public lowest and highest value of features, and of the price under ``"price"``
             (only the highest counts).
+        draws: See `Logged.set_customers`.
+        part: See `Logged.set_customers`.
 
     Raises:
         DataError: If demand cannot be estimated: too few rows, a single price, no or only
@@ -121,6 +163,8 @@ class LoggedPricing(Logged, PricingProblem):
         horizon: int = 10_000,
         ridge: float = 1.0,
         bounds: Bounds | None = None,
+        draws: int = 0,
+        part: str = "all",
     ) -> None:
         prices = np.unique(data.price)
         if len(prices) < 2:
@@ -150,18 +194,21 @@ class LoggedPricing(Logged, PricingProblem):
                 "price is best. Prices were perhaps set by what was known of the customer: give "
                 "that as features"
             )
-        self._size = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
         super().__init__(
             horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
         )
-        self.highest_price = highest
+        self.highest_price, self.rows = highest, rows
+        self.repairs, self.currency = data.notes, data.unit
         self.earned = float(np.mean(relative * data.bought))
         chance = chances(rows, starts, self.fit.coefficients)
         self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
-        self.set_customers(data.name, customers, data.people)
+        self.set_customers(data.name, customers, data.people, draws, part)
+        if self.thetas is not None:  # the best prices of a demand that rises are the highest
+            np.maximum(self.thetas[:, -1], 1e-3, out=self.thetas[:, -1])
 
     def summary(self) -> dict[str, Any]:
-        theta = np.tile(self.fit.coefficients / self._size, (len(self._contexts), 1))
+        theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))
         _, best = self.best_prices(theta, self._contexts)
         return self.fit_summary(
             coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
@@ -189,6 +236,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         revenue: Attribute whose mean is an item's revenue, divided by the largest; equal
             revenues if None.
         capacity: K; half of the items, at most 10, by default.
+        draws: See `Logged.set_customers`.
+        part: See `Logged.set_customers`.
 
     Raises:
         DataError: If there are too few sets, or no data on choosing nothing.
@@ -197,7 +246,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
     def __init__(
         self, data: ChoiceTable, horizon: int = 10_000, ridge: float = 1.0,
         bounds: Bounds | None = None, outside: Any = None, revenue: str | None = None,
-        capacity: int | None = None,
+        capacity: int | None = None, draws: int = 0, part: str = "all",
     ) -> None:  # fmt: skip
         if revenue is not None and revenue not in data.feature_names:
             raise ParameterError(
@@ -224,6 +273,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
                 f"nothing: name the outside option, outside=one of {data.item_ids.tolist()}"
             )
         self.item_ids, N = data.item_ids[inside], len(inside)
+        self.revenue_unit, self.repairs = 1.0, data.notes
         items = np.searchsorted(inside, sets.items)
         rows = np.column_stack([sets.features, np.eye(N)[items]]).astype(np.float32)
         names = (*data.feature_names, *(f"is {item}" for item in self.item_ids))
@@ -241,9 +291,9 @@ class LoggedAssortment(Logged, AssortmentProblem):
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
             revenues=earned, theta=self.fit.coefficients,
         )  # fmt: skip
-        contexts = self._offered(rows, items, sets)
+        contexts, self.rows = self._offered(rows, items, sets), rows
         self.feature_bound = float(np.abs(contexts).max())
-        self.set_customers(data.name, contexts, sets.people)
+        self.set_customers(data.name, contexts, sets.people, draws, part)
 
     def _earned(
         self, raw: Array, revenue: str, unit: float, rows: Array, items: Array, sets: ChoiceTable
@@ -260,6 +310,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
         if not (earned >= 0.0).all() or earned.max() <= 0.0:
             raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
+        self.revenue_unit = float(earned.max())
         return np.asarray(earned / earned.max())
 
     def _offered(self, rows: Array, items: Array, sets: ChoiceTable) -> Array:
@@ -298,6 +349,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         horizon: Rounds T, at least 2.
         ridge: Penalty of the fit, positive.
         bounds: Public lowest and highest value of features.
+        draws: See `Logged.set_customers`.
+        part: See `Logged.set_customers`.
 
     Raises:
         DataError: If there is a single item, too few rows, or no or only responses.
@@ -312,6 +365,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         horizon: int = 10_000,
         ridge: float = 1.0,
         bounds: Bounds | None = None,
+        draws: int = 0,
+        part: str = "all",
     ) -> None:
         m, n = len(data.item_ids), len(data.items)
         if m < 2:
@@ -342,8 +397,9 @@ class LoggedRecommendation(Logged, RecommendationProblem):
             notes, data.name, centre.ravel(),
         )  # fmt: skip
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
-        self.item_ids, self.earned = data.item_ids, rate
-        self.set_customers(data.name, customers, data.people)
+        self.item_ids, self.earned, self.repairs = data.item_ids, rate, data.notes
+        self.rows = np.column_stack([customers, data.items])
+        self.set_customers(data.name, customers, data.people, draws, part)
         self.check = self._held_out_value(data)
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:

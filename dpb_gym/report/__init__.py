@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dpb_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from dpb_gym.report.advice_page import advice_page as advice_page
     from dpb_gym.report.exports import records as records
     from dpb_gym.report.exports import to_csv as to_csv
     from dpb_gym.report.exports import to_frame as to_frame
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dpb_gym.report.plots import plot as plot
     from dpb_gym.report.plots import plot_calibration as plot_calibration
     from dpb_gym.report.plots import plot_frontier as plot_frontier
+    from dpb_gym.report.plots import plot_intervals as plot_intervals
     from dpb_gym.report.plots import plot_kept as plot_kept
     from dpb_gym.report.plots import plot_paired as plot_paired
     from dpb_gym.report.plots import plot_profiles as plot_profiles

@@ -118,7 +118,7 @@ def render(data: LeaderboardData) -> str:
         standings=STANDINGS,
         place=lambda table: numbered[id(table)],
         created=_readable(data.created),
-        agents=len({base_label(row.agent) for task in data.tasks for row in task.rows}),
+        agents=list(dict.fromkeys(base_label(r.agent) for t in data.tasks for r in t.rows)),
         rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),
@@ -135,8 +135,8 @@ def render(data: LeaderboardData) -> str:
 
 
 @functools.cache
-def template(folder: Path) -> Template:
-    """Return the template ``page.html.j2`` of a folder."""
+def template(folder: Path, name: str = "page.html.j2") -> Template:
+    """Return a template of a folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -147,7 +147,7 @@ def template(folder: Path) -> Template:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, short=short)
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _readable(created: str) -> str:

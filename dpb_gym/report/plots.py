@@ -178,29 +178,66 @@ def plot_kept(
     parts: Mapping[str, Mapping[tuple[str, str], Interval]],
     y: str,
     path: str | os.PathLike[str] | None = None,
+    *,
+    title: str = "",
 ) -> Figure:
     """Draw each agent's revenue in percent of a non-private one's, one panel per part of the run.
 
     Args:
         task: The task.
         parts: Percent with its interval by label and budget, by the name of the part.
-        y: Label of the vertical axis, which says what 100% is.
+        y: Label of the vertical axes, which says what 100% is. All panels have the same axis.
         path: File to write, as for `plot`.
+        title: Name of the data; by default the task's.
     """
     (table,) = board(task).tasks
     lines = [line for line in table.ordered if line.row.private]
     budgets = sorted({x.row.budget for x in lines if x.row.budget}, key=budget_order)
+    drawn = {(line.row.agent, str(line.row.budget)) for line in lines}
+    every = [i for part in parts.values() for key, i in part.items() if key in drawn]
+    low, high = min(min(i.low for i in every), 100.0), max(max(i.high for i in every), 100.0)
 
     def draw(part: str, axes: Axes) -> None:
         axes.axhline(100, color=MUTED, linestyle=DASHES["dashed"])
         for agent, line in agents_of(lines).items():
             kept = [parts[part].get((agent, str(budget))) for budget in budgets]
-            drawn = [(k, one) for k, one in enumerate(kept) if one is not None]
-            _errors(axes, drawn, line)
+            points = [(k, one) for k, one in enumerate(kept) if one is not None]
+            _errors(axes, points, line)
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xticks(range(len(budgets)), [short(budget) for budget in budgets])
-        _name(axes, task, part, y)
+        axes.set_title(shorten(title or task.task, 40), loc="left", parse_math=False)
+        axes.set_xlabel(part)
+        axes.set_ylabel(y)
 
     return finish("", [Panel(partial(draw, p), legend(table, lines, p)) for p in parts], path)
+
+
+def plot_intervals(
+    title: str,
+    bars: Sequence[tuple[str, Interval]],
+    x: str,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draw means with their intervals on one axis, from top to bottom.
+
+    Args:
+        title: Title.
+        bars: Label and value of each line; the first is drawn as a dashed line too.
+        x: Label of the axis.
+        path: File to write, as for `plot`.
+    """
+
+    def draw(axes: Axes) -> None:
+        axes.axvline(bars[0][1].mean, color=MUTED, linestyle=DASHES["dashed"])
+        for k, (_, one) in enumerate(bars):
+            axes.plot([one.low, one.high], [k, k], color=shade(0)[0], linewidth=2.2)
+            axes.plot([one.mean], [k], "o", color=shade(0)[0])
+        axes.set_ylim(len(bars) - 0.5, -0.5)
+        axes.set_yticks(range(len(bars)), [shorten(label, 40) for label, _ in bars])
+        axes.set_xlabel(x)
+        axes.set_title(shorten(title, 60), loc="left", parse_math=False)
+
+    return finish("", [Panel(draw)], path, height=0.8 + 0.3 * len(bars))
 
 
 def plot_calibration(

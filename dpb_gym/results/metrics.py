@@ -46,6 +46,32 @@ def _half(variance: Floats | float, freedom: float) -> Floats:
     return np.asarray(stdtrit(freedom, 0.5 + 0.5 * CONFIDENCE) * np.sqrt(variance))
 
 
+def grouped(values: ArrayLike, groups: ArrayLike) -> Interval:
+    """Return a mean with a 95% interval that contains the variation between groups.
+
+    Values of a group share a truth, such as coefficients drawn from a posterior. The interval is
+    that of one truth's mean: the variance between groups does not shrink with their number. It is
+    the estimate of the one-way random-effects model plus the error of the mean (Searle, Casella &
+    McCulloch 1992, section 3.6).
+
+    Args:
+        values: ``(n,)``.
+        groups: Number of each value's group ``(n,)``.
+    """
+    x, which = np.asarray(values, np.float64), np.asarray(groups)
+    _, codes, sizes = np.unique(which, return_inverse=True, return_counts=True)
+    n, J = len(x), len(sizes)
+    if J < 2:
+        return interval(x)
+    means = np.bincount(codes, x) / sizes
+    within = float(((x - means[codes]) ** 2).sum() / max(n - J, 1))
+    among = float((sizes * (means - x.mean()) ** 2).sum() / (J - 1))
+    between = max(0.0, (among - within) / ((n - (sizes**2).sum() / n) / (J - 1))) if n > J else 0.0
+    variance = between * (1.0 + float((sizes**2).sum()) / n**2) + max(within, among * (n == J)) / n
+    half = float(_half(variance, J - 1))
+    return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
+
+
 def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Floats:
     """Return means of columns with the ends of their 95% intervals.
 

@@ -25,7 +25,7 @@ Show: TypeAlias = bool | Callable[[int, int], Any] | None
 """How progress is shown; see `board`."""
 
 POLL_SECONDS = 0.25
-LOG_SECONDS = 10.0
+LOG_SECONDS = 5.0
 ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
 """Seconds before progress is shown."""
 

@@ -9,6 +9,7 @@
 from dpb_data import synthetic
 from dpb_data.checking import CheckReport, FileCheck, check
 from dpb_data.choices import ChoiceTable, choices, load_choices
+from dpb_data.column_roles import Roles, guess_roles
 from dpb_data.data_folders import cache_dir, find, path
 from dpb_data.dataset_registry import Counts, DataSet, dataset, datasets, register_dataset
 from dpb_data.expedia import SearchLog, load_searches
@@ -42,6 +43,7 @@ __all__ = [
     "PriceTable",
     "RatingFormat",
     "RatingTable",
+    "Roles",
     "SearchLog",
     "cache_dir",
     "check",
@@ -52,6 +54,7 @@ __all__ = [
     "encode_searches",
     "fetch",
     "find",
+    "guess_roles",
     "load_choices",
     "load_open_bandit",
     "load_ratings",

@@ -328,11 +328,16 @@ def _attributes(names: Sequence[str], required: bool = True) -> list[Column]:
     return [Column(name, kind="any", required=required) for name in names]
 
 
+def is_layout(opened: Opened, layout: Layout) -> bool:
+    """Return whether a table has the columns of a layout."""
+    first = next(iter((layout.alternatives or {"": ""}).values()))
+    wanted = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
+    return wanted <= set(opened.columns)
+
+
 def _layout_of(opened: Opened) -> str:
     for key, layout in LAYOUTS.items():
-        first = next(iter((layout.alternatives or {"": ""}).values()))
-        wanted = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
-        if wanted <= set(opened.columns):
+        if is_layout(opened, layout):
             return key
     raise DataError(
         f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "

@@ -202,3 +202,36 @@ def test_single_agents_cannot_protect_which_rounds_are_observed():
     dpb_gym.evaluate("DPB/MovieLensReplay-v0", {"a": Summing}, progress=False, **replay)
     replay["env_kwargs"]["protocol"] = "matrix"
     dpb_gym.evaluate("DPB/MovieLensReplay-v0", {"a": (Summing, "rho=1")}, progress=False, **replay)
+
+
+def test_a_private_agent_without_protects_is_told_so():
+    with pytest.raises(AgentError, match=r"register it with what it protects, e.g. protects=\("):
+        dpb_gym.evaluate("DPB/Pricing-v0", {"a": ("random", "rho=1")}, horizon=5, replicates=2)
+
+
+@pytest.mark.parametrize(("limit", "told"), [(None, True), (2, False)])
+def test_a_second_record_in_a_round_is_told_in_that_round(limit, told):
+    class Twice(dpb_gym.SingleAgent):
+        protects = ("central", "user-rewards" if limit else "reward")
+
+        def begin(self):
+            options = {"limit": limit} if limit else {}
+            self.sums = self.curator.running_sum(
+                2, clip=1.0, horizon=200 if limit else None, **options
+            )
+
+        def act(self, context):
+            return 0
+
+        def observe(self, context, action, feedback):
+            for _ in range(2 if context.t >= 3 else 1):
+                self.sums.add([0.1, 0.2], **({"users": [0]} if limit else {}))
+
+    def play():
+        dpb_gym.evaluate("DPB/Recommendation-v0", {"a": (Twice, "rho=1")}, horizon=9, replicates=2)
+
+    if not told:
+        play()
+        return
+    with pytest.raises(AgentError, match=r"round 3 .*2 records in one round"):
+        play()

@@ -496,3 +496,13 @@ def test_no_arguments_give_a_traceback(
 
 def _no_run(*_: Any, **__: Any) -> Any:
     raise dpb_gym.errors.ParameterError("not run")  # type: ignore[attr-defined]
+
+
+def test_a_narrow_list_of_agents_breaks_no_word(dpb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    words = set(dpb("list", "agents").out.split())
+    monkeypatch.setenv("COLUMNS", "60")
+    text = dpb("list", "agents").out
+    assert max(map(len, text.splitlines())) <= 60
+    known = words | {"problems:", "budget:", "summary:"}
+    assert {w for w in text.split() if not {w, w.rstrip(";")} & known} == set()

@@ -14,6 +14,7 @@ SMALL = {
     "gallery.py": ["--horizon", "200", "--replicates", "3"],
     "local_privacy.py": ["--horizon", "500", "--replicates", "2"],
     "private_vs_nonprivate.py": ["--horizon", "500", "--replicates", "3"],
+    "split_session.py": ["60"],
     "train_sb3.py": ["--timesteps", "512"],  # tests/sb3 checks its output
 }
 
@@ -57,7 +58,13 @@ def check_report_and_picture(out, folder):
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
 
 
+def check_both_processes_print(out, folder):
+    assert "server: local DP eps=2 per user-round" in out
+    assert "customers: 0." in out
+
+
 CHECKS = {
+    "split_session.py": check_both_processes_print,
     "my_assortment.py": check_report_and_picture,
     "my_prices.py": check_report_and_picture,
     "my_ratings.py": check_report_and_picture,

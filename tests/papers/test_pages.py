@@ -47,9 +47,9 @@ def test_code_digests_see_statements_but_no_comments(pages: Any) -> None:
 
 def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
     marked = importlib.import_module("marked")
-    page = "a\n<!-- one: x -->\nold\n<!-- /one -->\n<!-- two -->\nkept\n<!-- /two -->\nb\n"
-    new = marked.replaced(page, "one", lambda words, old: f"{words.strip()} {old}!")
-    assert new == page.replace("\nold\n", "\n: x old!\n")
+    page = "a\n<!-- one x -->\nold\n<!-- /one -->\n<!-- two -->\nkept\n<!-- /two -->\nb\n"
+    new = marked.replaced(page, "one", lambda words, old: f"{words} {old}!")
+    assert new == page.replace("\nold\n", "\nx old!\n")
     assert marked.block(page, "two") == "kept"
     with pytest.raises(SystemExit, match="three"):
         marked.block(page, "three")

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.choice_records import offered
-from dpb_agents.common.newton_sums import OnePassNewton, Rows, SizePrior
+from dpb_agents.common.newton_sums import Combined, OnePassNewton, Rows, SizePrior
 from dpb_gym import kernels, portable, validation
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -46,7 +46,10 @@ class OnePassMNL(OnePassNewton):
 
     The offer is the best assortment under theta. Where revenues are equal and theta is not yet
     known, it is a greedy assortment for the expected revenue under the prior or the posterior.
-    The cost of a round does not depend on t. Proofs: docs/one-pass.md.
+    In rare directions, about which the records say next to nothing (the constant of an item that
+    is never offered, for example), theta gets a draw from its posterior. The draw's assortment is
+    rejected if it costs more than twice what it may gain. The cost of a round does not depend on t.
+    Proofs: docs/one-pass.md.
 
     The guarantee is joint zCDP (or the given (epsilon, delta)) per user-round, or per user with
     `max_rounds_per_user`, replace-one. It covers all rounds and is spent from the first round on.
@@ -99,22 +102,39 @@ class OnePassMNL(OnePassNewton):
         self._exactly, self._capacity = bool(problem.exactly), problem.capacity
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._unsure = UNSURE * max(d, self.first_release) if self._equal else 0.0
-        self._normals = streams.normals(DRAWS, d)
+        self._normals = streams.normals(d)
         self._utility = np.empty((B, N))
+        self._rare, self._drawn = np.zeros((B, d, d)), np.empty((B, d))
+
+    def learn(self, estimate: Combined, late: Combined | None) -> None:
+        super().learn(estimate, late)
+        agent_kernels.posterior.rare_directions(self.theta, self.covariance, self.norm, self._rare)
 
     def act(self, context: Context) -> Array:
-        slates = np.empty((len(self.theta), self._capacity), np.int64)
-        x, revenues, known = context.features, context.offered_revenues, (self.theta, self.root)
+        x, revenues = context.features, context.offered_revenues
         if self.rounds < self._unsure:
-            normals = self._normals.next()
+            slates = np.empty((len(self.theta), self._capacity), np.int64)
+            normals = np.ascontiguousarray(self._normals.take(DRAWS).swapaxes(0, 1))
             agent_kernels.slates.expected_slates(
-                x, revenues, self._exactly, *known, normals, slates
+                x, revenues, self._exactly, self.theta, self.root, normals, slates
             )
-        else:
-            equal = self._equal and context.available is None
-            agent_kernels.slates.optimistic_slates(
-                x, revenues, equal, self._exactly, *known, 0.0, self._utility, slates
-            )
+            return slates
+        normals, best = self._normals.next(), self._best_slates(context, self.theta)
+        if not self._rare.any():
+            return best
+        agent_kernels.posterior.dispersed(self.theta, self._rare, normals, self._drawn)
+        slates = self._best_slates(context, self._drawn)
+        agent_kernels.slates.warranted_slates(x, revenues, self.theta, self._drawn, best, slates)
+        return slates
+
+    def _best_slates(self, context: Context, theta: Array) -> Array:
+        """Return the best slates ``(B, K)`` for a theta ``(B, d)``."""
+        slates = np.empty((len(theta), self._capacity), np.int64)
+        x, revenues = context.features, context.offered_revenues
+        equal = self._equal and context.available is None
+        agent_kernels.slates.optimistic_slates(
+            x, revenues, equal, self._exactly, theta, self.root, 0.0, self._utility, slates
+        )
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

@@ -118,7 +118,7 @@ def orthogonal_layers(rng: np.random.Generator, widths: Array, gain: float) -> A
 
 @register_agent("ppo", supports=("assortment", "pricing", "recommendation"), delayed_feedback=False)
 class PPO(DeepAgent):
-    """Proximal policy optimisation, with Stable-Baselines3's defaults.
+    """Proximal policy optimisation as in Stable-Baselines3, with a smaller network.
 
     Schulman et al. 2017, arXiv:1707.06347.
 
@@ -248,7 +248,7 @@ class OffPolicy(DeepAgent):
 
 @register_agent("dqn", supports=("pricing", "recommendation"), needs_horizon=True)
 class DQN(OffPolicy):
-    """Deep Q-learning, with Stable-Baselines3's defaults.
+    """Deep Q-learning as in Stable-Baselines3, with a smaller network.
 
     Mnih et al. 2013, arXiv:1312.5602.
 
@@ -305,7 +305,7 @@ class DQN(OffPolicy):
 
 @register_agent("sac", supports=("pricing",))
 class SAC(OffPolicy):
-    """Soft actor-critic, with Stable-Baselines3's defaults.
+    """Soft actor-critic as in Stable-Baselines3, with a smaller network.
 
     Haarnoja et al. 2018, arXiv:1801.01290.
 

@@ -50,12 +50,18 @@ def append_constant(features, constant, out):
 
 
 @inline
-def _best(features, b, theta, inverse, width, rows, images, scores):
-    """Return the candidate of the largest score; overwrites `rows`, `images` and `scores`."""
-    m, d = rows.shape
+def _copy_rows(features, b, rows):
+    """Write the features of replicate b to `rows`, in double precision."""
     for k in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             rows[k, j] = features[b, k, j]
+
+
+@inline
+def _best(features, b, theta, inverse, width, rows, images, scores):
+    """Return the candidate of the largest score; overwrites `rows`, `images` and `scores`."""
+    m, d = rows.shape
+    _copy_rows(features, b, rows)
     if width > 0.0:
         # the operations of `multiply_one` for every row, with each row of the matrix read once
         images[:] = 0.0
@@ -121,9 +127,7 @@ def _sampled(features, b, upper, response, v, xi, theta, rows, scores):
     for j in range(theta.shape[0]):
         theta[j] += v * xi[j]
     solve_upper_one(upper.T, theta, theta)
-    for k in range(rows.shape[0]):
-        for j in range(rows.shape[1]):
-            rows[k, j] = features[b, k, j]
+    _copy_rows(features, b, rows)
     for k in range(scores.shape[0]):
         scores[k] = dot_one(rows[k], theta)
     return np.argmax(scores)

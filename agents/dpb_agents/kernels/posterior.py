@@ -11,6 +11,9 @@ from dpb_agents.kernels.newton_records import ROOT2
 from dpb_gym.kernels import elementary, linalg
 from dpb_gym.kernels._jit import inline, jit
 
+# Limits of the information in a rare direction, relative to the mean and to the prior's.
+RARE_PART, FEW_PRIORS, AMPLE_PRIORS = 0.1, 3.0, 10.0
+
 
 @jit
 def unpack(rows, factor, out):
@@ -290,6 +293,38 @@ def informed_posterior(
         for j in range(d):
             for k in range(d):
                 root[b, j, k] = calm * inverse[j, k] if k <= j else 0.0
+
+
+@jit
+def rare_directions(theta, covariance, size, root):
+    """Write V^(1/2) restricted to directions in which the records carry almost no information.
+
+    With eigenvalues lambda_i of V = `covariance` and p = d / max(`size`, |theta|)^2, the precision
+    of a prior of that size, the records' precision is h_i = (1 / lambda_i - p)_+ . Direction i
+    is rare if h_i is below a tenth of the mean and below 3 p, and the mean exceeds 10 p.
+
+    Args:
+        theta: ``(B, d)``.
+        covariance: ``(B, d, d)``.
+        size: Prior size of theta, > 0.
+        root: Output ``(B, d, d)``: root z, z standard normal, is a draw in rare directions.
+    """
+    B, d = theta.shape
+    values, vectors, known = np.empty(d), np.empty((d, d)), np.empty(d)
+    for b in range(B):
+        linalg.eigh_one(covariance[b], values, vectors)
+        square = size * size
+        length = 0.0
+        for j in range(d):
+            length += theta[b, j] * theta[b, j]
+        p, mean = d / max(square, length), 0.0
+        for i in range(d):
+            known[i] = max(1.0 / values[i] - p, 0.0)
+            mean += known[i] / d
+        for i in range(d):
+            few = known[i] < RARE_PART * mean and known[i] < FEW_PRIORS * p
+            values[i] = np.sqrt(values[i]) if few and mean > AMPLE_PRIORS * p else 0.0
+        _compose(vectors, values, root[b])
 
 
 @jit

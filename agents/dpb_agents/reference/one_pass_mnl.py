@@ -26,6 +26,8 @@ FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpecte
 UNEXPECTED = 0.05  # prior probability up to which a size, with larger ones, is unexpected
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 DRAWS = 64  # draws of theta for items of equal revenues: Monte Carlo error of 1/8 deviation
+RARE, FEW, AMPLE = 0.1, 3.0, 10.0  # limits of the information in rare directions (docs/one-pass.md)
+BET = 2.0  # a drawn assortment may cost so many times what it may gain
 UNSURE = 3.0  # draws are used until 3 t_0, when theta is 3 standard deviations of its noise long
 
 
@@ -67,7 +69,7 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         self.largest_expected = self.sizes[tail > UNEXPECTED].max()
         # The policy acts on the mean theta and the covariance V; theta + root z is a draw.
         self.theta, self.V = np.zeros(d), self.beliefs @ self.sizes**2 / d * np.eye(d)
-        self.root = np.linalg.cholesky(self.V)
+        self.root, self.rare = np.linalg.cholesky(self.V), np.zeros((d, d))
 
         # a H and b u enter the sum, so that replacing a record moves it by at most 1. Unit noise
         # in the sum is noise of standard deviation `noise` in a coordinate of u - H theta.
@@ -106,10 +108,20 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         x, r = context.features.astype(float), context.offered_revenues
         K, exactly = self.problem.capacity, bool(self.problem.exactly)
         if self.t >= self.unsure:
-            return best_assortment(x @ self.theta, r, K, exactly)
+            return self.offer(x, r, K, exactly)
         z = np.empty((DRAWS, len(self.theta)))
         portable.fill_normals(self.rng, z)
         return greedy_assortment(x @ (self.theta + z @ self.root.T).T, r, K, exactly)
+
+    def offer(self, x, r, K, exactly):
+        """Return the best assortment under theta or under a draw of it in rare directions."""
+        z = np.empty(len(self.theta))
+        portable.fill_normals(self.rng, z)
+        u, drawn = x @ self.theta, x @ (self.theta + self.rare @ z)
+        best, bet = best_assortment(u, r, K, exactly), best_assortment(drawn, r, K, exactly)
+        cost = revenue_of(best, u, r) - revenue_of(bet, u, r)
+        gain = revenue_of(bet, drawn, r) - revenue_of(best, drawn, r)
+        return best if cost > BET * gain else bet
 
     def observe(self, context, action, feedback):
         """Add the weighted record of the choice to the sum, and learn after a release."""
@@ -152,7 +164,15 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
         if early and size > self.largest_expected:
             theta, V, root, _ = self.posterior(*self.estimate(k, early))
-        self.theta, self.V, self.root = theta, V, root
+        self.theta, self.V, self.root, self.rare = theta, V, root, self.rare_root(theta, V)
+
+    def rare_root(self, theta, V):
+        """Return V^(1/2) in directions of which the records tell next to nothing, else 0."""
+        lam, E = np.linalg.eigh(V)
+        prior = len(theta) / max(theta @ theta, self.norm**2)
+        h = np.maximum(1 / lam - prior, 0.0)  # precision that comes from the records
+        rare = (h < RARE * h.mean()) & (h < FEW * prior) & (h.mean() > AMPLE * prior)
+        return (E * np.sqrt(rare * lam)) @ E.T
 
     def estimate(self, k, without):
         """Return the best estimate of the sum, its noise and the mean squared weight of records.
@@ -217,6 +237,12 @@ def even_out(H, noise):
     own = max((D**2).sum() / (d * (d + 1) / 2) - noise**2, (LEAST_EVENNESS * mu) ** 2)
     w = own / (own + noise**2)
     return mu * np.eye(d) + w * D, w * noise**2
+
+
+def revenue_of(items, utility, revenue):
+    """Return the expected revenue of offering these items."""
+    v = np.exp(np.minimum(utility[items], 300.0))
+    return v @ revenue[items] / (1 + v.sum())
 
 
 def best_assortment(utility, revenue, K, exactly):

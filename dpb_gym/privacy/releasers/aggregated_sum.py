@@ -14,7 +14,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
+from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum, Messages
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.validation import FloatArray
@@ -180,6 +180,17 @@ class AggregatedSum(DisjointSum):
         cells = np.floor(rows / batch.grid + self._noise.uniform((width,)))
         cells += self._noise.discrete_gaussian(batch.std / batch.grid, width)
         return cells.astype(np.int64) % batch.modulus
+
+    def become_device(self, noise: NoiseSource | None) -> None:
+        super().become_device(noise)
+        self.aggregator = SimulatedAggregator()
+
+    def check_message(self, messages: Messages) -> None:
+        super().check_message(messages)
+        if not messages.size:
+            return  # after the last release
+        if messages.dtype != np.int64 or (messages % self._batch.modulus != messages).any():
+            raise ParameterError(f"a message has integers modulo {self._batch.modulus}")
 
     def receive(self, messages: Integers) -> None:
         if self._opened != self.releases:

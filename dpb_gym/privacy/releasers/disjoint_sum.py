@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym.errors import BudgetError
+from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
@@ -32,6 +32,9 @@ class DisjointSum(WeightedSum):
 
     per_record = False
     """Whether every message has noise of its own."""
+    side = ""
+    """``"device"``: records become messages in `mail`; ``"server"``: they are read from it."""
+    mail: Messages | None = None
 
     def _planned(
         self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
@@ -70,7 +73,13 @@ class DisjointSum(WeightedSum):
         """Send a round's records; those after the last release are in no message."""
         if self.releases == len(self._schedule.ends):
             return
-        if self._sigma:
+        if self.side == "device":
+            self.mail = self.message(rows)
+            return
+        if self.side == "server":
+            assert self.mail is not None
+            self.receive(self.mail)
+        elif self._sigma:
             self.receive(self.message(rows))
         else:  # the exact copy of an audit
             self._total += self._row(rows)
@@ -82,6 +91,23 @@ class DisjointSum(WeightedSum):
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         Sum.add_rounds(self, records, along)
+
+    @property
+    def message_width(self) -> int:
+        """Numbers of a message."""
+        return self.shape.width
+
+    def check_message(self, messages: Messages) -> None:
+        """Raise ParameterError unless messages of one round have the right form, ``(B, n)``."""
+        shape = (self.replicates, self.message_width)
+        over = self.releases == len(self._schedule.ends)
+        if not over and (messages.shape != shape or not np.isfinite(messages).all()):
+            raise ParameterError(f"a message has {shape[1]} numbers; got {shown(messages[0])}")
+
+    def become_device(self, noise: NoiseSource | None) -> None:
+        """Forget what the server has received, and draw from `noise`, if given."""
+        self.side, self.mail, self._total = "device", None, np.zeros_like(self._total)
+        self._noise = noise or self._noise
 
     def _close(self, batch: int) -> FloatArray:
         """Return the noisy sum of the open batch, number `batch` from 0, ``(B, width)``."""

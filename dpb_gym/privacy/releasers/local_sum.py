@@ -62,6 +62,8 @@ class LocalSum(DisjointSum):
         normal = gaussian_sigma(self.curator.most_rho * self._part, self.sensitivity * self.gain)
         self._likely = self._pure_message(pure).sigma
         self.pure = self._likely < normal
+        if self.pure:
+            self.proviso = ""  # rests on no distance of two rows
         self._likely = min(self._likely, normal)
         if model is not None and self._numbers:
             spread = model.spread + self._likely**2 / model.rate
@@ -104,6 +106,11 @@ class LocalSum(DisjointSum):
     @property
     def record_std(self) -> float:
         return self.sigma if self._numbers else 0.0
+
+    @property
+    def message_width(self) -> int:
+        width = 1 if self._numbers else self.shape.width
+        return width + isinstance(self._mechanism, CapMessage)
 
     def message(self, rows: FloatArray) -> Messages:
         return self._mechanism.of(rows, self._noise)

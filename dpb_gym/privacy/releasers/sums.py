@@ -166,6 +166,11 @@ class Sum(Releaser):
         return sigma, grid, ZCDPEvent(0.5 * (distance / sigma) ** 2)
 
     @property
+    def per_round(self) -> bool:
+        """Whether at most one record per round is declared: no limit, the curator's horizon."""
+        return self._participations is None and self.horizon == self.curator.horizon
+
+    @property
     def value(self) -> FloatArray:
         """Newest release, ``(B, *shape)``; zeros before the first."""
         if not self.shape.symmetric:

@@ -15,6 +15,8 @@ const MARKED = {
 };
 const standing = row => (ORIGINS[row.name] || {}).standing || '';
 const baseLabel = agent => agent.replace(/ \(tuned\)$/, '');
+/* Budgets of different trust models share a column. */
+const bare = row => row.budget.split('@')[0];
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 /* One family per track; tasks without a track by problem. A family shows one of its tasks. */
@@ -171,7 +173,7 @@ function heatCell(tr, task, row, base, best) {
 function drawHeat() {
   const holder = $('#heat'), task = FAMILIES[state.board].task, rows = ruled(task), best = withoutPrivacy(rows);
   const secret = rows.filter(row => row.private && row.trust_model === state.trust);
-  const budgets = [...new Set(secret.sort((a, b) => a.order - b.order).map(row => row.budget))];
+  const budgets = [...new Set(secret.sort((a, b) => a.order - b.order).map(bare))];
   holder.textContent = '';
   const table = make('table', holder, null, 'heat');
   make('span', make('caption', table), 'Regret on ' + task.title + ' as a multiple of the best agent without privacy' +
@@ -180,10 +182,10 @@ function drawHeat() {
   make('th', head, 'Agent').scope = 'col';
   make('th', head, 'Source', 'source').scope = 'col';
   for (const budget of budgets) {
-    const values = secret.filter(row => row.budget === budget).map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
+    const values = secret.filter(row => bare(row) === budget).map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
     const known = values.length && !values.includes(null);
     make('span', th, known ? '\u03b5\u00a0\u2264\u00a0' + tick(Number(Math.max(...values).toPrecision(3))) : budget);
-    if (known) make('small', th, budget.replace(/,delta.*?(?=@|$)/, ''));
+    if (known) make('small', th, budget.replace(/,delta.*/, ''));
   }
   make('th', head, 'no privacy', 'num').scope = 'col';
   const parts = [...Map.groupBy(secret, row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
@@ -204,7 +206,7 @@ function heatPart(body, task, part, budgets, rows, base) {
     .sort((a, b) => b.size - a.size || a.level - b.level);
   const leaders = new Map();
   for (const row of part) {
-    const key = row.budget;
+    const key = bare(row);
     if (!row.reference && !(leaders.get(key)?.loss.mean <= row.loss.mean)) leaders.set(key, row);
   }
   for (const { mine } of agents.slice(0, MOST_AGENTS)) {
@@ -215,11 +217,11 @@ function heatPart(body, task, part, budgets, rows, base) {
     make('bdi', link, label);
     make('td', tr, BADGES[standing(mine[0])] || '', 'source ' + standing(mine[0]));
     for (const budget of budgets) {
-      const row = secret ? mine.find(one => one.budget === budget) : null;
+      const row = secret ? mine.find(one => bare(one) === budget) : null;
       heatCell(tr, task, row, base, row && leaders.get(budget) === row);
     }
     const exact = secret ? rows.find(row => !row.private && baseLabel(row.agent) === label) : mine[0];
-    heatCell(tr, task, exact, base, !secret && leaders.get(mine[0].budget) === mine[0]);
+    heatCell(tr, task, exact, base, !secret && leaders.get(bare(mine[0])) === mine[0]);
   }
   if (agents.length > MOST_AGENTS) {
     make('td', make('tr', body), agents.length - MOST_AGENTS + ' more in the tables below', '', { colspan: budgets.length + 3 });

@@ -458,6 +458,24 @@ def test_users_must_be_identified(name):
         play(begin(name, problem, [0], Budget.zcdp(1.0), max_rounds_per_user=2), problem, [0], 1)
 
 
+def test_constants_of_items_do_not_lock_in():
+    features = np.tile(np.eye(4, 6, dtype=np.float32), (4000, 1, 1))
+    features[..., 4:] = np.random.default_rng(1).normal(0.0, 0.15, (4000, 4, 2))
+    result = dpb_gym.evaluate(
+        "DPB/Assortment-v0",
+        {"ours": ("one-pass-mnl", "rho=0.05"), "random": "random"},
+        horizon=4000,
+        replicates=16,
+        seed=5,
+        env_kwargs={
+            **{"n_items": 4, "capacity": 1, "dim": 6, "contexts": features},
+            "theta": [0.3, 1.3, -0.1, -0.8, -1.0, -2.0],
+        },
+        progress=False,
+    )
+    assert result.final_regret("ours").max() < 0.4 * result.final_regret("random").mean()
+
+
 @pytest.mark.parametrize(
     ("name", "env", "params"),
     [

@@ -7,6 +7,10 @@ import pytest
 
 ITEMS = {"n_items": 12, "capacity": 3, "dim": 3}
 LONG = {"theta": [7.2, 0.0, -9.6]}  # norm 12, which the prior does not expect
+# Items with constants of their own, of which those that are not offered stay unknown.
+CATALOGUE = np.tile(np.eye(4, 6, dtype=np.float32), (300, 1, 1))
+CATALOGUE[..., 4:] = np.random.default_rng(1).normal(0.0, 0.15, (300, 4, 2))
+CONSTANTS = {"n_items": 4, "capacity": 1, "dim": 6, "contexts": CATALOGUE}
 CASES = {
     "no budget": (None, {}, {"n_items": 30, "capacity": 4}),
     "tight budget": ("rho=0.05", {}, {"n_items": 30, "capacity": 4}),
@@ -20,6 +24,7 @@ CASES = {
     "early release in many dimensions": ("rho=5", {}, {"dim": 11}),
     "unexpected theta": ("rho=9", {}, LONG),
     "unexpected theta, no budget": (None, {}, LONG),
+    "constants of items": ("rho=50", {"norm": 6.0}, CONSTANTS),
     "one item, not all available": (
         "rho=5",
         {"norm": 1.0, "cut": 1.0, "bound": 0.5, "share": 0.6, "first": 2.0},
@@ -38,7 +43,7 @@ CASES = {
 def test_offers_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
     budget, params, env = CASES[case]
     run = lockstep("one-pass-mnl", "DPB/Assortment-v0", budget, seeds, 300, params, **ITEMS | env)
-    moved = 0
+    moved = rare = 0
     for _, fast, copies, (offer, expected) in run:
         np.testing.assert_array_equal(offer, expected)
         theta, covariance = np.array([c.theta for c in copies]), np.array([c.V for c in copies])
@@ -46,4 +51,6 @@ def test_offers_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
         np.testing.assert_allclose(fast.theta, theta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(fast.covariance, covariance, rtol=1e-8, atol=1e-10)
         moved += theta.any()
+        rare += any(copy.rare.any() for copy in copies)
     assert moved > 100
+    assert rare > 30 or "constants" not in case

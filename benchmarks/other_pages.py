@@ -1,0 +1,115 @@
+"""Write docs/outside.md and docs/home-ground.md from stored results.
+
+    python benchmarks/other_pages.py [--outside FOLDER] [--home results/home-ground-v0]
+
+FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
+stored in docs/outside with digests of the code of our agents, the compacted result of the suite in
+docs/home-ground. Without options the pages are written from what is stored. Tests compare the pages
+with what is stored, and the digests with the code of today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from marked import put
+from paper_pages import code
+from published import BEHIND, UNDECIDED, comparisons, formatted
+
+from dpb_gym import Result
+from dpb_gym.outside import WORLDS
+from dpb_gym.report.comparison_groups import short
+from dpb_gym.report.leaderboard_data import LeaderboardData
+
+DOCS = Path(__file__).parents[1] / "docs"
+OUTSIDE, HOME = DOCS / "outside", DOCS / "home-ground"
+
+
+def store(folder: Path) -> None:
+    """Store the rows of every world in a folder."""
+    OUTSIDE.mkdir(exist_ok=True)
+    for file in sorted(folder.glob("*.json")):
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
+        data = {"agents": {name: code(name) for name in ours}, "rows": rows}
+        text = json.dumps(data, indent=1) + "\n"
+        (OUTSIDE / file.name).write_text(text, encoding="utf-8")
+
+
+def worlds() -> dict[str, dict[str, Any]]:
+    """Return what is stored by the names of worlds."""
+    found = {name: OUTSIDE / f"{name}.json" for name in WORLDS}
+    return {
+        name: json.loads(file.read_text(encoding="utf-8"))
+        for name, file in found.items()
+        if file.exists()
+    }
+
+
+def outside(found: dict[str, dict[str, Any]]) -> str:
+    """Return one table per world."""
+    texts = []
+    for world, data in found.items():
+        rows = data["rows"]
+        texts += [
+            f"### {world}",
+            "",
+            f"`{WORLDS[world][0]}`, {rows[0]['rounds']:,} rounds, {rows[0]['runs']} runs:",
+            "",
+            "| setting | agent | by | trust | stated epsilon | true epsilon | regret |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for row in rows:
+            true = "unbounded" if row["true"] is None else f"{row['true']:.3g}"
+            spread = "" if row["sd"] is None else f" ± {row['sd']:,.0f}"
+            name = f"`{row['agent']}`" if row["by"] == "us" else row["agent"]
+            cells = [row["setting"], name, row["by"], row["trust"], f"{row['stated']:g}", true]
+            texts.append(f"| {' | '.join(cells)} | {row['regret']:,.0f}{spread} |")
+        texts.append("")
+    return "\n".join(texts).rstrip()
+
+
+def home(data: LeaderboardData) -> str:
+    """Return the comparisons of our agents with the best others on every task."""
+    count: Counter[str] = Counter()
+    lines = []
+    for task in data.tasks:
+        for group, pairs in comparisons(task).items():
+            for pair in pairs:
+                count[pair.mark] += 1
+                budget = short(pair.ours.budget)  # type: ignore[arg-type]
+                cells = [task.task, group.label, budget, formatted(pair.ours.regret)]
+                cells.append(f"{pair.other.agent} {formatted(pair.other.regret)}")
+                lines.append(f"| {' | '.join(cells)} | {formatted(pair.gain)}{pair.mark} |")
+    head = (
+        f"In {sum(count.values())} comparisons our agents are better in {count['']}, undecided in "
+        f"{count[UNDECIDED]} and worse in {count[BEHIND]}."
+    )
+    table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
+    table.append("|---|---|---|---|---|---|")
+    return "\n".join([head, "", *table, *lines])
+
+
+def main() -> None:
+    """Store the given results and write both pages."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--outside", type=Path)
+    parser.add_argument("--home", type=Path)
+    options = parser.parse_args()
+    if options.outside is not None:
+        store(options.outside)
+    if options.home is not None:
+        HOME.mkdir(exist_ok=True)
+        for name in ("result.parquet", "manifest.json"):
+            shutil.copyfile(options.home / name, HOME / name)
+    put(DOCS / "outside.md", "worlds", outside(worlds()))
+    put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))
+
+
+if __name__ == "__main__":
+    main()

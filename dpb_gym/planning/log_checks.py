@@ -1,0 +1,162 @@
+"""Checks of a model fitted to a log: calibration, other models, prices, customers needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from dpb_gym.problems.base import Array
+from dpb_gym.problems.kinds import kind_of
+
+DOUBT = 0.001
+"""A test warns if its p-value is below this: advice runs several tests on each log."""
+MOST_ROWS = 50_000
+_SEEN = 50  # past customers that a price may follow
+_FEWEST = 100
+_BILLION = 10**9
+
+
+def model_warnings(problem: Any, data: Any) -> list[str]:
+    """Return doubts about the fitted model of a log, each a sentence.
+
+    Args:
+        problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
+        data: Its table.
+    """
+    found = [calibration_doubt(problem.fit.chance, _hit(problem)), _against_others(problem)]
+    if problem.kind == "pricing":
+        found += price_doubts(data.features, data.price, data.bought)
+        slope, spread = problem.fit.coefficients[-1], problem.fit.draws(200)[:, -1].std()
+        if slope < 2.0 * spread:
+            found.append(
+                "lack of variation: the effect of the price is not distinguishable from none"
+            )
+    return [text for text in found if text]
+
+
+def calibration_doubt(chance: Array, hit: Array) -> str:
+    """Return a warning if frequencies differ from predictions in tenths of the predictions.
+
+    The statistic of Hosmer and Lemeshow (1980) on held-out rows has ten degrees of freedom.
+
+    Args:
+        chance: Predicted probabilities of held-out rows ``(n,)``.
+        hit: Whether they were chosen ``(n,)``.
+    """
+    parts = [p for p in np.array_split(np.argsort(chance, kind="stable"), 10) if len(p)]
+    expected = np.array([chance[p].sum() for p in parts])
+    variance = np.array([(chance[p] * (1.0 - chance[p])).sum() for p in parts])
+    seen = np.array([hit[p].sum() for p in parts])
+    distance = float(np.sum((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
+    if chi2.sf(distance, len(parts)) >= DOUBT:
+        return ""
+    k = int(np.argmax((seen - expected) ** 2 / np.maximum(variance, 1e-12)))
+    return (
+        f"misspecified: where the model predicts {expected[k] / len(parts[k]):.1%}, "
+        f"{seen[k] / len(parts[k]):.1%} of {len(parts[k]):,} held-out rows responded"
+    )
+
+
+def _against_others(problem: Any) -> str:
+    """Return a warning if a constant or a flexible model predicts held-out rows better."""
+    fit, figures = problem.fit, problem.fit.figures
+    if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
+        return "the model predicts held-out customers no better than a constant"
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+    except ImportError:
+        return (
+            "the model was not compared with a flexible one, which needs the extra [data]: "
+            "pip install 'dpb-gym[data]'"
+        )
+    held = fit.held_rows
+    train = np.flatnonzero(~held)[:MOST_ROWS]
+    model = HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False)
+    model.fit(problem.rows[train], fit.chosen[train])
+    other = model.predict_proba(problem.rows[held])[:, 1]
+    better = _log_chance(other, _hit(problem)) - _log_chance(fit.chance, _hit(problem))
+    error = float(better.std() / np.sqrt(len(better)))
+    if better.mean() <= 3.0 * error:
+        return ""
+    return (
+        f"misspecified: boosted trees predict held-out rows better, by {better.mean():.3f} "
+        f"+- {2 * error:.3f} nats per row: add features, or their products"
+    )
+
+
+def _hit(problem: Any) -> Array:
+    """Return which held-out rows were chosen."""
+    found: Array = problem.fit.chosen[problem.fit.held_rows]
+    return found
+
+
+def _log_chance(chance: Array, hit: Array) -> Array:
+    found: Array = np.log(np.clip(np.where(hit, chance, 1.0 - chance), 1e-12, 1.0))
+    return found
+
+
+def price_doubts(features: Array, price: Array, bought: Array) -> list[str]:
+    """Return warnings on prices that hardly vary, or that follow demand.
+
+    Args:
+        features: ``(n, k)``.
+        price: ``(n,)``, in the order of the log.
+        bought: ``(n,)``, 0 or 1.
+    """
+    found = []
+    known = np.column_stack([np.ones(len(price)), features])
+    rest = price - known @ np.linalg.lstsq(known, price, rcond=None)[0]
+    share = 1.0 - float(rest.var() / max(price.var(), 1e-300))
+    if share > 0.9:
+        found.append(
+            f"lack of variation: the features determine {share:.0%} of the prices' variance, so "
+            "their effects can hardly be separated"
+        )
+    if rest.std() < 0.02 * price.mean():
+        found.append(
+            f"lack of variation: prices vary by {rest.std() / price.mean():.1%} for like customers"
+        )
+    if (few := len(np.unique(price))) < 4:
+        found.append(f"lack of variation: the log has only {few} prices")
+    if len(price) > 4 * _SEEN:
+        demand = np.convolve(bought - bought.mean(), np.ones(_SEEN) / _SEEN)[: len(price) - 1]
+        before, after = demand[_SEEN - 1 :], rest[_SEEN:]
+        follows = float(np.corrcoef(before, after)[0, 1]) if after.std() > 0 else 0.0
+        if abs(follows) > 4.0 * np.sqrt(_SEEN / len(after)):
+            way = "rise" if follows > 0 else "fall"
+            found.append(
+                f"endogenous prices: they {way} after customers bought (correlation "
+                f"{follows:+.2f} with the last {_SEEN} purchases), so the effect of the price is "
+                "biased: give what they were set by as features"
+            )
+    return found
+
+
+def customers_needed(problem: Any) -> int | None:
+    """Return how many random customers suffice to choose better than at random; None above 10^9.
+
+    A policy that is fitted to n customers of this log's variation has coefficients with the
+    inverse of n times a customer's information as covariance. The result is the smallest n, up to
+    a factor of two, at which 19 of 20 such policies earn more than random choices if the fitted
+    coefficients are true.
+
+    Args:
+        problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
+    """
+    fit, truth = problem.fit, problem.rounds_under(problem.theta)
+    rows, rng, kind = len(fit.held), np.random.default_rng(0), kind_of(problem.kind)
+    shape = (20, len(truth.best[0]), *kind.action_shape(problem.info))
+    actions = [kind.random(problem.info, uniforms) for uniforms in rng.random(shape)]
+    level = np.mean([truth.respond(action)[1].mean() for action in actions])
+    n = _FEWEST
+    while n <= _BILLION:
+        draws = fit.draws(20, n / rows) / problem.scale
+        earned = [
+            float(truth.respond(problem.rounds_under(theta).best[0])[1].mean()) for theta in draws
+        ]
+        if sum(value > level for value in earned) >= 19:
+            return n
+        n *= 2
+    return None

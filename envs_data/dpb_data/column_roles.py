@@ -1,0 +1,178 @@
+"""Roles of the columns of an unknown table, guessed by their names and values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpb_data.choices import LAYOUTS, is_layout, wide_layout
+from dpb_data.column_reader import Array, Column, open_table
+from dpb_data.rating_table import MAX_LEVELS, renumber
+from dpb_data.table_repair import Repair
+from dpb_gym.errors import DataError, ParameterError
+
+NAMES = {
+    "price": "price rate fare quote preis prix precio prezzo unit_price tariff",
+    "bought": "bought purchased purchase sold accepted accept converted booked quantity qty "
+    "units menge kauf gekauft achete comprado demand",
+    "offered": "offered visitors views impressions",
+    "case": "case chid set choice_set session search srch_id obs",
+    "item": "item item_id alt alternative product product_id mode brand movie movie_id sku",
+    "chosen": "chosen choice choose selected decision",
+    "rating": "rating stars",
+    "reward": "click clicked reward response",
+    "propensity": "propensity propensity_score pscore probability",
+    "person": "person person_id user user_id customer customer_id who id",
+}
+"""Column names of each role, in lower case with underscores."""
+_EVENTS_EACH = 10
+_UNIX = 1e8
+_PROBLEMS = {
+    "clicks": ("recommendation", ("item", "reward", "propensity")),
+    "ratings": ("recommendation", ("person", "item", "rating")),
+    "long choices": ("assortment", ("case", "item", "chosen")),
+    "wide choices": ("assortment", ("chosen",)),
+    "prices": ("pricing", ("price", "bought")),
+}
+_EXTRA = {"clicks": ("person",), "ratings": (), "long choices": ("person",),
+          "wide choices": ("person",), "prices": ("person", "offered")}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are used for.
+
+    Attributes:
+        problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``.
+        layout: Kind of table, such as ``"long choices"``.
+        columns: Arguments of the reader: column by role, and ``features``.
+        unused: Reason by name of each column that is not used.
+    """
+
+    problem: str
+    layout: str
+    columns: dict[str, Any]
+    unused: dict[str, str]
+
+    def __str__(self) -> str:
+        used = [f"  {role}: {column}" for role, column in self.columns.items()]
+        reasons = dict.fromkeys(self.unused.values())
+        rest = [
+            f"  not used ({why}): {', '.join(n for n, own in self.unused.items() if own == why)}"
+            for why in reasons
+        ]
+        return "\n".join([f"read as {self.layout}, for {self.problem}", *used, *rest])
+
+
+def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
+    """Guess the roles of the columns; what is given is not guessed.
+
+    Args:
+        source: See `dpb_data.column_reader.take_columns`.
+        problem: Name of the problem, if known.
+        **given: Columns by role, ``features``, and other arguments of the reader.
+
+    Raises:
+        DataError: If no problem fits the columns; the message says what to name.
+    """
+    repair = Repair(given.get("missing"), given.get("decimal"))
+    opened = open_table(source, repair)
+    known = next((key for key, layout in LAYOUTS.items() if is_layout(opened, layout)), None)
+    if known is not None and not given and problem in (None, "assortment"):
+        return Roles("assortment", f"choices in the layout {known}", {}, {})
+    plain = {re.sub(r"[\s.-]+", "_", name.strip().lower()): name for name in opened.columns}
+    roles = {}
+    for role, names in NAMES.items():
+        found = [plain[name] for name in names.split() if name in plain]
+        own = given.get("user" if role == "person" else role, given.get(role))
+        if own is not None or found:
+            roles[role] = own if own is not None else found[0]
+    fits = [key for key, (kind, needed) in _PROBLEMS.items()
+            if problem in (None, kind) and {*needed} <= {*roles}]  # fmt: skip
+    if not fits:
+        what = "; ".join(f"{kind}: {', '.join(needed)}" for kind, needed in _PROBLEMS.values())
+        raise DataError(
+            f"{opened.where}: the columns {', '.join(opened.columns[:30])} fit no problem. Name "
+            f"them, e.g. price='fee', bought='sold'. Needed are, for {what}"
+        )
+    layout, (kind, needed) = fits[0], _PROBLEMS[fits[0]]
+    columns = {role: roles[role] for role in (*needed, *_EXTRA[layout]) if role in roles}
+    if layout == "ratings":
+        columns["user"] = columns.pop("person")
+        if "rating_range" not in given:
+            raise ParameterError("ratings need rating_range=(lowest, highest possible rating)")
+    used, unused = set(map(str, columns.values())), dict[str, str]()
+    if "features" in given or layout == "ratings":
+        features = given.get("features")
+    elif layout == "wide choices":
+        wide = wide_layout(opened, columns["chosen"])
+        features = [pattern.replace("{}", "").strip("_. :-") for pattern in wide.features]
+        known = [p.format(a) for p in (*wide.features, wide.available) for a in
+                 (wide.alternatives or {}).values()]  # fmt: skip
+        rest = set(opened.columns) - used - set(known)
+        unused = dict.fromkeys(sorted(rest), "the same for all alternatives")
+    else:
+        rest = [name for name in opened.columns if name not in used and name]
+        group = Column(columns.get("case" if layout == "long choices" else "item", ""), kind="id")
+        about = [Column(name, kind="any", nullable=True) for name in rest]
+        answer = columns.get("reward", columns.get("bought"))
+        asked = [*about, *([group] if group.name else [])]
+        read = opened.take([*asked, *([Column(answer, nullable=True)] if answer else [])])
+        hit = np.nan_to_num(read.pop(answer)) > 0 if answer else np.arange(len(read[rest[0]])) % 2
+        events = int(min(hit.sum(), len(hit) - hit.sum()))
+        groups = renumber(group.name, read.pop(group.name))[0] if group.name else None
+        within = groups if layout == "long choices" else None
+        unused = {name: why for name in rest if (why := _useless(read[name], within))}
+        dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}
+        unused |= dict.fromkeys(sorted(dated), "dates, which do not recur; features= takes them")
+        items = int(groups.max()) + 1 if layout == "clicks" and groups is not None else 1
+        features = _affordable(read, unused, items, events)
+    if features is not None:
+        columns["features"] = features
+    extra = {key: value for key, value in given.items() if key not in NAMES}
+    return Roles(kind, layout, {**columns, **extra}, unused)
+
+
+def _useless(values: Array, groups: Array | None) -> str:
+    """Return why a column is no feature, or an empty text; `groups` are the choice sets."""
+    text = values.dtype == object
+    known = np.array([v for v in values if v is not None]) if text else values[~np.isnan(values)]
+    distinct = len(np.unique(known))
+    if len(known) < 0.8 * len(values):
+        return "more than a fifth is missing"
+    if distinct < 2:
+        return "a single value"
+    if text and distinct > MAX_LEVELS:
+        return f"text with {distinct} values"
+    if not text and distinct == len(values) and (np.diff(known) == 1).all():
+        return "numbers of the rows"
+    if not text and np.median(known) > _UNIX:
+        return "Unix times"
+    if groups is not None and len(known) == len(values):
+        _, codes = np.unique(values.astype(str), return_inverse=True)
+        pairs = len(np.unique(groups * np.int64(distinct) + codes))
+        return "the same for all alternatives" if pairs == groups.max() + 1 else ""
+    return ""
+
+
+def _affordable(
+    read: dict[str, Array], unused: dict[str, str], items: int, events: int
+) -> list[str]:
+    """Return features as long as there are `_EVENTS_EACH` rarer outcomes for each coefficient.
+
+    The rule of Peduzzi et al. (1996) for logistic regression.
+    """
+    features, total = [], 1
+    for name, values in read.items():
+        size = len({*values}) - 1 if values.dtype == object else 1
+        if name in unused:
+            continue
+        if _EVENTS_EACH * items * (total + size) > events:
+            unused[name] = f"{events:,} responses are too few for more coefficients"
+            continue
+        total += size
+        features.append(name)
+    return features

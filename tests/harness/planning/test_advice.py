@@ -1,0 +1,223 @@
+"""Advice on logs: the baseline, uncertainty, thin logs, doubts, the page and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpb_gym
+from dpb_data import synthetic
+from dpb_gym import cli
+from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError
+from dpb_gym.planning import log_checks
+from dpb_gym.planning.advice import RANDOM, SINGLE, Advice
+from dpb_gym.results import metrics
+
+SETTINGS: dict[str, Any] = {"horizon": 400, "replicates": 12, "progress": False}
+LOG = synthetic.loans(1500) | {"price": [f"{p:.2f} €" for p in synthetic.loans(1500)["price"]]}
+
+
+@pytest.fixture(scope="module")
+def advice() -> Advice:
+    found = dpb_gym.advise(LOG, budgets=["eps=0.5,delta=1e-6", "eps=8,delta=1e-6"], **SETTINGS)
+    assert isinstance(found, Advice)
+    return found
+
+
+def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
+    labels = [e.label for e in advice.earnings]
+    assert labels == ["without privacy", "eps=0.5,delta=1e-6", "eps=8,delta=1e-6", SINGLE, RANDOM]
+    base = advice.earnings[0]
+    assert (base.lost.mean, base.amount.mean) == (0.0, 0.0)
+    assert base.earned.mean == pytest.approx(advice.level.mean)
+    rows = {row.agent: row for row in advice.result.rows}
+    price = dpb_gym.make_problem(advice.log).highest_price  # type: ignore[attr-defined]
+    for e in advice.earnings:
+        lost = (rows[e.label].regret - rows["without privacy"].regret)[:, -1].mean()
+        assert e.amount.mean == pytest.approx(lost * price * 10_000 / 400)
+        assert e.earned.mean == pytest.approx(base.earned.mean - e.amount.mean)
+        assert e.lost.mean == pytest.approx(100 * e.amount.mean / base.earned.mean)
+        assert e.amount.low <= e.amount.mean <= e.amount.high
+
+
+def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
+    worst = advice.earnings[1]
+    assert worst.lost.low > 0.0, "a strict budget costs something here"
+    assert "you lose" in advice.sentences[0] and "EUR per 10,000 customers" in advice.sentences[0]
+    assert advice.unit == "EUR" and any("€ removed (1,500" in r for r in advice.repairs)
+    assert (
+        "Trusted with raw records: a curator" in advice.sentences[-2]
+        and "Not protected" in advice.sentences[-1]
+    )
+    from dataclasses import replace
+
+    from dpb_gym.report.leaderboard_data import Interval
+
+    gain = replace(worst, lost=Interval(-5.0, -8.0, -2.0), amount=Interval(-50.0, -80.0, -20.0))
+    assert "you gain 5.0% [2.0, 8.0]" in advice._cost(gain)
+    assert "about 50.00 [20.00, 80.00] EUR" in advice._cost(gain)
+    unclear = replace(worst, lost=Interval(5.0, -2.0, 12.0))
+    assert "no cost of privacy is visible: anything from a loss of 12.0% to a gain of 2.0%" in (
+        advice._cost(unclear)
+    )
+    assert "5.0%" not in advice._cost(unclear)
+
+
+def test_coefficients_differ_between_replicates_and_follow_their_posterior(advice: Advice) -> None:
+    found = dpb_gym.make_problem(advice.log, draws=400, part="held-out")
+    fit = found.fit  # type: ignore[attr-defined]
+    rows = np.column_stack([found.rows]).astype(float)  # type: ignore[attr-defined]
+    chance = 1 / (1 + np.exp(-rows @ fit.coefficients))
+    exact = np.linalg.inv(
+        (rows * (chance * (1 - chance))[:, None]).T @ rows + np.eye(rows.shape[1])
+    )
+    drawn = found.thetas * found.scale  # type: ignore[attr-defined]
+    np.testing.assert_allclose(drawn.mean(axis=0), fit.coefficients, atol=0.3)
+    np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.25 * exact.max())
+    orders = found.instance([0, 1]).hidden["order"]
+    assert set(orders.ravel()) <= set(np.flatnonzero(fit.held)), "held-out customers only"
+    assert not np.array_equal(*found.instance([0, 1]).hidden["theta"])
+
+
+def test_grouped_intervals_cover_the_mean_of_one_truth() -> None:
+    """In 95% of studies the interval holds the mean under another truth of the same kind."""
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(400):
+        truth = rng.normal(size=17)
+        groups = np.repeat(np.arange(16), 3)
+        one = metrics.grouped(truth[:16][groups] + 0.5 * rng.normal(size=48), groups)
+        hits += one.low <= truth[16] <= one.high
+    assert 0.91 <= hits / 400 <= 0.98
+    plain = metrics.grouped(values := rng.normal(size=40), np.zeros(40))
+    assert plain == metrics.interval(values), "one group has no variation between groups"
+
+
+def noise(n: int = 1500, rate: float = 0.02) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    return {"ad": rng.integers(0, 6, n), "click": (rng.random(n) < rate).astype(int),
+            "propensity": np.full(n, 1 / 6)}  # fmt: skip
+
+
+def thin_log() -> Any:
+    columns = {"item": "ad", "reward": "click", "propensity": "propensity"}
+    return dpb_gym.from_log(noise(), "recommendation", progress=False, **columns)
+
+
+def test_a_thin_log_gets_no_percentage() -> None:
+    found = dpb_gym.advise(thin_log(), budgets="eps=1,delta=1e-6", **SETTINGS)
+    assert found.sentences[0].startswith("This log is too thin: no agent is shown to beat random")
+    assert "customers; " in found.sentences[0] and "%" not in "".join(found.sentences)
+    problem = dpb_gym.make_problem(found.log)
+    assert log_checks.customers_needed(problem) >= 400
+
+
+def test_more_information_needs_fewer_customers() -> None:
+    strong = dpb_gym.from_log(synthetic.loans(1500), "pricing", features=["score"], progress=False)
+    needed = log_checks.customers_needed(dpb_gym.make_problem(strong))
+    assert needed is not None and needed <= 400
+    weak = log_checks.customers_needed(dpb_gym.make_problem(thin_log()))
+    assert weak is None or weak > needed
+
+
+def test_calibration_is_doubted_only_if_wrong() -> None:
+    rng, calls = np.random.default_rng(4), 0
+    for _ in range(200):
+        chance = rng.uniform(0.02, 0.5, 800)
+        calls += bool(log_checks.calibration_doubt(chance, rng.random(800) < chance))
+    assert calls <= 3, "at level 0.001"
+    wrong = log_checks.calibration_doubt(chance, rng.random(800) < chance**0.5)
+    assert wrong.startswith("misspecified: where the model predicts")
+    assert stats.chi2.sf(29.6, 10) == pytest.approx(log_checks.DOUBT, rel=0.05)
+
+
+def test_prices_that_follow_demand_or_hardly_vary_are_named() -> None:
+    rng, n = np.random.default_rng(5), 3000
+    x, price = rng.normal(size=(n, 2)), rng.uniform(4.0, 9.0, n)
+    bought = (rng.random(n) < 0.4).astype(int)
+    assert log_checks.price_doubts(x, price, bought) == []
+    tide = np.repeat(rng.uniform(0.1, 0.9, n // 100), 100)
+    follows = log_checks.price_doubts(x, 4 + 5 * tide, (rng.random(n) < tide).astype(int))
+    assert any("endogenous prices: they rise after customers bought" in d for d in follows)
+    fixed = log_checks.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
+    assert any("the features determine 100%" in d for d in fixed)
+    few = log_checks.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
+    assert "lack of variation: the log has only 2 prices" in few
+
+
+def test_a_model_without_an_interaction_is_doubted() -> None:
+    rng, n = np.random.default_rng(6), 4000
+    frame = {
+        "price": rng.uniform(1, 9, n),
+        "age": rng.uniform(-1, 1, n),
+        "day": rng.uniform(-1, 1, n),
+    }
+    u = 2.0 - 0.5 * frame["price"] + 3.0 * np.sign(frame["age"] * frame["day"])
+    frame["bought"] = (rng.random(n) < 1 / (1 + np.exp(-u))).astype(int)
+    log = dpb_gym.from_log(frame, "pricing", features=["age", "day"], progress=False)
+    problem = dpb_gym.make_problem(log)
+    data = dpb_gym.envs.registration.environment(log).defaults["data"]
+    doubts = log_checks.model_warnings(problem, data)
+    assert any("boosted trees predict held-out rows better" in d for d in doubts)
+    honest = dpb_gym.from_log(
+        synthetic.loans(4000), "pricing", features=["term", "score", "amount"], progress=False
+    )
+    data = dpb_gym.envs.registration.environment(honest).defaults["data"]
+    assert log_checks.model_warnings(dpb_gym.make_problem(honest), data) == []
+
+
+@pytest.mark.parametrize(
+    "budget", ["rho=1_000", "rho=1e308", "eps=1,delta=0.9", "none", "eps=99,delta=1e-6"]
+)
+def test_budgets_that_protect_nobody_are_refused(budget: str) -> None:
+    with pytest.raises(BudgetError, match=r"protects nobody|give a budget"):
+        dpb_gym.advise(LOG, budgets=budget, **SETTINGS)
+    if budget != "none":
+        with pytest.raises(BudgetError, match="protects nobody"):
+            dpb_gym.cost_of_privacy("DPB/Pricing-v0", [budget])
+
+
+def test_columns_are_guessed_once_and_shown() -> None:
+    roles = dpb_gym.advise(LOG, dry_run=True)
+    assert roles.problem == "pricing"
+    assert roles.columns == {"price": "price", "bought": "bought",
+                             "features": ["amount", "term", "score", "channel"]}  # fmt: skip
+    assert "read as prices, for pricing\n  price: price" in str(roles)
+    with pytest.raises(DataError, match=r"fit no problem\. Name them, e\.g\. price='fee'"):
+        dpb_gym.advise({"fee": [1.0], "kept": [0]})
+    with pytest.raises(ParameterError, match="replicates must be an integer >= 8"):
+        dpb_gym.advise(LOG, **{**SETTINGS, "replicates": 4})
+    with pytest.raises(AgentError, match="none of private-pricing runs at none"):
+        dpb_gym.advise(LOG, agents=["private-pricing"], budgets="rho=1", **SETTINGS)
+
+
+def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:
+    page = advice.to_html(tmp_path / "deep" / "advice.html").read_text()
+    for sentence in (*advice.sentences, *advice.notes):
+        assert sentence.replace("'", "&#39;") in page
+    assert 'name="viewport"' in page
+    assert "light-dark(" in page and "@media print" in page and "<script" not in page
+    assert "<h1>frame</h1>" in page and "http" not in page.split("http-equiv")[1]
+    assert page.count('class="line"') == len(advice.earnings)
+    advice.plot(tmp_path / "advice.png")
+    assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    with (tmp_path / "loans.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(LOG)
+        writer.writerows(zip(*LOG.values()))
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["advise", "loans.csv", "--dry-run"]) == 0
+    assert "read as prices, for pricing" in capsys.readouterr().out
+    options = ["--horizon", "400", "--replicates", "8", "--workers", "1", "--budget", "rho=1"]
+    assert cli.run(["advise", "loans.csv", *options, "--html", "a.html", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [e["label"] for e in said["earnings"]] == ["without privacy", "rho=1", SINGLE, RANDOM]
+    assert said["sentences"][0].replace("'", "&#39;") in (tmp_path / "a.html").read_text()
