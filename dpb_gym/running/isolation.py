@@ -55,7 +55,7 @@ from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
 
 CALL, DONE, ERROR = "call", "done", "error"
-WATCH_SECONDS = 0.5
+WATCH_SECONDS, END_SECONDS = 0.5, 10.0
 CHARGES = ("charge", "as_printed", "disclose", "seal")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a fork copies one thread
 
@@ -253,6 +253,7 @@ def _policy(link: Connection, main: int, made: bytes) -> None:
         pass
     except Exception as error:
         _send(link, (ERROR, _described(error, maker)))
+        link.poll(END_SECONDS)  # the customer process may still have calls
     finally:
         os.killpg(0, signal.SIGKILL)
 
