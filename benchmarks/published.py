@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasheet
 import matplotlib.image
 import numpy as np
 import yaml
@@ -301,6 +302,7 @@ def main() -> None:
             shutil.copyfile(options.result / name, published / name)
     data = Result.load(published).to_leaderboard()
     page = report.html(data, folder / f"{options.result.name}.html")
+    datasheet.write(published, options.repository)
     put(folder / "index.md", "tables", index(data))
     put(options.repository / "docs/index.md", "headline", headline(data))
     put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))

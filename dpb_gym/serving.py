@@ -231,16 +231,12 @@ class Session:
                 raise ParameterError(f"batch {batch} was released: the message came too late")
             sums.check_message(values)
             del self._state["open"][decision]
-            info, x = self.problem, np.zeros((1, *kind.feature_shape(self.problem)), np.float32)
-            revenues = np.zeros((1, info.n_items or 0), np.float32) if kind.revenues else None
-            context = _locked(Context(self._state["t"], x, revenues, None, None, None))
-            action = np.full((1, *kind.action_shape(info)), kind.nothing)
-            nothing = {"choice": np.array([-1])} if kind.response == "choice" else {}
-            nothing |= {"demand": np.zeros(1)} if kind.response == "demand" else {}
-            feedback = Feedback(np.zeros(1), observed=np.array([True]), **nothing)
+            x = np.zeros((1, *kind.feature_shape(self.problem)), np.float32)
+            revenues = np.zeros((1, self.problem.n_items or 0)) if kind.revenues else None
+            empty = self._empty(Context(self._state["t"], x, revenues, None, None, None), True)
             sums.side, sums.mail = "server", values
             try:
-                self.agent.observe(context, action, feedback)
+                self.agent.observe(*empty)
             finally:
                 sums.side, sums.mail = "", None
 
@@ -367,20 +363,25 @@ class Session:
         Without a response, or if the account refuses it, the agent observes placeholders, so that
         no features are shown twice.
         """
-        state, kind, charges = self._state, kind_of(self.problem.kind), self._charges
+        state, charges = self._state, self._charges
         state["owed"] = False
         record = state["came"].pop(0) if state["came"] else None
         if record and (charges is None or charges.admit(int(record[0].users[0]))):
             context, action, feedback = record
         else:
-            fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
-            blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
-            context = _locked(now._replace(**blank))
-            action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
-            names = [k for k in ("choice", "demand") if k == kind.response]
-            absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
-            feedback = Feedback(np.zeros(1), observed=np.array([False]), **absent)
+            context, action, feedback = self._empty(now, False)
         self.agent.observe(context._replace(t=state["t"]), action, feedback)
+
+    def _empty(self, now: Context, observed: bool) -> tuple[Context, Array, Feedback]:
+        """Return a round of placeholders, with the shapes of a context."""
+        kind = kind_of(self.problem.kind)
+        fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
+        blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
+        action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
+        names = [k for k in ("choice", "demand") if k == kind.response]
+        absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
+        feedback = Feedback(np.zeros(1), observed=np.array([observed]), **absent)
+        return _locked(now._replace(**blank)), action, feedback
 
     def _commit(self) -> None:
         """Make the charges durable if the agent may have released something since the last time."""

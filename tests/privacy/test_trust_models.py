@@ -234,8 +234,15 @@ def discrete(std, reach):
 
 
 class TestAggregator:
-    def test_the_sampler_has_the_discrete_gaussian_distribution(self):
+    def test_the_sampler_has_the_discrete_gaussian_distribution(self, monkeypatch):
+        """Frequencies; and the rate of rejection, as rounded normals are nearly the same."""
+        proposed, fill = [], NoiseSource.fill
+        monkeypatch.setattr(
+            NoiseSource, "fill", lambda *args: (proposed.append(args[2].size), fill(*args))[1]
+        )
         drawn = NoiseSource.from_seed(3, 1).discrete_gaussian(8.0, 40000)[0]
+        bound = math.exp((8.4 * 8.0 + 0.25) / (2 * 8.0**2))  # of the ratio of the densities
+        assert sum(proposed) / 40000 == pytest.approx(bound, rel=0.02)
         p = discrete(8.0, 60)
         seen = np.bincount((drawn + 60).astype(int), minlength=121)
         busy = p * len(drawn) > 20
@@ -273,8 +280,16 @@ class TestAggregator:
                 sums.add(row)
         assert not sums.value.any()
 
+    def test_rounding_has_no_bias(self):
+        _, sums = summed("rho=0.5@aggregator", 2000)
+        grid = sums.schedule.carry + sums.batches[0].grid
+        sums._noise.discrete_gaussian = lambda std, width: np.zeros((2000, width))
+        cells = sums.message(np.tile([0.3 * grid, 5.9 * grid, 8.0 * grid], (2000, 1)))
+        assert cells.mean(axis=0) == pytest.approx([0.3, 5.9, 8.0], abs=0.05)
+        assert (cells[:, 2] == 8).all()
+
     def test_messages_are_residues_of_the_counted_size_and_sums_do_not_wrap(self):
-        own, sums = summed("rho=0.5@aggregator", 3)
+        own, sums = summed("rho=0.5@aggregator", 3, dropout=0.3)
         sums.schedule  # noqa: B018 (seals)
         assert sums.message_bytes == math.ceil(3 * sums.batches[0].bits / 8)
         for batch in sums.batches:

@@ -41,6 +41,17 @@ def data() -> LeaderboardData:
     return Result.load(PUBLISHED).to_leaderboard()
 
 
+def test_the_metadata_are_those_of_the_result(monkeypatch, data):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    sheet = importlib.import_module("datasheet")
+    path = PUBLISHED.with_suffix(".croissant.json")
+    assert path.read_text(encoding="utf-8") == sheet.text(PUBLISHED)
+    page = (ROOT / "docs" / "datasheet.md").read_text(encoding="utf-8")
+    assert f"<!-- data -->\n{sheet.table()}\n<!-- /data -->" in page
+    croissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
+    assert not croissant.Dataset(str(path)).metadata.issues.errors
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [

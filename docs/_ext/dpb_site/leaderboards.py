@@ -18,6 +18,8 @@ def copy_pages(docs: Path, out: Path) -> None:
         home.mkdir(exist_ok=True)
         if result.is_dir():
             shutil.copytree(result, home / result.name, dirs_exist_ok=True)
+        for metadata in page.parent.glob(f"{page.stem}.croissant.json"):
+            shutil.copy(metadata, home / metadata.name)
         files = f"{result.name}/" if result.is_dir() else ""
         text = placed(page.read_text(encoding="utf-8"), "../", files)
         (home / page.name).write_text(text, encoding="utf-8")
