@@ -495,7 +495,7 @@ def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, pa
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         instance.advance() if context.t < 150 else None
-    releaser = agent.curator.releasers[0]
+    releaser = behind(agent.curator.releasers[0])
     assert releaser.releases == len(releaser.schedule.ends) > 1
     assert not releaser.clipped_count.any()
     assert np.isfinite(agent.theta).all() and agent.theta.any()
