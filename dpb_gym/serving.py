@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -123,6 +124,39 @@ class Session:
         """Numbers of the decisions without a response."""
         return tuple(self._state["open"])
 
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Numbers of the decisions whose responses the agent failed on; none is used again."""
+        return tuple(self._state.get("lost", ()))
+
+    def disclosure(self, decision: int) -> dict[str, Any]:
+        """Return what a customer may be told of a decision without a response, as plain data.
+
+        Args:
+            decision: Number of the decision.
+
+        Returns:
+            The decision, its action, the agent, its guarantee, what the action follows from, and
+            whether the customer's features lay outside the declared bounds.
+
+        Raises:
+            ParameterError: If there is no such decision, or it was answered or dropped.
+        """
+        context, action = self._opened(decision)
+        facts = self._state.get("facts", {})
+        return {
+            "decision": context.t,
+            "action": action[0].tolist(),
+            "agent": facts.get("agent", type(self.agent).__name__),
+            "guarantee": None if self.guarantee is None else str(self.guarantee),
+            "follows_from": "this customer's features and what was released of earlier responses",
+            "features_outside_bounds": self._outside(context.features),
+        }
+
+    def _outside(self, features: Array) -> bool:
+        bound = self._state.get("bound")
+        return bound is not None and float(np.abs(features).max(initial=0.0)) > bound * (1.0 + 1e-6)
+
     def decide(
         self,
         features: Any,
@@ -152,13 +186,21 @@ class Session:
             ParameterError: If a value has the wrong shape, is not finite or out of range; the
                 session is unchanged.
             HorizonExceeded: If the horizon is over.
-            AgentError: If the agent needs the last response first.
+            AgentError: If the agent needs the last response first, or fails; a response that it
+                failed on is in `lost`.
         """
         with self._lock:
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
             context = self._context(features, revenues, arms, user, available)
+            if self._outside(context.features):
+                warnings.warn(
+                    f"decision {context.t}: features exceed the declared bound {state['bound']:g} "
+                    "in magnitude; scale them by the bounds of the log, which agents rely on",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
             if state["owed"] and state["punctual"] and not state["came"]:
                 raise AgentError(
                     f"this agent needs every response in its own round: observe {state['t']} first"
@@ -369,7 +411,16 @@ class Session:
             context, action, feedback = record
         else:
             context, action, feedback = self._empty(now, False)
-        self.agent.observe(context._replace(t=state["t"]), action, feedback)
+        try:
+            self.agent.observe(context._replace(t=state["t"]), action, feedback)
+        except Exception as error:
+            if record is None:
+                raise
+            state.setdefault("lost", []).append(record[0].t)
+            raise AgentError(
+                f"the agent failed on the response to decision {record[0].t}, which is not given "
+                f"to it again, as a sum may contain a part of it: {type(error).__name__}: {error}"
+            ) from error
 
     def _empty(self, now: Context, observed: bool) -> tuple[Context, Array, Feedback]:
         """Return a round of placeholders, with the shapes of a context."""
@@ -492,7 +543,8 @@ def serve(
     from dpb_gym.envs.registration import make_problem
     from dpb_gym.privacy import Budget
 
-    info = make_problem(problem).info if isinstance(problem, str) else problem
+    info: Any = make_problem(problem) if isinstance(problem, str) else problem
+    bound = getattr(info, "feature_bound", None)
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
@@ -513,6 +565,7 @@ def serve(
     typed = json.loads(json.dumps(spec.params, default=str))
     run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
     session._state["facts"] = {**run, "generator": noise}
+    session._state["bound"] = bound
     return session
 
 

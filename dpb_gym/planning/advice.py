@@ -362,7 +362,9 @@ def _advice(
     earnings, level = _earnings(run, rows, names, size)
     at_random = next(e for e in earnings if e.label == RANDOM)
     thin = ""
-    if at_random.lost.low <= 0.0:
+    figures = problem.fit.figures if run.fitted else {"held_out_log_likelihood": 0.0}
+    informed = figures["held_out_log_likelihood"] > figures.get("held_out_null", -np.inf)
+    if at_random.lost.low <= 0.0 or not informed:
         thin = _thin(run, problem, names["without privacy"])
     doubts: list[str] = []
     repairs = list(getattr(problem, "repairs", ()))

@@ -429,3 +429,41 @@ def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: An
         dpb_gym.serve("one-pass-pricing", None, PRICES, account=account)
     with pytest.raises(BudgetError, match="does not follow"):
         dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise="seeded", account=account)
+
+
+class Failing(Notebook):
+    """A `Notebook` that fails on the response to its second decision."""
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        if context.features[0, 0, 0] == 2.0:
+            raise ZeroDivisionError("of the agent")
+
+
+def test_a_response_that_the_agent_fails_on_is_named_and_never_given_again() -> None:
+    session = dpb_gym.serve(Failing, None, SHOP, warm=False)
+    for number in (1.0, 2.0):
+        session.observe(session.decide(offer(number))[0], 0.5)
+    with pytest.raises(
+        AgentError, match=r"failed on the response to decision 2, .* ZeroDivisionErr"
+    ):
+        session.decide(offer(3.0))
+    assert session.lost == (2,) and session.decisions == 2
+    decision, _ = session.decide(offer(4.0))
+    assert decision == 3 and session.lost == (2,)
+    seen = [row[1] for row in session.agent.told if isinstance(row, tuple)]  # type: ignore[attr-defined]
+    assert seen == [1.0, 2.0], "once each, because a sum may hold it already"
+
+
+def test_features_outside_the_declared_bounds_are_reported() -> None:
+    session = dpb_gym.serve("greedy-pricing", None, "DPB/Pricing-v0", warm=False)
+    number, _ = session.decide([1.0, -1.0])
+    assert session.disclosure(number)["features_outside_bounds"] is False
+    session.observe(number, 1)
+    with pytest.warns(RuntimeWarning, match="decision 2: features exceed the declared bound 1 "):
+        number, price = session.decide([7.0, 0.0])
+    told = session.disclosure(number)
+    assert told["features_outside_bounds"] and told["action"] == price
+    assert (told["decision"], told["agent"], told["guarantee"]) == (2, "greedy-pricing", None)
+    with pytest.raises(ParameterError, match="decision 9 was never made"):
+        session.disclosure(9)

@@ -45,7 +45,9 @@ def _generate(app: Sphinx) -> None:
 
 def _copy(app: Sphinx, error: Exception | None) -> None:
     if error is None and app.builder.format == "html":
-        leaderboards.copy_pages(Path(app.srcdir), Path(app.outdir))
+        docs, out = Path(app.srcdir), Path(app.outdir)
+        leaderboards.copy_pages(docs, out)
+        tutorials.copy_notebooks(docs / FOLDER, out)
 
 
 def _read(app: Sphinx, name: str, source: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,12 @@ from nbclient import NotebookClient
 from dpb_site.markdown import Pages, fence, toctree
 
 FOLDER = "tutorials"
+# Colab opens notebooks of a repository; releases commit the site to its branch `site`.
+COLAB = "https://colab.research.google.com/github/dpb-gym/dpb-gym/blob/site/notebooks"
+INSTALL = """from importlib.util import find_spec
+
+if find_spec("dpb_gym") is None:
+    %pip install -q dpb-gym"""
 
 
 def write(pages: Pages, docs: Path) -> None:
@@ -30,7 +37,7 @@ def write(pages: Pages, docs: Path) -> None:
             continue
         page.parent.mkdir(parents=True, exist_ok=True)
         notebook = run(read(script.read_text(encoding="utf-8")), page.parent)
-        nbformat.write(notebook, page.with_suffix(".ipynb"))
+        nbformat.write(installing(notebook), page.with_suffix(".ipynb"))
         pages.write(f"{FOLDER}/{script.stem}", shown(notebook, page))
     lead = "Notebooks, executed when this site is built. Each page has a notebook to download."
     pages.write(f"{FOLDER}/index", ["# Tutorials", lead, toctree(names)])
@@ -77,5 +84,24 @@ def shown(notebook: Any, page: Path) -> list[str]:
                 parts.append(f'```{{raw}} html\n<div class="output">{data["text/html"]}</div>\n```')
             elif text := output.get("text") or data.get("text/plain"):
                 parts.append(fence("text", text))
-    parts.append(f"{{download}}`This page as a notebook <{page.stem}.ipynb>`.")
+    parts.append(
+        f"{{download}}`This page as a notebook <{page.stem}.ipynb>`, or "
+        f"[open it in Colab]({COLAB}/{page.stem}.ipynb)."
+    )
     return parts
+
+
+def copy_notebooks(root: Path, out: Path) -> None:
+    """Copy the notebooks to a folder of the site whose address does not change."""
+    home = out / "notebooks"
+    home.mkdir(exist_ok=True)
+    for notebook in (root / FOLDER).glob("*.ipynb"):
+        shutil.copy(notebook, home / notebook.name)
+
+
+def installing(notebook: Any) -> Any:
+    """Return a copy whose first cell installs the package if it is missing, as in Colab."""
+    copy = nbformat.from_dict(notebook)
+    cell = nbformat.v4.new_code_cell(INSTALL)
+    cell.id = "install"
+    return nbformat.from_dict({**copy, "cells": [cell, *copy.cells]})
