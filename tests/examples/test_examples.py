@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEEDS = {"train_sb3.py": "stable_baselines3"}
+NEEDS = {"train_sb3.py": "stable_baselines3", "personalizer_server.py": "starlette"}
 SMALL = {
     "audit_your_agent.py": ["--runs", "300"],
     "gallery.py": ["--horizon", "200", "--replicates", "3"],
@@ -53,6 +53,11 @@ def check_gallery(out, folder):
     assert r"\begin{tabular}" in out
 
 
+def check_adapter(out, folder):
+    assert "{'item': [2], 'reward': [1], 'propensity': [0.8]}" in out
+    assert "of Rank calls took at most" in out and "eps=1 at delta=1e-06" in out
+
+
 def check_report_and_picture(out, folder):
     assert "you lose" in out and "its customers are not protected" in out
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
@@ -64,6 +69,7 @@ def check_both_processes_print(out, folder):
 
 
 CHECKS = {
+    "personalizer_server.py": check_adapter,
     "split_session.py": check_both_processes_print,
     "my_assortment.py": check_report_and_picture,
     "my_prices.py": check_report_and_picture,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
-from dpb_gym.registry import agent_specs
+from dpb_gym.registry import agent_spec, agent_specs
 from dpb_gym.running.plan import make_jobs, plan_suite
 from dpb_gym.suites.schema import parse_yaml
 from dpb_gym.suites.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
@@ -362,3 +362,12 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
 def test_tracks_and_reasons_must_fit(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(SuiteError, match=words):
         arena(**changes)
+
+
+def test_the_smoke_suite_has_the_non_private_version_of_our_agents() -> None:
+    """Without them private agents would seem to be ahead of all non-private ones."""
+    agents = load_suite("smoke").agents
+    private = {agent.name for agent in agents if agent.budgets}
+    ours = {name for name in private if agent_spec(name).standing == "ours"}
+    exact = {agent.name for agent in agents if not agent.budgets}
+    assert len(ours) == 3 and ours <= exact and "lin-greedy" in exact
