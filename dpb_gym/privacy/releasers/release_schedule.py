@@ -132,7 +132,7 @@ class ReleaseModel:
         unit_noise: Standard deviation in a coordinate of the response that noise of standard
             deviation 1 in a row causes.
         rate: Information of one round about a coordinate of theta.
-        spread: Variance of one round's response in a coordinate, in units of `rate`^2.
+        spread: Variance of one round's response in a coordinate, in units of the square of `rate`.
         prior: Prior variance of a coordinate of theta.
         anytime: Round t counts 1 / t.
         linear: Whether the reward is linear, as for the best of many candidates; prices and
