@@ -48,6 +48,15 @@ def test_a_log_is_read_value_by_value(tmp_path: Path) -> None:
     np.testing.assert_array_equal(log.items[:, 1], np.asarray(ITEMS[column]) == level)
 
 
+def test_a_folder_is_read_by_its_only_campaign(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    found = dpb_data.load_open_bandit(tmp_path)
+    np.testing.assert_array_equal(found.actions, dpb_data.load_open_bandit(path).actions)
+    (tmp_path / "women.csv").write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=r"expected one campaign's CSV file, found men\.csv, women"):
+        dpb_data.load_open_bandit(tmp_path)
+
+
 def test_a_log_feeds_off_policy_evaluation(tmp_path: Path) -> None:
     log = dpb_data.load_open_bandit(folder(tmp_path))
     data = LoggedData.from_arrays(**log.arrays())
