@@ -43,7 +43,7 @@ $(BIN)/dpb: pyproject.toml constraints.txt | check-python
 
 $(VENV)/.test: $(BIN)/dpb
 	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,render,loggers,docs]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,render,serve,loggers,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -47,6 +47,7 @@ from dpb_gym.privacy import (
     PSDBall,
     objective_plan,
 )
+from dpb_gym.privacy.releasers.releaser import behind
 
 BUDGET = Budget.zcdp(0.5)
 SMALL: dict[str, Any] = {
@@ -117,13 +118,8 @@ class Honest(SingleAgent):
 
     def peek(self) -> float:
         """Return a number that depends on raw rewards."""
-        total = raw_state(self.sums)._total
+        total = behind(self.sums)._total
         return float(np.sin(1e3 * total).sum())
-
-
-def raw_state(handle: Any) -> Any:
-    """Return the releaser behind what `Curator.batch_sum` returned."""
-    return getattr(handle, "releaser", handle)
 
 
 class ByAttribute(Honest):
@@ -238,7 +234,7 @@ class FirstInAClass(InAClass):
 class AdaptiveBatches(Honest):
     def observe(self, context: Any, action: int, feedback: Any) -> None:
         self.sums.add(feedback.reward, along=context.features[action])
-        if raw_state(self.sums)._total.sum() > 2.0:
+        if behind(self.sums)._total.sum() > 2.0:
             self.theta = self.theta + self.sums.release()
 
 
@@ -360,7 +356,7 @@ class Scaled(Honest):
     def begin(self) -> None:
         super().begin()
         self.curator.seal()
-        raw_state(self.sums)._sigma *= math.sqrt(self.variance)
+        behind(self.sums)._sigma *= math.sqrt(self.variance)
 
 
 class LittleNoise(Scaled):
@@ -374,7 +370,7 @@ def with_noise(change: Callable[[Any, int], Any]) -> type[Honest]:
         def begin(self) -> None:
             super().begin()
             self.curator.seal()
-            raw = raw_state(self.sums)
+            raw = behind(self.sums)
             source, drawn = raw._noise, []
 
             def gaussian(std: float, width: int) -> Any:
@@ -408,7 +404,7 @@ class Common(Honest):
         super().begin()
         self.more = self.curator.batch_sum(self.problem.dim, reward=(0.0, 1.0))
         self.curator.seal()
-        one, other = raw_state(self.sums)._noise, raw_state(self.more)._noise
+        one, other = behind(self.sums)._noise, behind(self.more)._noise
         drawn: list[Any] = []
 
         def first(std: float, width: int) -> Any:
@@ -443,7 +439,7 @@ class OtherMatrix(HonestRunning):
     def begin(self) -> None:
         super().begin()
         self.curator.seal()
-        mechanism = raw_state(self.sums)._mechanism
+        mechanism = behind(self.sums)._mechanism
         mechanism.theta = 0.5 * mechanism.theta
 
 
@@ -455,7 +451,7 @@ class Ridge(DPMNL):
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
         super().begin(problem, streams, curator)
         curator.seal()
-        fit = raw_state(self._releasers.estimator)
+        fit = behind(self._releasers.estimator)
         fit._plan = replace(fit._plan, ridge=0.01 * fit._plan.ridge)
 
 
@@ -554,7 +550,7 @@ SLATES: dict[str, Any] = {
     "params": {"explore": 8, "max_updates": 1, "share": 0.9},
 }
 MUTANTS = (
-    Mutant("raw sum of a releaser, read as an attribute in every round", RAW, of(ByAttribute)),
+    Mutant("raw sum of a releaser, read in every round", RAW, of(ByAttribute)),
     Mutant("raw response in a frame of the caller", RAW, of(ByFrame)),
     Mutant("raw sum, found by the garbage collector", RAW, of(ByCollector)),
     Mutant("raw rewards in a closure", RAW, of(ByClosure)),

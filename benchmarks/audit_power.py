@@ -48,6 +48,7 @@ from dpb_gym.privacy import (  # noqa: E402
     PSDBall,
     objective_plan,
 )
+from dpb_gym.privacy.releasers.releaser import behind  # noqa: E402
 
 VARIANCES = (1.0, 0.5, 0.1)
 RHOS = (0.5, 2.0)
@@ -117,7 +118,7 @@ def adaprivate(rho: float, variance: float, runs: int, seed: int) -> AuditReport
         def tampered(problem: Any, streams: Any, curator: Curator) -> None:
             begin(problem, streams, curator)
             curator.seal()
-            made.releaser._sigma *= math.sqrt(variance)  # type: ignore[attr-defined]
+            behind(made.releaser)._sigma *= math.sqrt(variance)  # type: ignore[attr-defined]
 
         made.begin = tampered  # type: ignore[method-assign]
         return made

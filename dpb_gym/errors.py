@@ -7,7 +7,10 @@ Each derives from `DPBError` and from the built-in type that fits, so both
 from __future__ import annotations
 
 import difflib
+import linecache
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
 
@@ -106,3 +109,22 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameEr
     if count > FEW:
         listing = f" {count} are known" if close else f"{listing}, ... ({count} in all)"
     return UnknownNameError(f"unknown {what} {shown(name)}{hint or '.'}{listing}")
+
+
+def line_of(error: BaseException, module: str | None) -> str:
+    """Return the line of a module's code that caused an error, "" for errors of this package."""
+    known = getattr(error, "line", None)  # of an error of another process
+    if known is not None:
+        return str(known)
+    while error.__cause__ is not None:
+        error = error.__cause__
+    own = [
+        (frame.f_code.co_filename, number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__") == module
+    ]
+    if isinstance(error, DPBError) or not own:
+        return ""
+    file, number = own[-1]
+    source = linecache.getline(file, number).strip()
+    return f" [{Path(file).name}, line {number}{f': {source}' if source else ''}]"

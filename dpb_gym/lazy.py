@@ -69,6 +69,12 @@ def _plugins(group: str) -> list[tuple[bool, EntryPoint]]:
     return sorted(points, key=lambda item: not item[0])
 
 
+def own_packages() -> set[str]:
+    """Return the import packages of this distribution that have agents, and this one."""
+    own = (point.module for ours, point in _plugins(AGENTS) if ours)
+    return {__name__.partition(".")[0], *(module.partition(".")[0] for module in own)}
+
+
 def load_plugins(group: str, *, own: bool = False) -> None:
     """Load the plug-ins of an entry-point group, each once; warn about those that fail.
 

@@ -23,6 +23,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
@@ -286,7 +287,7 @@ class Session:
         from dpb_gym.privacy import DisjointSum
 
         curator = self.agent.curator
-        sums = [r for r in curator.releasers if isinstance(r, DisjointSum)]
+        sums = [r for r in map(behind, curator.releasers) if isinstance(r, DisjointSum)]
         if len(sums) != 1 or curator.unit != "user-round" or self.account is not None:
             raise AgentError(
                 "devices need a budget without a trusted curator, such as 'rho=1@local', an agent "
@@ -461,7 +462,7 @@ class Device:
         self.decision, self._agent, self._problem = decision, copied, problem
         seed = np.random.SeedSequence()  # of the operating system's entropy
         fresh = NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
-        sums: Any = copied.curator.releasers[0]
+        sums = behind(copied.curator.releasers[0])
         sums.become_device(None if copied.curator.system_noise else fresh)
 
     @cached_property
@@ -485,7 +486,7 @@ class Device:
         feedback = self._own._feedback(context, action, response)
         self._own.drop(self.decision)
         self._agent.observe(context, action, feedback)
-        sums: Any = self._agent.curator.releasers[0]
+        sums = behind(self._agent.curator.releasers[0])
         values = [] if sums.mail is None else sums.mail[0].tolist()
         return {"decision": self.decision, "batch": sums.releases, "values": values}
 

@@ -16,6 +16,7 @@ import gc
 import hashlib
 import multiprocessing
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -178,7 +179,49 @@ def _rounds(
             another.advance()
 
 
-class _Boundary:
+class Interception(ABC):
+    """Takes the calls of the methods of releasers that take records or return releases."""
+
+    _inside = False
+
+    @abstractmethod
+    def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
+        """Return the output of a call from outside of the releasers.
+
+        Args:
+            key: Number of the releaser and name of the method.
+            method: The method.
+            args: Its arguments.
+            options: Its keyword arguments.
+        """
+
+    def hold(self, releaser: Releaser, number: int) -> None:
+        """Take the calls of a releaser."""
+        kind = type(releaser)
+        for name in (*RECORDS, *OUTPUTS):
+            if hasattr(releaser, name):
+                method = getattr(releaser, name)
+                setattr(releaser, name, self._taking((number, name), method))
+        if hasattr(kind, "value"):
+            value = kind.value.fget
+            read = self._taking((number, "value"), lambda: value(releaser))
+            held: Any = type(kind.__name__, (kind,), {"value": property(lambda _: read())})
+            releaser.__class__ = held
+
+    def _taking(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            if self._inside:  # the releaser itself calls
+                return method(*args, **options)
+            self._inside = True
+            try:
+                return self.called(key, method, args, options)
+            finally:
+                self._inside = False
+
+        return call
+
+
+class _Boundary(Interception):
     """Records the outputs of releasers in a first run, and returns them in the others.
 
     Args:
@@ -187,34 +230,12 @@ class _Boundary:
 
     def __init__(self, first: _Transcript | None) -> None:
         self.first, self.transcript = first, _Transcript([], [])
-        self.round, self.changed, self._inside = 0, False, False
+        self.round, self.changed = 0, False
 
-    def hold(self, releaser: Releaser, number: int) -> None:
-        """Listen to the methods of a releaser that take records or return releases."""
-        kind = type(releaser)
-        for name in (*RECORDS, *OUTPUTS):
-            if hasattr(releaser, name):
-                method = getattr(releaser, name)
-                setattr(releaser, name, self._listening((number, name), method))
-        if hasattr(kind, "value"):
-            value = kind.value.fget
-            read = self._listening((number, "value"), lambda: value(releaser))
-            held: Any = type(kind.__name__, (kind,), {"value": property(lambda _: read())})
-            releaser.__class__ = held
-
-    def _listening(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if self._inside:  # the releaser itself calls
-                return method(*args, **kwargs)
-            self._inside = True
-            try:
-                given = _digest((args, kwargs))
-                output = method(*args, **kwargs)
-            finally:
-                self._inside = False
-            return self._call(key, given, None if key[1] in RECORDS else output)
-
-        return called
+    def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
+        given = _digest((args, options))
+        output = method(*args, **options)
+        return self._call(key, given, None if key[1] in RECORDS else output)
 
     def _call(self, key: tuple[int, str], given: bytes, output: Any) -> Any:
         calls = self.transcript.calls

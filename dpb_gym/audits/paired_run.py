@@ -19,7 +19,7 @@ from dpb_gym.audits.worlds import Pair, World, answer, check_pair
 from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
-from dpb_gym.privacy.releasers.releaser import Releaser
+from dpb_gym.privacy.releasers.releaser import Releaser, behind
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
@@ -195,18 +195,19 @@ def _residuals(taps: Sequence[Sequence[Tap | MessageTap]]) -> tuple[str, bool] |
 def releasers(agent: Agent) -> list[Releaser]:
     """Return the releasers of a batch agent, or of every copy of a `SingleAgent`."""
     curator = agent.curator
-    return [*curator.releasers, *(r for part in curator.parts.values() for r in part.releasers)]
+    return [behind(h) for one in (curator, *curator.parts.values()) for h in one.releasers]
 
 
 def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list[MessageTap]]:
     """Return taps of sums per batch or replicate, and taps of messages."""
     towards = np.concatenate([np.ones(runs), -np.ones(runs)])
     curator = agent.curator
-    messages = [MessageTap(r, factor) for r in curator.releasers if hasattr(r, "send")]
-    taps = [[Tap(r, towards) for r in curator.releasers if can_tap(r)]]
+    own = [behind(handle) for handle in curator.releasers]
+    messages = [MessageTap(r, factor) for r in own if hasattr(r, "send")]
+    taps = [[Tap(r, towards) for r in own if can_tap(r)]]
     if curator.parts:
         taps = [
-            [Tap(r, towards[i : i + 1]) for r in part.releasers if can_tap(r)]
+            [Tap(r, towards[i : i + 1]) for r in map(behind, part.releasers) if can_tap(r)]
             for i, part in curator.parts.items()
         ]
     return [lane for lane in taps if lane], messages

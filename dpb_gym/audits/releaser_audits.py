@@ -24,6 +24,7 @@ from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.releasers.sums import Sum
 
 MakeSum = Callable[[Curator], Sum]
@@ -82,7 +83,7 @@ def audit_sum(
         halves = (NoiseSource.from_seed([seed, world], runs).generators for world in (0, 1))
         source = NoiseSource([*itertools.chain(*halves)])
     curator = Curator(budget, protects, noise=source, replicates=2 * runs, horizon=rounds)
-    releaser = make(curator)
+    releaser = behind(make(curator))
     tap = Tap(releaser, np.repeat([1.0, -1.0], runs))
     for t in range(rounds):
         for tap.capturing, worlds in ((True, (one, zero)), (False, (zero, one))):

@@ -110,6 +110,11 @@ def verify(
     sample: int = Option(3, help="Cells to compute again of each imported row, and of all others."),
     seed: int | None = Option(None, help="Chooses the sample; random by default."),
     agent: str | None = Option(None, help="Take the sample from this agent's cells alone."),
+    isolate: bool | None = Option(
+        None,
+        "--isolate/--no-isolate",
+        help="Run private agents without access to raw data; by default those of other packages.",
+    ),
     json: bool = options.JSON,
 ) -> None:
     """Check all digests, and compute cells again, bit for bit; or recompute a certificate.
@@ -123,7 +128,7 @@ def verify(
         return
     from dpb_gym.exchange import verification
 
-    found = verification.verify(directory, sample, seed, options.log, agent)
+    found = verification.verify(directory, sample, seed, options.log, agent, isolate)
     if json:
         options.print_json({**dataclasses.asdict(found), "ok": found.ok})
     else:

@@ -64,6 +64,9 @@ def run(
     horizon: int | None = Option(None, help="Rounds T, with --env."),
     seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
     log: list[str] = LOG,
+    isolate: bool = Option(
+        False, "--isolate", help="Run the code of private agents without access to raw data."
+    ),
     set_: list[str] = options.settings(
         "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
     ),
@@ -103,7 +106,7 @@ def run(
     done = run_plan(
         found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
         backend=backend, scheduler=scheduler, show=not quiet,
-        callbacks=[logger(word) for word in log],
+        callbacks=[logger(word) for word in log], isolate=isolate,
     )  # fmt: skip
     _print_run(done, html, json)
     options.exit_on_failures(done.failures)

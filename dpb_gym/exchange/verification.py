@@ -12,6 +12,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
 from dpb_gym.exchange.archive import check_cell
+from dpb_gym.lazy import own_packages
 from dpb_gym.registry import FACTORY, agent_specs
 from dpb_gym.results.cell_result import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory
@@ -67,6 +68,7 @@ def verify(
     seed: int | None = None,
     report: Callable[[str], object] | None = None,
     agent: str | None = None,
+    isolate: bool | None = None,
 ) -> Verification:
     """Check every digest and recompute a sample of cells.
 
@@ -81,6 +83,8 @@ def verify(
         seed: Seed of the sample; random by default.
         agent: Label or name of an agent to restrict the sample to.
         report: Called with a line about each cell before it is recomputed.
+        isolate: Whether private agents are isolated (`dpb_gym.running.isolation`); by default
+            those of other packages.
 
     Raises:
         ResultError: If there is no result directory, or it is empty.
@@ -114,7 +118,7 @@ def verify(
                 break
             if what in lacking:
                 continue
-            same = _again(result, found, report, elsewhere)
+            same = _again(result, found, report, elsewhere, isolate)
             if same is None:
                 lacking.add(what)
                 continue
@@ -155,7 +159,11 @@ def _named(machine: Mapping[str, Any]) -> str:
 
 
 def _again(
-    result: CellResult, found: Verification, report: Callable[[str], object] | None, elsewhere: str
+    result: CellResult,
+    found: Verification,
+    report: Callable[[str], object] | None,
+    elsewhere: str,
+    isolate: bool | None,
 ) -> bool | None:
     """Recompute a cell and record the outcome.
 
@@ -169,9 +177,12 @@ def _again(
         if missing:
             found.unavailable.append(f"{cell}: {missing}")
             return None
+        if isolate is None:
+            isolate = cell.agent.entry_point.partition(".")[0] not in own_packages()
+        isolate = isolate and cell.agent.budget is not None
         if report is not None:
-            report(f"computing {cell} again")
-        again = recompute(cell)
+            report(f"computing {cell} again{', isolated' if isolate else ''}")
+        again = recompute(cell, isolate)
     except MissingExtraError as error:
         found.unavailable.append(f"{cell}: {error}")
         return None
@@ -208,8 +219,12 @@ def unavailable(cell: Cell) -> str:
     return cell.task.model_copy(update={"requires": source}).missing_data()
 
 
-def recompute(cell: Cell) -> CellResult:
+def recompute(cell: Cell, isolate: bool = False) -> CellResult:
     """Recompute a stored cell, alone, with the installed code.
+
+    Args:
+        cell: The cell.
+        isolate: See `verify`.
 
     Raises:
         ResultError: If its algorithm version or data differ from the installed ones.
@@ -225,7 +240,7 @@ def recompute(cell: Cell) -> CellResult:
         raise ResultError("the data are not those that it was computed from")
     again = cell.model_copy(update={"agent": cell.agent.here()})
     # round by round, where an agent cannot use the rewards of other candidates
-    (outcome,) = run_block(cell.task.problem(), [again], stretches=False)
+    (outcome,) = run_block(cell.task.problem(), [again], stretches=False, isolate=isolate)
     if isinstance(outcome, Failure):
         if MissingExtraError.__name__ in outcome.details.strip().split("\n")[-1]:
             raise MissingExtraError(outcome.message)

@@ -31,7 +31,7 @@ from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
-from dpb_gym.privacy.releasers.releaser import Releaser, WithoutAxis
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
 from dpb_gym.privacy.releasers.user_sum import UserSum
@@ -77,7 +77,7 @@ class Curator:
         unit: See `Guarantee`.
         relation: See `Guarantee`.
         horizon: Largest number of records per replicate, or None.
-        releasers: All releasers, in order of creation.
+        releasers: Handles of all releasers, in order of creation.
         provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
 
@@ -120,7 +120,7 @@ class Curator:
             noise = SystemNoise(replicates or 1)
         self.noise = noise
         self.replicates = noise.replicates if noise is not None else (replicates or 1)
-        self.releasers: list[Releaser] = []
+        self.releasers: list[Handle] = []
         self._shares: list[float | None] = []
         self._sealed = self._without_axis = False
         self.parts: dict[int, Curator] = {}
@@ -190,10 +190,11 @@ class Curator:
     def _create(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
         matrices = options.pop("symmetric", None)
         if size is None or matrices is not None:
-            releaser = kind(self, RecordShape(size or 0, matrices or 0), **options)
+            kind(self, RecordShape(size or 0, matrices or 0), **options)
         else:
-            releaser = kind(self, size, **options)
-        return WithoutAxis(releaser) if self._without_axis else releaser
+            kind(self, size, **options)
+        handle = self.releasers[-1]
+        return WithoutAxis(handle) if self._without_axis else handle
 
     @contextmanager
     def one_record_each(self) -> Iterator[None]:
@@ -240,7 +241,7 @@ class Curator:
             share = validation.real("share", share, 0.0, 1.0, open_low=True)
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
-        self.releasers.append(releaser)
+        self.releasers.append(Handle(releaser))
         self._shares.append(share)
 
     def seal(self) -> None:
@@ -266,12 +267,12 @@ class Curator:
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
                     self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
-        for releaser, part in zip(self.releasers, rhos):
+        for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
             releaser.rho = part
             releaser.open(part, noise.spawn())
-        for releaser in self.releasers:  # all or none
+        for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
 
     def _resolved(self) -> list[float]:
@@ -354,7 +355,7 @@ class Curator:
     def hand_over(self, why: str) -> None:
         """End the releases of this curator, because a checkpoint continues them."""
         self.handed_over = why
-        for releaser in self.releasers:
+        for releaser in map(behind, self.releasers):
             releaser.opened = False
         for part in self.parts.values():
             part.hand_over(why)
@@ -396,7 +397,7 @@ class Curator:
         """
         return {
             f"{number}: {releaser.what}": releaser.clipped_count
-            for number, releaser in enumerate(self.releasers)
+            for number, releaser in enumerate(map(behind, self.releasers))
             if hasattr(releaser, "clipped_count")
         }
 

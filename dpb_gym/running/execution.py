@@ -102,6 +102,7 @@ def run_plan(
     scheduler: str | None = None,
     show: Show = False,
     callbacks: Sequence[Callback] = (),
+    isolate: bool = False,
 ) -> RunReport:
     """Run a plan and store its results; cells that are already stored are skipped.
 
@@ -115,6 +116,7 @@ def run_plan(
         scheduler: Address of the dask scheduler.
         show: Progress; see `dpb_gym.running.progress.board`.
         callbacks: See `dpb_gym.running.callbacks`; called for the cells computed in this run.
+        isolate: See `evaluate`.
 
     Raises:
         ResultError: If the directory belongs to another suite, is in use or not writable.
@@ -127,8 +129,9 @@ def run_plan(
         if plan.runs and plan.problem is None:
             plan.task.problem()
         for one in plan.runs:
-            one.spec.make()
-    jobs = make_jobs(suite, plans, replicates)
+            if not isolate:
+                one.spec.make()
+    jobs = make_jobs(suite, plans, replicates, isolate=isolate)
     if not jobs:
         raise ParameterError(f"no agent takes part in suite {suite.name!r}: nothing to run")
     cells = [cell for job in jobs for cell in job.cells]
@@ -137,6 +140,7 @@ def run_plan(
         "workers": workers,
         "backend": backend,
         "replicates": replicates or suite.replicates,
+        "isolated": isolate,
         "agents": list(dict.fromkeys(cell.agent.label for cell in cells)),
     }
     start = time.monotonic()
@@ -233,7 +237,7 @@ def run_job(
     """
     with nullcontext() if heartbeat is None else compilations(partial(heartbeat, 0)):
         problem = job.task.problem() if job.problem is None else job.problem
-        outcomes = run_block(problem, job.cells, heartbeat, notify, job.study)
+        outcomes = run_block(problem, job.cells, heartbeat, notify, job.study, isolate=job.isolate)
     for outcome in outcomes:
         if place is not None and isinstance(outcome, CellResult):
             keep(place, outcome)

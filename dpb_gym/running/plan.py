@@ -70,17 +70,19 @@ class Job:
         problem: The task's problem if this process has created it. It is pickled only if other
             processes cannot create it by name.
         study: Measures every agent after its run; None for regret and reward alone.
+        isolate: See `dpb_gym.running.runner.run_block`.
     """
 
     cells: tuple[Cell, ...]
     problem: Problem | None = None
     study: Study | None = None
+    isolate: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         task = self.cells[0].task
         found = isinstance(environment(task.env).problem, str)
         problem = None if found else self.problem or task.problem()
-        return {"cells": self.cells, "problem": problem, "study": self.study}
+        return {**vars(self), "problem": problem}
 
     @property
     def task(self) -> Task:
@@ -217,7 +219,12 @@ def task_info(task: Task) -> ProblemInfo:
 
 
 def make_jobs(
-    suite: Suite, plans: Sequence[TaskPlan], replicates: int | None = None, *, stored: bool = True
+    suite: Suite,
+    plans: Sequence[TaskPlan],
+    replicates: int | None = None,
+    *,
+    stored: bool = True,
+    isolate: bool = False,
 ) -> list[Job]:
     """Split the plan into jobs.
 
@@ -226,6 +233,7 @@ def make_jobs(
         plans: Its plan.
         replicates: Overrides the number of the suite and of its tasks.
         stored: Whether cells will be stored, and need the digests of protocol, data and code.
+        isolate: See `Job`.
 
     Raises:
         ParameterError: If a parameter is invalid or cannot be stored.
@@ -251,7 +259,7 @@ def make_jobs(
         for number, block in enumerate(blocks(suite, task, replicates)):
             shared |= {"start": block.start, "stop": block.stop}
             cells = tuple(Cell(**shared, agent=run) for run in runs)
-            jobs.append((-task.horizon, number, Job(cells, plan.problem, plan.study)))
+            jobs.append((-task.horizon, number, Job(cells, plan.problem, plan.study, isolate)))
     # Longest first, so that workers finish together; then block by block, so that workers start
     # with different tasks and compile different kernels.
     return [job for *_, job in sorted(jobs, key=lambda item: item[:2])]

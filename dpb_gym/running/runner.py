@@ -10,26 +10,29 @@ and code stay in the processor's cache.
 
 from __future__ import annotations
 
-import linecache
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpb_gym.agent import Agent, plays_stretches
-from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.errors import DPBError, ParameterError, line_of
 from dpb_gym.kernel_cache import spent
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.stretch import JudgedStretch
-from dpb_gym.registry import check_supported
+from dpb_gym.registry import AgentSpec, check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
 from dpb_gym.running.callbacks import Callback, Checkpoint
 from dpb_gym.suites.spec import Cell
+
+if TYPE_CHECKING:
+    from dpb_gym.running.isolation import IsolatedAgent
 
 PROGRESS_SECONDS = 0.2
 
@@ -152,6 +155,7 @@ def run_block(
     study: Study | None = None,
     *,
     stretches: bool = True,
+    isolate: bool = False,
 ) -> list[CellResult | Failure]:
     """Run cells of one task and one block of replicates in lockstep, to the horizon.
 
@@ -165,6 +169,8 @@ def run_block(
         notify: Called with the `Checkpoint` of every cell; it must not raise.
         study: Measures every agent after its run.
         stretches: Whether agents may play several rounds at once (`Agent.play`).
+        isolate: Whether the code of agents with a budget runs in other processes, see
+            `dpb_gym.running.isolation`. Times then include the processes' messages.
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -183,23 +189,35 @@ def run_block(
             f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
         )
     instance = problem.instance(seeds)
-    agents = [cell.agent.spec.make() for cell in cells]
-    runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
-    began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
-    shared = _rounds(instance, runners, rounds, progress, notify, stretches)
-    # Reading the processor time in every round would cost 1 to 3% of a round.
-    used = time.thread_time() - spent.processor - began[0]
-    passed = time.perf_counter() - spent.wall - began[1]
-    busy = min(1.0, used / passed) if used else 1.0
-    found: list[CellResult | Failure] = []
-    for runner in runners:
-        try:
-            found.append(runner.failure or runner.result(shared, len(cells), busy, study))
-        except Exception as error:
-            found.append(_failure(runner, error))
-    if progress is not None:
-        progress(len(cells) * problem.horizon * len(seeds))
-    return found
+    with ExitStack() as running:
+        agents: list[Agent] = [
+            running.enter_context(closing(_isolated(run.spec)))
+            if isolate and run.budget is not None
+            else run.spec.make()
+            for run in (cell.agent for cell in cells)
+        ]
+        runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
+        began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
+        shared = _rounds(instance, runners, rounds, progress, notify, stretches)
+        # Reading the processor time in every round would cost 1 to 3% of a round.
+        used = time.thread_time() - spent.processor - began[0]
+        passed = time.perf_counter() - spent.wall - began[1]
+        busy = min(1.0, used / passed) if used and not isolate else 1.0
+        found: list[CellResult | Failure] = []
+        for runner in runners:
+            try:
+                found.append(runner.failure or runner.result(shared, len(cells), busy, study))
+            except Exception as error:
+                found.append(_failure(runner, error))
+        if progress is not None:
+            progress(len(cells) * problem.horizon * len(seeds))
+        return found
+
+
+def _isolated(spec: AgentSpec) -> IsolatedAgent:
+    from dpb_gym.running.isolation import IsolatedAgent
+
+    return IsolatedAgent(spec)
 
 
 def _rounds(
@@ -278,21 +296,5 @@ def _failure(runner: _Runner, error: Exception) -> Failure:
     when = "before the first round" if t == 0 else f"in round {t} ({runner.stage})"
     message = f"agent {cell.agent.title!r} failed {when}, {where}: {' '.join(text.split())}"
     details = "".join(traceback.format_exception(error))
-    return Failure(cell, runner.stage, t, seed, message + _line(error, cell), details)
-
-
-def _line(error: BaseException, cell: Cell) -> str:
-    """Return the line of the agent's code that failed, empty for errors of this package."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    module = getattr(cell.agent.spec.maker, "__module__", None)
-    own = [
-        (frame.f_code.co_filename, number)
-        for frame, number in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__") == module
-    ]
-    if isinstance(error, DPBError) or not own:
-        return ""
-    file, number = own[-1]
-    source = linecache.getline(file, number).strip()
-    return f" [{Path(file).name}, line {number}{f': {source}' if source else ''}]"
+    line = line_of(error, getattr(cell.agent.spec.maker, "__module__", None))
+    return Failure(cell, runner.stage, t, seed, message + line, details)

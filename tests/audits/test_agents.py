@@ -22,6 +22,7 @@ from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
 from dpb_gym.privacy import GaussianEvent
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context
 from dpb_gym.registry import agent_specs, spec_of
 from dpb_gym.streams import AgentStreams
@@ -79,7 +80,7 @@ class Underestimating(LinUCB):
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
         curator.seal()
-        self.releaser._sigma *= math.sqrt(self.variance)
+        behind(self.releaser)._sigma *= math.sqrt(self.variance)
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])

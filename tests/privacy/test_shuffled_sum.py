@@ -14,6 +14,7 @@ from test_sensitivity import search
 from dpb_gym.audits import audit_sum
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import Composition, Guarantee, PSDBall, Segment, ShuffledBitsEvent, ShuffledSum
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.releasers.shuffled_sum import FLIP
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e5, 150)
@@ -74,7 +75,7 @@ def test_the_bound_is_not_loose_and_has_its_limits():
 def test_no_pair_of_records_differs_in_more_bits(options, size):
     """Return the largest number of steps between two customers' counts, by search."""
     own = curator("rho=1", horizon=None)
-    sums = own.shuffled_sum(**options, batch=1, levels=11)
+    sums = behind(own.shuffled_sum(**options, batch=1, levels=11))
     event = sums.cost(own.most_rho)
     sums.ready()
     along = np.array([[0.6, 0.8]]) if isinstance(options["clip"], Segment) else None
@@ -158,7 +159,7 @@ def test_an_audit_detects_missing_coins():
     def fewer(own):
         sums = own.shuffled_sum(2, clip=1.0, batch=1)
         own.seal()
-        sums._coins //= 4
+        behind(sums)._coins //= 4
         return sums
 
     pair = [1.0, 0.0], [-1.0, 0.0]

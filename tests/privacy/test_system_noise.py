@@ -27,6 +27,7 @@ from dpb_gym.privacy import (
     equivalent_rho,
     gaussian_sigma,
 )
+from dpb_gym.privacy.releasers.releaser import behind
 
 needs_opendp = pytest.mark.skipif(
     importlib.util.find_spec("opendp") is None, reason="the [secure] extra (opendp) is missing"
@@ -80,7 +81,7 @@ class TestSystem:
     def test_a_stolen_save_tells_nothing_of_the_noise_of_minimisers(self) -> None:
         """Saved noise and a published theta give the exact gradient of the raw log."""
         own = curator("rho=0.5", 1, noise="system", horizon=50)
-        releaser = own.minimiser(3, gradient_bound=1.0, curvature=1.0, calls=4)
+        releaser = behind(own.minimiser(3, gradient_bound=1.0, curvature=1.0, calls=4))
         shift = np.array([3.0, -1.0, 2.0])
         releaser.loss = lambda b, theta: (
             theta @ theta / 2 - theta @ shift,

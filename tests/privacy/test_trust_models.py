@@ -27,6 +27,7 @@ from dpb_gym.privacy import (
     WeightedSum,
 )
 from dpb_gym.privacy.noise import QuietNoise
+from dpb_gym.privacy.releasers.releaser import behind
 
 MODEL = ReleaseModel(horizon=60, unit_noise=0.05, rate=0.1, spread=2.0, prior=0.5)
 KINDS = {"aggregator": AggregatedSum, "shuffler": ShuffledBatches, "local": LocalSum}
@@ -35,7 +36,7 @@ KINDS = {"aggregator": AggregatedSum, "shuffler": ShuffledBatches, "local": Loca
 def summed(budget, replicates=2, unit="user-round", **options):
     own = curator(budget, replicates, unit=unit, horizon=60)
     options = {"clip": 0.5, "schedule": Schedule.unweighted(np.array([1])), **options}
-    return own, own.weighted_sum(3, model=MODEL, **options)
+    return own, behind(own.weighted_sum(3, model=MODEL, **options))
 
 
 class TestBudget:

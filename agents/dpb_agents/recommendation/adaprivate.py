@@ -27,7 +27,6 @@ from dpb_gym.privacy import (
     Budget,
     ContributionCap,
     Curator,
-    UserSum,
     amplified_sigma_ru,
     equivalent_rho,
     gaussian_sigma,
@@ -215,16 +214,13 @@ class UserBatches(LinearPolicy):
             radius = self.clip * math.sqrt(k) * max(abs(reward[0]), abs(reward[1]))
             if 2.0 * radius < k * (reward[1] - reward[0]):
                 return curator.user_sum(width, radius=radius, reward=reward, cumulative=True)
-        return curator.batch_sum(width, reward=reward, participations=k, cumulative=True)
+        return curator.batch_sum(width, reward=reward, limit=k, cumulative=True)
 
     def _admitted(self, context: Context, feedback: Feedback) -> Array:
         return self._cap.admit(context.users, super()._admitted(context, feedback))
 
     def _add(self, reward: Array, context: Context) -> None:
-        if isinstance(self.releaser, UserSum):
-            self.releaser.add(reward, self._chosen, context.users)
-        else:
-            self.releaser.add(reward, self._chosen)
+        self.releaser.add(reward, self._chosen, context.users)
 
 
 @for_users("adaprivate-user-ucb")

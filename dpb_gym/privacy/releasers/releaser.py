@@ -5,7 +5,9 @@ A releaser takes raw records and returns releases with noise.
 
 from __future__ import annotations
 
+import copyreg
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -100,14 +102,99 @@ class Releaser(ABC):
             raise BudgetError(f"{self.what}: its curator refused the plans; nothing is released")
 
 
-class WithoutAxis:
-    """View of a releaser of one replicate without the replicate axis.
+PUBLIC = (
+    "aggregator", "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
+    "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
+    "message_bytes",
+    "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation", "record_std",
+    "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
+    "sigma", "steps", "variances", "what",
+)  # fmt: skip
+METHODS = (
+    "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
+)  # fmt: skip
+"""What a handle shows of its releaser besides `add`, `release` and `value`."""
+SETTABLE = ("aggregator", "centre", "loss")
 
-    Records, directions, values and releases lose their leading axis of length 1. All other
-    attributes are the releaser's.
+
+class Handle:
+    """What an agent gets of a releaser: its records, its releases and its public plan.
+
+    The releaser is no attribute of the handle, so its raw sums and its noise are not either. Code
+    of the library reads it by `behind`. The handle does not keep out code that looks for
+    objects in memory; isolated runs do (`dpb_gym.running.isolation`).
+
+    Args:
+        releaser: The releaser.
     """
 
+    __slots__ = ("_releaser",)
+
     def __init__(self, releaser: Releaser) -> None:
+        _STATE.__set__(self, releaser)
+
+    def add(self, *args: Any, **options: Any) -> None:
+        """Add one record per replicate; see the `add` of the releaser."""
+        _raw(self).add(*args, **options)
+
+    def release(self, *args: Any, **options: Any) -> FloatArray:
+        """Return a release; see the `release` of the releaser."""
+        return _raw(self).release(*args, **options)  # type: ignore[no-any-return]
+
+    @property
+    def value(self) -> FloatArray:
+        """Newest release."""
+        return _raw(self).value  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"the handle of a {type(_raw(self)).__name__} has no {name!r}: raw state is the "
+            "curator's"
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute of `SETTABLE`; all others are fixed."""
+        if name not in SETTABLE:
+            raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
+        setattr(_raw(self), name, value)
+
+
+# a slot whose descriptor is no attribute of the class
+_STATE: Any = vars(Handle)["_releaser"]
+_raw: Callable[[Handle], Any] = _STATE.__get__
+del Handle._releaser  # type: ignore[attr-defined]
+
+
+def _shown(name: str) -> property:
+    return property(lambda handle: getattr(_raw(handle), name))
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    return lambda handle, *args, **options: getattr(_raw(handle), name)(*args, **options)
+
+
+for _name in PUBLIC:
+    setattr(Handle, _name, _shown(_name))
+for _name in METHODS:
+    setattr(Handle, _name, _passed_on(_name))
+copyreg.pickle(Handle, lambda handle: (Handle, (_raw(handle),)))
+
+
+def behind(handle: Any) -> Any:
+    """Return the releaser of a handle, for the curator, audits and tests."""
+    if isinstance(handle, WithoutAxis):
+        handle = handle.releaser
+    return _raw(handle) if isinstance(handle, Handle) else handle
+
+
+class WithoutAxis:
+    """View of the handle of one replicate without the replicate axis.
+
+    Records, directions, values and releases lose their leading axis of length 1. All other
+    attributes are those of the handle.
+    """
+
+    def __init__(self, releaser: Handle) -> None:
         self.releaser: Any = releaser
 
     def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:

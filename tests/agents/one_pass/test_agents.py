@@ -16,6 +16,7 @@ from dpb_agents.kernels import prices as bets
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
@@ -142,7 +143,7 @@ def test_the_policy_depends_on_others_through_releases_only(name, budget):
     recorder = Recorder()
     actions, _ = play(begin(name, problem, seeds, budget), problem, seeds, 300, recorder)
     agent = begin(name, problem, seeds, budget)
-    replay(agent.curator.releasers[0], recorder)
+    replay(behind(agent.curator.releasers[0]), recorder)
     rng = np.random.default_rng(0)
     instance = problem.instance(seeds)
     for t in range(300):
@@ -428,7 +429,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(name, replayed):
     info = dataclasses.replace(problem.info, partial_feedback=replayed)
     agent = make_agent(name, max_rounds_per_user=3)
     agent.set_up(info, AgentStreams([0]), Budget.zcdp(0.01))
-    guarantee, releaser = agent.curator.guarantee, agent.curator.releasers[0]
+    guarantee, releaser = agent.curator.guarantee, behind(agent.curator.releasers[0])
     assert (guarantee.notion, guarantee.unit) == (USERS[name], "user")
     assert guarantee.covers("anticipating", "user-rewards", "replace-one")
     assert guarantee.rho == pytest.approx(0.01) and releaser.sensitivity == pytest.approx(3.0)
@@ -494,7 +495,7 @@ def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, pa
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         instance.advance() if context.t < 150 else None
-    releaser = agent.curator.releasers[0]
+    releaser = behind(agent.curator.releasers[0])
     assert releaser.releases == len(releaser.schedule.ends) > 1
     assert not releaser.clipped_count.any()
     assert np.isfinite(agent.theta).all() and agent.theta.any()

@@ -19,6 +19,7 @@ from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget, ReleaseModel, Schedule, WeightedSum
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -569,7 +570,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
     actions, releases = run(first, scramble=False)
     assert first.theta.any()
 
-    class Fixed(type(first.releaser)):
+    class Fixed(type(behind(first.releaser))):
         def add(self, records, along=None, users=None):
             self.rounds += 1
 
@@ -578,7 +579,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
             return releases[self.rounds - 1]
 
     second = begin(problem, seeds, Budget.zcdp(5.0), "one-pass-linear-joint")
-    second.releaser.__class__ = Fixed
+    behind(second.releaser).__class__ = Fixed
     np.testing.assert_array_equal(run(second, scramble=True)[0], actions)
 
 
@@ -670,10 +671,10 @@ def test_the_joint_agent_counts_the_rounds_of_a_user_in_its_releaser():
     name, limit = "one-pass-linear-joint", {"max_rounds_per_user": 2}
     agent = begin(problem_of(90, **USERS), [0], Budget.zcdp(0.01), name, **limit)
     assert agent.curator.guarantee.basis == "computed" and agent.releaser.schedule.ends[0] > 20
-    row = np.full_like(agent.releaser._total, 0.01)
+    row = np.full_like(behind(agent.releaser)._total, 0.01)
     for _ in range(20):
         agent.releaser.add(row, users=[3])
-    np.testing.assert_array_equal(agent.releaser._total, 2 * row)
+    np.testing.assert_array_equal(behind(agent.releaser)._total, 2 * row)
 
 
 def test_until_the_first_release_the_longest_candidate_is_played():
@@ -712,7 +713,7 @@ def test_the_taste_of_a_customer_does_not_bias_theta():
 def test_the_releaser_is_the_weighted_sum_of_the_library():
     problem = problem_of(100)
     agent = begin(problem, [0], Budget.zcdp(1.0))
-    assert isinstance(agent.releaser, WeightedSum)
-    assert agent.releaser.clipped_count.tolist() == [0]
+    assert isinstance(behind(agent.releaser), WeightedSum)
+    assert behind(agent.releaser).clipped_count.tolist() == [0]
     play(agent, problem, [0], 100, change=lambda outcome: outcome.expected + 1.0)
-    assert agent.releaser.clipped_count[0] > 50
+    assert behind(agent.releaser).clipped_count[0] > 50

@@ -8,6 +8,7 @@ import pytest
 
 from dpb_gym import Budget
 from dpb_gym.audits import audit
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import make_agent
 
 SMALL = {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 3}
@@ -29,7 +30,7 @@ def underestimating(name, k):
     def quieter(problem, streams, curator):
         begin(problem, streams, curator)
         curator.seal()
-        curator.releasers[0]._sigma *= math.sqrt(0.1)
+        behind(curator.releasers[0])._sigma *= math.sqrt(0.1)
 
     agent.begin = quieter
     return agent

@@ -24,6 +24,7 @@ from dpb_gym.privacy import (
     accounting,
     amplified_sigma_ru,
 )
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
 DELTA = 1e-5
@@ -235,7 +236,7 @@ class Nominal(AdaPrivateAmp):
         super().begin(problem, streams, curator)
         curator.seal()
         printed = amplified_sigma_ru(curator.budget.epsilon, curator.budget.delta, 0.3).sigma
-        self.releaser._sigma = printed
+        behind(self.releaser)._sigma = printed
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits import audit
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import BatchSum, Budget, LifetimeClip, UserSum
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
 ENV = "DPB/Recommendation-v0"
@@ -43,7 +44,7 @@ def begun(budget, replicates=1, k=5, **params):
 def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipped):
     rho = 0.3
     agent = begun(Budget.zcdp(rho), k=k, **params)
-    assert type(agent.releaser) is (UserSum if clipped else BatchSum)
+    assert type(behind(agent.releaser)) is (UserSum if clipped else BatchSum)
     assert agent.releaser.sensitivity == pytest.approx(sensitivity)
     assert agent.releaser.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
     guarantee = agent.curator.guarantee
@@ -71,7 +72,7 @@ def test_the_whole_budget_is_spent(play, params):
 
 def released_without_noise(agent):
     """Return the list that collects the batches' sums before their noise."""
-    sums = agent.releaser
+    sums = behind(agent.releaser)
     kept, original = [], sums._noise.gaussian
 
     def gaussian(std, width):
@@ -118,7 +119,7 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
 
         def prepare(agent):
             kept["sums"] = released_without_noise(agent)
-            inner = agent.releaser
+            inner = behind(agent.releaser)
             silent = playback(releases)
             original = inner.release
             inner.release = lambda: (original(), silent.release())[1]
@@ -296,9 +297,9 @@ class AsPrinted(AdaPrivateUserUCB):
         super().begin(problem, streams, curator)
         if self.fault == "half":
             curator.seal()
-            self.releaser._sigma /= 2.0
+            behind(self.releaser)._sigma /= 2.0
         if self.fault == "fresh":
-            self.releaser._clip.__class__ = Forgetful
+            behind(self.releaser)._clip.__class__ = Forgetful
 
 
 @pytest.mark.slow
