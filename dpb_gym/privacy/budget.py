@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError, shown
 
 REPORT_DELTA = 1e-5
@@ -185,7 +185,7 @@ def check_protects(budget: Budget | str) -> Budget:
         raise BudgetError("give a budget: the agents without one are always compared")
     epsilon = found.epsilon
     if found.rho is not None:
-        epsilon = found.rho + 2.0 * math.sqrt(found.rho * math.log(1e6))  # Bun & Steinke 2016
+        epsilon = found.rho + 2.0 * math.sqrt(found.rho * portable.log(1e6))  # Bun & Steinke 2016
     if epsilon is not None and epsilon > LARGEST_USEFUL_EPSILON:
         raise BudgetError(
             f"{found} protects nobody: epsilon {epsilon:.3g} allows odds to change by a factor of "
