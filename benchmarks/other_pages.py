@@ -3,9 +3,9 @@
     python benchmarks/other_pages.py [--outside FOLDER] [--home results/home-ground-v0]
 
 FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
-stored in docs/outside with digests of the code of our agents, the compacted result of the suite in
-docs/home-ground. Without options the pages are written from what is stored. Tests compare the pages
-with what is stored, and the digests with the code of today.
+stored in docs/results/outside with digests of the code of our agents, the compacted result of the
+suite in docs/results/home-ground-v0. Without options the pages are written from what is stored.
+Tests compare the pages with what is stored, and the digests with the code of today.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from marked import put
 from paper_pages import code
-from published import BEHIND, UNDECIDED, comparisons, formatted
+from published import DEFAULTS, formatted, mark
 
 from dpb_gym import Result
 from dpb_gym.outside import WORLDS
-from dpb_gym.report.comparison_groups import short
+from dpb_gym.report.comparison_groups import group_of, short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
-OUTSIDE, HOME = DOCS / "outside", DOCS / "home-ground"
+OUTSIDE, HOME = DOCS / "results" / "outside", DOCS / "results" / "home-ground-v0"
 
 
 def store(folder: Path) -> None:
     """Store the rows of every world in a folder."""
-    OUTSIDE.mkdir(exist_ok=True)
+    OUTSIDE.mkdir(parents=True, exist_ok=True)
     for file in sorted(folder.glob("*.json")):
         rows = json.loads(file.read_text(encoding="utf-8"))
+        rows = rows["rows"] if isinstance(rows, dict) else rows  # stored before
         ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
         data = {"agents": {name: code(name) for name in ours}, "rows": rows}
         text = json.dumps(data, indent=1) + "\n"
@@ -76,23 +76,24 @@ def outside(found: dict[str, dict[str, Any]]) -> str:
 
 def home(data: LeaderboardData) -> str:
     """Return the comparisons of our agents with the best others on every task."""
-    count: Counter[str] = Counter()
+    rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
+    places = list(rows)
+    found = [c for c in data.comparisons if c.ours and c.ruling == DEFAULTS]
     lines = []
-    for task in data.tasks:
-        for group, pairs in comparisons(task).items():
-            for pair in pairs:
-                count[pair.mark] += 1
-                budget = short(pair.ours.budget)  # type: ignore[arg-type]
-                cells = [task.task, group.label, budget, formatted(pair.ours.regret)]
-                cells.append(f"{pair.other.agent} {formatted(pair.other.regret)}")
-                lines.append(f"| {' | '.join(cells)} | {formatted(pair.gain)}{pair.mark} |")
+    for c in sorted(found, key=lambda c: places.index(c.task)):
+        ours, other = rows[c.task][c.first], rows[c.task][c.second]
+        budget = short(ours.budget)  # type: ignore[arg-type]
+        cells = [c.task, group_of(ours).label, budget, f"{ours.agent} {formatted(ours.regret)}"]
+        cells.append(f"{other.agent} {formatted(other.regret)}")
+        lines.append(f"| {' | '.join(cells)} | {formatted(c.gain)}{mark(c)} |")
+    count = data.tally(DEFAULTS)
     head = (
-        f"In {sum(count.values())} comparisons our agents are better in {count['']}, undecided in "
-        f"{count[UNDECIDED]} and worse in {count[BEHIND]}."
+        f"In {count['all']} comparisons our agents are ahead in {count['ahead']} "
+        f"({count['holm']} after Holm's correction), undecided in {count['undecided']} and behind "
+        f"in {count['behind']}."
     )
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
-    table.append("|---|---|---|---|---|---|")
-    return "\n".join([head, "", *table, *lines])
+    return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])
 
 
 def main() -> None:
@@ -100,11 +101,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--outside", type=Path)
     parser.add_argument("--home", type=Path)
+    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     options = parser.parse_args()
-    if options.outside is not None:
-        store(options.outside)
+    if options.rekey or options.outside is not None:
+        store(options.outside or OUTSIDE)
     if options.home is not None:
-        HOME.mkdir(exist_ok=True)
+        HOME.mkdir(parents=True, exist_ok=True)
         for name in ("result.parquet", "manifest.json"):
             shutil.copyfile(options.home / name, HOME / name)
     put(DOCS / "outside.md", "worlds", outside(worlds()))

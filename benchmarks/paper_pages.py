@@ -8,7 +8,8 @@ the code of today: run the figure again. ``--rekey`` stores the digests of today
 for a change that cannot change a number.
 
 A page has two kinds of blocks: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
--->``, tables of a figure by their ids.
+-->``, tables of a figure by their ids. Other pages have ``<!-- rows PAPER/FIGURE ID: ROW -->``,
+rows of a table by their names, separated by semicolons.
 """
 
 from __future__ import annotations
@@ -130,6 +131,20 @@ def written(page: str, results: dict[str, dict[str, Any]]) -> str:
     return replaced(replaced(page, "verdicts", verdicts), "tables", tables)
 
 
+def with_rows(page: str) -> str:
+    """Return a page with rows of the stored tables that its blocks name."""
+
+    def rows_of(words: str, _: str) -> str:
+        place, _, names = words.partition(":")
+        target, table = place.split()
+        paper, figure = target.split("/")
+        lines = read(paper)[figure]["tables"][table][1].splitlines()
+        wanted = [name.strip() for name in names.split(";")]
+        return "\n".join([*lines[:2], *(x for x in lines if x.split("|")[1].strip() in wanted)])
+
+    return replaced(page, "rows", rows_of)
+
+
 def order(name: str) -> tuple[bool, str]:
     """Return the sort key: figures and tables by number, then the rest."""
     return not name[-1].isdigit(), name
@@ -159,6 +174,9 @@ def main() -> None:
             for data in found.values():
                 _save({**data, **digests(data["target"])})
         page.write_text(written(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+    for page in sorted(PAGES.parent.rglob("*.md")):
+        if "<!-- rows " in (text := page.read_text(encoding="utf-8")):
+            page.write_text(with_rows(text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -253,8 +254,10 @@ def _ldp_ratings(folder: Path, epsilon: float, data: str = "ua.base") -> Setting
     sigma = 4.0 * math.sqrt(math.log(1.25 / delta)) / epsilon
     rivals = {"LinUCB": Rival(regret, gaussian_epsilon(math.sqrt(6.0) / sigma, delta), "local")}
     info = ProblemInfo("recommendation", 10**6, 20, (-1.0, 1.0), n_candidates=20)
+    # nearly all features have norm at most 0.1
     return Setting(10**6, info, epsilon, delta, lambda seed, _: _Ratings(env, seed), rivals,
-                   {"local": ("local-lin-greedy", "local-lin-ucb")}, {"LinUCB": 962.4})  # fmt: skip
+                   {"local": ("local-lin-greedy", "local-lin-ucb")}, {"LinUCB": 962.4},
+                   scale=10.0)  # fmt: skip
 
 
 class _Sparse:
@@ -408,7 +411,7 @@ def outside(
         T = setting.rounds if rounds is None else rounds
         common = {"setting": name, "stated": setting.epsilon, "rounds": T}
         for agent, rival in setting.rivals.items():
-            found = [rival.regret(seed, T) for seed in range(runs)]
+            found = _regrets(rival.regret, T, runs)
             said = {"agent": agent, "by": "authors", "trust": rival.trust}
             yield common | said | _row(rival.true, found)
         if setting.rounds == T:
@@ -418,9 +421,15 @@ def outside(
                 yield common | said | _row(true, [value])
         for trust, agents in setting.ours.items():
             for agent in agents:
-                found = [play(setting, agent, seed, T) for seed in range(runs)]
+                found = _regrets(partial(play, setting, agent), T, runs)
                 said = {"agent": agent, "by": "us", "trust": trust}
                 yield common | said | _row(setting.epsilon, found)
+
+
+def _regrets(play: Callable[[int, int], float], rounds: int, runs: int) -> list[float]:
+    """Return the regret of every run; what the authors' code prints goes to standard error."""
+    with redirect_stdout(sys.stderr):
+        return [play(seed, rounds) for seed in range(runs)]
 
 
 def _row(true: float, found: list[float]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import numpy as np
 class GaussBandit:
     def __init__(self, mu, epsilon, seed=None):
         self.mu, self.seed = np.sort(mu)[::-1], seed
+        print("Best arm =", 0)
     def reset_random(self):
         self.random = np.random.RandomState(self.seed)
     def randomize(self):

@@ -92,7 +92,7 @@ def curve(
         replicates=np.arange(count) if replicates is None else np.asarray(replicates),
         rounds=np.linspace(0, horizon, points + 1)[1:].astype(int),
         regret=values,
-        reward=np.zeros_like(values) if reward is None else np.asarray(reward, float)[:, None],
+        reward=np.zeros_like(values) if reward is None else np.reshape(reward, (count, -1)),
         guarantee=guarantee,
         rounds_per_second=None,
         trust="computed here",

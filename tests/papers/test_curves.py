@@ -95,3 +95,17 @@ def test_equality_of_coordinates() -> None:
     map_ = AxisMap.model_validate({"path": "budget.rho", "values": [[0.1 + 0.2, 0.3]]})
     assert map_.values == ((0.3, 0.3),)
     assert not curve([1.0], rho=None).matches({"rho": 0.3})
+
+
+def test_reward_rates_of_parts_of_the_horizon() -> None:
+    """Rewards 5, 15, 20, 40 at rounds 25, 50, 75, 100, and twice as much in a second replicate."""
+    earned = np.array([[5.0, 15.0, 20.0, 40.0], [10.0, 30.0, 40.0, 80.0]])
+    one = curve(np.zeros_like(earned), reward=earned)
+
+    def rate(**options: Any) -> list[float]:
+        quantity = Quantity.model_validate({"kind": "reward-rate", **options})
+        return [list(column.values()) for column in quantity.of(one, [one]).columns]
+
+    assert rate() == [[0.4, 0.8]]
+    assert rate(part=[0.25, 0.75]) == [[0.3, 0.6]]
+    assert rate(part=[0.75, 1], over=[0, 0.25]) == [[0.8, 1.6], [0.2, 0.4]]

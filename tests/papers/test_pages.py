@@ -27,6 +27,11 @@ def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     assert pages.written(text, pages.read(paper)) == text
 
 
+def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
+    text = (ROOT / "docs/one-pass.md").read_text(encoding="utf-8")
+    assert "<!-- rows " in text and pages.with_rows(text) == text
+
+
 def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:
     stale = []
     for path in sorted(pages.RESULTS.glob("*/*.json")):
@@ -53,3 +58,28 @@ def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
     assert marked.block(page, "two") == "kept"
     with pytest.raises(SystemExit, match="three"):
         marked.block(page, "three")
+
+
+@pytest.fixture
+def others(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("other_pages")
+
+
+def test_the_page_of_worlds_is_written_from_stored_results(others: Any) -> None:
+    marked, found = importlib.import_module("marked"), others.worlds()
+    assert marked.block((others.DOCS / "outside.md").read_text(), "worlds") == others.outside(found)
+
+
+def test_the_page_of_the_home_ground_is_written_from_stored_results(others: Any) -> None:
+    if not others.HOME.exists():
+        pytest.skip("the home ground has no stored results")
+    board = others.home(others.Result.load(others.HOME).to_leaderboard())
+    marked = importlib.import_module("marked")
+    assert marked.block((others.DOCS / "home-ground.md").read_text(), "home") == board
+
+
+def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:
+    for world, data in others.worlds().items():
+        now = {name: others.code(name) for name in data["agents"]}
+        assert data["agents"] == now, f"run again: dpb outside {world}"
