@@ -189,16 +189,16 @@ class OnePassSparse(WarmStart):
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "picks": [2, 4],
         "first": [2.5, 3.5],
-        "ratio": [1.25, 1.5],
+        "ratio": [1.5, 2.0],
     }
-    # the target is in the first batch, of which the sums of all coordinates are released
-    audit_params: ClassVar[dict[str, Any]] = {"start": 0.0, "first": 0.42}
+    # the target is in the first batch, of which the sums of all coordinates are released, unclipped
+    audit_params: ClassVar[dict[str, Any]] = {"start": 0.0, "first": 0.42, "spread": 2.5}
 
     picks: int = integer(4, 1)
-    spread: float = positive(2.5)
+    spread: float = positive(1.0)
     start: float = real(16.0, 0.0)
     first: float = positive(3.5)
-    ratio: float = real(1.5, 1.0, open_low=True)
+    ratio: float = real(2.0, 1.0, open_low=True)
     threshold: float = real(2.0, 0.0)
     releaser: SparseSums = field(init=False, repr=False)
 
