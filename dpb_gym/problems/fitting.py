@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
@@ -128,6 +127,8 @@ def check_varies(taken: Array, did: str, name: str) -> None:
 
 def order_share(values: Array, hit: Array) -> float:
     """Return the share of pairs (hit, no hit) in which the hit has the larger value (AUC)."""
+    from scipy.stats import rankdata
+
     ranks, positive = rankdata(values), int(np.count_nonzero(hit))
     pairs = positive * (len(values) - positive)
     return float((ranks[hit].sum() - positive * (positive + 1) / 2) / pairs) if pairs else 0.5

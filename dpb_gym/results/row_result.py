@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
+from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
 from dpb_gym.problems.base import Array
-from dpb_gym.registry import agent_specs
 from dpb_gym.report.leaderboard_data import DELTAS
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.suites.spec import Cell
@@ -140,8 +140,7 @@ def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
     """Return a stored guarantee as an object, including events of third-party agents."""
     from dpb_gym import privacy
 
-    # Third-party agents may define accounting events.
-    agent_specs()
+    load_plugins(AGENTS)  # third-party agents may define accounting events
     return privacy.Guarantee.from_dict(guarantee)
 
 
@@ -164,15 +163,19 @@ def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
     return _epsilons(json.dumps(guarantee, sort_keys=True))
 
 
+# Cached, because rows share guarantees.
+@functools.lru_cache(maxsize=4096)
+def _read(guarantee: str) -> Guarantee:
+    return read_guarantee(json.loads(guarantee))
+
+
 @functools.lru_cache(maxsize=4096)
 def _epsilons(guarantee: str) -> tuple[float, ...]:
-    read = read_guarantee(json.loads(guarantee))
-    found = tuple(read.epsilon(delta) for delta in DELTAS)
+    found = tuple(_read(guarantee).epsilon(delta) for delta in DELTAS)
     return found if all(map(math.isfinite, found)) else ()
 
 
 @functools.lru_cache(maxsize=4096)
 def _described(guarantee: str, delta: float) -> tuple[str, str, str]:
-    # Cached, because rows share guarantees and epsilon at a delta is a search over orders.
-    read = read_guarantee(json.loads(guarantee))
+    read = _read(guarantee)
     return read.describe(delta), read.notion, read.unit
