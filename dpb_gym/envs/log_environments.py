@@ -10,9 +10,9 @@ import inspect
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
@@ -151,7 +151,7 @@ def progress_lines(
             a terminal and every five elsewhere; False for silence; or a function that is called
             with each step.
     """
-    start, done = time.monotonic(), threading.Event()
+    start, done = time.monotonic(), Event()
     step, wait = ["reading"], 2.0 if sys.stderr.isatty() else 5.0
 
     def say(what: str) -> None:
@@ -167,7 +167,7 @@ def progress_lines(
             seconds = wait
 
     if progress in (True, None):
-        threading.Thread(target=watch, daemon=True).start()
+        Thread(target=watch, daemon=True).start()
     token = LISTENER.set(say)
     try:
         yield say

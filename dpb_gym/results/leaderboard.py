@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.problems.rounds import SOLD_OUT
 from dpb_gym.registry import AgentSpec, agent_specs, as_key
@@ -25,6 +26,7 @@ from dpb_gym.report.leaderboard_data import (
     TrackResult,
     TrackRow,
 )
+from dpb_gym.report.tables import base_label
 from dpb_gym.results import metrics
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.results.row_audits import AUDIT_NOTE, audit_key, leaderboard_audit
@@ -117,7 +119,8 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
     final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)
-    spec = agent_specs().get(result.cell.agent.name)
+    named = result.cell.agent.name, result.cell.agent.params
+    spec = agent_specs().get(named[0])
     return Row(
         agent=result.agent,
         name=result.cell.agent.name,
@@ -138,7 +141,7 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
         replicates=len(result.replicates),
         trust=result.trust,
         accounting=(result.guarantee or {}).get("basis", "computed"),
-        tuning=effort(result.cell.agent.name, result.cell.agent.params, task.track or ""),
+        tuning=effort(*named, task.track or "", task.name, Budget.text(result.cell.agent.budget)),
         source=result.cell.agent.code,
         ruling=_ruling(spec, result.cell.agent.params),
         epsilons=epsilons(result.guarantee),
@@ -206,6 +209,11 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     for task in tasks.values():
         for row in task.rows:
             members.setdefault(row.key, {})[task.task] = row
+    for key, parts in members.items():
+        # On tasks without a tuned row the defaults are the best point.
+        one = next(iter(parts.values()))
+        both = members.get(replace(one, agent=base_label(one.agent)).key, {}) | parts
+        members[key] = {task: both[task] for task in tasks if task in both}
     scores = {
         key: {task: _scores(tasks[task], row) for task, row in mine.items()}
         for key, mine in members.items()

@@ -177,15 +177,32 @@ def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
         "cost": {"agent_rounds": 1_200_000, "seconds": 35.2},
     }  # fmt: skip
     (tmp_path / "recipes" / "offers").mkdir(parents=True)
-    write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
     monkeypatch.setattr(dpb_agents, "__path__", [str(tmp_path), *dpb_agents.__path__])
+
+    def store() -> None:
+        write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
+        recipes._read.cache_clear()
+        recipes._recipes.cache_clear()
+
+    store()
     said = "best of 8 points on 4 seeds (1,200,000 agent rounds, 35 s)"
-    recipes._read.cache_clear()
-    recipes._recipes.cache_clear()
     assert effort("lin-ts", {"v": 0.3}, "offers") == said
     assert effort("lin-ts", {"v": 0.3}) == effort("lin-ts", {"v": 0.3}, "other") == ""
     assert effort("lin-ts", {"v": 0.4}, "offers") == ""
+    del recipe["parameters"]
+    points = {"x": {"v": 0.3}, "y": {"v": 2}, "z": {}}
+    recipe["best_per_budget"] = [
+        {"task": task, "budget": "none", "parameters": own} for task, own in points.items()
+    ]
+    store()
+    assert effort("lin-ts", {"v": 0.3}, "offers", "x") == said
+    assert effort("lin-ts", {}, "offers", "z") == said
+    assert effort("lin-ts", {"v": 0.3}, "offers", "z") == ""
+    assert effort("lin-ts", {"v": 0.3}, "offers", "y") == ""
+    assert effort("lin-ts", {"v": 0.3}, "offers", "x", "rho=1") == ""
     assert effort("lin-ts", {}, "offers") == "default parameters"
+    recipe["best_per_budget"][0]["task"] = suite.tasks[0].name
+    store()
     one = suite.tasks[0].model_copy(update={"track": "offers"})
     tracked = suite.model_copy(
         update={"tasks": (one,), "tracks": {"offers": Track(title="Offers")}}
@@ -306,6 +323,15 @@ def test_tracks_compare_with_the_best_complete_other_row() -> None:
     # A wins t0 and loses t1 against B, replicate by replicate; C misses a task.
     assert ahead == {"A": 0.5, "B": 0.5, "C": None, "Oracle": None}
     assert track_board({"A": [2.0, 8.0]}).tracks[0].rows[0].ahead is None
+
+
+def test_a_tuned_row_of_a_track_has_the_defaults_where_they_are_best() -> None:
+    tuned, partial = "A (tuned)", "B (tuned)"
+    data = track_board({"A": [2.0, 8.0], tuned: [1.0], "B": [4.0], partial: [3.0]})
+    rows = {row.agent: row for row in data.tracks[0].rows}
+    alone = track_board({"C": [1.0, 8.0]}).tracks[0].rows[0]
+    assert rows[tuned].tasks == ("t0", "t1") and rows[tuned].score == alone.score
+    assert rows[partial].tasks == ("t0",) and rows["A"].score.mean < rows[tuned].score.mean
 
 
 def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:
