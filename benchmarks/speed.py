@@ -41,7 +41,7 @@ CURVES = {
     "one-pass-linear": ("DPB/Recommendation-v0", {"dim": 10}),
 }
 BUDGETS = ("none", "rho=1")
-PARTS = ("policies", "peers", "deep", "ageing", "starting", "board", "curves")
+PARTS = ("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves")
 BOARD, ROWS = "docs/leaderboard/dpb-bench-v1", 2000
 # Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
 SERIES = {
@@ -261,23 +261,42 @@ def extend(folder, rows):
         store.add([result for cells in found.values() for result in cells])
 
 
+def spend(command, **options):
+    """Run a program; return its processor time with that of its children, and its wall time."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, wall
+
+
+def clone(report):
+    """Measure `make leaderboard` in a fresh clone, then the smoke suite once more."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "DPB"))}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "clone", "-q", str(HERE.parent), folder], check=True)
+        make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}"]
+        again = [f"{folder}/.venv/bin/dpb", "run", "smoke", "--out", f"{folder}/again"]
+        for what, command, target in (
+            ("installation", [*make, ".venv/bin/dpb"], "-"),
+            ("make leaderboard without installation", [*make, "leaderboard"], "-"),
+            ("second run of smoke", again, "<= 12"),
+        ):
+            processor, wall = spend(command, env=kept, stderr=subprocess.DEVNULL)
+            report(f"fresh clone: {what}, processor time", processor, target, "s")
+            report(f"fresh clone: {what}, wall time", wall, "-", "s")
+
+
 def board(report, repeats):
     """Measure `dpb leaderboard` on as many rows as `ROWS`, after one run that is not counted."""
     with tempfile.TemporaryDirectory() as folder:
         extend(folder, ROWS)
         code = f"from dpb_gym.cli import main; main(['leaderboard', {folder!r}])"
-        took = []
-        for _ in range(repeats + 1):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-            wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-            user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-            took.append((user + system, wall))
+        took = [spend([sys.executable, "-c", code]) for _ in range(repeats + 1)]
         processor, wall = (statistics.median(times) for times in zip(*took[1:]))
     report(f"dpb leaderboard, {ROWS:,} rows, processor time", processor, "<= 3", "s")
     report(f"dpb leaderboard, {ROWS:,} rows, wall time", wall, "-", "s")
-    report(f"dpb leaderboard, {ROWS:,} rows, peak memory", after.ru_maxrss / 1024, "<= 250", "MiB")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    report(f"dpb leaderboard, {ROWS:,} rows, peak memory", peak, "<= 250", "MiB")
 
 
 def measure(agent, budget, along):
@@ -375,6 +394,7 @@ def main():
         "deep": lambda: deep(report, scale, repeats),
         "ageing": lambda: ageing(report, args.quick, repeats),
         "starting": lambda: starting(report),
+        "clone": lambda: clone(report),
         "board": lambda: board(report, repeats),
         "curves": lambda: curves(report, args.plot),
     }
