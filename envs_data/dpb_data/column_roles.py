@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_data.choices import LAYOUTS, is_layout, wide_layout
+from dpb_data.choices import LAYOUTS, is_layout, stem, wide_layout
 from dpb_data.column_reader import Array, Column, open_table
 from dpb_data.data_files import existing_path
 from dpb_data.dataset_registry import find_dataset
@@ -125,7 +125,7 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         features = given.get("features")
     elif layout == "wide choices":
         wide = wide_layout(opened, columns["chosen"])
-        features = [pattern.replace("{}", "").strip("_. :-") for pattern in wide.features]
+        features = [stem(pattern) for pattern in wide.features]
         known = [p.format(a) for p in (*wide.features, wide.available) for a in
                  (wide.alternatives or {}).values()]  # fmt: skip
         rest = set(opened.columns) - used - set(known)
