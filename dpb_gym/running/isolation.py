@@ -125,7 +125,7 @@ class IsolatedAgent(Agent):
     def act(self, context: Context) -> Array:
         self._customer, theirs = Pipe()
         _send(self._link, _blank(context, "features") if self._hides_contexts else context)
-        with contextlib.suppress(OSError):  # of a process that has ended, which `_received` tells
+        with contextlib.suppress(OSError):  # of a process that has ended, which `_received` reports
             send_handle(self._link, theirs.fileno(), self._process.pid)
         theirs.close()
         _send(self._customer, context)
