@@ -112,7 +112,7 @@ class IsolatedAgent(Agent):
                 continue
             if not (isinstance(what, type) and issubclass(what, Releaser)):
                 raise AgentError(f"an isolated agent makes releasers, not {what!r}")
-            releaser = what(own, *args, **options)
+            releaser: Any = what(own, *args, **options)
             if isinstance(releaser, LossMinimiser) and not hasattr(releaser, "add"):
                 raise AgentError(
                     f"{releaser.what}: the minimiser of a function of the agent cannot be "
