@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
@@ -29,6 +28,8 @@ response; the same, for held-out customers, of a model of separated data is `SEP
 SEPARATED = 0.995
 MOST_CLIPPED = 0.05
 """Largest share of a column that may lie outside its declared bounds."""
+LARGEST_RIDGE = 1e6
+_WIDEST = 1000.0  # times the range of the values that declared bounds may be wide
 _FAR = 100.0  # times the range of all but the outermost hundredths, an outlier sets the scale
 
 
@@ -128,6 +129,8 @@ def check_varies(taken: Array, did: str, name: str) -> None:
 
 def order_share(values: Array, hit: Array) -> float:
     """Return the share of pairs (hit, no hit) in which the hit has the larger value (AUC)."""
+    from scipy.stats import rankdata
+
     ranks, positive = rankdata(values), int(np.count_nonzero(hit))
     pairs = positive * (len(values) - positive)
     return float((ranks[hit].sum() - positive * (positive + 1) / 2) / pairs) if pairs else 0.5
@@ -266,7 +269,7 @@ def fit_log(
     names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
 ) -> Fit:  # fmt: skip
     """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality."""
-    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, open_low=True)
+    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
     least = max(FEWEST_ROWS, 10 * len(names))
     if n < least:
         raise DataError(
@@ -358,6 +361,11 @@ def scale(
         if feature not in bounds and not levels:
             read.append(feature)
             check_outliers(column, feature, name)
+        if high - low > _WIDEST * (column.max() - column.min()) and not levels:
+            raise ParameterError(
+                f"bounds of {feature}: ({low:g}, {high:g}) is over {_WIDEST:,.0f} times as wide as "
+                f"the values, which are from {column.min():g} to {column.max():g}"
+            )
         clipped = float(np.mean((column < low) | (column > high)))
         if clipped > MOST_CLIPPED:
             raise ParameterError(
