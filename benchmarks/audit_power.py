@@ -29,7 +29,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     os.environ.setdefault(variable, "1")
 
 import numpy as np  # noqa: E402
-from marked import put  # noqa: E402
+from marked import block, put  # noqa: E402
 from mechanism_audits import mechanism_audits  # noqa: E402
 from message_audits import message_audits  # noqa: E402
 from objective_audits import audit_objective, hostile_choices  # noqa: E402
@@ -205,13 +205,9 @@ def private_agents() -> list[str]:
     ]
 
 
-def zoo_table(runs: int, only: str) -> str:
-    """Return a Markdown table with one audit of every private agent at rho = 0.5."""
-    lines = [
-        "| agent | claim | bound | of the claim | verdict | a third of the noise | runs | target | "
-        "round | time |",
-        "|---" * 10 + "|",
-    ]
+def zoo_rows(runs: int, only: str) -> dict[str, str]:
+    """Return a row of docs/audit.md per private agent, audited at rho = 0.5."""
+    rows = {}
     for name in [name for name in private_agents() if only in name]:
         start = time.process_time()
 
@@ -228,12 +224,24 @@ def zoo_table(runs: int, only: str) -> str:
         share = float(bound) / float(claim.split()[1])
         target = report.details["rounds"].partition("target in round ")[2]
         worlds, seconds = report.details["worlds"], time.process_time() - start
-        lines.append(
+        rows[name] = (
             f"| `{name}` | {claim} | {bound} | {share:.2f} | {report.verdict} | {report.control} | "
             f"{some:,} | {worlds} | {target} | {seconds:.0f} s |"
         )
-        print(lines[-1], flush=True)
-    return "\n".join(lines)
+        print(rows[name], flush=True)
+    return rows
+
+
+def write_zoo(page: Path, rows: dict[str, str]) -> None:
+    """Write these rows to the page, and keep its rows of other agents."""
+    old = block(page.read_text(encoding="utf-8"), "audits").splitlines()[2:]
+    rows = {line.split("`")[1]: line for line in old} | rows
+    heads = (
+        "agent", "claim", "bound", "of the claim", "verdict", "a third of the noise", "runs",
+        "target", "round", "time",
+    )  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    put(page, "audits", "\n".join([*lines, *(rows[name] for name in sorted(rows))]))
 
 
 def print_header(title: str, more: str = "") -> None:
@@ -259,12 +267,12 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print tables of one audit each")
     parser.add_argument("--zoo", action="store_true", help="print a row of every private agent")
     parser.add_argument("--only", default="", help="agents of --zoo whose name contains this")
-    parser.add_argument("--write", type=Path, help="replace the table of --zoo on this page")
+    parser.add_argument("--write", type=Path, help="replace the rows of --zoo on this page")
     options = parser.parse_args()
     if options.zoo:
-        table = zoo_table(options.runs, options.only)
+        rows = zoo_rows(options.runs, options.only)
         if options.write:
-            put(options.write, "audits", table)
+            write_zoo(options.write, rows)
         return
     if options.table:
         print_tables(options.runs)
