@@ -2,12 +2,12 @@
 
     python benchmarks/audit_power.py [--audits N] [--runs N] [--agents N] [--json FILE]
     python benchmarks/audit_power.py --table [--runs N]
-    python benchmarks/audit_power.py --zoo [--runs N] [--only TEXT] [--write docs/audit.md]
+    python benchmarks/audit_power.py --published [--runs N] [--only TEXT] [--write docs/audit.md]
 
 Each row audits one mechanism repeatedly with independent noise, whose variance is multiplied by 1,
 1/2 and 1/10 without changing the claim. The last rows audit an agent end to end, with scaled noise
 in its releaser. Times are for one audit of 2 x `runs` runs on one core. ``--table`` instead prints
-tables of one audit of every mechanism and of every private agent of the registry. ``--zoo`` prints
+tables of one audit of every mechanism and of every private agent of the registry. ``--published`` prints
 the table of docs/audit.md, at rho = 0.5; with ``--runs 20000`` bounds are near the claims.
 """
 
@@ -205,7 +205,7 @@ def private_agents() -> list[str]:
     ]
 
 
-def zoo_rows(runs: int, only: str) -> dict[str, str]:
+def published_rows(runs: int, only: str) -> dict[str, str]:
     """Return a row of docs/audit.md per private agent, audited at rho = 0.5."""
     rows = {}
     for name in [name for name in private_agents() if only in name]:
@@ -232,7 +232,7 @@ def zoo_rows(runs: int, only: str) -> dict[str, str]:
     return rows
 
 
-def write_zoo(page: Path, rows: dict[str, str]) -> None:
+def write_rows(page: Path, rows: dict[str, str]) -> None:
     """Write these rows to the page, and keep its rows of other agents."""
     old = block(page.read_text(encoding="utf-8"), "audits").splitlines()[2:]
     rows = {line.split("`")[1]: line for line in old} | rows
@@ -265,14 +265,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2000, help="runs in each world")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--table", action="store_true", help="print tables of one audit each")
-    parser.add_argument("--zoo", action="store_true", help="print a row of every private agent")
-    parser.add_argument("--only", default="", help="agents of --zoo whose name contains this")
-    parser.add_argument("--write", type=Path, help="replace the rows of --zoo on this page")
+    parser.add_argument(
+        "--published", action="store_true", help="print a row of every private agent"
+    )
+    parser.add_argument("--only", default="", help="agents of --published whose name contains this")
+    parser.add_argument("--write", type=Path, help="replace the rows of --published on this page")
     options = parser.parse_args()
-    if options.zoo:
-        rows = zoo_rows(options.runs, options.only)
+    if options.published:
+        rows = published_rows(options.runs, options.only)
         if options.write:
-            write_zoo(options.write, rows)
+            write_rows(options.write, rows)
         return
     if options.table:
         print_tables(options.runs)
