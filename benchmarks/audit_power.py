@@ -7,8 +7,9 @@
 Each row audits one mechanism repeatedly with independent noise, whose variance is multiplied by 1,
 1/2 and 1/10 without changing the claim. The last rows audit an agent end to end, with scaled noise
 in its releaser. Times are for one audit of 2 x `runs` runs on one core. ``--table`` instead prints
-tables of one audit of every mechanism and of every private agent of the registry. ``--published`` prints
-the table of docs/audit.md, at rho = 0.5; with ``--runs 20000`` bounds are near the claims.
+tables of one audit of every mechanism and of every private agent of the registry. ``--published``
+audits them for the table of docs/audit.md, at rho = 0.5; with ``--runs 20000`` bounds are near the
+claims.
 """
 
 from __future__ import annotations
