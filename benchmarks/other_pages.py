@@ -26,6 +26,8 @@ from dpb_gym.report.comparison_groups import group_of, short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
+TRUSTED = {"local": 0, "shuffle": 1, "aggregator": 1, "central": 2, "joint": 2}
+"""Trust models by how much they trust; published arrays of the authors state none."""
 OUTSIDE, HOME = DOCS / "results" / "outside", DOCS / "results" / "home-ground-v0"
 
 
@@ -49,6 +51,40 @@ def worlds() -> dict[str, dict[str, Any]]:
         for name, file in found.items()
         if file.exists()
     }
+
+
+def leads(found: dict[str, dict[str, Any]]) -> str:
+    """Return a table with our best agent and the authors' best by setting and trust model.
+
+    An agent of ours is compared with those of the authors that trust the same parties or fewer.
+    """
+    lines, ratios = [], []
+    for world, data in found.items():
+        for setting in dict.fromkeys(row["setting"] for row in data["rows"]):
+            here = [row for row in data["rows"] if row["setting"] == setting]
+            for trust in dict.fromkeys(row["trust"] for row in here if row["by"] == "us"):
+                ours = [row for row in here if row["by"] == "us" and row["trust"] == trust]
+                others = [
+                    row
+                    for row in here
+                    if row["by"] == "authors" and TRUSTED.get(row["trust"], 2) <= TRUSTED[trust]
+                ]
+                best, other = (min(rows, key=lambda row: row["regret"]) for rows in (ours, others))
+                ratios.append(other["regret"] / best["regret"])
+                true = "unbounded" if other["true"] is None else f"{other['true']:.3g}"
+                cells = [world, setting, trust, f"{other['agent']} {other['regret']:,.0f}", true]
+                cells += [f"`{best['agent']}` {best['regret']:,.0f}", f"{best['true']:.3g}"]
+                lines.append((ratios[-1], f"| {' | '.join(cells)} | {ratios[-1]:.2f} |"))
+    twice, ahead = sum(ratio >= 2 for ratio in ratios), sum(ratio > 1 for ratio in ratios)
+    head = (
+        f"In {twice} of {len(ratios)} comparisons our best agent has at most half of the regret "
+        f"of the authors' best, in {ahead - twice} less by a smaller factor, in "
+        f"{len(ratios) - ahead} more."
+    )
+    titles = "world, setting, trust, authors' best, its true epsilon, ours, true epsilon, ratio"
+    table = [f"| {titles.replace(', ', ' | ')} |"]
+    rows = [line for _, line in sorted(lines, reverse=True)]
+    return "\n".join([head, "", *table, "|---|---|---|---|---|---|---|---|", *rows])
 
 
 def outside(found: dict[str, dict[str, Any]]) -> str:
@@ -110,6 +146,7 @@ def main() -> None:
         for name in ("result.parquet", "manifest.json"):
             shutil.copyfile(options.home / name, HOME / name)
     put(DOCS / "outside.md", "worlds", outside(worlds()))
+    put(DOCS / "outside.md", "leads", leads(worlds()))
     put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))
 
 
