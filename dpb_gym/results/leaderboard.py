@@ -57,10 +57,10 @@ def leaderboard(
     rows = dict[str, list[Row]]()
     audited = {key: leaderboard_audit(report) for key, report in audits.items()}
     remarks = [*notes, *([AUDIT_NOTE] if any(audited.values()) else [])]
-    places = {task.name: task for task in suite.tasks}
+    places, specs = {task.name: task for task in suite.tasks}, agent_specs()
     for key, cells in by_row(results).items():
         try:
-            row = _row(places[key[0]], join(cells), audited)
+            row = _row(places[key[0]], join(cells), audited, specs)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
@@ -109,7 +109,9 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
+def _row(
+    task: Task, result: RowResult, audited: Mapping[str, Any], specs: Mapping[str, AgentSpec]
+) -> Row:
     text, notion, unit = describe_guarantee(result.guarantee, result.cell.agent.budget)
     if notion is not None and task.parameters.get("stock") is not None:
         text += f"; {SOLD_OUT}"
@@ -120,7 +122,7 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)
     named = result.cell.agent.name, result.cell.agent.params
-    spec = agent_specs().get(named[0])
+    spec = specs.get(named[0])
     return Row(
         agent=result.agent,
         name=result.cell.agent.name,

@@ -17,8 +17,9 @@ from dpb_gym import validation
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, shown, unknown_name
 from dpb_gym.files import read_regular
 from dpb_gym.privacy import Budget
+from dpb_gym.report.leaderboard_data import AnyBudget
 from dpb_gym.suites.schema import MOST_TEXT, Label, Many, Slug, Spec, canonical, read_spec
-from dpb_gym.suites.spec import AnyBudget, Task
+from dpb_gym.suites.spec import Task
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""

@@ -529,6 +529,16 @@ def test_own_price_elasticities_of_items(trips: Any) -> None:
         assert value == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_message_names_a_few_of_many_items() -> None:
+    sets, items = np.divmod(np.arange(4000), 2)
+    frame = {"case": sets, "item": np.where(items == 0, sets, sets + 5000), "chosen": items,
+             "fee": np.arange(4000) % 7 * 1.0}  # fmt: skip
+    columns = {"case": "case", "item": "item", "chosen": "chosen", "features": ["fee"]}
+    with pytest.raises(DataError, match=r"outside=one of \[0, 1, 2, ") as caught:
+        dpb_gym.from_log(frame, "assortment", **columns)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 400
+
+
 def test_slow_steps_are_reported(monkeypatch: Any) -> None:
     said: list[str] = []
     dpb_gym.from_log(synthetic.loans(300), "pricing", features=["term"], progress=said.append)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -269,7 +271,7 @@ def test_a_row_with_stock_is_between_worlds_of_equal_stock(suite: Suite) -> None
     sold = task.model_copy(update={"env_kwargs": {**task.env_kwargs, "stock": 5}})
     for of, stated in ((task, False), (sold, True)):
         row = leaderboard._row(
-            of, collect([block(suite, "A", 0, 2, guarantee=promise(0.5))])[0], {}
+            of, collect([block(suite, "A", 0, 2, guarantee=promise(0.5))])[0], {}, {}
         )
         assert ("same items are sold out" in row.guarantee) == stated
 
@@ -336,3 +338,15 @@ def test_a_tuned_row_of_a_track_has_the_defaults_where_they_are_best() -> None:
 
 def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:
     assert board(suite, [block(suite, "A", 0, 5)]).tracks == ()
+
+
+def test_a_board_loads_no_compiler_and_no_pandas(tmp_path):
+    folder = Path(__file__).parents[3] / "docs" / "leaderboard" / "dpb-bench-v1"
+    heavy = ["pandas", "scipy.stats", "numba.np.npyimpl", "dp_accounting", "matplotlib"]
+    code = (
+        "import sys\nfrom dpb_gym.cli import run\n"
+        f"assert run(['leaderboard', {str(folder)!r}]) == 0\n"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "[]"
