@@ -87,7 +87,7 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
         # with sampling, records of all other users are zero
         pairs = [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
         if problem.kind == "recommendation":
-            across = np.tile(_unit(problem.dim, 90.0), (len(pair[0].features), 1))
+            across = np.tile(_unit(problem.dim, 90.0), (problem.n_candidates or 1, 1))
             others = (World(across.astype(np.float32), low),)
             pairs.append(Pair(f"{name}, all others at right angles", *pair, others))
         if problem.kind == "pricing":

@@ -447,8 +447,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         rate = float(data.clicked.mean())
         centre = np.zeros((m, width))
         centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
-        rows = rows.reshape(n, -1)
-        self.fit_to(data, rows, choice, ridge, names, notes, 1.0, private, centre.ravel())
+        flat = rows.reshape(n, -1)
+        self.fit_to(data, flat, choice, ridge, names, notes, 1.0, private, centre.ravel())
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
         self.item_ids, self.earned, self.repairs = data.item_ids, rate, data.notes
         self.rows = np.column_stack([customers, data.items])
