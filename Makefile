@@ -72,7 +72,7 @@ bench: $(VENV)/.test
 	@$(BIN)/dpb leaderboard $(BENCH) --audit --html $(BENCH).html
 
 # Two processes; whole files, in the order of tests/conftest.py.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=40
 test: $(VENV)/.test
 	@$(PYTEST) -m "not long"
 

@@ -18,7 +18,9 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 # Use one core; must be set before NumPy is imported.
@@ -39,7 +41,8 @@ CURVES = {
     "one-pass-linear": ("DPB/Recommendation-v0", {"dim": 10}),
 }
 BUDGETS = ("none", "rho=1")
-PARTS = ("policies", "peers", "deep", "ageing", "starting", "curves")
+PARTS = ("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves")
+BOARD, ROWS = "docs/leaderboard/dpb-bench-v1", 2000
 # Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
 SERIES = {
     "T": [(1000, 4), (10_000, 4), (100_000, 4), (1_000_000, 4)],
@@ -242,6 +245,64 @@ def starting(report):
     report("dpb --help beyond starting Python", import_seconds(helped, 9), "<= 0.5", "s")
 
 
+def extend(folder, rows):
+    """Write the published results to a folder, with copies under other labels up to `rows` rows."""
+    from dpb_gym.results.result_directory import ResultDirectory
+    from dpb_gym.results.row_result import by_row
+
+    published = ResultDirectory.open(HERE.parent / BOARD)
+    found = by_row(published.results())
+    for cells in list(found.values())[: rows - len(found)]:
+        for old in cells:
+            agent = old.cell.agent.model_copy(update={"label": f"{old.cell.agent.label} again"})
+            new = replace(old, cell=old.cell.model_copy(update={"agent": agent}))
+            found.setdefault(new.cell.row, []).append(new)
+    with ResultDirectory.writing(folder, published.suite, {}) as store:
+        store.add([result for cells in found.values() for result in cells])
+
+
+def spend(command, **options):
+    """Run a program; return its processor and wall time in s and its peak memory in MiB.
+
+    Processor time and memory include its children.
+    """
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{command} failed with status {status}")
+    return used.ru_utime + used.ru_stime, time.perf_counter() - start, used.ru_maxrss / 1024
+
+
+def clone(report):
+    """Measure `make leaderboard` in a fresh clone, then the smoke suite once more."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "DPB"))}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "clone", "-q", str(HERE.parent), folder], check=True)
+        make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}"]
+        again = [f"{folder}/.venv/bin/dpb", "run", "smoke", "--out", f"{folder}/again"]
+        for what, command, target in (
+            ("installation", [*make, ".venv/bin/dpb"], "-"),
+            ("make leaderboard without installation", [*make, "leaderboard"], "-"),
+            ("second run of smoke", again, "<= 12"),
+        ):
+            processor, wall, _ = spend(command, env=kept, stderr=subprocess.DEVNULL)
+            report(f"fresh clone: {what}, processor time", processor, target, "s")
+            report(f"fresh clone: {what}, wall time", wall, "-", "s")
+
+
+def board(report, repeats):
+    """Measure `dpb leaderboard` on as many rows as `ROWS`, after one run that is not counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        extend(folder, ROWS)
+        code = f"from dpb_gym.cli import main; main(['leaderboard', {folder!r}])"
+        took = [spend([sys.executable, "-c", code]) for _ in range(repeats + 1)]
+        processor, wall, peak = (statistics.median(values) for values in zip(*took[1:]))
+    report(f"dpb leaderboard, {ROWS:,} rows, processor time", processor, "<= 3", "s")
+    report(f"dpb leaderboard, {ROWS:,} rows, wall time", wall, "-", "s")
+    report(f"dpb leaderboard, {ROWS:,} rows, peak memory", peak, "<= 250", "MiB")
+
+
 def measure(agent, budget, along):
     """Return microseconds per replicate and round, and peak memory in MiB, for each size."""
     env_id, kwargs = CURVES[agent]
@@ -337,6 +398,8 @@ def main():
         "deep": lambda: deep(report, scale, repeats),
         "ageing": lambda: ageing(report, args.quick, repeats),
         "starting": lambda: starting(report),
+        "clone": lambda: clone(report),
+        "board": lambda: board(report, repeats),
         "curves": lambda: curves(report, args.plot),
     }
     for part in args.only or PARTS:

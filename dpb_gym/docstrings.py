@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Example|Examples|Note|Yields):\s*$", re.M)
@@ -33,7 +34,8 @@ class Docstring:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
 
-def defaults(thing: Callable[..., Any]) -> dict[str, Any]:
+@lru_cache(maxsize=512)
+def defaults(thing: Callable[..., Any]) -> Mapping[str, Any]:
     """Return parameters with their defaults; empty if there is no signature."""
     with suppress(TypeError, ValueError):
         known = inspect.signature(thing).parameters.items()

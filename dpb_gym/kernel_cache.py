@@ -170,8 +170,8 @@ class _Cache(caching.FunctionCache):
         try:
             self._lock.acquire(timeout=WAIT_SECONDS)
             _claimed.append(self)
-        except (filelock.Timeout, OSError, NotImplementedError):
-            pass  # compiled by both, which is harmless
+        except (filelock.Timeout, OSError, NotImplementedError, RuntimeError):
+            pass  # compiled by both, which is harmless; RuntimeError after a fork
 
     def release(self) -> None:
         """Let other processes compile or load this kernel."""

@@ -294,7 +294,8 @@ def _sparse(folder: Path, epsilon: float) -> Setting:
     found = {"FLIPHAT": float(array[0, :, choices.index(epsilon)].mean())}
     info = ProblemInfo("recommendation", 10_000, 400, (-6.0, 6.0), n_candidates=3)
     return Setting(10_000, info, epsilon, 0.01, lambda seed, rounds: _Sparse(seed, rounds, 400, 3),
-                   {}, {"joint": ("fliphat",)}, found, scale=1.0 / math.sqrt(420.0))  # fmt: skip
+                   {}, {"joint": ("fliphat", "one-pass-sparse-joint")}, found,
+                   scale=1.0 / math.sqrt(420.0))  # fmt: skip
 
 
 class _Logistic:

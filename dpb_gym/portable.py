@@ -43,21 +43,6 @@ def power(x: float, y: float) -> float:
     return float(kernels.elementary.power(float(x), float(y)))
 
 
-def erfcx(x: float) -> float:
-    """Return exp(x^2) erfc(x) for x >= 0."""
-    return float(kernels.elementary.erfcx(float(x)))
-
-
-def log_normal_cdf(x: float) -> float:
-    """Return log P[Z <= x] of a standard normal, precise in both tails."""
-    return float(kernels.elementary.log_normal_cdf(float(x)))
-
-
-def log_sum(x: float, y: float) -> float:
-    """Return log(e^x + e^y)."""
-    return x if y == -np.inf else max(x, y) + log1p(exp(-abs(x - y)))
-
-
 def bisect(below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return the last float in [low, high] (to rounding) where `below` holds, and the next."""
     for _ in range(200):

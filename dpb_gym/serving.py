@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 import os
 import secrets
 import threading
@@ -138,8 +139,9 @@ class Session:
             decision: Number of the decision.
 
         Returns:
-            The decision, its action, the agent, its guarantee, what the action follows from, and
-            whether the customer's features lay outside the declared bounds.
+            The decision, its action, the agent, its guarantee, what the action follows from,
+            whether the customer's features lay outside the declared bounds, and the lowest and
+            highest price of any customer or None.
 
         Raises:
             ParameterError: If there is no such decision, or it was answered or dropped.
@@ -153,6 +155,7 @@ class Session:
             "guarantee": None if self.guarantee is None else str(self.guarantee),
             "follows_from": "this customer's features and what was released of earlier responses",
             "features_outside_bounds": self._outside(context.features),
+            "price_band": self._state.get("band"),
         }
 
     def _outside(self, features: Array) -> bool:
@@ -211,6 +214,8 @@ class Session:
                 self._learn(context)
             self._commit()
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
+            if (band := state.get("band")) is not None:
+                action = np.clip(action, *band)
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
             offered = action[0]
@@ -253,7 +258,7 @@ class Session:
                 raise HorizonExceeded(f"the session was planned for {self._state['t']:,} decisions")
             self._state["t"] += 1
             self._state["open"][self._state["t"]] = (None, None)
-            return Device(self.agent, self.problem, self._state["t"])
+            return Device(self.agent, self.problem, self._state["t"], self._state.get("band"))
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """Learn from the message of a device; messages may be late and out of order.
@@ -472,7 +477,13 @@ class Device:
         decision: Number of the decision.
     """
 
-    def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        problem: ProblemInfo,
+        decision: int,
+        band: tuple[float, float] | None = None,
+    ) -> None:
         from dpb_gym.privacy import NoiseSource
 
         # a real aggregator, with its connections, stays on the server
@@ -480,6 +491,7 @@ class Device:
         copied = copy.deepcopy(agent, {id(aggregator): None})
         vars(copied).pop("_session")
         self.decision, self._agent, self._problem = decision, copied, problem
+        self._band = band
         seed = np.random.SeedSequence()  # of the operating system's entropy
         fresh = NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
         sums = behind(copied.curator.releasers[0])
@@ -488,7 +500,7 @@ class Device:
     @cached_property
     def _own(self) -> Session:
         session = Session(self._agent, self._problem)
-        session._state["t"] = self.decision - 1
+        session._state |= {"t": self.decision - 1, "band": self._band}
         return session
 
     def decide(self, features: Any, **given: Any) -> Any:
@@ -532,6 +544,8 @@ def serve(
     seed: int | None = None,
     warm: bool = True,
     account: Account | None = None,
+    list_price: float | None = None,
+    max_spread: float | None = None,
     **params: Any,
 ) -> Session:
     """Start a session: an agent that decides for real customers.
@@ -548,11 +562,16 @@ def serve(
             customer waits for the compiler: a copy of it plays a few hundred random customers.
         account: Lifetime budgets of the customers, shared with other sessions; see `Account`. The
             agent must play without some of the responses.
+        list_price: Pricing: public price around which all prices lie, with `max_spread`.
+        max_spread: Pricing: largest relative difference between two customers' prices, such as 0.2
+            for 20%. The agent's prices are clipped to ``list_price / sqrt(1 + max_spread)`` and
+            ``list_price * sqrt(1 + max_spread)``, which are public, so the guarantee holds.
         **params: Parameters of the agent.
 
     Raises:
         AgentError: If the agent does not play the problem, or needs a budget.
         BudgetError: If the agent's planned releases exceed the budget.
+        ParameterError: If the limit of prices is incomplete, or the problem has no prices.
         MissingExtraError: If OpenDP is not installed (``noise="system"``).
 
     Example:
@@ -573,7 +592,14 @@ def serve(
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
-    asked = Budget.parse(budget)
+    asked, band = Budget.parse(budget), None
+    if (list_price, max_spread) != (None, None):
+        if info.kind != "pricing" or list_price is None or max_spread is None:
+            raise ParameterError("list_price and max_spread limit the prices of a pricing problem")
+        highest = info.reward_range[1]
+        middle = validation.real("list_price", list_price, 0.0, highest, open_low=True)
+        ratio = math.sqrt(1.0 + validation.real("max_spread", max_spread, 0.0))
+        band = (middle / ratio, middle * ratio)
     start = check_seed(secrets.randbits(63) if seed is None else seed)
     spec = spec_of(agent, info.kind).over(params)
     check_supported(spec, info, asked is not None)
@@ -589,8 +615,7 @@ def serve(
     session = Session(made, info, punctual, account)
     typed = json.loads(json.dumps(spec.params, default=str))
     run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
-    session._state["facts"] = {**run, "generator": noise}
-    session._state["bound"] = bound
+    session._state |= {"facts": {**run, "generator": noise}, "bound": bound, "band": band}
     return session
 
 

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import Any
 
 from dpb_gym import validation
@@ -175,13 +174,10 @@ class AuditReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from dpb_gym.report.notebook import grid
+
         head, *rest = str(self).split("\n")
-        cell = "<td style='text-align:left'>{}</td>".format
-        rows = "".join(
-            f"<tr>{''.join(cell(escape(part)) for part in line.split(None, 1))}</tr>"
-            for line in rest
-        )
-        return f"<b>{escape(head)}</b><table>{rows}</table>"
+        return grid(["", ""], [line.split(None, 1) for line in rest], head)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""

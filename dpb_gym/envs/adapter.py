@@ -203,8 +203,7 @@ class AdaptedInstance(Instance):
         return self.problem.context(int(self.t[0]), self._observations)
 
     def round(self) -> NoReturn:
-        env_id = self.problem.env_id
-        raise ParameterError(f"{env_id} is a third-party environment: only its steps are known")
+        self.problem._hidden()
 
     def oracle(self) -> tuple[Array, Array]:
         """Return an empty array, as the best action is unknown, and its expected reward."""

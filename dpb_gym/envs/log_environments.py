@@ -10,15 +10,15 @@ import inspect
 import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
 from dpb_gym.envs.registration import ENVIRONMENTS, RATINGS, make_problem, register_environment
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.problems.fitting import LISTENER, cached, step
+from dpb_gym.problems.fitting import LARGEST_RIDGE, LISTENER, cached, step
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.problems.rating_replay import ReplayProblem
 
@@ -151,7 +151,7 @@ def progress_lines(
             a terminal and every five elsewhere; False for silence; or a function that is called
             with each step.
     """
-    start, done = time.monotonic(), threading.Event()
+    start, done = time.monotonic(), Event()
     step, wait = ["reading"], 2.0 if sys.stderr.isatty() else 5.0
 
     def say(what: str) -> None:
@@ -167,7 +167,7 @@ def progress_lines(
             seconds = wait
 
     if progress in (True, None):
-        threading.Thread(target=watch, daemon=True).start()
+        Thread(target=watch, daemon=True).start()
     token = LISTENER.set(say)
     try:
         yield say
@@ -232,7 +232,7 @@ def from_log(
     settings: dict[str, Any] = {"horizon": horizon}
     if not isinstance(bounds, Mapping | None):
         raise ParameterError(f"bounds must be {{name: (lowest, highest)}}, got {shown(bounds)}")
-    ridge = validation.real("ridge", ridge, 0.0, open_low=True)
+    ridge = validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
     spans = {key: validation.span(f"bounds of {key}", b) for key, b in (bounds or {}).items()}
     if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
         settings |= {"ridge": ridge, "bounds": tuple(sorted(spans.items()))}
@@ -268,7 +268,9 @@ def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
 
 
 def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
-    key = hashlib.sha256(f"{problem} {table.digest()} {settings}".encode()).hexdigest()[:8]
+    repairs = "".join(getattr(table, "notes", ()))  # a part of the environment's report
+    content = f"{problem} {table.digest()} {settings}{repairs}"
+    key = hashlib.sha256(content.encode()).hexdigest()[:8]
     label = "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", table.name))
     env_id = f"Log/{problem.capitalize()}-{label or 'Log'}-{key}-v0"
     if env_id not in ENVIRONMENTS:

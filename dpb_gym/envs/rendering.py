@@ -58,6 +58,8 @@ class Screen:
 
     def ansi(self) -> str:
         """Return the round as a table."""
+        from dpb_gym.report.notebook import aligned
+
         shown = self._shown()
         cells = [["", "value", "features", ""]]
         for row in shown:
@@ -65,8 +67,7 @@ class Screen:
             more = " ..." if len(row.features) > MOST_FEATURES else ""
             value = "" if row.value is None else f"{row.value:.3f}"
             cells.append([row.name, value, " ".join(features) + more, row.mark])
-        widths = [max(len(line[k]) for line in cells) for k in range(4)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in cells]
+        lines = aligned(cells)
         if len(shown) < len(self._rows):
             lines.append(f"... and {len(self._rows) - len(shown)} more")
         return "\n".join([self.title, *lines]) + "\n"

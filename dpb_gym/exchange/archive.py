@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym.errors import DPBError, ParameterError, ResultError, unknown_name
+from dpb_gym.errors import DPBError, ParameterError, ResultError
 from dpb_gym.files import write_file
 from dpb_gym.results.cell_result import COMPUTED, CellResult, stated_by
 from dpb_gym.results.metrics import LARGEST
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_audits import audit_key, leaderboard_audit
-from dpb_gym.results.row_result import by_row, read_guarantee
+from dpb_gym.results.row_result import by_row, of_agent, read_guarantee
 from dpb_gym.results.storage import MANIFEST, TABLE, Storage
 from dpb_gym.running.plan import blocks
 from dpb_gym.suites import provenance
@@ -90,11 +90,7 @@ def submit(
     """
     archive = Archive(_zip(out), {})
     store = ResultDirectory.open(directory)
-    results = store.results()
-    chosen = [r for r in results if agent in (r.cell.agent.name, r.cell.agent.label)]
-    if not chosen:
-        known = {n for r in results for n in (r.cell.agent.name, r.cell.agent.label)}
-        raise unknown_name(f"agent in {store.path}", agent, known)
+    chosen = of_agent(store.results(), agent, f"agent in {store.path}")
     owners = {result.cell.agent.name for result in chosen}
     if len(owners) > 1:
         raise ParameterError(f"{agent!r} is the label of several agents: {', '.join(owners)}")

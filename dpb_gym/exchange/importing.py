@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from dpb_gym.errors import DPBError, ResultError, unknown_name
+from dpb_gym.errors import DPBError, ResultError
 from dpb_gym.exchange.archive import check_block, read_submission
 from dpb_gym.report.page import render
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.results.leaderboard import SET_ASIDE
 from dpb_gym.results.result import Result
 from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.results.row_result import of_agent
 from dpb_gym.suites import provenance
 from dpb_gym.suites.spec import ALGORITHM_VERSION
 from dpb_gym.suites.suite import load_suite, suite_names
@@ -124,10 +125,7 @@ def remove_submission(directory: str | os.PathLike[str], agent: str) -> int:
     with ResultDirectory.writing(directory, ResultDirectory.open(directory).suite) as store:
         results = store.check()[0]
         theirs = [r for r in results if r.provenance != COMPUTED]
-        gone = [r for r in theirs if agent in (r.cell.agent.label, r.cell.agent.name)]
-        if not gone:
-            known = {n for r in theirs for n in (r.cell.agent.label, r.cell.agent.name)}
-            raise unknown_name(f"imported agent in {store.path}", agent, known)
+        gone = of_agent(theirs, agent, f"imported agent in {store.path}")
         keys = {result.cell.key for result in gone}
         rest = [result for result in results if result.cell.key not in keys]
         left = {result.cell.agent.name for result in rest if result.provenance != COMPUTED}

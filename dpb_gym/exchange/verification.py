@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError, unknown_name
+from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ResultError
 from dpb_gym.exchange.archive import check_cell
 from dpb_gym.lazy import own_packages
 from dpb_gym.registry import FACTORY, agent_specs
 from dpb_gym.results.cell_result import COMPUTED, RECOMPUTED, CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory
-from dpb_gym.results.row_result import by_row
+from dpb_gym.results.row_result import by_row, of_agent
 from dpb_gym.running.runner import run_block
 from dpb_gym.suites.code_digest import code_hash
 from dpb_gym.suites.provenance import describe_machine
@@ -103,13 +103,10 @@ def verify(
     found.cells = len(sound) + len(problems)
     if not found.cells:
         raise ResultError(f"{store.path} holds no results yet")
-    named = [(result, (result.cell.agent.label, result.cell.agent.name)) for result in kept]
-    if agent is not None and not any(agent in names for _, names in named):
-        known = {name for _, names in named for name in names}
-        raise unknown_name("agent in these results", agent, known)
+    asked = kept if agent is None else of_agent(kept, agent, "agent in these results")
     right: list[str] = []
     elsewhere = _elsewhere(store)
-    for group in _groups([r for r, names in named if agent in (None, *names)], seed):
+    for group in _groups(asked, seed):
         lacking: set[tuple[str, str]] = set()
         taken = 0
         for result in group:

@@ -17,26 +17,8 @@ from dpb_gym.offline.slate_log import SLATES, SlateLog, SlateProbabilities
 from dpb_gym.offline.training import train_offline
 
 __all__ = [
-    "KERNELS",
-    "SLATES",
-    "WEIGHTING",
-    "Estimate",
-    "Log",
-    "LoggedData",
-    "OfflineEvaluation",
-    "PriceLog",
-    "PrivateValue",
-    "SlateLog",
-    "SlateProbabilities",
-    "Terms",
-    "collect",
-    "effective_sample_size",
-    "estimate",
-    "estimated_propensities",
-    "evaluate_offline",
-    "monte_carlo_value",
-    "probabilities",
-    "release_prior",
-    "release_value",
-    "train_offline",
-]
+    "KERNELS", "SLATES", "WEIGHTING", "Estimate", "Log", "LoggedData", "OfflineEvaluation",
+    "PriceLog", "PrivateValue", "SlateLog", "SlateProbabilities", "Terms", "collect",
+    "effective_sample_size", "estimate", "estimated_propensities", "evaluate_offline",
+    "monte_carlo_value", "probabilities", "release_prior", "release_value", "train_offline",
+]  # fmt: skip

@@ -18,12 +18,11 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError
 from dpb_gym.files import target, write_whole
 from dpb_gym.planning import log_checks
-from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, result_notes
+from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, explanations, result_notes
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.logged import Logged
-from dpb_gym.report.comparison_groups import Group
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
@@ -60,7 +59,8 @@ class Earning:
     Attributes:
         label: ``"without privacy"``, a budget, `SINGLE` or `RANDOM`.
         agent: Name of the agent.
-        earned: Earnings; the interval is that of the difference to the best non-private agent.
+        earned: Earnings. The interval of the best non-private agent contains the uncertainty of
+            the fitted model; those of the others are of the difference to it.
         lost: Loss relative to the best non-private agent, in percent of its earnings.
         amount: The same loss in the unit of the earnings.
     """
@@ -81,10 +81,10 @@ class Advice:
         unit: Unit of earnings, such as ``"EUR"`` or ``"responses"``.
         earnings: One entry per policy, from the best non-private agent to random choices.
         thin: The sentence that says that the log is too thin, or empty.
+        person: What is not protected of persons who come several times, or empty.
         warnings: Doubts about the fitted model, each a sentence.
         repairs: What was changed when the table was read.
         notes: What is protected and what is not, and remarks on the fit and the simulation.
-        level: Earnings of the best non-private agent with the uncertainty of the fitted model.
         result: The runs on held-out customers.
         log: The environment.
     """
@@ -93,10 +93,10 @@ class Advice:
     unit: str
     earnings: tuple[Earning, ...]
     thin: str
+    person: str
     warnings: tuple[str, ...]
     repairs: tuple[str, ...]
     notes: tuple[str, ...]
-    level: Interval
     result: Result
     log: LogEnvironment
 
@@ -105,18 +105,14 @@ class Advice:
         """Return what privacy costs, at what trust, and what is not protected."""
         private = [e for e in self.earnings if e.label not in ("without privacy", SINGLE, RANDOM)]
         costs = [self.thin] if self.thin else [self._cost(e) for e in private]
-        groups = {
-            Group(row.guarantee["notion"], row.guarantee["unit"]).explanation
-            for row in self.result.rows
-            if row.guarantee is not None
-        }
         budgets = [Budget.parse(e.label) for e in private]
         trusted = dict.fromkeys(_TRUSTED[b.trust] for b in budgets if b is not None)
+        protected = " ".join(sorted(explanations(self.result)))
         return [
             *costs,
-            f"Trusted with raw records: {'; '.join(trusted)}. {' '.join(sorted(groups))}",
-            "Not protected: the customers of this log, which was read without noise; when "
-            "customers come; and what the guarantee above calls public.",
+            f"Trusted with raw records: {'; '.join(trusted)}. {protected}",
+            "Not protected: the customers of this log, which was read without noise; "
+            f"{self.person}when customers come; and what the guarantee above calls public.",
         ]
 
     def _cost(self, e: Earning) -> str:
@@ -156,13 +152,14 @@ class Advice:
         """Write a self-contained page: sentences, picture, table, repairs, notes."""
         axis = f"{self.unit[:1].upper()}{self.unit[1:]} per {PER:,} customers"
         bars = [(e.label, e.agent, e.earned) for e in self.earnings]
-        heads = ["policy", "agent", "earned", "lost", "lost, % of the best without privacy"]
-        rows = [[e.label, e.agent, *map(_range, (e.earned, e.amount)), _range(e.lost, "%")]
+        heads = ["policy", "earned", "lost", "lost, %"]
+        rows = [[f"{e.label} ({e.agent})", *map(_range, (e.earned, e.amount)), _range(e.lost, "%")]
                 for e in self.earnings]  # fmt: skip
+        rows[0][2:] = ["-", "-"]
         if self.thin:  # no percentage of what is not shown to be earned
             heads, rows = heads[:-1], [row[:-1] for row in rows]
         lists = {
-            "Doubts about the model": self.warnings,
+            "Doubts": self.warnings,
             "Repairs of the table": self.repairs or ("none were needed",),
             "Notes": self.notes,
             "Certificate": self.certificate(),
@@ -174,11 +171,11 @@ class Advice:
 
     def certificate(self) -> list[str]:
         """Return the guarantee of each private agent as a line."""
-        found = []
-        for row in self.result.rows:
-            if row.guarantee is not None:
-                found.append(f"{row.cell.agent.name}: {read_guarantee(row.guarantee)}")
-        return found
+        return [
+            f"{row.agent} ({row.cell.agent.name}): {read_guarantee(row.guarantee)}"
+            for row in self.result.rows
+            if row.guarantee is not None
+        ]
 
     def __str__(self) -> str:
         lines = [f"{self.name}:", *self.sentences]
@@ -227,7 +224,7 @@ def advise(
     budgets: Sequence[Budget | str] | Budget | str = BUDGETS,
     horizon: int = 10_000,
     replicates: int | None = None,
-    agents: Sequence[str] | None = None,
+    agents: Sequence[str] | str | None = None,
     currency: str | None = None,
     seed: int = 0,
     workers: int | None = 1,
@@ -269,8 +266,10 @@ def advise(
     """
     import dpb_data
 
-    asked = [budgets] if isinstance(budgets, (str, Budget)) else budgets
-    limits = [check_protects(b) for b in asked]
+    asked = [budgets] if isinstance(budgets, (str, Budget)) else [*(budgets or ())]
+    limits = [check_protects(b) for b in asked or ["none"]]
+    named = [agents] if isinstance(agents, str) else agents
+    validation.optional(validation.text, "currency", currency)
     horizon = validation.integer("horizon", horizon, 100)
     fitting = {k: columns.pop(k) for k in _FITTING & {*columns}}
     with progress_lines("advise", progress) as say:
@@ -286,7 +285,7 @@ def advise(
         count = validation.optional(validation.integer, "replicates", replicates, 8)
         count = count or (16 if made.info.dim > _WIDE else 48)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
-        return _advice(run, made, limits, agents or CANDIDATES[made.kind], currency, roles)
+        return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles)
 
 
 @dataclass
@@ -359,7 +358,7 @@ def _advice(
     if "without privacy" not in rows:
         raise AgentError("; ".join(str(failure) for failure in result.failures))
     unit, size = _unit(problem, currency, roles)
-    earnings, level = _earnings(run, rows, names, size)
+    earnings = _earnings(run, rows, names, size)
     at_random = next(e for e in earnings if e.label == RANDOM)
     thin = ""
     figures = problem.fit.figures if run.fitted else {"held_out_log_likelihood": 0.0}
@@ -371,24 +370,36 @@ def _advice(
     if run.fitted:
         run.say("checking the fitted model")
         doubts = log_checks.model_warnings(problem, environment(run.log).defaults["data"])
+    visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
+    rounds = [row.agent for row in result.rows
+              if row.guarantee and row.guarantee["unit"] in ("user-round", "reward")]  # fmt: skip
+    person = f"what one person does in up to {visits:,} rounds together (see the notes); "
+    person = person if visits > 1 and rounds else ""
     single = [e for e in earnings if e.label == SINGLE]
     if single and single[0].lost.low <= 0.0 and not thin:
         doubts.append(f"no agent is shown to earn more than {names[SINGLE]} for all customers")
-    told = {*repairs, "an interval that contains 0 means that these replicates show no difference"}
-    notes = [note for note in result_notes(result) if note not in told]
+    for e in earnings:
+        won = rows[RANDOM].regret[:, -1] - rows[e.label].regret[:, -1]
+        if e.label in map(str, budgets) and not thin and metrics.interval(won).low <= 0.0:
+            doubts.append(f"at {e.label} {e.agent} is not shown to earn more than random choices")
+    notes = [note for note in result_notes(result) if note not in repairs]
     if roles is not None:
-        notes += str(roles).replace("  ", "").split("\n")
+        notes.append("; ".join(line.strip() for line in str(roles).split("\n")))
+    notes.append(f"simulated: {run.replicates} replicates of {run.horizon:,} customers")
     intervals = "coefficients' posterior and runs" if run.fitted else "runs, not the ratings' model"
-    notes.append(f"intervals are of 95% and contain the uncertainty of the {intervals}")
+    notes.append(
+        f"intervals are of 95% and contain the uncertainty of the {intervals}; but for the first "
+        "line they are of the difference to it"
+    )
     return Advice(
-        problem.data_name, unit, tuple(earnings), thin, tuple(doubts), tuple(repairs),
-        tuple(notes), level, result, run.log,
+        problem.data_name, unit, tuple(earnings), thin, person, tuple(doubts), tuple(repairs),
+        tuple(notes), result, run.log,
     )  # fmt: skip
 
 
 def _earnings(
     run: _Runs, rows: Mapping[str, RowResult], names: Mapping[str, str], size: float
-) -> tuple[list[Earning], Interval]:
+) -> list[Earning]:
     """Return each policy's earnings, paired with the best non-private agent on its customers."""
     base = rows["without privacy"]
     which, per = run.thetas(base.replicates, "held-out"), PER * size / run.horizon
@@ -402,12 +413,12 @@ def _earnings(
             Earning(
                 label,
                 agent,
-                metrics.grouped(level.mean - lost, which),
+                level if label == base.agent else metrics.grouped(level.mean - lost, which),
                 metrics.grouped(100.0 * lost / max(level.mean, 1e-300), which),
                 metrics.grouped(lost, which),
             )
         )
-    return earnings, level
+    return earnings
 
 
 def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
@@ -430,13 +441,14 @@ def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
 
 def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
     """Return the unit of earnings and the earnings of a reward of 1."""
-    columns = {} if roles is None else roles.columns
     if problem.kind == "pricing":
-        unit = currency or problem.currency or f"units of {columns.get('price', 'price').strip()}"
-        return unit, problem.highest_price
+        column = "price" if roles is None else roles.columns["price"].strip()
+        return currency or problem.currency or f"units of {column}", problem.highest_price
     if problem.kind == "assortment" and not problem.info.equal_revenues:
         return currency or "units of revenue", problem.revenue_unit
-    return {"assortment": "choices"}.get(problem.kind, columns.get("reward", "reward")), 1.0
+    if problem.kind == "assortment":
+        return "choices", 1.0
+    return "responses" if isinstance(problem, Logged) else "units of reward", 1.0
 
 
 def _thin(run: _Runs, problem: Any, agent: str) -> str:

@@ -259,7 +259,9 @@ def cost_of_privacy(
         if s is not base[0]
         for start, end in ((0, split), (split, T))
     ]
-    return PrivacyCost(result, ours, tuple(losses), tuple(result_notes(result)))
+    protected = [f"{', '.join(who)}: {text}" for text, who in explanations(result).items()]
+    zero = "an interval that contains 0 means that these replicates show no difference"
+    return PrivacyCost(result, ours, tuple(losses), (*protected, *result_notes(result), zero))
 
 
 def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
@@ -293,21 +295,24 @@ def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
         promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
         if epsilon > LARGEST_EPSILON:
             promise += ", too large to be a guarantee per person"
-        notes.append(f"{row.agent} at {row.budget}: {promise}")
+        notes.append(f"{row.cell.agent.name} at {row.budget}: {promise}")
     return notes
 
 
-def result_notes(result: Result) -> list[str]:
-    """Return what is protected, how often persons come, and remarks on the fit and simulation."""
-    (task,) = result.suite.tasks
-    notes, groups = [], dict[str, list[str]]()
+def explanations(result: Result) -> dict[str, list[str]]:
+    """Return the labels of the agents by the explanation of what they protect."""
+    groups = dict[str, list[str]]()
     for row in result.rows:
         if row.guarantee is not None:
             group = Group(row.guarantee["notion"], row.guarantee["unit"])
             groups.setdefault(group.explanation, []).append(row.agent)
-    for explanation, labels in groups.items():
-        notes.append(f"{', '.join(dict.fromkeys(labels))}: {explanation}")
-    problem = task.problem()
+    return {text: [*dict.fromkeys(labels)] for text, labels in groups.items()}
+
+
+def result_notes(result: Result) -> list[str]:
+    """Return how often persons come, and remarks on the fit and the simulation."""
+    (task,) = result.suite.tasks
+    notes, problem = list[str](), task.problem()
     uses = problem.info.person_uses or problem.info.max_interactions or 1
     if uses > 1:
         notes.append(f"one person comes in up to {uses:,} rounds")
@@ -316,7 +321,6 @@ def result_notes(result: Result) -> list[str]:
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
         notes.append("the log was read without noise: its customers are not protected")
-    notes.append("an interval that contains 0 means that these replicates show no difference")
     notes.append(
         "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"

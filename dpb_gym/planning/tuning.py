@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec
 from dpb_gym.results.row_result import RowResult, collect
 from dpb_gym.running.api import LARGEST_BLOCK, plan_task
-from dpb_gym.running.execution import run_plan
-from dpb_gym.running.plan import TaskPlan
+from dpb_gym.running.execution import RunReport, run_plan
 from dpb_gym.suites.recipes import load_recipe as load_recipe
 from dpb_gym.suites.recipes import write_recipe as write_recipe
 from dpb_gym.suites.schema import canonical, plain
+from dpb_gym.suites.spec import AgentRun
 from dpb_gym.suites.suite import SEED_SPAN
 
 TUNING_SEEDS = range(SEED_SPAN, 2 * SEED_SPAN)
@@ -49,16 +49,21 @@ class Point:
         params: Parameters other than the agent's defaults; empty for the defaults.
         regret: Mean regret at the horizon over the tuning replicates.
         error: Its standard error; NaN for one replicate.
+        replicates: Number of replicates.
+        first: Mean regret over the replicates of the first step, which all points have.
     """
 
     params: Mapping[str, Any]
     regret: float
     error: float
+    replicates: int
+    first: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         error = None if math.isnan(self.error) else self.error
-        return {"parameters": dict(self.params), "regret": self.regret, "standard_error": error}
+        numbers = {"regret": self.regret, "standard_error": error, "replicates": self.replicates}
+        return {"parameters": dict(self.params), **numbers}
 
     @property
     def rounded(self) -> list[float]:
@@ -72,7 +77,7 @@ class Selection:
 
     Attributes:
         budget: Budget as text, ``"none"`` without one.
-        points: All points that ran, best first.
+        points: All points that ran; more replicates come first, then less regret.
     """
 
     budget: str
@@ -80,7 +85,7 @@ class Selection:
 
     @property
     def best(self) -> Point:
-        """The point of least mean regret."""
+        """The point of least mean regret in the last step."""
         return self.points[0]
 
     @property
@@ -195,6 +200,7 @@ def tune(
     params: Mapping[str, Mapping[str, Any]] | None = None,
     points: int | None = POINTS,
     replicates: int = REPLICATES,
+    halving: int | None = None,
     seed: int = TUNING_SEEDS.start,
     out: str | os.PathLike[str] | None = None,
     recipes: str | os.PathLike[str] | None = None,
@@ -218,6 +224,9 @@ def tune(
         points: Most points per agent and budget; None for all. If a grid has more, the
             defaults and a fixed random choice of the others run.
         replicates: Tuning replicates; replicate i has seed ``seed + i``.
+        halving: Factor of successive halving, None for one step. With 3, `replicates` are those
+            of the first step, and each further step has the best third of the points of each
+            budget on three times as many replicates, until at most three points ran.
         seed: First tuning seed, within 1,000,000..1,999,999.
         out: Folder of the results; one below ``results/`` by default.
         recipes: Folder of the recipes; ``recipes`` below `out` by default.
@@ -236,7 +245,7 @@ def tune(
     if not names:
         raise ParameterError("name at least one agent to tune (dpb list agents)")
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
-    check_seeds(seed, replicates)
+    factor = 1 if halving is None else validation.integer("halving", halving, 2)
     cap = None if points is None else validation.integer("points", points, 1)
     specs = {name: agent_spec(name) for name in names}
     for what, given in (("grid", grids), ("parameters", params)):
@@ -249,24 +258,46 @@ def tune(
         grid, fixed = read_grid(spec, (grids or {}).get(name)), dict((params or {}).get(name, {}))
         searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
     tried = {label: agent for search in searches for label, agent in search.agents().items()}
-    block = min(LARGEST_BLOCK, replicates)
-    suite, plan = plan_task(
-        env_id, tried, horizon, replicates, seed, 1, env_kwargs, asked, block=block
-    )
-    task = plan.task
-    folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
-    report = run_plan(suite, [plan], folder, workers=workers, show=progress)
-    series = {(s.agent, s.budget): s for s in collect(report.results())}
+    sizes = [max(len(search.points) for search in searches)]
+    while factor > 1 and sizes[-1] > factor:
+        sizes.append(math.ceil(sizes[-1] / factor))
+    check_seeds(seed, replicates * factor ** (len(sizes) - 1))
+    steps: list[RunReport] = []
+    blocks: list[range] = []
+    count = 0
+    for size in sizes:
+        start, count = count, max(replicates, count * factor)
+        blocks += [
+            range(first, min(first + LARGEST_BLOCK, count))
+            for first in range(start, count, LARGEST_BLOCK)
+        ]
+        suite, plan = plan_task(env_id, tried, horizon, count, seed, 1, env_kwargs, asked)
+        task, every = plan.task, plan.runs
+        plan = replace(plan, blocks=blocks)
+        if start:
+            left = {pair for search in searches for pair in search.best(size)}
+            runs = [run for run in every if (run.label, Budget.text(run.budget)) in left]
+            if not runs:
+                break
+            plan = replace(plan, runs=runs)
+        folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
+        steps.append(run_plan(suite, [plan], folder, workers=workers, show=progress))
+        rows = [row for row in collect(steps[-1].results()) if len(row.replicates) == count]
+        for search in searches:
+            search.measure(rows, replicates)
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.identity["env_kwargs"]}
-    seeds = (seed, seed + replicates - 1)
-    found = tuple(search.recipe(plan, series, replicates, home) for search in searches)
+    seeds = (seed, seed + count - 1)
+    found = tuple(search.recipe(every, home) for search in searches)
     for recipe in found:
         tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
         comment = f"Parameters that dpb tune chose for {recipe.agent}, and its measurements."
         write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
-    failures = tuple(failure.message for failure in report.failures)
-    return Tuning(task.env, options, seeds, found, failures, folder, report.rounds, report.seconds)
+    failures = tuple(failure.message for report in steps for failure in report.failures)
+    rounds, seconds = (
+        sum(getattr(report, key) for report in steps) for key in ("rounds", "seconds")
+    )
+    return Tuning(task.env, options, seeds, found, failures, folder, rounds, seconds)
 
 
 def check_seeds(first: int, replicates: int) -> None:
@@ -353,12 +384,13 @@ def choose_points(
 
 @dataclass(frozen=True)
 class _Search:
-    """Points and grid of one agent."""
+    """Points and grid of one agent, and its points that ran, by budget and label."""
 
     spec: AgentSpec
     grid: dict[str, tuple[Any, ...]]
     fixed: dict[str, Any]
     points: list[dict[str, Any]]
+    found: dict[str, dict[str, Point]] = field(default_factory=dict)
 
     def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters explicitly, so that a changed default gives another cell."""
@@ -371,36 +403,38 @@ class _Search:
     def agents(self) -> dict[str, AgentSpec]:
         return {self.label(point): self.spec.over(self.full(point)) for point in self.points}
 
-    def recipe(
-        self,
-        plan: TaskPlan,
-        series: Mapping[tuple[str, str], RowResult],
-        replicates: int,
-        home: Path,
-    ) -> Recipe:
+    def measure(self, rows: Sequence[RowResult], first: int) -> None:
+        """Take the points of a step's rows; `first` is the number of replicates of step one."""
+        points = {self.label(params): params for params in self.points}
+        for row in rows:
+            if row.agent in points:
+                regret = row.regret[:, -1]
+                n = len(regret)
+                error = float(regret.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+                means = float(regret.mean()), error, n, float(regret[:first].mean())
+                self.found.setdefault(row.budget, {})[row.agent] = Point(points[row.agent], *means)
+
+    def ranked(self, budget: str) -> list[Point]:
+        """Return the points of a budget; those that equal each other in the grid's order."""
+        found = self.found.get(budget, {})
+        points = [found[label] for label in map(self.label, self.points) if label in found]
+        return sorted(points, key=lambda point: (-point.replicates, point.regret))
+
+    def best(self, size: int) -> list[tuple[str, str]]:
+        """Return label and budget of the best `size` points of each budget."""
+        return [(self.label(p.params), b) for b in self.found for p in self.ranked(b)[:size]]
+
+    def recipe(self, runs: Sequence[AgentRun], home: Path) -> Recipe:
         name = self.spec.name
-        budgets = dict.fromkeys(run.budget for run in plan.runs if run.name == name)
-        choices = tuple(self._choose(Budget.text(b), series, replicates) for b in budgets)
+        budgets = dict.fromkeys(Budget.text(run.budget) for run in runs if run.name == name)
+        choices = tuple(Selection(budget, tuple(self.ranked(budget))) for budget in budgets)
+        for choice in choices:
+            if not choice.points:
+                raise AgentError(
+                    f"every point of {name!r} at {choice.budget} failed: nothing to choose from"
+                )
         best = plain(self.full(_overall(name, choices)), "parameters")
         return Recipe(name, best, choices, self.grid, len(self.points), home / f"{name}.yaml")
-
-    def _choose(
-        self, budget: str, series: Mapping[tuple[str, str], RowResult], replicates: int
-    ) -> Selection:
-        measured = []
-        for params in self.points:
-            found = series.get((self.label(params), budget))
-            if found is not None and len(found.replicates) == replicates:
-                regret = found.regret[:, -1]
-                spread = float(regret.std(ddof=1)) if replicates > 1 else math.nan
-                error = spread / math.sqrt(replicates)
-                measured.append(Point(params, float(regret.mean()), error))
-        if not measured:
-            raise AgentError(
-                f"every point of {self.spec.name!r} at {budget} failed: nothing to choose from"
-            )
-        measured.sort(key=lambda point: point.regret)  # stable: first in the grid wins
-        return Selection(budget, tuple(measured))
 
 
 def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:
@@ -408,11 +442,11 @@ def _overall(name: str, choices: Sequence[Selection]) -> Mapping[str, Any]:
     totals: dict[str, list[float]] = {}
     params: dict[str, Mapping[str, Any]] = {}
     for choice in choices:
-        least = max(choice.best.regret, 1e-12)
+        least = max(min(point.first for point in choice.points), 1e-12)
         for point in choice.points:
             key = canonical(dict(point.params))
             params[key] = point.params
-            totals.setdefault(key, []).append(point.regret / least)
+            totals.setdefault(key, []).append(point.first / least)
     everywhere = {k: sum(v) / len(v) for k, v in totals.items() if len(v) == len(choices)}
     if not everywhere:
         raise AgentError(f"no point of {name!r} runs at every budget")

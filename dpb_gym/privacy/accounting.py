@@ -26,9 +26,10 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import BudgetError
-from dpb_gym.portable import bisect, erfcx, exp, expm1, log, log1p, log_normal_cdf, log_sum
+from dpb_gym.portable import bisect
 from dpb_gym.privacy import events
 from dpb_gym.privacy.composition import Composition
+from dpb_gym.uncompiled import erfcx, exp, expm1, log, log1p, log_normal_cdf
 from dpb_gym.validation import FloatArray
 
 ORDERS: FloatArray = 1.0 + np.geomspace(1e-2, 1e5, 2000)
@@ -92,6 +93,7 @@ def gaussian_delta(mu: float, epsilon_: float) -> float:
     return exp(log_near) * -expm1(epsilon_ + log_normal_cdf(far) - log_near)
 
 
+@functools.lru_cache(maxsize=4096)
 def gaussian_epsilon(mu: float, delta_: float) -> float:
     """Return epsilon of mu-Gaussian DP at delta, rounded up."""
     if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
@@ -147,26 +149,32 @@ def _has_renyi(event: events.Event) -> bool:
 
 
 def _renyi_epsilon(events: Sequence[events.Event], delta_: float) -> float:
-    divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
-    finite = np.isfinite(divergence)
-    if not finite.any():
-        return math.inf
-    return renyi_to_epsilon(ORDERS[finite].tolist(), divergence[finite].tolist(), delta_)
+    return renyi_to_epsilon(np.sum([event.rdp(ORDERS) for event in events], axis=0), delta_)
 
 
-def renyi_to_epsilon(orders: Sequence[float], divergence: Sequence[float], delta_: float) -> float:
+def renyi_to_epsilon(divergence: FloatArray, delta_: float) -> float:
     """Return epsilon at delta > 0 of Renyi divergences (Canonne et al. 2020, Proposition 12).
 
     It has the same bits as `dp_accounting.rdp.compute_epsilon`, whose import takes a second.
+
+    Args:
+        divergence: At `ORDERS`; orders without a bound, which is not finite, are left out.
+        delta_: In (0, 1).
     """
-    best = math.inf
-    for order, loss in zip(orders, divergence):
-        if loss < 0 or delta_**2 + math.expm1(-loss) > 0:  # delta <= sqrt(1 - exp(-KL))
-            return 0.0
-        if order > 1.01:  # the bound is numerically unstable near 1
-            bound = loss + math.log1p(-1 / order) - math.log(delta_ * order) / (order - 1)
-            best = min(best, bound)
-    return max(0.0, best)
+    finite = np.where(np.isfinite(divergence), divergence, math.inf)
+    if delta_**2 + math.expm1(-float(finite.min())) > 0:  # delta <= sqrt(1 - exp(-KL))
+        return 0.0
+    plus, minus = _conversion(delta_)
+    return max(0.0, float((finite + plus - minus).min()))
+
+
+@functools.lru_cache(maxsize=64)
+def _conversion(delta_: float) -> tuple[FloatArray, FloatArray]:
+    """Return what the conversion adds and subtracts at each order, with the bits of `math`."""
+    plus = [math.log1p(-1 / order) for order in ORDERS.tolist()]
+    minus = [math.log(delta_ * order) / (order - 1) for order in ORDERS.tolist()]
+    # the bound is numerically unstable near 1
+    return np.where(ORDERS > 1.01, plus, math.inf), np.array(minus)
 
 
 def _single_sampled(event: events.Event) -> bool:
@@ -195,14 +203,19 @@ def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> flo
     log_b = -math.inf
     if epsilon_ > 0:
         log_b = log1p(-q) + epsilon_ + log(-expm1(-epsilon_))
-    root = 0.5 * log_sum(log(4.0) + epsilon_ + 2.0 * log_c, 2.0 * log_b)
-    x = (log_sum(root, log_b) - log(2.0) - log_c) / u
+    root = 0.5 * _log_sum(log(4.0) + epsilon_ + 2.0 * log_c, 2.0 * log_b)
+    x = (_log_sum(root, log_b) - log(2.0) - log_c) / u
     above = (1 - q) * exp(log_normal_cdf(-x)) + q * exp(log_normal_cdf(u - x))
     below = (1 - q) * exp(epsilon_ + log_normal_cdf(-x)) + q * exp(
         epsilon_ + log_normal_cdf(-u - x)
     )
     # the margin bounds rounding errors
     return max(0.0, above - below) + 1e-13 * above
+
+
+def _log_sum(x: float, y: float) -> float:
+    """Return log(e^x + e^y)."""
+    return x if y == -math.inf else max(x, y) + log1p(exp(-abs(x - y)))
 
 
 def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:

@@ -203,11 +203,12 @@ class Curator:
         Raises:
             BudgetError: If a sum has got a second record. Its guarantee is for one.
         """
-        counted = [r for r in self.releasers if self.private and getattr(r, "per_round", False)]
-        before: list[int] = [getattr(releaser, "rounds", 0) for releaser in counted]
+        own = map(behind, self.releasers) if self.private else ()
+        counted = [releaser for releaser in own if getattr(releaser, "per_round", False)]
+        before = [releaser.rounds for releaser in counted]
         yield
         for releaser, rounds in zip(counted, before):
-            if (added := getattr(releaser, "rounds", 0) - rounds) > 1:
+            if (added := releaser.rounds - rounds) > 1:
                 raise BudgetError(
                     f"{releaser.what}: {added} records in one round, but its guarantee is for one: "
                     "add one record with what a round contributes"

@@ -9,13 +9,6 @@ from dpb_gym.problems.base import Context, Feedback, Instance, Outcome, Problem,
 from dpb_gym.problems.kinds import Kind, kind_of, register_kind
 
 __all__ = [
-    "Context",
-    "Feedback",
-    "Instance",
-    "Kind",
-    "Outcome",
-    "Problem",
-    "ProblemInfo",
-    "kind_of",
+    "Context", "Feedback", "Instance", "Kind", "Outcome", "Problem", "ProblemInfo", "kind_of",
     "register_kind",
-]
+]  # fmt: skip

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
@@ -29,6 +28,8 @@ response; the same, for held-out customers, of a model of separated data is `SEP
 SEPARATED = 0.995
 MOST_CLIPPED = 0.05
 """Largest share of a column that may lie outside its declared bounds."""
+LARGEST_RIDGE = 1e6
+_WIDEST = 1000.0  # times the range of the values that declared bounds may be wide
 _FAR = 100.0  # times the range of all but the outermost hundredths, an outlier sets the scale
 
 
@@ -128,9 +129,18 @@ def check_varies(taken: Array, did: str, name: str) -> None:
 
 def order_share(values: Array, hit: Array) -> float:
     """Return the share of pairs (hit, no hit) in which the hit has the larger value (AUC)."""
+    from scipy.stats import rankdata
+
     ranks, positive = rankdata(values), int(np.count_nonzero(hit))
     pairs = positive * (len(values) - positive)
     return float((ranks[hit].sum() - positive * (positive + 1) / 2) / pairs) if pairs else 0.5
+
+
+def chosen_rows(starts: Array, choice: Array) -> Array:
+    """Return the mask of the chosen rows ``(n_rows,)``; see `fit_mnl`."""
+    chosen = np.zeros(starts[-1], np.bool_)
+    chosen[(starts[:-1] + choice)[choice >= 0]] = True
+    return chosen
 
 
 def check_features(features: Array, names: Sequence[str], starts: Array, choice: Array,
@@ -146,8 +156,7 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
     """
     if len(choice) < FEWEST_ROWS:
         return  # too few to judge, and `fit_log` rejects them
-    hit, bought = np.zeros(len(features), np.bool_), choice >= 0
-    hit[(starts[:-1] + choice)[bought]] = True
+    hit, bought = chosen_rows(starts, choice), choice >= 0
     several = np.diff(starts).max() > 1
     for feature, column in zip(names, features.T):
         share = order_share(column, hit)
@@ -260,7 +269,7 @@ def fit_log(
     names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
 ) -> Fit:  # fmt: skip
     """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality."""
-    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, open_low=True)
+    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
     least = max(FEWEST_ROWS, 10 * len(names))
     if n < least:
         raise DataError(
@@ -277,9 +286,8 @@ def fit_log(
     own = np.where(taken < 0, outside, inside[np.maximum(begin[:-1] + taken, 0)])
     share = float(np.mean(choice[~held] >= 0))
     null = np.where(taken < 0, 1.0 - share, share / sizes)
-    hit = np.zeros(len(kept))
-    hit[(begin[:-1] + taken)[taken >= 0]] = 1.0
-    if hit.sum() >= 5 and order_share(inside, hit > 0) >= SEPARATED:
+    hit = chosen_rows(begin, taken)
+    if hit.sum() >= 5 and order_share(inside, hit) >= SEPARATED:
         raise DataError(
             f"{name}: the features tell the response of every held-out customer: the data are "
             "separated, and no model of demand can be fitted. Leave out what was recorded after "
@@ -304,11 +312,9 @@ def fit_log(
     step(f"fitting to all {n:,} customers")
     hessian = np.zeros((1, len(names), len(names)))
     fitted = fit_mnl(rows, starts, choice, ridge, name, centre, hessian)
-    chosen = np.zeros(len(rows), np.bool_)
-    chosen[(starts[:-1] + choice)[choice >= 0]] = True
     return Fit(
-        fitted, names, figures, tuple(remarks), held, theta, np.exp(inside), chosen,
-        np.repeat(held, np.diff(starts)), hessian[0], ridge,
+        fitted, names, figures, tuple(remarks), held, theta, np.exp(inside),
+        chosen_rows(starts, choice), np.repeat(held, np.diff(starts)), hessian[0], ridge,
     )  # fmt: skip
 
 
@@ -355,6 +361,11 @@ def scale(
         if feature not in bounds and not levels:
             read.append(feature)
             check_outliers(column, feature, name)
+        if high - low > _WIDEST * (column.max() - column.min()) and not levels:
+            raise ParameterError(
+                f"bounds of {feature}: ({low:g}, {high:g}) is over {_WIDEST:,.0f} times as wide as "
+                f"the values, which are from {column.min():g} to {column.max():g}"
+            )
         clipped = float(np.mean((column < low) | (column > high)))
         if clipped > MOST_CLIPPED:
             raise ParameterError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
-from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
@@ -41,6 +41,7 @@ class Logged:
         thetas: Draws of theta, one of which holds in a replicate; None for the fitted theta.
         rows: Features ``(n_rows, k)`` of the fitted rows, for comparison with other models.
         repairs: What was changed when the table was read.
+        visits: Largest number of the log's rows of one person.
         currency: Unit of prices in the table, or empty.
     """
 
@@ -55,6 +56,7 @@ class Logged:
     rows: Array
     repairs: tuple[str, ...] = ()
     currency: str = ""
+    visits: int = 1
     _some: Any = None
 
     def set_customers(
@@ -80,6 +82,7 @@ class Logged:
         self._times = -(-self.horizon // len(self._pool))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
+        self.visits = rows
         self.info = replace(self.info, person_uses=min(self.horizon, rows * times))
 
     def draw_hidden(self, rng: Generator) -> Hidden:
@@ -260,7 +263,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
             if len(found) == 0:
                 raise ParameterError(
-                    f"outside must be one of {data.item_ids.tolist()}, got {outside!r}"
+                    f"outside must be one of {shown(data.item_ids.tolist())}, got {shown(outside)}"
                 )
             inside = np.delete(inside, found[0])
             sets, kept = _relative(sets, int(found[0]))
@@ -270,7 +273,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         elif (data.chosen >= 0).all():
             raise DataError(
                 f"{data.name}: every set has a choice, which does not tell how many would buy "
-                f"nothing: name the outside option, outside=one of {data.item_ids.tolist()}"
+                f"nothing: name the outside option, outside=one of {shown(data.item_ids.tolist())}"
             )
         self.item_ids, N = data.item_ids[inside], len(inside)
         self.revenue_unit, self.repairs = 1.0, data.notes

@@ -66,6 +66,12 @@ Positive: TypeAlias = Annotated[float, check(validation.real, 0.0, open_low=True
 NotNegative: TypeAlias = Annotated[float, check(validation.real, 0.0)]
 Chance: TypeAlias = Annotated[float, check(validation.real, 0.0, 1.0)]
 Count: TypeAlias = Annotated[int, check(validation.integer, 1)]
+AnyBudget = Annotated[
+    Budget | None,
+    BeforeValidator(Budget.parse),
+    pydantic.PlainSerializer(Budget.text, return_type=str),
+]
+"""A budget as `Budget` or as text; ``"none"`` and None are the same."""
 Accounting = Annotated[str, Field(pattern=r"^(computed|declared|as printed .{1,80})$")]
 
 
@@ -153,9 +159,7 @@ class Entry:
 
     agent: Label
     name: Label
-    budget: Annotated[
-        Budget | None, BeforeValidator(Budget.parse), pydantic.PlainSerializer(Budget.text)
-    ]
+    budget: AnyBudget
     notion: Label | None
     unit: Label | None
     oracle: bool = field(default=False, kw_only=True)

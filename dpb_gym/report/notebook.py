@@ -35,6 +35,12 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], caption: str = 
 _LEFT = "style='text-align:left'"
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of texts as lines whose columns are aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 class Listing(list[dict[str, Any]]):
     """List of records with equal keys that notebooks and `print` show as a table."""
 
@@ -48,12 +54,7 @@ class Listing(list[dict[str, Any]]):
         return grid(list(self[0]) if self else [], self._texts())
 
     def __str__(self) -> str:
-        rows = [list(self[0]) if self else [], *self._texts()]
-        widths = [max(map(len, column)) for column in zip(*rows)]
-        return "\n".join(
-            "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
-            for row in rows
-        )
+        return "\n".join(aligned([list(self[0]) if self else [], *self._texts()]))
 
 
 def html_table(data: LeaderboardData | TaskResult) -> str:

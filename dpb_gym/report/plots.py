@@ -127,13 +127,10 @@ def plot_paired(
 
     def draw(axes: Axes) -> None:
         axes.axvline(0, color=MUTED, linewidth=0.9)
-        for place, (line, (values, mean)) in enumerate(zip(lines, differences.values())):
-            colour = line.colour[0]
-            axes.plot(values, [place] * len(values), "|", color=colour, alpha=0.4, ms=7)
-            axes.plot([mean.low, mean.high], [place] * 2, color=colour, linewidth=2.2)
-            axes.plot([mean.mean], [place], "o", color=colour, markersize=4.5)
-        axes.set_ylim(len(lines) - 0.5, -0.5)
-        axes.set_yticks(range(len(lines)), [shorten(line.label, 26) for line in lines])
+        for place, (line, (values, _)) in enumerate(zip(lines, differences.values())):
+            axes.plot(values, [place] * len(values), "|", color=line.colour[0], alpha=0.4, ms=7)
+        means = zip(lines, differences.values())
+        _intervals(axes, [(shorten(x.label, 26), mean, x.colour[0]) for x, (_, mean) in means])
         _name(axes, task, f"regret minus that of {shorten(against, 30)}, same customers", "")
 
     height = 0.65 + 0.19 * max(4, len(differences))
@@ -205,9 +202,7 @@ def plot_kept(
             _errors(axes, points, line)
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xticks(range(len(budgets)), [short(budget) for budget in budgets])
-        axes.set_title(shorten(title or task.task, 40), loc="left", parse_math=False)
-        axes.set_xlabel(part)
-        axes.set_ylabel(y)
+        _headings(axes, shorten(title or task.task, 40), part, y)
 
     return finish("", [Panel(partial(draw, p), legend(table, lines, p)) for p in parts], path)
 
@@ -229,13 +224,8 @@ def plot_intervals(
 
     def draw(axes: Axes) -> None:
         axes.axvline(bars[0][1].mean, color=MUTED, linestyle=DASHES["dashed"])
-        for k, (_, one) in enumerate(bars):
-            axes.plot([one.low, one.high], [k, k], color=shade(0)[0], linewidth=2.2)
-            axes.plot([one.mean], [k], "o", color=shade(0)[0])
-        axes.set_ylim(len(bars) - 0.5, -0.5)
-        axes.set_yticks(range(len(bars)), [shorten(label, 40) for label, _ in bars])
-        axes.set_xlabel(x)
-        axes.set_title(shorten(title, 60), loc="left", parse_math=False)
+        _intervals(axes, [(shorten(label, 40), one, shade(0)[0]) for label, one in bars])
+        _headings(axes, shorten(title, 60), x, "")
 
     return finish("", [Panel(draw)], path, height=0.8 + 0.3 * len(bars))
 
@@ -261,10 +251,8 @@ def plot_calibration(
             axes.plot([predicted] * 2, [middle - half, middle + half], color=shade(0)[0])
             axes.plot([predicted], [seen], "o", color=shade(0)[0])
             most = max(most, predicted, middle + half)
-        axes.set(
-            xlim=(0, 1.05 * most), ylim=(0, 1.05 * most), xlabel="predicted", ylabel="observed"
-        )
-        axes.set_title(shorten(f"{name}: held-out customers", 40), loc="left", parse_math=False)
+        axes.set(xlim=(0, 1.05 * most), ylim=(0, 1.05 * most))
+        _headings(axes, shorten(f"{name}: held-out customers", 40), "predicted", "observed")
 
     return finish("", [Panel(draw)], path, height=2.8)
 
@@ -286,10 +274,22 @@ def _chosen(
 
 def _name(axes: Axes, task: TaskResult, x: str, y: str) -> None:
     facts = f"T = {task.horizon:,}, {task.replicates} replicate{'s'[: task.replicates > 1]}"
-    axes.set_title(shorten(task.task, 30), loc="left", parse_math=False)
     axes.set_title(facts, loc="right", size=7, color=MUTED, weight="normal")
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    _headings(axes, shorten(task.task, 30), x, y)
+
+
+def _headings(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left", parse_math=False)
+    axes.set(xlabel=x, ylabel=y)
+
+
+def _intervals(axes: Axes, bars: Sequence[tuple[str, Interval, str]]) -> None:
+    """Draw means with their intervals from top to bottom, each with its label and colour."""
+    for k, (_, one, colour) in enumerate(bars):
+        axes.plot([one.low, one.high], [k, k], color=colour, linewidth=2.2)
+        axes.plot([one.mean], [k], "o", color=colour, markersize=4.5)
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
 
 
 def _floor(value: Interval, log: bool) -> float:
@@ -351,8 +351,6 @@ def _frontier(table: Table, lines: list[Line], scale: str, log_y: bool, axes: Ax
 def _profiles(title: str, lines: list[list[tuple[float, float]]], axes: Axes) -> None:
     for k, points in enumerate(lines):
         axes.step(*zip(*points), where="post", color=shade(k)[0])
-    axes.set_xlabel("factor of the least regret")
-    axes.set_ylabel("share of runs within")
     axes.set_ylim(-0.02, 1.02)
-    axes.set_title(shorten(title, 60), loc="left", parse_math=False)
+    _headings(axes, shorten(title, 60), "factor of the least regret", "share of runs within")
     scale_axes(axes, True, False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.limited_stock import EXACT, benchmark
 from dpb_gym.problems.rounds import SOLD_OUT
 from dpb_gym.registry import AgentSpec, agent_specs, as_key
@@ -25,6 +26,7 @@ from dpb_gym.report.leaderboard_data import (
     TrackResult,
     TrackRow,
 )
+from dpb_gym.report.tables import base_label
 from dpb_gym.results import metrics
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.results.row_audits import AUDIT_NOTE, audit_key, leaderboard_audit
@@ -55,10 +57,10 @@ def leaderboard(
     rows = dict[str, list[Row]]()
     audited = {key: leaderboard_audit(report) for key, report in audits.items()}
     remarks = [*notes, *([AUDIT_NOTE] if any(audited.values()) else [])]
-    places = {task.name: task for task in suite.tasks}
+    places, specs = {task.name: task for task in suite.tasks}, agent_specs()
     for key, cells in by_row(results).items():
         try:
-            row = _row(places[key[0]], join(cells), audited)
+            row = _row(places[key[0]], join(cells), audited, specs)
             rows.setdefault(key[0], []).append(row)
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
@@ -107,7 +109,9 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
+def _row(
+    task: Task, result: RowResult, audited: Mapping[str, Any], specs: Mapping[str, AgentSpec]
+) -> Row:
     text, notion, unit = describe_guarantee(result.guarantee, result.cell.agent.budget)
     if notion is not None and task.parameters.get("stock") is not None:
         text += f"; {SOLD_OUT}"
@@ -117,7 +121,8 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
     final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)
-    spec = agent_specs().get(result.cell.agent.name)
+    named = result.cell.agent.name, result.cell.agent.params
+    spec = specs.get(named[0])
     return Row(
         agent=result.agent,
         name=result.cell.agent.name,
@@ -138,7 +143,7 @@ def _row(task: Task, result: RowResult, audited: Mapping[str, Any]) -> Row:
         replicates=len(result.replicates),
         trust=result.trust,
         accounting=(result.guarantee or {}).get("basis", "computed"),
-        tuning=effort(result.cell.agent.name, result.cell.agent.params, task.track or ""),
+        tuning=effort(*named, task.track or "", task.name, Budget.text(result.cell.agent.budget)),
         source=result.cell.agent.code,
         ruling=_ruling(spec, result.cell.agent.params),
         epsilons=epsilons(result.guarantee),
@@ -206,6 +211,11 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     for task in tasks.values():
         for row in task.rows:
             members.setdefault(row.key, {})[task.task] = row
+    for key, parts in members.items():
+        # On tasks without a tuned row the defaults are the best point.
+        one = next(iter(parts.values()))
+        both = members.get(replace(one, agent=base_label(one.agent)).key, {}) | parts
+        members[key] = {task: both[task] for task in tasks if task in both}
     scores = {
         key: {task: _scores(tasks[task], row) for task, row in mine.items()}
         for key, mine in members.items()

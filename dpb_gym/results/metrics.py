@@ -72,6 +72,16 @@ def grouped(values: ArrayLike, groups: ArrayLike) -> Interval:
     return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
 
 
+def _sample(values: ArrayLike) -> Floats:
+    """Return replicates by columns; see `limits`."""
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 2 or len(sample) == 0 or not (np.abs(sample) <= LARGEST).all():
+        raise ParameterError(
+            f"values must be numbers within +-{LARGEST:g}, replicates by columns, not empty"
+        )
+    return sample
+
+
 def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Floats:
     """Return means of columns with the ends of their 95% intervals.
 
@@ -88,12 +98,7 @@ def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Fl
     Raises:
         ParameterError: If there is no replicate or a value is not finite, or beyond `LARGEST`.
     """
-    sample = np.asarray(values, dtype=np.float64)
-    if sample.ndim != 2 or len(sample) == 0 or not (np.abs(sample) <= LARGEST).all():
-        raise ParameterError(
-            f"values must be numbers within +-{LARGEST:g}, replicates by columns, not empty"
-        )
-    centre, variance, freedom = _spread(sample, cut)
+    centre, variance, freedom = _spread(_sample(values), cut)
     half = _half(variance, freedom) if freedom else np.zeros_like(centre)
     return np.stack([centre, np.minimum(centre, np.maximum(centre - half, floor)), centre + half])
 
@@ -114,9 +119,7 @@ def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
     """
     if len(tasks) == 0:
         raise ParameterError("a mean of tasks needs at least one")
-    for values in tasks:
-        interval(values)
-    parts = [_spread(np.asarray(values, np.float64)[:, None], 0.0) for values in tasks]
+    parts = [_spread(_sample(np.asarray(values)[..., None]), 0.0) for values in tasks]
     centre = float(np.mean([centre for centre, _, _ in parts]))
     variances = np.array([float(v[0]) for _, v, _ in parts]) / len(parts) ** 2
     total = variances.sum()

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,9 @@ from dpb_gym.suites.spec import Cell
 from dpb_gym.validation import array, slug
 
 TEXTS = ("cell", "task", "agent", "budget")
-COLUMNS = (
-    *TEXTS,
-    "replicate",
-    "seed",
-    "final_regret",
-    "final_reward",
-    "rounds",
-    "regret",
-    "reward",
-)
+FINALS = ("final_regret", "final_reward")
+CURVES = ("regret", "reward")
+COLUMNS = (*TEXTS, "replicate", "seed", *FINALS, "rounds", *CURVES)
 ABOUT = "dpb"
 MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
 """Limits: bytes of a table, and rows that its footer may claim."""
@@ -136,15 +130,18 @@ def to_table(results: Sequence[CellResult]) -> Any:
         columns["rounds"] += [np.asarray(cell.checkpoints)] * shape[0]
         columns["regret"] += list(result.regret)
         columns["reward"] += list(result.reward)
-    types = {
-        "replicate": pa.int32(),
-        "seed": pa.int64(),
-        "rounds": pa.list_(pa.field("element", pa.int64())),
-    }
-    types |= {name: pa.float64() for name in ("final_regret", "final_reward")}
-    types |= {name: pa.list_(pa.field("element", pa.float64())) for name in ("regret", "reward")}
-    arrays = [pa.array(columns[name], types.get(name, pa.string())) for name in COLUMNS]
-    return pa.table(arrays, names=list(COLUMNS))
+    return pa.table(columns, schema=_schema())
+
+
+def _schema() -> Any:
+    """Return the Arrow schema of a table."""
+    import pyarrow as pa
+
+    types = {"replicate": pa.int32(), "seed": pa.int64()}
+    types |= {name: pa.float64() for name in FINALS}
+    types["rounds"] = pa.list_(pa.field("element", pa.int64()))
+    types |= {name: pa.list_(pa.field("element", pa.float64())) for name in CURVES}
+    return pa.schema([(name, types.get(name, pa.string())) for name in COLUMNS])
 
 
 def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
@@ -160,12 +157,12 @@ def table_bytes(results: Sequence[CellResult], about: Any = None) -> bytes:
     options: dict[str, Any] = {
         "compression": "zstd",
         "use_dictionary": [*TEXTS, "rounds.list.element"],
-        "column_encoding": {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in COLUMNS[-2:]},
+        "column_encoding": {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in CURVES},
         "write_statistics": False,
         "write_page_checksum": True,
         "store_schema": False,
     }
-    with pq.ParquetWriter(buffer, to_table([]).schema, **options) as writer:
+    with pq.ParquetWriter(buffer, _schema(), **options) as writer:
         for _, group in groupby(results, key=lambda result: result.cell.task.name):
             writer.write_table(to_table(list(group)))
         if about is not None:
@@ -213,26 +210,34 @@ def _results(
     """Return the results of one row group and remove them from `wanted`."""
     if tuple(table.column_names) != COLUMNS:
         raise ValueError("other columns")
-    keys = table.column("cell").to_pylist()
-    curves = [table.column(name).combine_chunks() for name in ("regret", "reward")]
+    # Arrow's own conversions to NumPy import pandas.
+    every = {name: table.column(name).combine_chunks() for name in COLUMNS}
+    texts = list(zip(*(every[name].to_pylist() for name in TEXTS)))
+    numbers = [np.from_dlpack(every[name]) for name in ("replicate", "seed", *FINALS)]
+    lists = [every[name] for name in ("rounds", *CURVES)]
+    values = [np.from_dlpack(column.flatten()) for column in lists]
+    ends = [offsets - offsets[0] for offsets in (np.from_dlpack(c.offsets) for c in lists)]
     stop = 0
-    for key, group in groupby(keys):
-        start, stop = stop, stop + len(list(group))
-        entry = wanted.get(key)
+    for key, group in groupby(texts, key=itemgetter(0)):
+        named = list(group)
+        start, stop = stop, stop + len(named)
+        entry = wanted.pop(key, None)
         if entry is None:
             continue
-        lists = [column[start:stop].flatten().to_numpy(zero_copy_only=False) for column in curves]
-        shape = (len(entry.cell.replicates), len(entry.cell.checkpoints))
+        cell = entry.cell
+        shape = (len(cell.replicates), len(cell.checkpoints))
         problem = "the content does not have the digest that it was written with"
-        if all(values.size == shape[0] * shape[1] for values in lists):
-            regret, reward = (values.reshape(shape).copy() for values in lists)
+        sizes = [np.diff(of[start : stop + 1]) for of in ends]
+        if len(named) == shape[0] and all((size == shape[1]).all() for size in sizes):
+            parts = (v[of[start] : of[stop]].reshape(shape) for v, of in zip(values, ends))
+            rounds, regret, reward = (part.copy() for part in parts)
             found = replace(entry, regret=regret, reward=reward, stated="")
             if found.digest == entry.stated:
-                problem = ""
-                if not to_table([found]).equals(table.slice(start, stop - start)):
-                    problem = "content and specification disagree"
-        del wanted[key]
-        yield DamagedResult(f"{where}: {entry.cell}: {problem}") if problem else found
+                expected = (cell.replicates, cell.seeds, regret[:, -1], reward[:, -1])
+                same = set(named) == {(key, *cell.row)} and (rounds == cell.checkpoints).all()
+                same &= all((n[start:stop] == e).all() for n, e in zip(numbers, expected))
+                problem = "" if same else "content and specification disagree"
+        yield DamagedResult(f"{where}: {cell}: {problem}") if problem else found
 
 
 def write_cell(result: CellResult) -> bytes:
@@ -275,7 +280,7 @@ def _open(content: bytes, where: str, entries: Sequence[CellResult] = ()) -> Any
         if rows > most_rows or values > most_values:
             raise ValueError(f"it claims {rows:,} rows where {most_rows:,} are the most")
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-        if not file.schema_arrow.equals(to_table([]).schema):
+        if not file.schema_arrow.equals(_schema()):
             raise ValueError(f"expected the columns {', '.join(COLUMNS)}")
         return file
     except Exception as error:  # the reader may raise anything on a damaged footer

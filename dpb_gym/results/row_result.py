@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.errors import ResultError
+from dpb_gym.errors import ResultError, unknown_name
+from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
 from dpb_gym.problems.base import Array
-from dpb_gym.registry import agent_specs
 from dpb_gym.report.leaderboard_data import DELTAS
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.suites.spec import Cell
@@ -80,6 +80,19 @@ def by_row(results: Iterable[CellResult]) -> dict[tuple[str, str, str], list[Cel
     return rows
 
 
+def of_agent(results: Iterable[CellResult], agent: str, what: str) -> list[CellResult]:
+    """Return the results of an agent, given its registered name or its label.
+
+    Raises:
+        UnknownNameError: If there are none; the message calls the agent `what`.
+    """
+    named = [(result, (result.cell.agent.name, result.cell.agent.label)) for result in results]
+    found = [result for result, names in named if agent in names]
+    if not found:
+        raise unknown_name(what, agent, {name for _, names in named for name in names})
+    return found
+
+
 def join(cells: list[CellResult]) -> RowResult:
     """Join the cells of one row; see `collect`."""
     # cells without digests belong to one call, and their parameters need no JSON form
@@ -138,11 +151,15 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
 
 def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
     """Return a stored guarantee as an object, including events of third-party agents."""
+    return _read(json.dumps(guarantee, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=4096)  # rows share guarantees
+def _read(text: str) -> Guarantee:
     from dpb_gym import privacy
 
-    # Third-party agents may define accounting events.
-    agent_specs()
-    return privacy.Guarantee.from_dict(guarantee)
+    load_plugins(AGENTS)  # third-party agents may define accounting events
+    return privacy.Guarantee.from_dict(json.loads(text))
 
 
 def describe_guarantee(
@@ -154,25 +171,14 @@ def describe_guarantee(
     """
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    return _described(json.dumps(guarantee, sort_keys=True), report_delta(budget))
+    read = read_guarantee(guarantee)
+    return read.describe(report_delta(budget)), read.notion, read.unit
 
 
 def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
     """Return epsilon of a stored guarantee at each of `DELTAS`, empty without a guarantee."""
     if guarantee is None or guarantee.get("curve") is None:
         return ()
-    return _epsilons(json.dumps(guarantee, sort_keys=True))
-
-
-@functools.lru_cache(maxsize=4096)
-def _epsilons(guarantee: str) -> tuple[float, ...]:
-    read = read_guarantee(json.loads(guarantee))
+    read = read_guarantee(guarantee)
     found = tuple(read.epsilon(delta) for delta in DELTAS)
     return found if all(map(math.isfinite, found)) else ()
-
-
-@functools.lru_cache(maxsize=4096)
-def _described(guarantee: str, delta: float) -> tuple[str, str, str]:
-    # Cached, because rows share guarantees and epsilon at a delta is a search over orders.
-    read = read_guarantee(json.loads(guarantee))
-    return read.describe(delta), read.notion, read.unit

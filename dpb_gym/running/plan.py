@@ -10,6 +10,7 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import DataError, DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem, ProblemInfo
 from dpb_gym.problems.delay import Delay
 from dpb_gym.registry import AgentSpec, agent_spec, agent_specs, check_supported, shortcoming
@@ -36,6 +37,7 @@ class TaskPlan:
         missing: How to get missing data, empty if the data are available.
         problem: The task's problem, None if it has not been created.
         study: See `Job.study`.
+        blocks: Replicates that run together; those of the suite if empty.
 
     Raises:
         ParameterError: If two runs share label and budget, or differ in case only.
@@ -48,6 +50,7 @@ class TaskPlan:
     missing: str = ""
     problem: Problem | None = None
     study: Study | None = None
+    blocks: Sequence[range] = ()
 
     def __post_init__(self) -> None:
         seen: dict[tuple[str, str], AgentRun] = {}
@@ -190,11 +193,17 @@ def _has_grids(suite: Suite) -> bool:
 
 
 def _at_budgets(suite: Suite, agent: Participant, spec: AgentSpec, task: Task) -> list[AgentRun]:
+    spec = spec.over(agent.params)
+    if agent.points is not None:
+        points = agent.points[task.name].items()
+        return [
+            AgentRun(spec=spec.over(params), label=agent.label, budget=Budget.parse(budget))
+            for budget, params in points
+        ]
     grid = agent.budgets
     if grid == TRACK_GRID or (grid is None and spec.budget == "required"):
         own = suite.tracks[task.track].budgets if task.track is not None else None
         grid = DEFAULT_GRID if own is None else own
-    spec = spec.over(agent.params)
     budgets = [None] if grid is None else suite.grid(grid)
     return [AgentRun(spec=spec, label=agent.label, budget=budget) for budget in budgets]
 
@@ -256,7 +265,7 @@ def make_jobs(
             "seed": suite.seed,
             "study": None if plan.study is None else plan.study.identity,
         }
-        for number, block in enumerate(blocks(suite, task, replicates)):
+        for number, block in enumerate(plan.blocks or blocks(suite, task, replicates)):
             shared |= {"start": block.start, "stop": block.stop}
             cells = tuple(Cell(**shared, agent=run) for run in runs)
             jobs.append((-task.horizon, number, Job(cells, plan.problem, plan.study, isolate)))

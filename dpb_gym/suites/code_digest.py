@@ -171,10 +171,13 @@ def origin(spec: AgentSpec) -> Origin:
     )
 
 
-@lru_cache(maxsize=256)
 def distribution(module: str) -> str | None:
     """Return the installed distribution that contains a module, None if there is none."""
-    top = module.split(".")[0]
+    return _distribution(module.split(".")[0])
+
+
+@lru_cache(maxsize=256)
+def _distribution(top: str) -> str | None:
     # First by entry point: an editable install lists no files.
     for point in metadata.entry_points(group=AGENTS):
         if point.module.split(".")[0] == top and point.dist is not None:

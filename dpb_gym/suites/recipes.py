@@ -12,6 +12,7 @@ from typing import Any
 
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.files import write_file
+from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec, check_parameters
 from dpb_gym.suites.schema import parse_yaml
 
@@ -29,12 +30,20 @@ def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
     write_file(path, f"# {comment}\n{text}".encode())
 
 
-def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
+def load_recipe(
+    path: str | os.PathLike[str], budget: Budget | str | None = None, task: str | None = None
+) -> tuple[str, dict[str, Any]]:
     """Read a recipe and return the agent's registered name and its parameters.
 
+    Args:
+        path: The file.
+        budget: Budget, or its text, of the point to take; ``"none"`` for runs without privacy.
+            By default the recipe's one set for all budgets.
+        task: Name of the task, in a recipe that was tuned on several.
+
     Raises:
-        ParameterError: If it cannot be read, is not a recipe, or names a parameter that the
-            agent does not have.
+        ParameterError: If it cannot be read, is not a recipe, has no such point, or names a
+            parameter that the agent does not have.
         UnknownNameError: If the agent is not registered.
 
     Example:
@@ -46,16 +55,35 @@ def load_recipe(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
         data = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ParameterError(f"{path}: cannot read the recipe: {error}") from None
-    agent = data.get("agent") if isinstance(data, dict) else None
-    params = data.get("parameters") if isinstance(data, dict) else None
-    if not isinstance(agent, str) or not isinstance(params, dict):
+    if not isinstance(data, dict) or not isinstance(data.get("agent"), str) or not _points(data):
         raise ParameterError(f"{path}: a recipe names an agent and its parameters")
-    spec = agent_spec(agent)
-    check_parameters(agent, spec.maker, params)
-    return agent, params
+    wanted = None if budget is None else (task, Budget.text(Budget.parse(budget)))
+    points = _points(data)
+    if wanted not in points:
+        known = ", ".join(f"task={t!r}, budget={b!r}" for t, b in filter(None, points))
+        raise ParameterError(f"{path}: has no such point; it has those of {known or 'no budget'}")
+    spec = agent_spec(data["agent"])
+    check_parameters(spec.name, spec.maker, points[wanted])
+    return spec.name, points[wanted]
 
 
-def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
+def _points(recipe: Mapping[str, Any]) -> dict[tuple[str | None, str] | None, dict[str, Any]]:
+    """Return a recipe's parameters by task and budget; those for all budgets have the key None."""
+    common, tuned = recipe.get("parameters"), recipe.get("tuned_on")
+    varied = tuned.get("grid", {}) if isinstance(tuned, dict) else {}
+    found: dict[tuple[str | None, str] | None, dict[str, Any]] = {}
+    if isinstance(common, dict):
+        found[None] = common
+    for row in recipe.get("best_per_budget", ()):
+        fixed = {k: v for k, v in (common or {}).items() if k not in varied}
+        place = row.get("task"), Budget.text(Budget.parse(row["budget"]))
+        found[place] = {**fixed, **row["parameters"]}
+    return found
+
+
+def effort(
+    name: str, params: Mapping[str, Any], track: str = "", task: str = "", budget: str = "none"
+) -> str:
     """Describe how an agent's parameters were tuned and at what cost; empty if unknown.
 
     Recipes are files ``recipes/AGENT.yaml`` inside or beside the agent's package, or
@@ -65,16 +93,21 @@ def effort(name: str, params: Mapping[str, Any], track: str = "") -> str:
         name: Registered name.
         params: Parameters over the agent's defaults.
         track: Track of the task, if it has one.
+        task: Name of the task, for recipes by task and budget.
+        budget: Text of the budget, likewise.
     """
     try:
         spec = agent_spec(name)
         # YAML has lists where the agent has tuples.
-        chosen = json.loads(json.dumps({**spec.defaults, **params}, default=str))
+        usual, chosen = (
+            json.loads(json.dumps({**spec.defaults, **own}, default=str)) for own in ({}, params)
+        )
     except DPBError:
         return ""
     for recipe in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
-        tuned = recipe.get("tuned_on")
-        if isinstance(tuned, dict) and recipe["parameters"].items() <= chosen.items():
+        tuned, points = recipe.get("tuned_on"), _points(recipe)
+        point = points.get((task, budget), points.get(None))
+        if isinstance(tuned, dict) and point is not None and {**usual, **point} == chosen:
             return _said(tuned, recipe.get("cost"))
     given = {key: chosen[key] for key in params}
     return "default parameters" if given.items() <= spec.params.items() else ""
@@ -92,7 +125,7 @@ def _said(tuned: Mapping[str, Any], cost: Any) -> str:
 @functools.cache
 def _read(path: Path) -> Any:
     """Return the content of a YAML file, None without one; cached, as tracks share recipes."""
-    return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return parse_yaml(path.read_text("utf-8"), trusted=True) if path.is_file() else None
 
 
 @functools.cache
@@ -103,6 +136,6 @@ def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
             for home in (folder / track, folder) if track else (folder,):
                 path = home / f"{name}.yaml"
                 data = _read(path)
-                if isinstance(data, dict) and isinstance(data.get("parameters"), dict):
+                if isinstance(data, dict) and _points(data):
                     found.append(data)
     return found

@@ -15,32 +15,19 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    InstanceOf,
-    PlainSerializer,
-    field_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, InstanceOf, field_serializer, model_validator
 
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
-from dpb_gym.report.leaderboard_data import Normalisation
+from dpb_gym.report.leaderboard_data import AnyBudget, Normalisation
 from dpb_gym.suites.code_digest import code_hash
 from dpb_gym.suites.schema import Label, Many, Slug, Spec, canonical, in_memory, plain
 
 ALGORITHM_VERSION = 3
 """Increased whenever a change of the package changes a stored number."""
-
-AnyBudget = Annotated[
-    Budget | None, BeforeValidator(Budget.parse), PlainSerializer(Budget.text, return_type=str)
-]
-"""A budget as `Budget` or as text; ``"none"`` and None are the same."""
 
 
 class Task(Spec):

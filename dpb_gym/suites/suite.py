@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from dpb_gym import validation
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, shown, unknown_name
 from dpb_gym.files import read_regular
+from dpb_gym.privacy import Budget
+from dpb_gym.report.leaderboard_data import AnyBudget
 from dpb_gym.suites.schema import MOST_TEXT, Label, Many, Slug, Spec, canonical, read_spec
-from dpb_gym.suites.spec import AnyBudget, Task
+from dpb_gym.suites.spec import Task
 
 SEED_SPAN = 1_000_000
 """Seeds reserved for each purpose; the three ranges of a suite must not overlap."""
@@ -33,6 +35,7 @@ _ALLOWED = "'log', 'log:N', 'all', a number of checkpoints, or rounds in 1..hori
 
 Reason = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^\S(.*\S)?$")]
 Grid = Many[AnyBudget]
+BudgetText = Annotated[str, AfterValidator(lambda text: Budget.text(Budget.parse(text)))]
 
 
 def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ...]:
@@ -101,6 +104,8 @@ class Participant(Spec):
         name: Registered name.
         label: Display label, the name by default.
         params: Parameters over the registered ones.
+        points: Instead of `budgets` and `tasks`, parameters over `params` by task and budget; the
+            agent runs there only.
         budgets: Name of a grid of the suite, or budgets; ``track`` is the grid of the
             task's track, else the one called ``default``. Agents that need a budget and name
             none take ``track``; the others run without.
@@ -113,6 +118,7 @@ class Participant(Spec):
     name: str = Field(min_length=1)
     label: Label = ""
     params: dict[str, Any] = Field(default_factory=dict)
+    points: dict[Slug, dict[BudgetText, dict[str, Any]]] | None = None
     budgets: str | Grid | None = None
     tasks: Many[str] | None = None
     exclude: dict[str, Reason] = Field(default_factory=dict)
@@ -130,7 +136,8 @@ class Participant(Spec):
     def left_out(self, task: Task) -> str | None:
         """Return why the agent is excluded from a task, None if it is not."""
         places = [place for place in (task.name, task.track) if place is not None]
-        if self.tasks is not None and not set(places) & set(self.tasks):
+        listed = self.tasks if self.points is None else self.points
+        if listed is not None and not set(places) & set(listed):
             return "not listed for this task"
         return next((self.exclude[place] for place in places if place in self.exclude), None)
 
@@ -205,10 +212,16 @@ class Suite(Spec):
             self._check_grid(track.budgets, f"tracks.{name}")
         places = [*names, *self.tracks]
         for i, agent in enumerate(self.agents):
-            for key, named in (("tasks", agent.tasks or ()), ("exclude", agent.exclude)):
-                for name in named:
-                    if name not in places:
-                        wrong = unknown_name("task", name, places)
+            if agent.points is not None and (agent.tasks, agent.budgets) != (None, None):
+                raise ValueError(f"agents.{i}.points: stand for tasks and budgets; give no others")
+            for key, named, known in (
+                ("tasks", agent.tasks, places),
+                ("exclude", agent.exclude, places),
+                ("points", agent.points, names),
+            ):
+                for name in named or ():
+                    if name not in known:
+                        wrong = unknown_name("task", name, known)
                         raise ValueError(f"agents.{i}.{key}: {wrong}")
             if agent.budgets != TRACK_GRID:
                 self._check_grid(agent.budgets, f"agents.{i}")

@@ -15,7 +15,6 @@ from dpb_data.dataset_registry import Counts, DataSet, dataset, datasets, regist
 from dpb_data.expedia import SearchLog, load_searches
 from dpb_data.expedia_encoding import HotelChoices, encode_searches
 from dpb_data.fetching import fetch
-from dpb_data.fixtures import write_fixture, write_sample
 from dpb_data.formats import FORMATS, RatingFormat
 from dpb_data.rating_loader import load_ratings, ratings
 from dpb_data.rating_table import RatingTable
@@ -27,43 +26,14 @@ from dpb_data.response_tables import (
     load_open_bandit,
     prices,
 )
+from dpb_data.samples import write_sample
 from dpb_gym.errors import DataError
 
 __all__ = [
-    "FORMATS",
-    "BanditLog",
-    "CheckReport",
-    "ChoiceTable",
-    "ClickTable",
-    "Counts",
-    "DataError",
-    "DataSet",
-    "FileCheck",
-    "HotelChoices",
-    "PriceTable",
-    "RatingFormat",
-    "RatingTable",
-    "Roles",
-    "SearchLog",
-    "cache_dir",
-    "check",
-    "choices",
-    "clicks",
-    "dataset",
-    "datasets",
-    "encode_searches",
-    "fetch",
-    "find",
-    "guess_roles",
-    "load_choices",
-    "load_open_bandit",
-    "load_ratings",
-    "load_searches",
-    "path",
-    "prices",
-    "ratings",
-    "register_dataset",
-    "synthetic",
-    "write_fixture",
+    "FORMATS", "BanditLog", "CheckReport", "ChoiceTable", "ClickTable", "Counts", "DataError",
+    "DataSet", "FileCheck", "HotelChoices", "PriceTable", "RatingFormat", "RatingTable", "Roles",
+    "SearchLog", "cache_dir", "check", "choices", "clicks", "dataset", "datasets",
+    "encode_searches", "fetch", "find", "guess_roles", "load_choices", "load_open_bandit",
+    "load_ratings", "load_searches", "path", "prices", "ratings", "register_dataset", "synthetic",
     "write_sample",
-]
+]  # fmt: skip

@@ -251,7 +251,7 @@ def wide_layout(
                 text, pattern = found[1] or found[4], f"{found[3] or ''}{{}}{found[2] or ''}"
                 patterns.setdefault(pattern, {})[value] = text
     patterns = {key: texts for key, texts in patterns.items() if len(texts) > 1}
-    stems = {_stem(pattern): pattern for pattern in patterns}
+    stems = {stem(pattern): pattern for pattern in patterns}
     offers = [pattern for stem, pattern in stems.items() if stem.casefold() in _OFFERED]
     about = {stem: pattern for stem, pattern in stems.items() if pattern not in offers}
     if not about:
@@ -273,7 +273,8 @@ def wide_layout(
                   available=offers[0] if offers else "", none=True)  # fmt: skip
 
 
-def _stem(pattern: str) -> str:
+def stem(pattern: str) -> str:
+    """Return the name of an attribute whose columns have this pattern."""
     return pattern.replace("{}", "").strip("_. :-")
 
 
@@ -317,7 +318,7 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
     features = {}
     for feature in layout.features:
         found = [read.get(feature.format(a), np.zeros(n)) for a in names]
-        features[_stem(feature)] = np.column_stack(found)[offered]
+        features[stem(feature)] = np.column_stack(found)[offered]
     return _grouped(
         opened.name, renumber("set", sets)[0], items, np.array(names), features, took[offered],
         read[layout.person][sets] if layout.person else None, tuple(notes),

@@ -95,7 +95,8 @@ class Opened:
             fetched = self.repair.columns(given, kinds, free, self.where)
             for c in wanted:
                 if c.name in self.repair.wrong:
-                    raise self._refusal(c, *self.repair.wrong[c.name])
+                    written = replace(c, hint=f"{c.hint}, written like 1234.5")
+                    raise self._refusal(written, *self.repair.wrong[c.name])
         found = {c.name: self._checked(c, fetched[c.name]) for c in wanted}
         lengths = {name: len(values) for name, values in found.items()}
         if len(set(lengths.values())) > 1:
@@ -299,6 +300,8 @@ def open_csv(
     data_files.refuse_foreign(raw, where)
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     first = data_files.first_line(raw, where)
+    if not (names or first.strip()):
+        raise DataError(f"{where}: line 1: expected the columns' names, found an empty line")
     delimiter = delimiter or max(",;\t|", key=first.count)
     header = 0 if names else 1
     found = list(names) or next(csv.reader([first], delimiter=delimiter))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpb_data.choices import LAYOUTS, is_layout, wide_layout
+from dpb_data.choices import LAYOUTS, is_layout, stem, wide_layout
 from dpb_data.column_reader import Array, Column, open_table
+from dpb_data.data_files import existing_path
+from dpb_data.dataset_registry import find_dataset
+from dpb_data.formats import holds_ratings
 from dpb_data.rating_table import MAX_LEVELS, renumber
 from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError, ParameterError
@@ -20,14 +24,14 @@ NAMES = {
     "units menge kauf gekauft achete comprado demand",
     "offered": "offered visitors views impressions",
     "case": "case chid set choice_set session search srch_id obs",
-    "item": "item item_id alt alternative product product_id mode brand movie movie_id sku",
-    "chosen": "chosen choice choose selected decision",
+    "item": "item item_id alt alternative product product_id prop_id mode brand movie movie_id sku",
+    "chosen": "chosen choice choose selected decision booking_bool",
     "rating": "rating stars",
     "reward": "click clicked reward response",
     "propensity": "propensity propensity_score pscore probability",
     "person": "person person_id user user_id customer customer_id who id",
 }
-"""Column names of each role, in lower case with underscores."""
+"""Column names of each role; other cases, and ``userId`` for ``user_id``, are known too."""
 _EVENTS_EACH = 10
 _UNIX = 1e8
 _PROBLEMS = {
@@ -71,7 +75,8 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
     """Guess the roles of the columns; what is given is not guessed.
 
     Args:
-        source: See `dpb_data.column_reader.take_columns`.
+        source: See `dpb_data.column_reader.take_columns`; or the name or file of a published data
+            set of ratings, choices or prices, which needs no columns.
         problem: Name of the problem, if known.
         **given: Columns by role, ``features``, and other arguments of the reader.
 
@@ -79,11 +84,22 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         DataError: If no problem fits the columns; the message says what to name.
     """
     repair = Repair(given.get("missing"), given.get("decimal"))
-    opened = open_table(source, repair)
-    known = next((key for key, layout in LAYOUTS.items() if is_layout(opened, layout)), None)
+    data = find_dataset(source) if isinstance(source, str) else None
+    if data is not None and data.kind == "choices":
+        return Roles("assortment", f"the data set {data.name}", {}, {})
+    path = isinstance(source, (str, os.PathLike)) and not given and problem != "assortment"
+    if path and (data.kind == "ratings" if data else holds_ratings(existing_path(source))):
+        return Roles("recommendation", "a published file of ratings", {}, {})
+    if data is not None and data.kind != "prices":
+        raise DataError(f"{data.name}: give the CSV file of its rounds instead of its name")
+    opened = open_table(data.generate() if data and data.generate else source, repair)
+    known = next((lay for lay in LAYOUTS.values() if is_layout(opened, lay)), None)
     if known is not None and not given and problem in (None, "assortment"):
-        return Roles("assortment", f"choices in the layout {known}", {}, {})
-    plain = {re.sub(r"[\s.-]+", "_", name.strip().lower()): name for name in opened.columns}
+        about = ", ".join(known.features).replace("{}", "*")
+        said = f"choices in the layout {known.name} (chosen: {known.chosen}; attributes: {about})"
+        return Roles("assortment", said, {}, {})
+    words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in opened.columns}
+    plain = {re.sub(r"[\s.-]+", "_", text.lower()): name for name, text in words.items()}
     roles = {}
     for role, names in NAMES.items():
         found = [plain[name] for name in names.split() if name in plain]
@@ -109,7 +125,7 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         features = given.get("features")
     elif layout == "wide choices":
         wide = wide_layout(opened, columns["chosen"])
-        features = [pattern.replace("{}", "").strip("_. :-") for pattern in wide.features]
+        features = [stem(pattern) for pattern in wide.features]
         known = [p.format(a) for p in (*wide.features, wide.available) for a in
                  (wide.alternatives or {}).values()]  # fmt: skip
         rest = set(opened.columns) - used - set(known)
@@ -147,7 +163,12 @@ def _useless(values: Array, groups: Array | None) -> str:
         return "a single value"
     if text and distinct > MAX_LEVELS:
         return f"text with {distinct} values"
-    if not text and distinct == len(values) and (np.diff(known) == 1).all():
+    if (
+        not text
+        and len(known) == len(values)
+        and (known % 1 == 0).all()
+        and (np.diff(known) > 0).all()
+    ):
         return "numbers of the rows"
     if not text and np.median(known) > _UNIX:
         return "Unix times"

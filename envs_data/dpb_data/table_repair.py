@@ -25,9 +25,16 @@ _ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "miss
            "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
 _YES = ("true", "yes", "y", "ja", "oui", "si", "sold", "t")
 _NO = ("false", "no", "n", "nein", "non", "not sold", "f")
-_UNIT = "(?:€|\\$|£|¥|%|\\b(?:CHF|EUR|USD|GBP|JPY|CAD|AUD|SEK|NOK|DKK|PLN)\\b)"
-_SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
-_FORM = "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{3}})+)?(?:{1}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
+_UNIT = (
+    "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
+    "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
+)
+_PER = "(?: ?/ ?[a-z]+| per [a-z]+)?"
+_SYMBOLS = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "US$": "USD"}
+_FORM = (
+    "[+-]?(?:[0-9]+|[1-9][0-9]{{0,2}}(?:{0}[0-9]{{2,3}})*{0}[0-9]{{3}})?(?:{1}[0-9]*)?"
+    "(?:[eE][+-]?[0-9]+)?"
+)
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
@@ -222,10 +229,8 @@ class _Text:
         self.absent = pc.is_in(lower, pa.array(_ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
         self.trimmed = pc.if_else(self.absent, None, trimmed)
         yes, no = (pc.is_in(lower, pa.array(words)) for words in (_YES, _NO))
-        spaced = pc.replace_substring_regex(self.trimmed, "(?i)" + _UNIT, "")
+        spaced = pc.replace_substring_regex(self.trimmed, f"(?i){_UNIT}{_PER}", "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
-        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
-        self.unit, self.units = self._unit(signed), int(signed.sum())
         self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
         some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
         self.fits = {
@@ -233,6 +238,9 @@ class _Text:
             & some
             for mark, form in _FORMS.items()
         }
+        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
+        signed &= self.fits["."] | self.fits[","]
+        self.unit, self.units = self._unit(signed), int(signed.sum())
         counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
         self.mark = "," if counts[","] > counts["."] else "."
         self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
@@ -257,7 +265,7 @@ class _Text:
 
     def _unit(self, signed: NDArray[np.bool_]) -> str | None:
         some = self.trimmed.filter(signed).unique().to_pylist()
-        units = {m.upper() for text in some for m in re.findall("(?i)" + _UNIT, text)}
+        units = {m.upper() for text in some for m in re.findall(f"(?i){_UNIT}", text)}
         names = {_SYMBOLS.get(unit, unit) for unit in units}
         if len(names) > 1 and len(some) > 1:
             raise DataError(

@@ -467,3 +467,53 @@ def test_features_outside_the_declared_bounds_are_reported() -> None:
     assert (told["decision"], told["agent"], told["guarantee"]) == (2, "greedy-pricing", None)
     with pytest.raises(ParameterError, match="decision 9 was never made"):
         session.disclosure(9)
+
+
+def test_prices_of_two_customers_differ_by_at_most_the_limit(tmp_path: Any) -> None:
+    limit: dict[str, Any] = {"list_price": 0.45, "max_spread": 0.1, "warm": False}
+    limit |= {"noise": "seeded", "seed": 3}
+    session = dpb_gym.serve("one-pass-pricing", "rho=5", "DPB/Pricing-v0", **limit)
+    free = dpb_gym.serve("one-pass-pricing", "rho=5", "DPB/Pricing-v0", **limit | dict.fromkeys(
+        ("list_price", "max_spread")))  # fmt: skip
+    prices: dict[Any, list[float]] = {session: [], free: []}
+    rng = np.random.default_rng(0)
+    for t in range(300):
+        for one, charged in prices.items():
+            number, price = one.decide([0.3 * (t % 3), -0.2])
+            charged.append(price)
+            if one is session and t == 0:
+                told = one.disclosure(number)
+            one.observe(number, rng.random() < 1.0 - price)
+    ratios = {one: max(charged) / min(charged) for one, charged in prices.items()}
+    assert ratios[session] <= 1.1 + 1e-9 and ratios[free] > 1.5
+    assert told["price_band"] == pytest.approx((0.45 / 1.1**0.5, 0.45 * 1.1**0.5))
+    session.save(tmp_path / "session")
+    again = dpb_gym.Session.load(tmp_path / "session")
+    low, high = told["price_band"]
+    assert all(low <= again.decide([0.0, 0.0])[1] <= high for _ in range(40))
+
+
+def test_a_device_has_the_limit_of_prices() -> None:
+    session = dpb_gym.serve(
+        "one-pass-pricing", "rho=1@local", "DPB/Pricing-v0", noise="seeded", warm=False,
+        list_price=0.4, max_spread=0.0,
+    )  # fmt: skip
+    device = session.device()
+    assert device.decide([0.0, 0.0]) == pytest.approx(0.4)
+    session.receive(device.message(1))
+
+
+@pytest.mark.parametrize(
+    ("problem", "given"),
+    [
+        ("DPB/Pricing-v0", {"max_spread": 0.1}),
+        ("DPB/Pricing-v0", {"list_price": 0.1}),
+        ("DPB/Recommendation-v0", {"list_price": 0.1, "max_spread": 0.1}),
+        ("DPB/Pricing-v0", {"list_price": 0.1, "max_spread": -0.1}),
+        ("DPB/Pricing-v0", {"list_price": 99.0, "max_spread": 0.1}),
+    ],
+)
+def test_an_incomplete_limit_of_prices_is_refused(problem: str, given: Any) -> None:
+    agent = "one-pass-pricing" if "Pricing" in problem else "one-pass-linear"
+    with pytest.raises(ParameterError, match=r"list_price|max_spread"):
+        dpb_gym.serve(agent, "rho=1", problem, noise="seeded", **given)

@@ -98,7 +98,7 @@ class PaperDPMNL(DPMNL):
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
         curator.seal()
-        self._releasers.gram._scale /= math.sqrt(problem.capacity)
+        behind(self._releasers.gram)._scale /= math.sqrt(problem.capacity)
 
 
 def test_erratum_a1_end_to_end():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data.formats import FORMATS
@@ -115,7 +116,7 @@ def test_a_truncated_last_timestamp_is_detected_without_the_newline_rule(
 
 def test_truncation_between_lines_is_detected_by_known_counts(tmp_path: Path) -> None:
     whole = dpb_data.synthetic.movielens(step=1.0)
-    folder = dpb_data.write_fixture(whole, tmp_path / "mine", "ml-100k")
+    folder = write_fixture(whole, tmp_path / "mine", "ml-100k")
     lines = (folder / "u.data").read_bytes().splitlines(keepends=True)
     (folder / "u.data").write_bytes(b"".join(lines[:-7]))
     with pytest.raises(
@@ -126,7 +127,7 @@ def test_truncation_between_lines_is_detected_by_known_counts(tmp_path: Path) ->
 
     half = dpb_data.synthetic.movielens()
     for zipped in (False, True):
-        place = dpb_data.write_fixture(half, tmp_path / "ml-25m", "ml-25m", zipped=zipped)
+        place = write_fixture(half, tmp_path / "ml-25m", "ml-25m", zipped=zipped)
         with pytest.raises(DataError, match=r"expected 25,000,095 ratings, found 12,000"):
             dpb_data.load_ratings(place)
         assert len(dpb_data.load_ratings(place, strict=False)) == 12_000
@@ -241,7 +242,7 @@ def test_mutated_files_never_load_wrongly(tmp_path: Path, format: str, data: st.
 def test_damaged_archives(tmp_path: Path, format: str) -> None:
     step = 1.0 if format == "ml-100k" else 0.5
     table = dpb_data.synthetic.movielens(step=step)
-    archive = dpb_data.write_fixture(table, tmp_path / "m", format, zipped=True)
+    archive = write_fixture(table, tmp_path / "m", format, zipped=True)
     raw = archive.read_bytes()
     archive.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(DataError, match=r"m\.zip: expected a complete zip archive"):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import Counts, DataSet, RatingTable
@@ -15,7 +16,7 @@ from dpb_gym.errors import DataError, UnknownNameError
 
 @pytest.fixture
 def folder(tmp_path: Path, half_stars: RatingTable, scratch_registry: None) -> Path:
-    place = dpb_data.write_fixture(half_stars, tmp_path / "mine", "ml-25m")
+    place = write_fixture(half_stars, tmp_path / "mine", "ml-25m")
     digests = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in place.iterdir()}
     digests["README.txt"] = "0" * 64
     dpb_data.register_dataset(
@@ -64,7 +65,7 @@ def test_truncation_is_reported_not_raised(folder: Path) -> None:
 
 
 def test_unregistered_folder_and_single_file(tmp_path: Path, half_stars: RatingTable) -> None:
-    place = dpb_data.write_fixture(half_stars, tmp_path / "own", "ml-10m")
+    place = write_fixture(half_stars, tmp_path / "own", "ml-10m")
     report = dpb_data.check(place)
     assert report.ok and report.dataset is None and report.expected is None
     assert {file.status for file in report.files} == {"unknown"}
@@ -75,7 +76,7 @@ def test_unregistered_folder_and_single_file(tmp_path: Path, half_stars: RatingT
 
 
 def test_check_sums_that_an_archive_brings_along(tmp_path: Path, half_stars: RatingTable) -> None:
-    place = dpb_data.write_fixture(half_stars, tmp_path / "own", "ml-25m")
+    place = write_fixture(half_stars, tmp_path / "own", "ml-25m")
     lines = [
         f"{hashlib.md5((place / name).read_bytes()).hexdigest()}  {name}\n"
         for name in ("movies.csv", "ratings.csv")
@@ -89,7 +90,7 @@ def test_check_sums_that_an_archive_brings_along(tmp_path: Path, half_stars: Rat
 
 
 def test_zip_members(tmp_path: Path, half_stars: RatingTable) -> None:
-    archive = dpb_data.write_fixture(half_stars, tmp_path / "own", "ml-25m", zipped=True)
+    archive = write_fixture(half_stars, tmp_path / "own", "ml-25m", zipped=True)
     assert [f.name for f in dpb_data.check(archive).files] == ["movies.csv", "ratings.csv"]
     raw = archive.read_bytes()
     archive.write_bytes(raw[:200] + bytes([raw[200] ^ 0x10]) + raw[201:])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import DataSet, RatingTable
@@ -70,15 +71,15 @@ def test_order_of_places(
     for part in ("$DPB_DATA (not set)", str(private_places / "ml-25m"), "dpb data fetch ml-25m"):
         assert part in str(caught.value)
 
-    cached = dpb_data.write_fixture(half_stars, private_places / "ml-25m", "ml-25m")
+    cached = write_fixture(half_stars, private_places / "ml-25m", "ml-25m")
     assert dpb_data.path("ml-25m") == cached
     monkeypatch.setenv("DPB_DATA", str(tmp_path))
     assert dpb_data.path("ml-25m") == cached
     (tmp_path / "ml-25m").mkdir()  # an empty folder does not hide the cache
     assert dpb_data.path("ml-25m") == cached
-    archive = dpb_data.write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m", zipped=True)
+    archive = write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m", zipped=True)
     assert dpb_data.path("ml-25m") == archive
-    explicit = dpb_data.write_fixture(half_stars, tmp_path / "mine" / "ml-25m", "ml-25m")
+    explicit = write_fixture(half_stars, tmp_path / "mine" / "ml-25m", "ml-25m")
     assert dpb_data.path("ml-25m", folder=tmp_path / "mine") == explicit
     assert dpb_data.path("ml-25m", folder=explicit) == explicit
     assert dpb_data.path("ml-25m", folder=archive) == archive
@@ -87,7 +88,7 @@ def test_order_of_places(
 def test_relative_places_and_links(
     tmp_path: Path, half_stars: RatingTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = dpb_data.write_fixture(half_stars, tmp_path / "elsewhere" / "sample", "ml-25m")
+    real = write_fixture(half_stars, tmp_path / "elsewhere" / "sample", "ml-25m")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "ml-25m").symlink_to(real)
     monkeypatch.chdir(tmp_path)
@@ -104,7 +105,7 @@ def test_relative_places_and_links(
 def test_an_explicit_folder_is_the_only_place(
     tmp_path: Path, private_places: Path, half_stars: RatingTable
 ) -> None:
-    dpb_data.write_fixture(half_stars, private_places / "ml-25m", "ml-25m")
+    write_fixture(half_stars, private_places / "ml-25m", "ml-25m")
     with pytest.raises(DataError, match="was not found") as caught:
         dpb_data.path("ml-25m", folder=tmp_path)
     assert str(tmp_path) in str(caught.value) and str(private_places) not in str(caught.value)
@@ -120,7 +121,7 @@ def test_a_folder_without_ratings_is_named(tmp_path: Path, monkeypatch: pytest.M
 def test_a_name_wins_over_a_folder_of_that_name(
     tmp_path: Path, half_stars: RatingTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dpb_data.write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m")
+    write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="was not found"):
         dpb_data.load_ratings("ml-25m", strict=False)

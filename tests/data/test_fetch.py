@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import Counts, DataSet, RatingTable, fetching
@@ -89,7 +90,7 @@ def site() -> Iterator[Site]:
 def register(site: Site, folder: Path, **changes: object) -> DataSet:
     """Registers a small data set named "tiny" whose archive the site serves."""
     table = dpb_data.synthetic.movielens(30, 20, 200)
-    archive = dpb_data.write_fixture(table, folder / "tiny", "ml-25m", zipped=True).read_bytes()
+    archive = write_fixture(table, folder / "tiny", "ml-25m", zipped=True).read_bytes()
     with zipfile.ZipFile(io.BytesIO(archive)) as packed:
         ratings = packed.read("tiny/ratings.csv")
     site.files["/mirror/tiny.zip"] = archive
@@ -250,7 +251,7 @@ def test_contents_that_are_not_the_published_ones(
     site: Site, half_stars: RatingTable, tmp_path: Path, private_places: Path
 ) -> None:
     """A mirror that serves something else under the name of a real data set."""
-    place = dpb_data.write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m", zipped=True)
+    place = write_fixture(half_stars, tmp_path / "ml-25m", "ml-25m", zipped=True)
     site.files["/mirror/ml-25m.zip"] = place.read_bytes()
     with pytest.raises(DataError, match="not the published ml-25m: expected 25,000,095 ratings"):
         dpb_data.fetch("ml-25m", base_url=site.url + "/", progress=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import RatingTable
@@ -112,7 +113,7 @@ def test_a_truncated_last_digit_needs_the_newline_rule(tmp_path: Path) -> None:
 def test_excel_without_xlrd_says_what_to_install(
     tmp_path: Path, jokes: RatingTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = dpb_data.write_fixture(jokes, tmp_path / "j", "jester-xls")
+    folder = write_fixture(jokes, tmp_path / "j", "jester-xls")
     monkeypatch.setitem(sys.modules, "xlrd", None)
     with pytest.raises(MissingExtraError, match="dpb-gym\\[data\\]"):
         dpb_data.load_ratings(folder)
@@ -122,7 +123,7 @@ def test_excel_without_xlrd_says_what_to_install(
 
 def test_excel_sheet_reads_like_the_csv(tmp_path: Path, jokes: RatingTable) -> None:
     pytest.importorskip("xlrd", reason="xlrd is not installed: the .xls reader is not exercised")
-    folder = dpb_data.write_fixture(jokes, tmp_path / "j", "jester-xls")
+    folder = write_fixture(jokes, tmp_path / "j", "jester-xls")
     table = dpb_data.load_ratings(folder)
     for column in ("users", "items", "ratings", "user_ids", "item_ids"):
         assert np.array_equal(getattr(table, column), getattr(jokes, column))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rating_files import write_fixture
 
-import dpb_data
 from dpb_gym import make_problem, offline
 from dpb_gym.problems.rating_replay import ReplayProblem
 
@@ -27,7 +27,7 @@ def test_every_format_plays_both_protocols(
     source: str, format_: str, protocol: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     table = request.getfixturevalue(source)
-    place = dpb_data.write_fixture(table, tmp_path / "mine", format_)
+    place = write_fixture(table, tmp_path / "mine", format_)
     env = "DPB/JesterReplay-v0" if source == "jokes" else "DPB/MovieLensReplay-v0"
     problem = make_problem(env, data=str(place), dim=4, protocol=protocol, horizon=40)
     assert isinstance(problem, ReplayProblem)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import synthetic
@@ -169,7 +170,7 @@ def test_kuairec_is_fully_observed_and_cut_at_two(tmp_path: Path) -> None:
     assert len(table) == table.n_users * table.n_items
     assert table.ratings.max() == 2.0 == table.rating_range[1]
     for zipped in (False, True):
-        place = dpb_data.write_fixture(table, tmp_path / "mine", "kuairec-csv", zipped=zipped)
+        place = write_fixture(table, tmp_path / "mine", "kuairec-csv", zipped=zipped)
         read = dpb_data.load_ratings(place)
         assert read.digest() == table.digest()
         np.testing.assert_array_equal(read.item_ids, table.item_ids)
@@ -182,4 +183,4 @@ def test_kuairec_is_fully_observed_and_cut_at_two(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"line 4802: expected each user .* already in line 6"):
         dpb_data.load_ratings(path)
     with pytest.raises(DataError, match="expected 4,676,570 ratings, found 4,800"):
-        dpb_data.load_ratings(dpb_data.write_fixture(table, tmp_path / "kuairec", "kuairec-csv"))
+        dpb_data.load_ratings(write_fixture(table, tmp_path / "kuairec", "kuairec-csv"))

@@ -1,4 +1,4 @@
-"""Every format, written by the fixture writer and by hand, read back value for value."""
+"""Every format, written by `rating_files` and by hand, read back value for value."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rating_files import write_fixture
 
 import dpb_data
 from dpb_data import RatingTable
@@ -42,7 +43,7 @@ def test_round_trip(
     tmp_path: Path, table_for: dict[str, RatingTable], format: str, zipped: bool
 ) -> None:
     table = table_for[format]
-    place = dpb_data.write_fixture(table, tmp_path / "mine", format, zipped=zipped)
+    place = write_fixture(table, tmp_path / "mine", format, zipped=zipped)
     assert_same(dpb_data.load_ratings(place), table)
     assert_same(dpb_data.load_ratings(str(place), format=format), table)
     assert dpb_data.load_ratings(place).name == "mine"
@@ -53,10 +54,10 @@ def test_the_ratings_file_itself_and_an_archive_inside_a_folder(
     tmp_path: Path, table_for: dict[str, RatingTable], format: str
 ) -> None:
     table = table_for[format]
-    folder = dpb_data.write_fixture(table, tmp_path / "mine", format)
+    folder = write_fixture(table, tmp_path / "mine", format)
     member = folder / dpb_data.FORMATS[FORMAT_ALIASES.get(format, format)].file
     assert_same(dpb_data.load_ratings(member), table)
-    dpb_data.write_fixture(table, tmp_path / "outer" / "inner", format, zipped=True)
+    write_fixture(table, tmp_path / "outer" / "inner", format, zipped=True)
     assert_same(dpb_data.load_ratings(tmp_path / "outer"), table)
 
 
@@ -69,13 +70,13 @@ def test_row_order_is_the_files(tmp_path: Path, half_stars: RatingTable) -> None
         half_stars.ratings[order],
         rating_range=half_stars.rating_range,
     )
-    folder = dpb_data.write_fixture(shuffled, tmp_path / "s", "ml-10m")
+    folder = write_fixture(shuffled, tmp_path / "s", "ml-10m")
     assert np.array_equal(dpb_data.load_ratings(folder).ratings, shuffled.ratings)
 
 
 def test_loader_agrees_with_the_csv_module(tmp_path: Path, half_stars: RatingTable) -> None:
     """An independent reader of the same bytes: Python's csv, one row at a time."""
-    folder = dpb_data.write_fixture(half_stars, tmp_path / "m", "ml-latest-small")
+    folder = write_fixture(half_stars, tmp_path / "m", "ml-latest-small")
     assert b"\r\n" in (folder / "ratings.csv").read_bytes()
     table = dpb_data.load_ratings(folder)
     with open(folder / "ratings.csv", newline="", encoding="utf-8") as stream:
@@ -95,9 +96,7 @@ def test_files_bigger_than_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Blocks of a few hundred bytes cut lines and separators everywhere."""
     table = dpb_data.synthetic.movielens(40, 30, 600)
     expected = {
-        format: dpb_data.load_ratings(
-            dpb_data.write_fixture(table, tmp_path / format / "x", format)
-        )
+        format: dpb_data.load_ratings(write_fixture(table, tmp_path / format / "x", format))
         for format in ("ml-10m", "ml-csv")
     }
     for block in (101, 257, 1000):
@@ -119,7 +118,7 @@ def test_items_of_the_catalogue_without_ratings_get_no_index(tmp_path: Path) -> 
 
 
 def test_no_titles_file_means_no_titles(tmp_path: Path, half_stars: RatingTable) -> None:
-    folder = dpb_data.write_fixture(half_stars, tmp_path / "m", "ml-25m")
+    folder = write_fixture(half_stars, tmp_path / "m", "ml-25m")
     (folder / "movies.csv").unlink()
     assert dpb_data.load_ratings(folder).titles is None
 
@@ -129,19 +128,6 @@ def test_utf8_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         b"\xef\xbb\xbfuserId,movieId,rating,timestamp\n5,30,4.0,964982703\n"
     )
     assert len(dpb_data.load_ratings(tmp_path)) == 1
-
-
-def test_writer_refuses_to_round(
-    tmp_path: Path, half_stars: RatingTable, jokes: RatingTable
-) -> None:
-    for format in ("ml-100k", "ml-1m"):
-        with pytest.raises(ParameterError, match="whole number from 1 to 5"):
-            dpb_data.write_fixture(half_stars, tmp_path / "x", format)
-    with pytest.raises(ParameterError, match=r"multiple of 0\.5"):
-        dpb_data.write_fixture(jokes, tmp_path / "x", "ml-25m")
-    with pytest.raises(UnknownNameError, match="did you mean 'ml-25m'"):
-        dpb_data.write_fixture(half_stars, tmp_path / "x", "ml-25")
-    assert not (tmp_path / "x").exists()
 
 
 def test_dat_files_without_a_hint_need_a_format(tmp_path: Path) -> None:
@@ -175,7 +161,7 @@ def test_unknown_sources(tmp_path: Path) -> None:
 
 def test_archive_extras_do_not_confuse(tmp_path: Path, half_stars: RatingTable) -> None:
     """Archives packed on a Mac carry a second folder of resource forks."""
-    archive = dpb_data.write_fixture(half_stars, tmp_path / "m", "ml-25m", zipped=True)
+    archive = write_fixture(half_stars, tmp_path / "m", "ml-25m", zipped=True)
     with zipfile.ZipFile(archive, "a") as packed:
         packed.writestr("__MACOSX/m/._ratings.csv", b"junk")
     assert_same(dpb_data.load_ratings(archive), half_stars)

@@ -52,10 +52,37 @@ def test_wide_choice_tables(name: str) -> None:
 
 def test_from_log_reads_and_reports_the_same_way(tmp_path: Path) -> None:
     case = DIRTY["euros with dots of thousands"]
-    log = dpb_gym.from_log(case.write(quotes(), tmp_path), "pricing", **COLUMNS)
+    file = case.write(quotes(), tmp_path)
+    log = dpb_gym.from_log(file, "pricing", name="quotes", **COLUMNS)
     assert any("price: € removed" in note for note in log.summary()["notes"])
-    clean = dpb_gym.from_log(quotes(), "pricing", **COLUMNS)
-    assert clean.split("-")[2] == log.split("-")[2], "the same table has the same digest"
+    clean = dpb_gym.from_log(quotes(), "pricing", name="quotes", **COLUMNS)
+    assert not any("removed" in note for note in clean.summary()["notes"]), "a report of its own"
+    tables = [dpb_data.prices(source, **COLUMNS) for source in (file, quotes())]
+    assert tables[0].digest() == tables[1].digest(), "repairs do not count"
+
+
+@pytest.mark.parametrize(
+    ("written", "unit", "value"),
+    [
+        ("{} kr", "KR", 6.5), ("₹ {}", "INR", 6.5), ("US${}", "USD", 6.5), ("{}EUR", "EUR", 6.5),
+        ("{} EUR/month", "EUR", 6.5), ("1,00,00{}", "", 100006.5),
+    ],
+)  # fmt: skip
+def test_currencies_and_thousands_of_other_countries(written: str, unit: str, value: float) -> None:
+    texts = [written.format(p) for p in ("6.5", "7.5", "8.5")] * 10
+    towns = ["Mars", "Kraft", "Eurotown"] * 10  # units inside of words are none
+    frame = {"price": texts, "bought": [0, 1, 1] * 10, "town": towns}
+    table = dpb_data.prices(frame, features=["town"])
+    assert (table.price[0], table.unit) == (value, unit)
+    assert table.feature_names == ("town=Kraft", "town=Mars") and len(table.notes) == 1
+
+
+def test_other_units_and_an_empty_file_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"written like 1234\.5, found '3 km'"):
+        dpb_data.prices({"price": ["3 km", "4 km"], "bought": [0, 1]})
+    (tmp_path / "empty.csv").write_bytes(b"")
+    with pytest.raises(DataError, match="line 1: expected the columns' names, found an empty line"):
+        dpb_data.prices(tmp_path / "empty.csv")
 
 
 @given(

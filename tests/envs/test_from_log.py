@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
+from threading import Event
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +18,7 @@ from scipy.optimize import minimize
 import dpb_data
 import dpb_gym
 from dpb_data import synthetic
+from dpb_gym.envs.log_environments import progress_lines
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import fit_mnl, log_chances, scale
@@ -525,16 +529,54 @@ def test_own_price_elasticities_of_items(trips: Any) -> None:
         assert value == pytest.approx(expected, rel=1e-3)
 
 
-def test_slow_steps_are_reported(capsys: Any, monkeypatch: Any) -> None:
+def test_a_message_names_a_few_of_many_items() -> None:
+    sets, items = np.divmod(np.arange(4000), 2)
+    frame = {"case": sets, "item": np.where(items == 0, sets, sets + 5000), "chosen": items,
+             "fee": np.arange(4000) % 7 * 1.0}  # fmt: skip
+    columns = {"case": "case", "item": "item", "chosen": "chosen", "features": ["fee"]}
+    with pytest.raises(DataError, match=r"outside=one of \[0, 1, 2, ") as caught:
+        dpb_gym.from_log(frame, "assortment", **columns)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 400
+
+
+def test_slow_steps_are_reported(monkeypatch: Any) -> None:
     said: list[str] = []
     dpb_gym.from_log(synthetic.loans(300), "pricing", features=["term"], progress=said.append)
     assert said[0] == "reading" and said[1] == "scaling the features"
     assert said[2].startswith("fitting to 2") and said[3] == "fitting to all 300 customers"
-    dpb_gym.from_log(synthetic.loans(310), "pricing", features=["term"], progress=True)
-    assert capsys.readouterr().err == "", "it took less than two seconds"
-    monkeypatch.setattr("time.monotonic", iter(range(0, 99, 3)).__next__)
-    dpb_gym.from_log(synthetic.loans(320), "pricing", features=["term"], progress=True)
-    assert "from_log: fitting to all 320 customers (" in capsys.readouterr().err
+
+    class Finished(Event):
+        """Event whose waits end when the test says so."""
+
+        def __init__(self) -> None:
+            self.ticks, self.waits = Queue[bool](), list[float | None]()
+            made.append(self)
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits.append(timeout)
+            return not self.ticks.get()
+
+        def set(self) -> None:
+            self.ticks.put(False)
+
+    class Lines(io.StringIO):
+        """Stream that counts its lines."""
+
+        def flush(self) -> None:
+            lines.put(self.getvalue())
+
+    made, lines = list[Finished](), Queue[str]()
+    monkeypatch.setattr("dpb_gym.envs.log_environments.Event", Finished)
+    for terminal, wait in ((False, 5.0), (True, 2.0)):
+        monkeypatch.setattr("sys.stderr", Lines())
+        monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
+        with progress_lines("from_log", True) as say:
+            say("fitting to all 320 customers")
+            for count in (1, 2):
+                made[-1].ticks.put(True)
+                found = lines.get(timeout=60)
+                assert found.count("from_log: fitting to all 320 customers (") == count
+        assert made[-1].waits[:2] == [2.0, wait], "a line is due after these seconds"
 
 
 def test_results_are_shown_without_the_log(tmp_path: Any) -> None:

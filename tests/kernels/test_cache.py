@@ -46,11 +46,11 @@ def copied(folder: Path) -> Path:
     return home
 
 
-def start(home: Path, **variables: str) -> subprocess.Popen[str]:
+def start(home: Path, code: str = CODE, **variables: str) -> subprocess.Popen[str]:
     """Start a process that calls a kernel."""
     environment = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR",)}
     environment |= {"PYTHONPATH": str(home), "XDG_CACHE_HOME": str(home / "user"), **variables}
-    command = [sys.executable, "-c", CODE, str(home)]
+    command = [sys.executable, "-c", code, str(home)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=home)
 
@@ -80,6 +80,22 @@ def test_the_second_process_loads_what_the_first_compiled(compiled, tmp_path):
 def test_two_processes_compile_a_kernel_once(package):
     processes = [start(package) for _ in range(2)]
     assert sorted(finish(process) for process in processes) == [("3.0 0", []), ("3.0 1", [])]
+
+
+FORK = (
+    "import os, numpy as np\n"
+    "from dpb_gym.kernels import linalg\n"
+    "print(linalg.dot_one(np.ones(3), np.ones(3)), 0, flush=True)\n"
+    "child = os.fork()\n"
+    "if not child:\n"
+    "    linalg.dot_one(np.ones(3, np.float32), np.ones(3, np.float32))\n"
+    "    os._exit(0)\n"
+    "print([os.waitpid(child, 0)[1]])\n"
+)
+
+
+def test_a_forked_process_compiles_kernels_of_which_its_parent_held_the_lock(package):
+    assert finish(start(package, FORK)) == ("3.0 0", [0])
 
 
 def test_copies_of_the_library_share_a_cache_directory(package, tmp_path):

@@ -86,10 +86,15 @@ def test_renyi_conversion_has_the_bits_of_dp_accounting(
 ) -> None:
     from dp_accounting.rdp import compute_epsilon
 
-    orders = accounting.ORDERS[np.resize([*mask, True], len(accounting.ORDERS))]
-    divergence = (scale * orders**power).tolist()
-    expected, _ = compute_epsilon(orders.tolist(), divergence, delta)
-    assert accounting.renyi_to_epsilon(orders.tolist(), divergence, delta) == expected
+    kept = np.resize([*mask, True], len(accounting.ORDERS))
+    divergence = scale * accounting.ORDERS**power
+    expected, _ = compute_epsilon(
+        accounting.ORDERS[kept].tolist(), divergence[kept].tolist(), delta
+    )
+    assert accounting.renyi_to_epsilon(np.where(kept, divergence, np.inf), delta) == expected
+    assert accounting.renyi_to_epsilon(np.full(len(kept), 1e-20), 1e-9) == 0.0
+    unstable = np.where(accounting.ORDERS > 1.01, np.inf, 1.0)
+    assert accounting.renyi_to_epsilon(unstable, 0.5) == math.inf
 
 
 @settings(max_examples=60, deadline=None)

@@ -62,7 +62,7 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
         """Lines 1 to 3."""
         problem, d = self.problem, self.problem.dim
         if problem.kind != "recommendation":
-            raise unsuitable("reference-adaprivate-ts", problem, "recommendation")
+            raise unsuitable(type(self).__name__, problem, "recommendation")
         low, high = problem.reward_range
         if not math.isfinite(high - low):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
@@ -91,8 +91,15 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
         self.count, self.k = 0, 1
 
     def act(self, context):
-        """Lines 5 to 9."""
-        x, d = context.features.astype(float), self.problem.dim
+        """Return the candidate of the largest score, line 9; candidates are compared unclipped."""
+        scores = self.scores(context.features.astype(float))
+        if context.available is not None and context.available.any():
+            scores[~context.available] = -np.inf
+        return int(scores.argmax())
+
+    def scores(self, x):
+        """Return <x, theta> of candidates for a draw theta, lines 7 to 9."""
+        d = self.problem.dim
         if self.v is None:  # section 4.2, with lambda_0 = 1 / d as on the unit sphere
             self.v = 1 + self.sums.sigma / (d * math.sqrt(1 / d))
         v_k = self.v * self.decay ** (self.k - 1)  # line 16, section 3.3
@@ -100,10 +107,7 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
         # Line 8: a draw from N(A^-1 b, v_k^2 A^-1), Eq. 2.9
         xi = portable.normals(self.rng, d)
         theta = np.linalg.solve(L_A.T, np.linalg.solve(L_A, self.b) + v_k * xi)
-        scores = x @ theta  # line 9; candidates are compared unclipped
-        if context.available is not None and context.available.any():
-            scores[~context.available] = -np.inf
-        return int(scores.argmax())
+        return x @ theta
 
     def observe(self, context, action, feedback):
         """Lines 10 to 17; the raw reward goes to the curator's sums only."""

@@ -124,7 +124,7 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
         d, T = self.d, self.problem.longest
         if sigma == 0:
             return Schedule.unweighted(release_rounds(T, d, self.ratio))
-        noise = sigma * unit_noise * d  # a round tells 1 / d of a coordinate of theta
+        noise = sigma * unit_noise * d  # a round measures 1 / d of a coordinate of theta
         first = max(d, self.first * noise / math.sqrt(self.variance))
         ends = release_rounds(T, first, self.ratio)
         return best_schedule(ends, T, noise, (self.w / 2) ** 2 * d, self.variance)

@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import softmax
 
 import dpb_gym
+from dpb_agents.reference.dpmnl import best_assortment
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
@@ -95,9 +97,9 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
             clip=2.0 if private else None,
             what="running sums of curvature and response",
         )
-        self.plan = None
-        if private:  # public weights of releases 0..k in the best estimate of the sum
-            self.plan = self.sums.schedule.best_weights(self.sums.sigma * noise, h)
+        # public weights of releases 0..k in the best estimate of the sum
+        best_weights = self.sums.schedule.best_weights
+        self.plan = best_weights(self.sums.sigma * noise, h) if private else None
         self.t, self.ends, self.releases = 0, list(self.sums.schedule.ends), []
         # Revenues that differ make a greedy policy explore. Equal ones do not.
         equal = info.equal_revenues and info.reward_range[1] > 0
@@ -109,14 +111,12 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         K, exactly = self.problem.capacity, bool(self.problem.exactly)
         if self.t >= self.unsure:
             return self.offer(x, r, K, exactly)
-        z = np.empty((DRAWS, len(self.theta)))
-        portable.fill_normals(self.rng, z)
+        z = portable.normals(self.rng, (DRAWS, len(self.theta)))
         return greedy_assortment(x @ (self.theta + z @ self.root.T).T, r, K, exactly)
 
     def offer(self, x, r, K, exactly):
         """Return the best assortment under theta or under a draw of it in rare directions."""
-        z = np.empty(len(self.theta))
-        portable.fill_normals(self.rng, z)
+        z = portable.normals(self.rng, len(self.theta))
         u, drawn = x @ self.theta, x @ (self.theta + self.rare @ z)
         best, bet = best_assortment(u, r, K, exactly), best_assortment(drawn, r, K, exactly)
         cost = revenue_of(best, u, r) - revenue_of(bet, u, r)
@@ -167,7 +167,7 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         self.theta, self.V, self.root, self.rare = theta, V, root, self.rare_root(theta, V)
 
     def rare_root(self, theta, V):
-        """Return V^(1/2) in directions of which the records tell next to nothing, else 0."""
+        """Return V^(1/2) in directions in which records carry almost no information, else 0."""
         lam, E = np.linalg.eigh(V)
         prior = len(theta) / max(theta @ theta, self.norm**2)
         h = np.maximum(1 / lam - prior, 0.0)  # precision that comes from the records
@@ -175,10 +175,7 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         return (E * np.sqrt(rare * lam)) @ E.T
 
     def estimate(self, k, without):
-        """Return the best estimate of the sum, its noise and the mean squared weight of records.
-
-        It combines releases 0..k. The records of the first `without` releases are left out.
-        """
+        """Return the sum from releases 0..k less the first `without`, its noise and spread."""
         if self.plan is None:
             return self.sums.value - (self.releases[without - 1][1] if without else 0.0), 0.0, 1.0
         alpha = self.plan.weights[k] - (self.plan.weights[without - 1] if without else 0.0)
@@ -206,12 +203,6 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         local = np.diag(weights @ variances) + ((means - mean).T * weights) @ (means - mean)
         root = (E * np.sqrt(np.diag(local))) @ E.T
         return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()]
-
-
-def softmax(scores):
-    """Return the probabilities proportional to exp(scores)."""
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
 
 
 def isometric_half(H):
@@ -245,20 +236,6 @@ def revenue_of(items, utility, revenue):
     return v @ revenue[items] / (1 + v.sum())
 
 
-def best_assortment(utility, revenue, K, exactly):
-    """Return the set of largest expected revenue, at most K items (Dinkelbach's iteration)."""
-    top = max(0.0, utility.max())
-    v, outside, value = np.exp(utility - top), math.exp(-top), 0.0
-    while True:
-        gain = np.where(revenue > -np.inf, v * (revenue - value), -np.inf)
-        order = np.argsort(-gain, kind="stable")[:K]
-        chosen = order[gain[order] > (-np.inf if exactly else 0.0)]
-        better = v[chosen] @ revenue[chosen] / (outside + v[chosen].sum())
-        if better <= value:
-            return np.sort(chosen)
-        value = better
-
-
 def greedy_assortment(utility, revenue, K, exactly):
     """Return items added one by one for the largest mean revenue over draws, ``(N, draws)``."""
     v, reached, chosen = np.exp(np.minimum(utility, 300.0)), 0.0, []
@@ -269,6 +246,5 @@ def greedy_assortment(utility, revenue, K, exactly):
         i = int(value.argmax())
         if value[i] == -np.inf or (value[i] < reached and not exactly):
             break
-        reached = value[i]
-        chosen.append(i)
+        reached, chosen = value[i], [*chosen, i]
     return np.sort(np.array(chosen, dtype=np.int64))

@@ -14,21 +14,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import expit, ndtr, wrightomega
+from scipy.special import expit, ndtr, softmax, wrightomega
 
 import dpb_gym
+from dpb_agents.reference.one_pass_mnl import even_out, isometric_half, symmetric
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
 
-LEAST_EVENNESS = 0.3  # least deviation of sum H_t from isotropy, relative to its mean eigenvalue
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])  # candidate prior sizes of theta, in units of `norm`
 OTHERS = 0.0025  # prior probability of each size but the first: 1% in all
 RARE = 0.15  # a direction is rare if it has less than this part of the mean information
 WIDE = 2.5  # least prior size in rare directions, in units of `norm`
-TWINS = 3  # prices drawn again for each record, which tell an intercept from a slope
+TWINS = 3  # prices drawn again for each record, which separate intercept and slope
 BET = 2.0  # a draw is a bad bet if its price costs more than so many times what it gains
 HOPELESS = 0.25  # a budget is hopeless if the first release is after this part of the rounds
 GAUSSIAN_RANGE = (-3.0, 3.0)  # means within [-1, 1] and two standard deviations beyond
@@ -70,8 +70,8 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         self.logistic = info.demand == "logistic"
         self.zeta = (info.zeta or 1.0) if self.logistic else 1.0
         self.outcomes = (0.0, 1.0) if self.logistic else GAUSSIAN_RANGE
-        steepest = self.zeta**2 / 4 if self.logistic else 1.0  # largest slope of demand
-        largest = self.zeta if self.logistic else GAUSSIAN_RANGE[1]
+        # largest slope of demand, and largest norm of a response
+        steepest, largest = (self.zeta**2 / 4, self.zeta) if self.logistic else (1.0, 3.0)
         self.U, self.B = self.clip * largest, self.bound * steepest
         h = steepest / (4 * d)  # typical eigenvalue of H_t
 
@@ -79,9 +79,8 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         # a record moves it by at most 1. Unit noise in the sum is noise of standard deviation
         # `noise` in a coordinate of u - H theta.
         self.q = 2 * self.U / (2 * self.U + r * self.B * math.sqrt(1 + 1 / d))
-        self.a, self.b = 1.0, 1.0
-        if private:
-            self.a, self.b = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
+        a, b = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
+        self.a, self.b = (a, b) if private else (1.0, 1.0)
         noise = math.sqrt(1 / self.b**2 + (1 + 1 / d) / 2 * (r / self.a) ** 2)
 
         # The prior of theta is N(0, size^2 / d I) with an unknown size. The policy acts on the mean
@@ -107,9 +106,9 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
             clip=2.0 if private else None,
             what="running sums of curvature and response",
         )
-        self.plan = None
-        if private:  # public weights of releases 0..k in the best estimate of the sum
-            self.plan = self.sums.schedule.best_weights(self.sums.sigma * noise, h)
+        # public weights of releases 0..k in the best estimate of the sum
+        best_weights = self.sums.schedule.best_weights
+        self.plan = best_weights(self.sums.sigma * noise, h) if private else None
         self.t, self.ends, self.releases = 0, list(self.sums.schedule.ends), []
         # Prices are blind until the first release (Gaussian demand) or for a hopeless budget.
         self.blind = self.ends[0]
@@ -120,8 +119,7 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
 
     def act(self, context):
         """Return the best price for theta plus a draw, or a blind price."""
-        z = np.empty(len(self.theta))
-        portable.fill_normals(self.rng, z)
+        z = portable.normals(self.rng, len(self.theta))
         if self.t < self.blind:  # exp(-U) has the least worst-case regret
             return float(np.exp(-ndtr(z[0])) if self.twins else ndtr(z[0]))
         x, drawn = context.features.astype(float), self.theta + self.root @ z
@@ -207,10 +205,7 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         self.theta, self.V, self.root, _, self.weak = found
 
     def estimate(self, k, without):
-        """Return the best estimate of the sum, its noise and the mean squared weight of records.
-
-        It combines releases 0..k. The records of the first `without` releases are left out.
-        """
+        """Return the sum from releases 0..k less the first `without`, its noise and spread."""
         if self.plan is None:
             return self.sums.value - (self.releases[without - 1][1] if without else 0.0), 0.0, 1.0
         alpha = self.plan.weights[k] - (self.plan.weights[without - 1] if without else 0.0)
@@ -225,9 +220,7 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
         values, E = np.linalg.eigh(H)
         h, z = np.maximum(values, 0.0), E.T @ (row[-d:] / self.b)
-        weak = np.zeros(d)
-        if self.curator.private and self.rare:
-            weak = weak_direction(values, E, left)
+        weak = weak_direction(values, E, left) if self.twins and self.rare else np.zeros(d)
         few = (h < self.rare * min(h.mean(), H[-1, -1])) & (d * E[-1] ** 2 > 1)
         # Variances of the error for each size: of responses, of noise in u and of noise in H.
         squares = self.sizes[:, None] ** 2
@@ -255,34 +248,3 @@ def weak_direction(values, E, left):
         return np.zeros(len(values))
     mean = np.maximum(values, 0.0).mean()
     return math.sqrt((math.sqrt(mean / h) - 1) * (1 - error / h**2)) * v
-
-
-def softmax(scores):
-    """Return the probabilities proportional to exp(scores)."""
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
-
-
-def isometric_half(H):
-    """Return the upper triangle with off-diagonal entries times sqrt(2), which keeps |H|_F."""
-    return (H * np.where(np.eye(len(H)), 1.0, math.sqrt(2.0)))[np.triu_indices(len(H))]
-
-
-def symmetric(half, d):
-    """Return the matrix of an isometric half."""
-    H = np.zeros((d, d))
-    H[np.triu_indices(d)] = half
-    return (H + H.T) / np.where(np.eye(d), 2.0, math.sqrt(2.0))
-
-
-def even_out(H, noise):
-    """Return H shrunk towards mu I, mu = tr H / d, and the variance of the error in an entry."""
-    if noise == 0.0:
-        return H, 0.0
-    d = len(H)
-    mu = max(0.0, np.trace(H) / d)
-    D = H - mu * np.eye(d)
-    # the deviation's mean square less the noise's, at least (.3 mu)^2
-    own = max((D**2).sum() / (d * (d + 1) / 2) - noise**2, (LEAST_EVENNESS * mu) ** 2)
-    w = own / (own + noise**2)
-    return mu * np.eye(d) + w * D, w * noise**2

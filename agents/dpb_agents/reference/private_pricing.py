@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import expit, wrightomega
 
 import dpb_gym
 from dpb_gym.agent import unsuitable
@@ -21,10 +22,6 @@ from dpb_gym.privacy import LossMinimiser, PSDBall, gaussian_sigma
 RADIUS = 2.0  # Algorithm 3 minimises over ||theta|| <= 2
 IN_BALL = 1.0 - 1e-6  # norm of a clipped phi, which is below 1 in single precision too
 SLACK = 100.0  # factor of the solver's tolerance and of the output noise that covers it
-
-
-def sigmoid(z):
-    return np.exp(np.minimum(z, 0.0)) / (1.0 + np.exp(-np.abs(z)))
 
 
 class DemandLoss:
@@ -58,7 +55,7 @@ class DemandLoss:
         z = phi @ theta
         if self.logistic:
             s = self.zeta * z
-            f = sigmoid(s)
+            f = expit(s)
             value = np.logaddexp(0.0, s).sum() - y @ s
             slope, bend = self.zeta * (f - y), self.zeta**2 * f * (1.0 - f)
         else:
@@ -97,14 +94,6 @@ class PrivateDemandMLE(LossMinimiser):
         return theta, norm
 
 
-def lambert_w_of_exp(z):
-    """Return W(exp(z)), the w > 0 with w + log w = z, by Newton's method for u = log w."""
-    u = z if z < 1.0 else math.log(z)  # a start above the root, from which the steps only fall
-    for _ in range(50):
-        u -= (math.exp(u) + u - z) / (math.exp(u) + 1.0)
-    return math.exp(u)
-
-
 def best_price(theta, x, model, zeta):
     """Return argmax over p in [0, 1] of p f(phi(x, p)' theta), in closed form."""
     d = len(theta)
@@ -112,7 +101,7 @@ def best_price(theta, x, model, zeta):
     if model == "logistic":
         if zeta * b <= 0.0:
             return 1.0
-        p = (1.0 + lambert_w_of_exp(zeta * a - 1.0)) / (zeta * b)
+        p = (1.0 + wrightomega(zeta * a - 1.0)) / (zeta * b)
     else:
         p = a / (2.0 * b) if b > 0.0 else float(a > b)
     return min(1.0, max(0.0, p))
@@ -127,7 +116,7 @@ def optimistic_price(theta, x, model, zeta, gamma, inverse):
     for _ in range(4):
         p = np.linspace(low, high, 1001)
         phi = np.column_stack([np.tile(x, (len(p), 1)), -p]) / math.sqrt(len(theta))
-        f = sigmoid(zeta * (phi @ theta)) if model == "logistic" else phi @ theta
+        f = expit(zeta * (phi @ theta)) if model == "logistic" else phi @ theta
         value = p * f + gamma * np.sqrt((phi @ inverse * phi).sum(axis=1))
         best, step = p[value.argmax()], p[1] - p[0]
         low, high = max(0.0, best - step), min(1.0, best + step)

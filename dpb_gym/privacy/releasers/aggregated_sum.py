@@ -1,4 +1,4 @@
-"""Sums that a secure aggregator hands out: masked messages with distributed discrete noise."""
+"""Sums that a secure aggregator computes: masked messages with distributed discrete noise."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from dpb_gym import portable, validation
+from dpb_gym import uncompiled, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
 from dpb_gym.privacy.noise import NoiseSource
@@ -21,7 +21,7 @@ from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 
 FLIP = 0.2
-EPSILON = portable.log((1.0 - FLIP) / FLIP)
+EPSILON = uncompiled.log((1.0 - FLIP) / FLIP)
 
 
 @dataclass(frozen=True)

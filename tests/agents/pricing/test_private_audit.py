@@ -16,6 +16,7 @@ import pytest
 from dpb_agents.pricing.private_pricing import PrivatePricing
 from dpb_gym import Budget
 from dpb_gym.audits import audit
+from dpb_gym.privacy.releasers.releaser import behind
 
 TELLING = {"explore": 0, "max_updates": 1, "share": 0.01, "growth": 1e9}
 WHERE = {"env_id": "DPB/Pricing-v0", "env_kwargs": {"dim": 2}, "horizon": 32}
@@ -33,7 +34,7 @@ class PrintedSensitivity(PrivatePricing):
     def begin(self, problem, streams, curator):
         super().begin(problem, streams, curator)
         curator.seal()
-        self._releasers.gram._scale /= math.sqrt(2.0)
+        behind(self._releasers.gram)._scale /= math.sqrt(2.0)
 
 
 @pytest.mark.slow

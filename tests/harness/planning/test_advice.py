@@ -35,9 +35,11 @@ def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
     assert labels == ["without privacy", "eps=0.5,delta=1e-6", "eps=8,delta=1e-6", SINGLE, RANDOM]
     base = advice.earnings[0]
     assert (base.lost.mean, base.amount.mean) == (0.0, 0.0)
-    assert base.earned.mean == pytest.approx(advice.level.mean)
     rows = {row.agent: row for row in advice.result.rows}
     price = dpb_gym.make_problem(advice.log).highest_price  # type: ignore[attr-defined]
+    earned = rows["without privacy"].reward[:, -1] * price * 10_000 / 400
+    assert base.earned.mean == pytest.approx(earned.mean())
+    assert base.earned.low < base.earned.mean < base.earned.high, "of the fitted model"
     for e in advice.earnings:
         lost = (rows[e.label].regret - rows["without privacy"].regret)[:, -1].mean()
         assert e.amount.mean == pytest.approx(lost * price * 10_000 / 400)
@@ -192,8 +194,49 @@ def test_columns_are_guessed_once_and_shown() -> None:
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
     with pytest.raises(ParameterError, match="replicates must be an integer >= 8"):
         dpb_gym.advise(LOG, **{**SETTINGS, "replicates": 4})
+    for budgets in (None, []):
+        with pytest.raises(BudgetError, match="give a budget"):
+            dpb_gym.advise(LOG, budgets=budgets, **SETTINGS)
+    with pytest.raises(ParameterError, match="currency must be"):
+        dpb_gym.advise(LOG, currency=3, **SETTINGS)
+    with pytest.raises(ParameterError, match=r"over 1,000 times as wide as the values"):
+        dpb_gym.advise(LOG, bounds={"price": (0, 1e300)}, **SETTINGS)
     with pytest.raises(AgentError, match="none of private-pricing runs at none"):
-        dpb_gym.advise(LOG, agents=["private-pricing"], budgets="rho=1", **SETTINGS)
+        dpb_gym.advise(LOG, agents="private-pricing", budgets="rho=1", **SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("source", "layout", "columns"),
+    [
+        ("synthetic-loans", "prices", {"price": "price"}),
+        ("synthetic-mode-canada", "the data set synthetic-mode-canada", {}),
+        ("synthetic-movielens", "a published file of ratings", {}),
+        ({"srch_id": [1, 1], "prop_id": [3, 4], "booking_bool": [0, 1], "fee": [1.0, 2.0]},
+         "long choices", {"case": "srch_id", "item": "prop_id", "chosen": "booking_bool"}),
+        ({"row": [2, 5, 9], "Price": [3.0, 2.0, 4.0], "isSold": [0, 1, 1], "userId": [7, 8, 9]},
+         "prices", {"price": "Price", "person": "userId", "features": []}),
+    ],
+)  # fmt: skip
+def test_names_of_published_data_are_known(source: Any, layout: str, columns: Any) -> None:
+    given = {"bought": "isSold"} if "isSold" in source else {}
+    roles = dpb_gym.advise(source, dry_run=True, progress=False, **given)
+    assert roles.layout == layout and columns.items() <= roles.columns.items()
+
+
+def test_a_budget_that_does_not_beat_random_choices_is_doubted() -> None:
+    found = dpb_gym.advise(LOG, budgets=["eps=1,delta=1e-6@local", "eps=8,delta=1e-6"], **SETTINGS)
+    doubted = [d for d in found.warnings if "not shown to earn more than random choices" in d]
+    assert len(doubted) == 1 and doubted[0].startswith("at eps=1,delta=1e-6@local ")
+
+
+def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice) -> None:
+    log = LOG | {"user": np.arange(1500) // 5}
+    found = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert "what one person does in up to 5 rounds together (see the notes)" in found.sentences[-1]
+    assert any("one-pass-pricing at rho=1: eps=" in note for note in found.notes)
+    assert "one person" not in advice.sentences[-1], "the simulation alone repeats customers"
+    clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert clicks.unit == "responses"
 
 
 def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:

@@ -106,6 +106,67 @@ def test_a_second_run_computes_nothing_and_agrees(tuned: Any, tmp_path: Path) ->
     assert more.rounds == 3 * 40
 
 
+def test_successive_halving_by_brute_force(tmp_path: Path) -> None:
+    """The best third at each budget gets three times the replicates; the survivors are compared."""
+    grids = {"adaprivate-ts": {"v": [0.1, 0.3, 1.0, 3.0], "batch": [5, 20]}}
+    how = {**SMALL, "replicates": 1, "grids": grids, "halving": 3, "out": tmp_path}
+    done = tune(ENV, ["adaprivate-ts"], BUDGETS, **how)
+    assert done.rounds == 2 * (9 + 3 * 2) * 40 and done.seeds == (1_000_000, 1_000_002)
+    survivors = []
+    for budget, choice in zip(BUDGETS, done.recipes[0].choices):
+        entries = {json.dumps(p.params): ("adaprivate-ts", budget, p.params) for p in choice.points}
+        result = dpb_gym.evaluate(
+            ENV, entries, horizon=40, replicates=3, seed=TUNING_SEEDS.start,
+            env_kwargs=SMALL["env_kwargs"], progress=False,
+        )  # fmt: skip
+        finals = {label: result.final_regret(label) for label in entries}
+        kept = sorted(finals, key=lambda label: finals[label][0])[:3]
+        last = {json.dumps(p.params): p for p in choice.points if p.replicates == 3}
+        assert set(last) == set(kept) and len(choice.points) == 9
+        assert json.dumps(choice.best.params) == min(kept, key=lambda label: finals[label].mean())
+        for point in choice.points:
+            own = finals[json.dumps(point.params)]
+            assert point.regret == pytest.approx(own[: point.replicates].mean())
+            assert point.first == pytest.approx(own[0])
+        survivors.append(set(kept))
+    again = tune(ENV, ["adaprivate-ts"], BUDGETS, **how)
+    assert again.rounds == 0 and again.to_dict() == done.to_dict()
+    assert survivors[0] != survivors[1], "the budgets are halved apart"
+
+
+def test_the_last_seed_of_halving_is_a_tuning_seed(tmp_path: Path) -> None:
+    how = {"replicates": 1, "halving": 2, "points": 3, "seed": 1_999_999, "out": tmp_path}
+    with pytest.raises(ParameterError, match=r"got 1999999\.\.2000000"):
+        tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"alpha": [1, 2, 3]}}, **how)
+    with pytest.raises(ParameterError, match="halving"):
+        tune(ENV, ["lin-ucb"], **{**how, "halving": 1})
+
+
+def test_recipes_have_points_by_budget_and_task(tuned: Any, tmp_path: Path) -> None:
+    recipe = tuned.recipes[0]
+    for budget, choice in zip(BUDGETS, recipe.choices):
+        _, params = load_recipe(recipe.path, budget=budget)
+        usual = agent_spec("adaprivate-ts").defaults
+        assert {**usual, **params} == {**usual, **choice.best.params}
+    with pytest.raises(ParameterError, match=r"no such point; .*eps=1,delta=1e-5"):
+        load_recipe(recipe.path, budget="rho=1")
+    path = tmp_path / "points.yaml"
+    path.write_text(
+        "agent: lin-ucb\nbest_per_budget:\n- {task: a, budget: none, parameters: {alpha: 0.3}}\n"
+    )
+    assert load_recipe(path, "none", "a") == ("lin-ucb", {"alpha": 0.3})
+    other = tmp_path / "defaults.yaml"  # the best alpha without a budget is the default
+    other.write_text(
+        "agent: lin-ucb\nparameters: {alpha: 3.0, ridge: 2.0}\ntuned_on: {grid: {alpha: [1, 3]}}\n"
+        "best_per_budget: [{budget: none, parameters: {}}]\n"
+    )
+    assert load_recipe(other)[1] == {"alpha": 3.0, "ridge": 2.0}
+    assert load_recipe(other, "none")[1] == {"ridge": 2.0}
+    for place in ((None, None), ("none", None), ("none", "b"), ("rho=1", "a")):
+        with pytest.raises(ParameterError, match="task='a', budget='none'"):
+            load_recipe(path, *place)
+
+
 # ------------------------------------------------------------------ seeds
 
 
@@ -262,9 +323,13 @@ def test_the_command(capfd: Any, tmp_path: Path) -> None:
     found = json.loads(capfd.readouterr().out)
     assert [agent["points"] for agent in found["agents"]] == [2, 2]
     assert found["agents"][1]["parameters"]["batch"] == 7
+    assert found["agents"][0]["budgets"][0]["best"]["replicates"] == 2
     assert (tmp_path / "out/recipes/adaprivate-ts.yaml").exists()
     assert cli.run([*words, "--recipes", str(tmp_path / "mine")]) == 0
     assert (tmp_path / "mine/lin-ucb.yaml").exists()
+    assert cli.run([*words, "--points", "3", "--halving", "2", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out.partition("{")[2].join(["{", ""]))
+    assert found["agents"][0]["budgets"][0]["best"]["replicates"] == 4
 
 
 def test_help_has_an_example() -> None:

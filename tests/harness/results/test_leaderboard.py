@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,15 +179,32 @@ def test_a_recipe_of_the_track_comes_first_and_says_what_it_cost(
         "cost": {"agent_rounds": 1_200_000, "seconds": 35.2},
     }  # fmt: skip
     (tmp_path / "recipes" / "offers").mkdir(parents=True)
-    write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
     monkeypatch.setattr(dpb_agents, "__path__", [str(tmp_path), *dpb_agents.__path__])
+
+    def store() -> None:
+        write_recipe(tmp_path / "recipes" / "offers" / "lin-ts.yaml", recipe, "x")
+        recipes._read.cache_clear()
+        recipes._recipes.cache_clear()
+
+    store()
     said = "best of 8 points on 4 seeds (1,200,000 agent rounds, 35 s)"
-    recipes._read.cache_clear()
-    recipes._recipes.cache_clear()
     assert effort("lin-ts", {"v": 0.3}, "offers") == said
     assert effort("lin-ts", {"v": 0.3}) == effort("lin-ts", {"v": 0.3}, "other") == ""
     assert effort("lin-ts", {"v": 0.4}, "offers") == ""
+    del recipe["parameters"]
+    points = {"x": {"v": 0.3}, "y": {"v": 2}, "z": {}}
+    recipe["best_per_budget"] = [
+        {"task": task, "budget": "none", "parameters": own} for task, own in points.items()
+    ]
+    store()
+    assert effort("lin-ts", {"v": 0.3}, "offers", "x") == said
+    assert effort("lin-ts", {}, "offers", "z") == said
+    assert effort("lin-ts", {"v": 0.3}, "offers", "z") == ""
+    assert effort("lin-ts", {"v": 0.3}, "offers", "y") == ""
+    assert effort("lin-ts", {"v": 0.3}, "offers", "x", "rho=1") == ""
     assert effort("lin-ts", {}, "offers") == "default parameters"
+    recipe["best_per_budget"][0]["task"] = suite.tasks[0].name
+    store()
     one = suite.tasks[0].model_copy(update={"track": "offers"})
     tracked = suite.model_copy(
         update={"tasks": (one,), "tracks": {"offers": Track(title="Offers")}}
@@ -252,7 +271,7 @@ def test_a_row_with_stock_is_between_worlds_of_equal_stock(suite: Suite) -> None
     sold = task.model_copy(update={"env_kwargs": {**task.env_kwargs, "stock": 5}})
     for of, stated in ((task, False), (sold, True)):
         row = leaderboard._row(
-            of, collect([block(suite, "A", 0, 2, guarantee=promise(0.5))])[0], {}
+            of, collect([block(suite, "A", 0, 2, guarantee=promise(0.5))])[0], {}, {}
         )
         assert ("same items are sold out" in row.guarantee) == stated
 
@@ -308,5 +327,26 @@ def test_tracks_compare_with_the_best_complete_other_row() -> None:
     assert track_board({"A": [2.0, 8.0]}).tracks[0].rows[0].ahead is None
 
 
+def test_a_tuned_row_of_a_track_has_the_defaults_where_they_are_best() -> None:
+    tuned, partial = "A (tuned)", "B (tuned)"
+    data = track_board({"A": [2.0, 8.0], tuned: [1.0], "B": [4.0], partial: [3.0]})
+    rows = {row.agent: row for row in data.tracks[0].rows}
+    alone = track_board({"C": [1.0, 8.0]}).tracks[0].rows[0]
+    assert rows[tuned].tasks == ("t0", "t1") and rows[tuned].score == alone.score
+    assert rows[partial].tasks == ("t0",) and rows["A"].score.mean < rows[tuned].score.mean
+
+
 def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:
     assert board(suite, [block(suite, "A", 0, 5)]).tracks == ()
+
+
+def test_a_board_loads_no_compiler_and_no_pandas(tmp_path):
+    folder = Path(__file__).parents[3] / "docs" / "leaderboard" / "dpb-bench-v1"
+    heavy = ["pandas", "scipy.stats", "numba.np.npyimpl", "dp_accounting", "matplotlib"]
+    code = (
+        "import sys\nfrom dpb_gym.cli import run\n"
+        f"assert run(['leaderboard', {str(folder)!r}]) == 0\n"
+        f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "[]"

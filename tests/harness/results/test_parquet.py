@@ -138,9 +138,18 @@ def _set(name: str, row: int, value: Any) -> Any:
     return change
 
 
+def _shifted(table: Any, metadata: Any) -> Any:
+    """Moves the last value of the first replicate's curve to the second replicate."""
+    rows = table.to_pylist()
+    rows[1]["regret"].insert(0, rows[0]["regret"].pop())
+    return type(table).from_pylist(rows, schema=table.schema), metadata
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        _shifted,
+        *(_set(name, 1, None) for name in COLUMNS),
         _set("regret", 3, lambda curve: [*curve[:-1], 99.0]),
         _set("reward", 0, lambda curve: [0.0, *curve[1:]]),
         _set("final_regret", 0, 0.0),

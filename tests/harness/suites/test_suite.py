@@ -355,6 +355,9 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
         ({"agents": [{"name": "random", "exclude": {"z": "why"}}]}, "unknown task 'z'"),
         ({"agents": [{"name": "random", "exclude": {"a": ""}}]}, "exclude"),
         ({"agents": [{"name": "random", "needs": "os; import"}]}, "needs"),
+        ({"agents": [{"name": "lin-ucb", "points": {"one": {}}}]}, "unknown task 'one'"),
+        ({"agents": [{"name": "lin-ucb", "points": {"a": {"rho": {}}}}]}, "a budget is"),
+        ({"agents": [{"name": "lin-ucb", "points": {"a": {}}, "tasks": ["a"]}]}, "no others"),
         ({"budgets": {**ARENA["budgets"], "track": ["rho=1"]}}, "stands for the grids"),
         ({"tracks": {"one": {"title": "One"}, "two": {"title": "T"}}}, "needs a grid called"),
     ],
@@ -362,6 +365,16 @@ def test_tasks_without_their_data_are_left_out_unless_asked_for(
 def test_tracks_and_reasons_must_fit(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(SuiteError, match=words):
         arena(**changes)
+
+
+def test_points_run_at_their_tasks_and_budgets_only() -> None:
+    points = {"b": {"rho=1": {"v": 0.5}, "rho=2": {"v": 2.0, "batch": 7}}}
+    agent = {"name": "adaprivate-ts", "params": {"batch": 5}, "points": points}
+    plans = {plan.task.name: plan for plan in plan_suite(arena(agents=[agent]))}
+    found = {str(run.budget): run.params for run in plans["b"].runs}
+    assert found == {"rho=1": {"v": 0.5, "batch": 5}, "rho=2": {"v": 2.0, "batch": 7}}
+    assert not plans["c"].runs
+    assert plans["c"].skipped == {"adaprivate-ts": "not listed for this task"}
 
 
 def test_the_smoke_suite_has_the_non_private_version_of_our_agents() -> None:

@@ -1,7 +1,7 @@
-"""Write rating tables to disk in the formats that `load_ratings` reads.
+"""Write rating tables in the formats that `load_ratings` reads.
 
-For tests and demonstrations. The files have the layout, encoding, line ends and file names of the
-originals. Columns that a table does not have (age, genre, tags) contain one placeholder.
+The files have the layout, encoding, line ends and file names of the originals. Columns that a table
+does not have (age, genre, tags) contain one placeholder.
 """
 
 from __future__ import annotations
@@ -11,18 +11,14 @@ import io
 import os
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data import synthetic
-from dpb_data.dataset_registry import dataset
+from dpb_data import RatingTable
 from dpb_data.formats import RatingFormat, rating_format
-from dpb_data.rating_table import RatingTable
-from dpb_gym.errors import ParameterError
 
 _NO_TIMESTAMP = 978_307_200
 _PIPE_TAIL = "|".join(["01-Jan-2001", "", "http://example.org/"] + ["1"] + ["0"] * 18)
@@ -44,20 +40,8 @@ def write_fixture(
 
     Returns:
         The folder, or the archive.
-
-    Raises:
-        ParameterError: The ratings are not on the format's scale.
-        UnknownNameError: There is no such format.
     """
     fmt = rating_format(format)
-    if "U" in (table.user_ids.dtype.kind, table.item_ids.dtype.kind):
-        raise ParameterError(f"format {fmt.name!r} needs whole numbers as ids; this table has text")
-    if fmt.rating.wrong(table.ratings).any():
-        raise ParameterError(
-            f"format {fmt.name!r} needs every rating to be {fmt.rating.allowed}; this table has "
-            f"{table.ratings.min():g} to {table.ratings.max():g} (for whole stars: "
-            "synthetic.movielens(step=1.0))"
-        )
     files = (_jester_files if fmt.is_jester else _line_files)(table, fmt)
     if format == "ml-latest-small":
         files = {name: content.replace(b"\n", b"\r\n") for name, content in files.items()}
@@ -72,40 +56,6 @@ def write_fixture(
         for name, content in files.items():
             packed.writestr(f"{place.name}/{name}", content)
     return archive
-
-
-def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
-    """Write a generated table as an example of a user's CSV file.
-
-    Args:
-        name: ``"synthetic-loans"``, ``"synthetic-mode-canada"``, ``"synthetic-open-bandit"`` or
-            a generated data set of ratings (columns user, item, rating).
-        path: File to write; an existing file is replaced.
-
-    Raises:
-        ParameterError: This data set has no sample.
-        UnknownNameError: There is no such data set.
-    """
-    makers: dict[str, Callable[[], Mapping[str, Any]]] = {
-        "synthetic-loans": synthetic.loans,
-        "synthetic-mode-canada": synthetic.mode_canada,
-        "synthetic-open-bandit": lambda: synthetic.open_bandit()[0],
-    }
-    known = dataset(name)
-    if known.name in makers:
-        columns = makers[known.name]()
-    elif known.generate is not None and known.kind == "ratings":
-        table = known.generate()
-        users, items = table.user_ids[table.users], table.item_ids[table.items]
-        columns = {"user": users, "item": items, "rating": table.ratings}
-    else:
-        raise ParameterError(f"no sample is made of {name}; there are {', '.join(makers)}")
-    place = Path(path)
-    with place.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*(np.asarray(column).tolist() for column in columns.values())))
-    return place
 
 
 def _line_files(table: RatingTable, fmt: RatingFormat) -> dict[str, bytes]:
