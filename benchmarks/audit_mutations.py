@@ -11,6 +11,8 @@ listed with the reason. ``--write`` replaces the table of a page.
 from __future__ import annotations
 
 import argparse
+import copy
+import copyreg
 import gc
 import math
 import os
@@ -48,6 +50,7 @@ from dpb_gym.privacy import (
     objective_plan,
 )
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.streams import AgentStreams
 
 BUDGET = Budget.zcdp(0.5)
 SMALL: dict[str, Any] = {
@@ -178,6 +181,15 @@ class ByClosure(ByAttribute):
         return float(sum(rewards) % 2)
 
 
+class ByPickle(ByAttribute):
+    """Takes the sum from what pickle would store of its handle."""
+
+    def peek(self) -> float:
+        handle = self.sums.releaser
+        (sums,) = copyreg.dispatch_table[type(handle)](handle)[1]
+        return float(np.sin(1e3 * sums._total).sum())
+
+
 class OnceInAThousand(Honest):
     def peeks(self, t: int) -> bool:
         return t % 1000 == 999
@@ -251,6 +263,35 @@ class SecondSum(Honest):
     def observe(self, context: Any, action: int, feedback: Any) -> None:
         super().observe(context, action, feedback)
         self.raw += feedback.reward * context.features[action]
+
+
+class Denoised(Honest):
+    """Draws the noise of its releases from a copy of the curator's source, and subtracts it."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.noise = copy.deepcopy(self.source()).spawn()
+
+    def source(self) -> NoiseSource:
+        return self.curator.noise
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.sums.add(feedback.reward, along=context.features[action])
+        if context.t % self.every == 0:
+            noise = self.noise.gaussian(self.sums.sigma, self.problem.dim)[0]
+            self.theta = self.theta + self.sums.release() - noise
+
+
+class FromSeed(Denoised):
+    """The same, with the noise that follows from the replicates' seeds."""
+
+    def source(self) -> NoiseSource:
+        frame = sys._getframe(1)
+        while "streams" not in frame.f_locals:
+            frame = frame.f_back  # type: ignore[assignment]
+        streams, parts = frame.f_locals["streams"], frame.f_locals["curator"].parts
+        noise = AgentStreams(streams.seeds, streams.configuration).noise
+        return NoiseSource([noise[len(parts) - 1]])
 
 
 class Again(Honest):
@@ -553,6 +594,7 @@ MUTANTS = (
     Mutant("raw sum of a releaser, read in every round", RAW, of(ByAttribute)),
     Mutant("raw response in a frame of the caller", RAW, of(ByFrame)),
     Mutant("raw sum, found by the garbage collector", RAW, of(ByCollector)),
+    Mutant("raw sum, from what pickle stores", RAW, of(ByPickle)),
     Mutant("raw rewards in a closure", RAW, of(ByClosure)),
     Mutant("raw sum, read once in 1,000 rounds", RAW, of(OnceInAThousand, deployment=2100)),
     Mutant("raw sum, read with probability 1/1,000", RAW, of(AtRandom, deployment=3000)),
@@ -561,6 +603,8 @@ MUTANTS = (
     Mutant("last reward, read if it is larger than 0.9", RAW, of(OfLargeRewards)),
     Mutant("last reward, stored in the class", RAW, of(InAClass)),
     Mutant("batches end when the raw sum is large", RAW, of(AdaptiveBatches)),
+    Mutant("noise of the curator's source, subtracted from the releases", RAW, of(Denoised)),
+    Mutant("noise of the replicate's seed, subtracted from the releases", RAW, of(FromSeed)),
     Mutant("rewards also summed without noise", RAW, of(SecondSum)),
     Mutant("a reward enters the sum of another round", RAW, of(Again)),
     Mutant("propensities depend on raw rewards", RAW, of(Propensities)),

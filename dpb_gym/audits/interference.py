@@ -2,8 +2,9 @@
 
 This is the premise of the billboard lemma. A first run records every output of the agent's
 releasers. In further runs the customers of some rounds are exchanged while the releasers return
-the recorded outputs. The agent's random numbers are the same. Then nothing may change bit for bit:
-no action or probability, no time or argument of a release, and no record of another round. So a
+the recorded outputs. The agent's random numbers are the same, the noise and its seeds are others,
+so that an agent which knows them subtracts the wrong noise. Then nothing may change bit for bit: no
+action or probability, no time or argument of a release, and no record of another round. So a
 record enters in its own round, and no record enters twice.
 
 Each run is played by one replicate in a process of its own, so that it finds no data of another.
@@ -124,7 +125,11 @@ def _play(
 ) -> _Transcript | str:
     """Return the transcript of a run, or how it differs from the first one."""
     agent = run.spec.make()
-    agent.set_up(problem.info, AgentStreams([seed], run.spec.name), run.budget)
+    streams = AgentStreams([seed], run.spec.name)
+    if first is not None:
+        other = AgentStreams([seed + 1], run.spec.name)
+        streams.seeds, streams.noise = other.seeds, other.noise
+    agent.set_up(problem.info, streams, run.budget)
     boundary = _Boundary(first)
     for number, releaser in enumerate(releasers(agent)):
         boundary.hold(releaser, number)

@@ -81,6 +81,7 @@ class Advice:
         unit: Unit of earnings, such as ``"EUR"`` or ``"responses"``.
         earnings: One entry per policy, from the best non-private agent to random choices.
         thin: The sentence that says that the log is too thin, or empty.
+        person: What is not protected of persons who come several times, or empty.
         warnings: Doubts about the fitted model, each a sentence.
         repairs: What was changed when the table was read.
         notes: What is protected and what is not, and remarks on the fit and the simulation.
@@ -92,6 +93,7 @@ class Advice:
     unit: str
     earnings: tuple[Earning, ...]
     thin: str
+    person: str
     warnings: tuple[str, ...]
     repairs: tuple[str, ...]
     notes: tuple[str, ...]
@@ -109,8 +111,8 @@ class Advice:
         return [
             *costs,
             f"Trusted with raw records: {'; '.join(trusted)}. {protected}",
-            "Not protected: the customers of this log, which was read without noise; when "
-            "customers come; and what the guarantee above calls public.",
+            "Not protected: the customers of this log, which was read without noise; "
+            f"{self.person}when customers come; and what the guarantee above calls public.",
         ]
 
     def _cost(self, e: Earning) -> str:
@@ -368,6 +370,11 @@ def _advice(
     if run.fitted:
         run.say("checking the fitted model")
         doubts = log_checks.model_warnings(problem, environment(run.log).defaults["data"])
+    visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
+    rounds = [row.agent for row in result.rows
+              if row.guarantee and row.guarantee["unit"] in ("user-round", "reward")]  # fmt: skip
+    person = f"what one person does in up to {visits:,} rounds together (see the notes); "
+    person = person if visits > 1 and rounds else ""
     single = [e for e in earnings if e.label == SINGLE]
     if single and single[0].lost.low <= 0.0 and not thin:
         doubts.append(f"no agent is shown to earn more than {names[SINGLE]} for all customers")
@@ -385,7 +392,7 @@ def _advice(
         "line they are of the difference to it"
     )
     return Advice(
-        problem.data_name, unit, tuple(earnings), thin, tuple(doubts), tuple(repairs),
+        problem.data_name, unit, tuple(earnings), thin, person, tuple(doubts), tuple(repairs),
         tuple(notes), result, run.log,
     )  # fmt: skip
 
@@ -434,13 +441,14 @@ def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
 
 def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
     """Return the unit of earnings and the earnings of a reward of 1."""
-    columns = {} if roles is None else roles.columns
     if problem.kind == "pricing":
-        unit = currency or problem.currency or f"units of {columns.get('price', 'price').strip()}"
-        return unit, problem.highest_price
+        column = "price" if roles is None else roles.columns["price"].strip()
+        return currency or problem.currency or f"units of {column}", problem.highest_price
     if problem.kind == "assortment" and not problem.info.equal_revenues:
         return currency or "units of revenue", problem.revenue_unit
-    return {"assortment": "choices"}.get(problem.kind, columns.get("reward", "reward")), 1.0
+    if problem.kind == "assortment":
+        return "choices", 1.0
+    return "responses" if isinstance(problem, Logged) else "units of reward", 1.0
 
 
 def _thin(run: _Runs, problem: Any, agent: str) -> str:

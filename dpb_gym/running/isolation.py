@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import inspect
 import io
 import os
 import pickle
@@ -41,7 +42,7 @@ import numpy as np
 
 from dpb_gym import checkpoint, errors
 from dpb_gym.agent import Agent
-from dpb_gym.audits.interference import RECORDS, Interception
+from dpb_gym.audits.interference import OUTPUTS, RECORDS, Interception
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.errors import AgentError, DPBError, line_of
 from dpb_gym.lazy import own_packages
@@ -105,10 +106,13 @@ class IsolatedAgent(Agent):
         self._releasers: list[Any] = []
         for part, what, args, options, centre in self._received(self._link)[1]:
             own = curator if part is None else curator.parts.get(part) or curator.single(part)
-            if isinstance(what, str):
+            args, options = _rebuilt(args), _rebuilt(options)
+            if what in CHARGES:
                 getattr(own, what)(*args, **options)
                 continue
-            releaser = what(own, *args, **options)
+            if not (isinstance(what, type) and issubclass(what, Releaser)):
+                raise AgentError(f"an isolated agent makes releasers, not {what!r}")
+            releaser: Any = what(own, *args, **options)
             if isinstance(releaser, LossMinimiser) and not hasattr(releaser, "add"):
                 raise AgentError(
                     f"{releaser.what}: the minimiser of a function of the agent cannot be "
@@ -152,6 +156,8 @@ class IsolatedAgent(Agent):
                     f"{_named(policy)}: raw data reach the plan of its releases"
                 )
             (number, name), args, options = policy[1]
+            if name not in (*RECORDS, *OUTPUTS, "value"):
+                raise AgentError(f"{name!r} of a releaser is not for isolated agents")
             if name in (*RECORDS, "send"):
                 public, chosen = args[1:], options
                 _, args, options = customer[1]
@@ -202,6 +208,22 @@ class _Messages(checkpoint._Unpickler):
                 f"of {' and '.join(sorted(own_packages()))}"
             )
         return super().find_class(module, name)
+
+
+def _rebuilt(value: Any) -> Any:
+    """Return an argument whose objects are made by their constructors again.
+
+    An object from another process can have any state, such as a cost that is not that of its noise.
+    """
+    if type(value) in (list, tuple):
+        return type(value)(map(_rebuilt, value))
+    if type(value) is dict:
+        return {key: _rebuilt(each) for key, each in value.items()}
+    kind = type(value)
+    if kind.__module__.partition(".")[0] not in own_packages() or kind is AgentStreams:
+        return value
+    names = inspect.signature(kind).parameters
+    return kind(**{name: _rebuilt(getattr(value, name)) for name in names})
 
 
 def _send(link: Connection, content: Any) -> None:

@@ -19,8 +19,11 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits.agent_audit import small_setting
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.exchange import verification
-from dpb_gym.privacy import BatchSum
+from dpb_gym.feedback import GaussianResponse
+from dpb_gym.local_privacy import LocalPrivacy
+from dpb_gym.privacy import BatchSum, GaussianEvent, NoiseSource
 from dpb_gym.registry import AgentSpec, agent_specs, spec_of
+from dpb_gym.running import isolation
 from dpb_gym.running.isolation import IsolatedAgent
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
@@ -184,6 +187,45 @@ class WithLoss(WithOwn):
         self.fit = curator.minimiser(problem.dim, gradient_bound=1.0, curvature=1.0)
 
 
+class ByMessage(mutants.Honest):
+    """Asks the main process for an attribute of the releaser."""
+
+    def act(self, context: Any) -> int:
+        frame = sys._getframe()
+        while frame is not None and "calls" not in frame.f_locals:
+            frame = frame.f_back
+        link = frame.f_locals["calls"].link
+        isolation._send(link, (isolation.CALL, ((0, "__getattribute__"), ("_total",), {})))
+        self.theta = isolation._receive(link)[0]
+        return super().act(context)
+
+
+class ByPlan(mutants.Honest):
+    """Adds a call to the plan that the main process carries out."""
+
+    call: Any = ("__setattr__", ("noise", NoiseSource.from_seed(0)))
+
+    def begin(self) -> None:
+        super().begin()
+        frame = sys._getframe()
+        while frame.f_code.co_name != "_plan":
+            frame = frame.f_back
+        frame.f_locals["calls"].append((self.curator, *self.call, {}))
+
+
+class ByKind(ByPlan):
+    call = (NoiseSource.from_seed(0), ())
+
+
+class Forged(LocalPrivacy):
+    """Its mechanism has hardly any noise, and the cost of much."""
+
+    def __init__(self) -> None:
+        mechanism = GaussianResponse(0.01)
+        mechanism.event = GaussianEvent(100.0)
+        super().__init__("lin-ucb", mechanism)
+
+
 def test_errors_say_what_they_say_without_isolation():
     texts = []
     for isolate in (False, True):
@@ -205,6 +247,10 @@ def test_errors_say_what_they_say_without_isolation():
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
         (WithLoss, "the function has the records"),
+        (Forged, "above the budget rho=2"),
+        (ByMessage, "'__getattribute__' of a releaser is not for isolated agents"),
+        (ByPlan, "makes releasers, not '__setattr__'"),
+        (ByKind, "makes releasers, not <class 'dpb_gym.privacy.noise.NoiseSource'>"),
     ],
 )
 def test_what_cannot_be_isolated_fails(cheat, text):

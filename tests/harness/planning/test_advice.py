@@ -229,6 +229,16 @@ def test_a_budget_that_does_not_beat_random_choices_is_doubted() -> None:
     assert len(doubted) == 1 and doubted[0].startswith("at eps=1,delta=1e-6@local ")
 
 
+def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice) -> None:
+    log = LOG | {"user": np.arange(1500) // 5}
+    found = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert "what one person does in up to 5 rounds together (see the notes)" in found.sentences[-1]
+    assert any("one-pass-pricing at rho=1: eps=" in note for note in found.notes)
+    assert "one person" not in advice.sentences[-1], "the simulation alone repeats customers"
+    clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert clicks.unit == "responses"
+
+
 def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:
     page = advice.to_html(tmp_path / "deep" / "advice.html").read_text()
     for sentence in (*advice.sentences, *advice.notes):
