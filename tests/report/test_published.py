@@ -59,6 +59,7 @@ def test_the_metadata_are_those_of_the_result(monkeypatch, data):
         ("docs/index.md", "headline"),
         ("docs/where-ours-loses.md", "losses"),
         ("README.md", "agents"),
+        ("docs/trust.md", "trust"),
         ("docs/tuning.md", "tuned"),
     ],
 )
@@ -71,6 +72,7 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
         "headline": lambda: script.headline(data),
         "losses": lambda: script.losses(data),
         "agents": lambda: script.readme(data),
+        "trust": lambda: script.trust.table(data),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
     }[name]()
     text = (ROOT / path).read_text(encoding="utf-8")
