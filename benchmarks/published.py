@@ -10,6 +10,7 @@ Chromium, each also for dark themes) and its badges. A test compares the tables 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import shutil
 import subprocess
@@ -27,7 +28,6 @@ import yaml
 from marked import put
 
 from dpb_gym import Result, report
-from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
@@ -241,25 +241,30 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
 def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     """Return the table of the parameters tuned for the arena and their cost, from the recipes."""
     lines = [
-        "| track | agent | best of eight points | defaults / best | agent rounds | seconds |",
-        "|---|---|---|---|---|---|",
+        "| agent | choices | values other than the defaults | agent rounds | seconds |",
+        "|---|---|---|---|---|",
     ]
-    rounds = seconds = 0.0
+    found: dict[str, list[dict[str, Any]]] = {}
     for track in tracks:
-        for place, path in enumerate(sorted((recipes / track).glob("*.yaml"))):
+        for path in sorted((recipes / track).glob("*.yaml")):
             recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-            known = agent_spec(recipe["agent"]).defaults
-            best = {k: v for k, v in recipe["parameters"].items() if v != known[k]}
-            text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
-            cost = recipe["cost"]
-            rounds, seconds = rounds + cost["agent_rounds"], seconds + cost["seconds"]
-            lines.append(
-                f"| {'' if place else track} | `{recipe['agent']}` | {text} | "
-                f"{recipe['defaults_relative_to_best']:.2f} | {cost['agent_rounds'] / 1e6:.1f} M | "
-                f"{cost['seconds']:.0f} |"
-            )
+            found.setdefault(recipe["agent"], []).append(recipe)
+    total = Counter[str]()
+    for name, own in found.items():
+        chosen = [row["parameters"] for recipe in own for row in recipe["best_per_budget"]]
+        times = Counter(f"{key}={value}" for params in chosen for key, value in params.items())
+        values = ", ".join(f"{text} ({count})" for text, count in times.most_common()) or "none"
+        cost = sum((Counter(recipe["cost"]) for recipe in own), Counter[str]())
+        total += cost
+        spent = f"{cost['agent_rounds'] / 1e6:.1f} M | {cost['seconds']:.0f}"
+        lines.append(f"| `{name}` | {len(chosen)} | {values} | {spent} |")
+    tasks: dict[str, int] = {}
+    for recipe in itertools.chain(*found.values()):
+        tasks |= recipe["tuned_on"]["tasks"]
     head = (
-        f"Total: {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes on one core."
+        f"Total: {total['agent_rounds'] / 1e6:,.0f} million agent rounds, "
+        f"{total['seconds'] / 60:,.0f} minutes on one core. Rounds: "
+        f"{', '.join(f'{task} {rounds:,}' for task, rounds in sorted(tasks.items()))}."
     )
     return "\n".join([head, "", *lines])
 
