@@ -25,7 +25,7 @@ import datasheet
 import matplotlib.image
 import numpy as np
 import yaml
-from marked import put
+from marked import put, replaced
 
 from dpb_gym import Result, report
 from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
@@ -219,6 +219,33 @@ def _cell(name: str, rows: list[Row]) -> str:
     return f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
 
 
+def on_pages(page: str, data: LeaderboardData) -> str:
+    """Return a page with every block ``<!-- board TASK: AGENT; AGENT -->`` written again.
+
+    A block has the agents' mean regret by budget, with defaults and with tuned parameters if these
+    differ.
+    """
+    tasks = {task.task: task for task in data.tasks}
+
+    def table(words: str, _: str) -> str:
+        place, _, names = words.partition(":")
+        listed = [name.strip() for name in names.split(";")]
+        rows = [row for row in tasks[place].rows if row.private and row.name in listed]
+        budgets = sorted({row.budget for row in rows}, key=budget_order)
+        titles = ["agent", "parameters", *(short(budget) for budget in budgets if budget)]
+        lines = [titles, ["---"] * len(titles)]
+        for ruling, label in ((DEFAULTS, "defaults"), (TUNED, "tuned")):
+            for name in listed:
+                found = {
+                    row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
+                }
+                cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
+                lines.append([f"`{name}`", label, *cells])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    return replaced(page, "board", table)
+
+
 def frontier(data: LeaderboardData) -> LeaderboardData:
     """Return the data of the README's picture: three agents on three tasks, with short labels."""
     tasks = []
@@ -314,6 +341,9 @@ def main() -> None:
     put(options.repository / "README.md", "agents", readme(data))
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
+    for path in sorted((options.repository / "docs").rglob("*.md")):
+        if "<!-- board " in (text := path.read_text(encoding="utf-8")):
+            path.write_text(on_pages(text, data), encoding="utf-8")
     report.plot_frontier(frontier(data), pictures / "frontier.png")
     darken(pictures / "frontier.png")
     save_screenshots(page.resolve(), pictures.resolve())
