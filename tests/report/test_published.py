@@ -77,3 +77,10 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
     }[name]()
     text = (ROOT / path).read_text(encoding="utf-8")
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text
+
+
+def test_the_loss_of_a_local_score_message_is_quoted_right(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    losses = importlib.import_module("trust").score_losses()
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    assert " / ".join(f"{loss:.0f}" for loss in losses) in text
