@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 import datasheet
 import matplotlib.image
 import numpy as np
+import trust
 import yaml
 from marked import put, replaced
 
@@ -48,6 +49,8 @@ README = {
     "pricing-standard": ("private-pricing", "one-pass-pricing", "greedy-pricing"),
     "recommendation-standard": ("adaprivate-ucb", "one-pass-linear", "lin-greedy"),
 }
+# The agent of the column without a trusted party, which protects the customer's whole round.
+LOCAL = {name: name for name in OURS} | {"one-pass-linear": "one-pass-linear-joint"}
 HOLM, UNDECIDED, BEHIND = " (H)", r" \*", r" \*\*"
 DARK = np.array([13, 17, 23]) / 255
 """Background color of GitHub's dark theme."""
@@ -75,20 +78,10 @@ def save_screenshots(page: Path, out: Path) -> None:
         subprocess.run([chromium, *options, page.as_uri()], check=True, capture_output=True)
 
 
-def defaults(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
-    """Return an agent's default rows by budget."""
-    return _last(task, name, private, lambda row: row.ruling == DEFAULTS)
-
-
 def better(task: TaskResult, name: str) -> list[Row]:
     """Return the better of an agent's default and tuned rows at each budget."""
-    return _last(task, name, True, lambda row: -row.regret.mean)
-
-
-def _last(task: TaskResult, name: str, private: bool, order: Callable[[Row], float]) -> list[Row]:
-    """Return the last of an agent's rows by `order` at each budget."""
-    rows = [row for row in task.rows if row.name == name and row.private == private]
-    by_budget = {row.budget: row for row in sorted(rows, key=order)}
+    rows = [row for row in task.rows if row.name == name and row.private]
+    by_budget = {row.budget: row for row in sorted(rows, key=lambda row: -row.regret.mean)}
     return [by_budget[budget] for budget in sorted(by_budget, key=budget_order)]
 
 
@@ -199,24 +192,26 @@ def readme(data: LeaderboardData) -> str:
         headline(data),
         "",
         "| task: regret (± 95%) at each budget | paper's agent, the better of tuned and defaults | "
-        "ours, defaults | "
+        "ours, defaults | without a trusted party: ours, defaults, local messages | "
         "no privacy, defaults |",
-        "|---|---|---|---|",
+        "|---|---|---|---|---|",
     ]
     for task in data.tasks:
         if task.task in README:
             paper, ours, exact = README[task.task]
-            rows = defaults(task, ours)
+            rows = trust.of_trust(task, ours, "curator")
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
             shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-            shown.append(_cell(exact, defaults(task, exact, private=False)))
+            shown.append(_cell(LOCAL[ours], trust.of_trust(task, LOCAL[ours], "local")))
+            shown.append(_cell(exact, trust.of_trust(task, exact, "")))
             lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
 
 
 def _cell(name: str, rows: list[Row]) -> str:
-    return f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
+    """Return the regrets of an agent's rows, or a dash."""
+    return "–" if not rows else f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
 
 
 def on_pages(page: str, data: LeaderboardData) -> str:
@@ -255,9 +250,9 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
             rows = [
                 replace(row, agent=label)
                 for label, shown in (
-                    ("one-pass (ours)", defaults(task, ours)),
+                    ("one-pass (ours)", trust.of_trust(task, ours, "curator")),
                     (paper, better(task, paper)),
-                    (exact, defaults(task, exact, private=False)),
+                    (exact, trust.of_trust(task, exact, "")),
                 )
                 for row in shown
             ]
@@ -339,6 +334,8 @@ def main() -> None:
     put(options.repository / "docs/index.md", "headline", headline(data))
     put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))
     put(options.repository / "README.md", "agents", readme(data))
+    put(options.repository / "docs/trust.md", "trust", trust.table(data))
+    trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
     for path in sorted((options.repository / "docs").rglob("*.md")):
