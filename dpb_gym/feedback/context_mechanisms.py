@@ -212,5 +212,5 @@ class CapStatistics(GaussianStatistics):
         kernels.regression_records.statistics(
             features[:, None, :], r, 0.0, np.zeros_like(exact), exact
         )
-        sent: FloatArray = self._message.from_normals(exact * self._lengths, numbers)[:, :-1]
-        return sent / self._lengths
+        sent = self._message.from_normals(exact * self._lengths, numbers)[:, :-1]
+        return np.asarray(sent / self._lengths)
