@@ -49,8 +49,6 @@ README = {
     "pricing-standard": ("private-pricing", "one-pass-pricing", "greedy-pricing"),
     "recommendation-standard": ("adaprivate-ucb", "one-pass-linear", "lin-greedy"),
 }
-# The agent of the column without a trusted party, which protects the customer's whole round.
-LOCAL = {name: name for name in OURS} | {"one-pass-linear": "one-pass-linear-joint"}
 HOLM, UNDECIDED, BEHIND = " (H)", r" \*", r" \*\*"
 DARK = np.array([13, 17, 23]) / 255
 """Background color of GitHub's dark theme."""
@@ -203,7 +201,7 @@ def readme(data: LeaderboardData) -> str:
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
             shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-            shown.append(_cell(LOCAL[ours], trust.of_trust(task, LOCAL[ours], "local")))
+            shown.append(_cell(ours, trust.of_trust(task, ours, "local")))
             shown.append(_cell(exact, trust.of_trust(task, exact, "")))
             lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
