@@ -1,6 +1,7 @@
 """Table and picture of our agents under four trust models, from a result of the arena.
 
-`published.py` writes them to docs/trust.md.
+`published.py` writes them to docs/trust.md. As a script it prints the loss of a message of the
+score alone on pricing-standard, which that page quotes.
 """
 
 from __future__ import annotations
@@ -8,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+import dpb_gym
 from dpb_gym.report.comparison_groups import budget_order
 from dpb_gym.report.leaderboard_data import DEFAULTS, LeaderboardData, Row, TaskResult
+from dpb_gym.suites.suite import load_suite
+
+Array = np.ndarray
 
 TRUSTS = ("curator", "aggregator", "shuffler", "local")
 # our agent and task by title
@@ -57,7 +64,8 @@ def table(data: LeaderboardData) -> str:
         cells = []
         for row in rows:
             mean, half = row.regret.mean, (row.regret.high - row.regret.low) / 2
-            cells.append(f"{mean:,.3g} ± {half:.2g} ({mean / least:.3g})")
+            digits, times = (0 if x >= 100 else 1 for x in (mean, mean / least))
+            cells.append(f"{mean:,.{digits}f} ± {half:,.{digits}f} ({mean / least:.{times}f})")
         found.append(f"| {title} | {trust} | {' | '.join(cells)} |")
     return "\n".join(found)
 
@@ -82,3 +90,50 @@ def save_picture(data: LeaderboardData, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]:
+    """Return the regret of pricing-standard that local messages of the score alone leave.
+
+    The message of a customer is the score at the true theta times the factor of norm 1/2, plus
+    N(0, 1 / (2 rho) I). After t of them theta has the covariance D^-2 / (2 rho t), D the mean
+    derivative of a message. A price's loss is quadratic in the error, and at most that of random
+    prices.
+    """
+    (task,) = (t for t in load_suite("dpb-bench-v1").tasks if t.name == "pricing-standard")
+    theta, zeta = np.array(task.env_kwargs["theta"]), task.env_kwargs["zeta"]
+    instance = dpb_gym.make_problem(task.env, horizon=3000, **task.env_kwargs).instance([5])
+    features = []
+    for t in range(3000):
+        features.append(instance.context().features[0].copy())
+        instance.respond(np.array([0.5]))
+        if t < 2999:
+            instance.advance()
+    x, grid, d = np.array(features), np.linspace(0.0, 1.0, 2001), len(theta)
+
+    def demand(theta: Array, price: Array) -> Array:
+        known = x @ theta[:-1]
+        return 1.0 / (1.0 + np.exp(-zeta * (known[:, None] - price * theta[-1]) / np.sqrt(d)))
+
+    def best_price(theta: Array) -> Array:
+        return grid[(grid * demand(theta, grid)).argmax(axis=1)]
+
+    def revenue(price: Array) -> Array:
+        return price * demand(theta, price[:, None])[:, 0]
+
+    price, step, apart = best_price(theta), 0.05, 0.02
+    moves = [best_price(theta + step * e) - best_price(theta - step * e) for e in np.eye(d)]
+    slope = np.array(moves).T / (2.0 * step)
+    bend = (2.0 * revenue(price) - revenue(price + apart) - revenue(price - apart)) / apart**2
+    loss = (slope.T * np.maximum(bend, 0.0)) @ slope / (2 * len(x))
+    phi, f = np.column_stack([x, -price]) / np.sqrt(d), demand(theta, price[:, None])[:, 0]
+    factor = zeta * f * (1.0 - f) / (2.0 * np.maximum(f, 1.0 - f) * np.linalg.norm(phi, axis=1))
+    inverse = np.linalg.inv((phi.T * factor) @ phi / len(x))
+    at_first = float(np.trace(loss @ inverse @ inverse)) / 2.0
+    rounds, chance = np.arange(1, task.horizon + 1), task.normalisation
+    blind = (chance.oracle - chance.random) / task.horizon
+    return [float(np.minimum(at_first / rho / rounds, blind).sum()) for rho in rhos]
+
+
+if __name__ == "__main__":
+    print(*(f"{loss:.0f}" for loss in score_losses()), sep=" / ")
