@@ -235,6 +235,7 @@ def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice)
     assert "what one person does in up to 5 rounds together (see the notes)" in found.sentences[-1]
     assert any("one-pass-pricing at rho=1: eps=" in note for note in found.notes)
     assert "one person" not in advice.sentences[-1], "the simulation alone repeats customers"
+    assert not any("one person" in note for note in advice.notes)
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS | {"replicates": 8})
     assert clicks.unit == "responses"
 
