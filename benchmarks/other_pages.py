@@ -5,7 +5,8 @@
 FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
 stored in docs/results/outside with digests of the code of our agents, the compacted result of the
 suite in docs/results/home-ground-v0. Without options the pages are written from what is stored.
-Tests compare the pages with what is stored, and the digests with the code of today.
+Tests compare the pages with what is stored, and the digests with the code of today. ``--rekey``
+writes the digests again, for code whose numbers ``dpb verify`` found to be the same.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from dpb_gym.report.comparison_groups import group_of, short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
+TRUSTED = {"local": 0, "shuffle": 1, "aggregator": 1, "central": 2, "joint": 2}
+"""Trust models by how much they trust; published arrays of the authors state none."""
 OUTSIDE, HOME = DOCS / "results" / "outside", DOCS / "results" / "home-ground-v0"
 
 
@@ -41,6 +44,17 @@ def store(folder: Path) -> None:
         (OUTSIDE / file.name).write_text(text, encoding="utf-8")
 
 
+def store_home(folder: Path) -> None:
+    """Store the result of the home ground and the digests of its agents' code."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    for name in ("result.parquet", "manifest.json"):
+        if folder != HOME:
+            shutil.copyfile(folder / name, HOME / name)
+    names = {result.cell.agent.name for result in Result.load(HOME).cells}
+    text = json.dumps({name: code(name) for name in sorted(names)}, indent=1)
+    HOME.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+
+
 def worlds() -> dict[str, dict[str, Any]]:
     """Return what is stored by the names of worlds."""
     found = {name: OUTSIDE / f"{name}.json" for name in WORLDS}
@@ -49,6 +63,43 @@ def worlds() -> dict[str, dict[str, Any]]:
         for name, file in found.items()
         if file.exists()
     }
+
+
+def leads(found: dict[str, dict[str, Any]]) -> str:
+    """Return a table with our best agent and the authors' best by setting and trust model.
+
+    An agent of ours is compared with those of the authors that trust the same parties or fewer.
+    """
+    lines, ratios, settings = [], [], dict[tuple[str, str], float]()
+    for world, data in found.items():
+        for setting in dict.fromkeys(row["setting"] for row in data["rows"]):
+            here = [row for row in data["rows"] if row["setting"] == setting]
+            for trust in dict.fromkeys(row["trust"] for row in here if row["by"] == "us"):
+                ours = [row for row in here if row["by"] == "us" and row["trust"] == trust]
+                others = [
+                    row
+                    for row in here
+                    if row["by"] == "authors" and TRUSTED.get(row["trust"], 2) <= TRUSTED[trust]
+                ]
+                best, other = (min(rows, key=lambda row: row["regret"]) for rows in (ours, others))
+                ratios.append(other["regret"] / best["regret"])
+                place = world, setting
+                settings[place] = max(ratios[-1], settings.get(place, 0.0))
+                true = "unbounded" if other["true"] is None else f"{other['true']:.3g}"
+                cells = [world, setting, trust, f"{other['agent']} {other['regret']:,.0f}", true]
+                cells += [f"`{best['agent']}` {best['regret']:,.0f}", f"{best['true']:.3g}"]
+                lines.append((ratios[-1], f"| {' | '.join(cells)} | {ratios[-1]:.2f} |"))
+    twice, ahead = sum(ratio >= 2 for ratio in ratios), sum(ratio > 1 for ratio in ratios)
+    head = (
+        f"In {twice} of {len(ratios)} comparisons our best agent has at most half of the regret "
+        f"of the authors' best, in {ahead - twice} less by a smaller factor, in "
+        f"{len(ratios) - ahead} more. It has at most half under some trust model in "
+        f"{sum(ratio >= 2 for ratio in settings.values())} of {len(settings)} settings."
+    )
+    titles = "world, setting, trust, authors' best, its true epsilon, ours, true epsilon, ratio"
+    table = [f"| {titles.replace(', ', ' | ')} |"]
+    rows = [line for _, line in sorted(lines, reverse=True)]
+    return "\n".join([head, "", *table, "|---|---|---|---|---|---|---|---|", *rows])
 
 
 def outside(found: dict[str, dict[str, Any]]) -> str:
@@ -105,11 +156,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.rekey or options.outside is not None:
         store(options.outside or OUTSIDE)
-    if options.home is not None:
-        HOME.mkdir(parents=True, exist_ok=True)
-        for name in ("result.parquet", "manifest.json"):
-            shutil.copyfile(options.home / name, HOME / name)
+    if options.rekey or options.home is not None:
+        store_home(options.home or HOME)
     put(DOCS / "outside.md", "worlds", outside(worlds()))
+    put(DOCS / "outside.md", "leads", leads(worlds()))
     put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))
 
 

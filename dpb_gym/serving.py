@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Certificate,
         DisjointSum,
         Guarantee,
+        SecureAggregator,
         SessionCharges,
     )
 
@@ -287,6 +288,23 @@ class Session:
             finally:
                 sums.side, sums.mail = "", None
 
+    def aggregate_with(self, aggregator: SecureAggregator) -> None:
+        """Add up the devices' messages by a real protocol, instead of the simulated one.
+
+        Raises:
+            AgentError: If the budget is not an aggregator's, or a message has been received.
+        """
+        from dpb_gym.privacy import AggregatedSum
+
+        with self._lock:
+            sums = self._split_sums()
+            if not isinstance(sums, AggregatedSum) or sums.rounds:
+                raise AgentError(
+                    "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
+                    f"before the first message; this session: {self.guarantee}"
+                )
+            sums.aggregator = aggregator
+
     def _split_sums(self) -> DisjointSum:
         """Return the sums that take messages of devices."""
         from dpb_gym.privacy import DisjointSum
@@ -462,7 +480,9 @@ class Device:
     def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
         from dpb_gym.privacy import NoiseSource
 
-        copied = copy.deepcopy(agent)
+        # a real aggregator, with its connections, stays on the server
+        aggregator = getattr(behind(agent.curator.releasers[0]), "aggregator", None)
+        copied = copy.deepcopy(agent, {id(aggregator): None})
         self._band = vars(copied).pop("_session").get("band")
         self.decision, self._agent, self._problem = decision, copied, problem
         seed = np.random.SeedSequence()  # of the operating system's entropy
@@ -483,6 +503,9 @@ class Device:
     def message(self, response: Any) -> dict[str, Any]:
         """Return the message about the response, JSON values; a device makes one only.
 
+        With an aggregator the values are integers modulo ``modulus``. Each of them has a small part
+        of the noise only, so mask them before they leave the device; see docs/trust.md.
+
         Raises:
             ParameterError: If the device has not decided, made a message, or the response is
                 impossible.
@@ -493,7 +516,8 @@ class Device:
         self._agent.observe(context, action, feedback)
         sums = behind(self._agent.curator.releasers[0])
         values = [] if sums.mail is None else sums.mail[0].tolist()
-        return {"decision": self.decision, "batch": sums.releases, "values": values}
+        modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
+        return {"decision": self.decision, "batch": sums.releases, "values": values, **modulus}
 
 
 def _locked(context: Context) -> Context:

@@ -250,7 +250,7 @@ def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pa
         return rounds, *options[0]
     some = LOCAL_RUNS if agent.protects and agent.protects[0] == "local" else PILOT_RUNS
     power = [stage.play(rounds, *option, runs=some).power for option in options]
-    first = next(i for i, found in enumerate(power) if found >= 0.9 * max(power))
+    first = next(i for i, found in enumerate(power) if found >= 0.97 * max(power))
     return rounds, *options[first]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,11 +86,14 @@ def pairs_for(problem: ProblemInfo, unit: str, partial: bool = False) -> list[Pa
         quiet = World(None, low)
         # with sampling, records of all other users are zero
         pairs = [Pair(name, *pair), Pair(f"{name}, all others {low:g}", *pair, (quiet,))]
+        if problem.kind == "recommendation":
+            across = np.tile(_unit(problem.dim, 90.0), (problem.n_candidates or 1, 1))
+            others = (World(across.astype(np.float32), low),)
+            pairs.append(Pair(f"{name}, all others at right angles", *pair, others))
+        if problem.kind == "pricing":
+            pairs.append(_without_features(problem))
         if problem.kind == "assortment":
-            v, n = _unit(problem.dim), problem.n_items or 1
-            items = (np.where(np.arange(n) % 2, -1.0, 1.0)[:, None] * v).astype(np.float32)
-            ends = World(items, 1.0, taste=v), World(items, 1.0, taste=-v)
-            pairs.append(Pair("items x and -x, buys x or -x", *ends))
+            pairs += [_opposite_items(problem, (1, -1)), _short_items(problem)]
         return pairs
     pairs = makers[problem.kind](problem)
     if partial and problem.kind == "recommendation":
@@ -128,7 +132,7 @@ def _recommendation(problem: ProblemInfo) -> list[Pair]:
     one = world(0.0, high)
     return [
         Pair(f"features {angle} degrees apart, rewards {high:g} and {other:g}", one, w)
-        for angle in (90, 120, 180)
+        for angle in (90, 105, 120, 180)
         for other in (high, low)
         for w in [world(angle, other)]
     ]
@@ -146,7 +150,6 @@ def _assortment(problem: ProblemInfo) -> list[Pair]:
         return World((signs * v).astype(np.float32), 1.0, taste=buys * v)
 
     driven = (mixed(0, 1), mixed(150, 1))
-
     pairs = [
         Pair("all items e1 or all items e2, both buy", same(0, 1), same(90, 1)),
         Pair("all items e1 or all items e2, neither buys", same(0, 0), same(90, 0)),
@@ -154,7 +157,27 @@ def _assortment(problem: ProblemInfo) -> list[Pair]:
         Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
         Pair("items x and -x at 150 degrees, buys -x as nobody else", mixed(0, -1), mixed(150, -1)),
     ]
-    return [*pairs, replace(pairs[-1], others=driven)]
+    return [*pairs, replace(pairs[-1], others=driven), _short_items(problem)]
+
+
+def _opposite_items(problem: ProblemInfo, pattern: Sequence[int], norm: float = 1.0) -> Pair:
+    """Return a pair that buys x or -x; item i has the features ``pattern[i % len(pattern)] x``."""
+    x = norm * _unit(problem.dim)
+    items = (np.resize(pattern, problem.n_items or 1)[:, None] * x).astype(np.float32)
+    name = "items x and -x" if norm == 1.0 else f"items x, -x and 0, |x| = {norm:g}"
+    return Pair(f"{name}, buys x or -x", World(items, 1.0, x), World(items, 1.0, -x))
+
+
+def _short_items(problem: ProblemInfo) -> Pair:
+    """Return a pair in which a record has nearly no curvature, so that the response has all."""
+    return _opposite_items(problem, (1, -1, 0, 0), 0.3)
+
+
+def _without_features(problem: ProblemInfo) -> Pair:
+    """Return a pair in which a record has nearly no curvature if the dimension is large."""
+    low, high = response_range(problem)
+    zeros = np.zeros(problem.dim - 1, np.float32)
+    return Pair(f"features 0, response {low:g} or {high:g}", World(zeros, low), World(zeros, high))
 
 
 def _pricing(problem: ProblemInfo) -> list[Pair]:
@@ -169,6 +192,7 @@ def _pricing(problem: ProblemInfo) -> list[Pair]:
         Pair("corner +1 buys, -1 does not", World(corner, high), World(-corner, low)),
         Pair("corner +1, buys or not", World(corner, high), World(corner, low)),
         Pair("corner +1 or -1 does not buy, all others do", *neither, both),
+        _without_features(problem),
     ]
     if problem.dim > 2:
         pairs.append(Pair("orthogonal corners, buy", World(corner, high), World(turned, high)))

@@ -25,6 +25,8 @@ from dpb_gym.problems.rating_replay import ReplayProblem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dpb_gym.privacy import Budget
+
 LOGGED: dict[str, Callable[..., Any]] = {
     "pricing": cached(LoggedPricing),
     "assortment": cached(LoggedAssortment),
@@ -75,6 +77,12 @@ _FITTED = (
     "contexts are customers of the log, person_uses counts their rows; bounds that were not "
     "declared are the log's; expected_reward, oracle_reward and regret in info follow from "
     "parameters that were fitted to it without noise"
+)
+
+
+_RELEASED = (
+    "contexts are customers of the log; expected_reward, oracle_reward and regret in info follow "
+    "from parameters that were released privately; the report of the fit is raw"
 )
 
 
@@ -186,13 +194,14 @@ def from_log(
     outside: Any = None,
     revenue: str | None = None,
     capacity: int | None = None,
+    private: Budget | str | None = None,
     progress: bool | Callable[[str], Any] | None = None,
     **columns: Any,
 ) -> LogEnvironment:
     """Make an environment from a log: logged customers arrive, and a fitted model responds.
 
-    The model is fitted without noise, so the customers of the log are not protected. The
-    environment measures the cost of privacy for future customers.
+    Without `private` the model is fitted without noise, and the customers of the log are not
+    protected. The environment measures the cost of privacy for future customers.
 
     Args:
         source: A frame (pandas, polars, pyarrow), a mapping of arrays, the path of a CSV or
@@ -208,6 +217,10 @@ def from_log(
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute used as an item's revenue.
         capacity: Assortment: maximum number of items offered; by default half of them, at most 10.
+        private: Pricing, and logs with propensities: budget for one row of the log. The model's
+            coefficients are then released with noise from the operating system (extra
+            ``[secure]``), and the guarantee of every agent says so. A new call may release, and
+            spend, again. All bounds must be declared.
         progress: See `progress_lines`.
         **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
             `dpb_data.clicks` and `dpb_data.ratings`.
@@ -244,6 +257,10 @@ def from_log(
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
     with progress_lines("from_log", progress):
         table = _table(source, problem, columns)
+        if private is not None:
+            if problem == "assortment" or hasattr(table, "ratings"):
+                raise ParameterError("private= is for pricing and for logs with propensities")
+            settings["private"] = LOGGED[problem](table, **settings, private=private).released
         return LogEnvironment(_registered(problem, table, settings))
 
 
@@ -283,7 +300,7 @@ def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
             maker,
             kind=problem,
             summary=f"{problem.capitalize()} on the log {table.name!r}",
-            reveals=RATINGS if replayed else _FITTED,
+            reveals=RATINGS if replayed else _RELEASED if "private" in settings else _FITTED,
             data=table,
             **settings,
         )

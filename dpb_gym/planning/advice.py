@@ -15,7 +15,7 @@ from dpb_gym import report, validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.log_environments import LogEnvironment, from_log, progress_lines
 from dpb_gym.envs.registration import environment
-from dpb_gym.errors import AgentError
+from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, explanations, result_notes
@@ -272,6 +272,8 @@ def advise(
     named = [agents] if isinstance(agents, str) else agents
     validation.optional(validation.text, "currency", currency)
     horizon = validation.integer("horizon", horizon, 100)
+    if columns.get("private") is not None:
+        raise ParameterError("advice contains figures of the raw log: leave out private=")
     fitting = {k: columns.pop(k) for k in _FITTING & {*columns}}
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError, shown
+from dpb_gym.privacy import Budget
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
@@ -23,11 +25,13 @@ from dpb_gym.problems.fitting import (
 )
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.recommendation import RecommendationProblem
+from dpb_gym.problems.released_fit import ReleasedFit, release_fit
 
 if TYPE_CHECKING:
     from dpb_data import ChoiceTable, ClickTable, PriceTable
 
 _MOST_NUMBERS = 50_000_000
+Private = ReleasedFit | Budget | str | None
 
 
 class Logged:
@@ -43,6 +47,7 @@ class Logged:
         repairs: What was changed when the table was read.
         visits: Largest number of the log's rows of one person.
         currency: Unit of prices in the table, or empty.
+        released: Private release of the coefficients, or None.
     """
 
     data_name: str
@@ -57,7 +62,42 @@ class Logged:
     repairs: tuple[str, ...] = ()
     currency: str = ""
     visits: int = 1
+    released: ReleasedFit | None = None
     _some: Any = None
+
+    def fit_to(
+        self, data: Any, rows: Array, choice: Array, ridge: float, names: tuple[str, ...],
+        notes: Sequence[str], longest: float, private: Private, centre: Array | None = None,
+    ) -> None:  # fmt: skip
+        """Set `fit`, whose coefficients are released privately if `private` is given.
+
+        Args:
+            data: The log, with a response per row.
+            rows: float32 ``(n, d)``, of norm at most `longest`.
+            choice: 0 for a response, -1 for none.
+            ridge: See `fit_log`, as are `names`, `notes` and `centre`.
+            longest: Bound of the rows' norm.
+            private: See `LoggedPricing`.
+        """
+        starts = np.arange(len(rows) + 1)
+        self.fit = fit_log(
+            rows, starts, choice, data.people, ridge, names, notes, data.name, centre
+        )  # fmt: skip
+        if private is None:
+            return
+        if data.people is not None:
+            raise ParameterError(
+                f"{data.name}: private= protects one row, and a person with k rows only as a "
+                "group of k: leave out the column of people if rows are to be protected"
+            )
+        if any("read off the log" in note for note in notes):
+            raise ParameterError(f"{data.name}: private= needs the bounds of all columns, bounds=")
+        self.released = (
+            private if isinstance(private, ReleasedFit)
+            else release_fit(rows, choice == 0, longest, private)
+        )  # fmt: skip
+        coefficients = np.array(self.released.coefficients)
+        self.fit = replace(self.fit, coefficients=coefficients)
 
     def set_customers(
         self, name: str, contexts: Array, people: Array | None, draws: int, part: str
@@ -78,12 +118,15 @@ class Logged:
         among = {"all": held | True, "fitted": ~held, "held-out": held}
         self._pool = np.flatnonzero(among[validation.choice("part", part, among)])
         if validation.integer("draws", draws, 0):
+            if self.released is not None:
+                raise ParameterError("draws follow from the raw log: leave out draws or private")
             self.thetas = self.fit.draws(draws) / self.scale
         self._times = -(-self.horizon // len(self._pool))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
-        self.visits = rows
-        self.info = replace(self.info, person_uses=min(self.horizon, rows * times))
+        self.visits, uses = rows, min(self.horizon, rows * times)
+        released = None if self.released is None else self.released.guarantee
+        self.info = replace(self.info, person_uses=uses, log_release=released)
 
     def draw_hidden(self, rng: Generator) -> Hidden:
         """Return theta and the customers of the rounds ``(T,)``."""
@@ -154,6 +197,8 @@ class LoggedPricing(Logged, PricingProblem):
             (only the highest counts).
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
+        private: Budget for one row of the log, for the release of the coefficients, from which
+            zeta and all responses follow; or an earlier release. None: they are raw.
 
     Raises:
         DataError: If demand cannot be estimated: too few rows, a single price, no or only
@@ -168,6 +213,7 @@ class LoggedPricing(Logged, PricingProblem):
         bounds: Bounds | None = None,
         draws: int = 0,
         part: str = "all",
+        private: Private = None,
     ) -> None:
         prices = np.unique(data.price)
         if len(prices) < 2:
@@ -187,15 +233,19 @@ class LoggedPricing(Logged, PricingProblem):
         rows = np.column_stack([customers, -relative]).astype(np.float32)
         names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
-        self.fit = fit_log(
-            rows, starts, choice, data.people, ridge, names, notes, data.name
-        )  # fmt: skip
+        longest = float(np.sqrt(rows.shape[1]))
+        self.fit_to(data, rows, choice, ridge, names, notes, longest, private)
         slope = float(self.fit.coefficients[-1])
         if slope <= 0.0:
             raise DataError(
                 f"{data.name}: purchases rise with the price (coefficient {-slope:+.3g}), so no "
-                "price is best. Prices were perhaps set by what was known of the customer: give "
-                "that as features"
+                "price is best. "
+                + (
+                    "The noise of private= is too large: give a larger budget"
+                    if private
+                    else "Prices were perhaps set by what was known of the customer: give that as "
+                    "features"
+                )
             )
         self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
         super().__init__(
@@ -354,6 +404,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         bounds: Public lowest and highest value of features.
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
+        private: See `LoggedPricing`.
 
     Raises:
         DataError: If there is a single item, too few rows, or no or only responses.
@@ -370,13 +421,14 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         bounds: Bounds | None = None,
         draws: int = 0,
         part: str = "all",
+        private: Private = None,
     ) -> None:
         m, n = len(data.item_ids), len(data.items)
         if m < 2:
             raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
         check_varies(data.clicked, "responded", data.name)
-        starts = np.arange(n + 1)
-        check_features(data.features, data.feature_names, starts, data.clicked - 1, data.name)
+        choice = data.clicked - 1
+        check_features(data.features, data.feature_names, np.arange(n + 1), choice, data.name)
         scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
         notes = [*data.notes, *notes]
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
@@ -395,10 +447,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         rate = float(data.clicked.mean())
         centre = np.zeros((m, width))
         centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
-        self.fit = fit_log(
-            rows.reshape(n, -1), starts, data.clicked - 1, data.people, ridge, names,
-            notes, data.name, centre.ravel(),
-        )  # fmt: skip
+        flat = rows.reshape(n, -1)
+        self.fit_to(data, flat, choice, ridge, names, notes, 1.0, private, centre.ravel())
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
         self.item_ids, self.earned, self.repairs = data.item_ids, rate, data.notes
         self.rows = np.column_stack([customers, data.items])

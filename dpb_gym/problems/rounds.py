@@ -22,6 +22,7 @@ LONGEST = 10**9
 
 SOLD_OUT = "between worlds in which the same items are sold out at the same times"
 FROM_LOG = "apart from the log: coefficients, zeta, counts, undeclared bounds and features are raw"
+RELEASED = "apart from the log: features are raw, its model was released with {}"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class ProblemInfo:
         delay: Delay of responses, as text (see `dpb_gym.problems.delay.Delay`); None: no delay.
         rating_uses: Replay of real ratings: maximum number of rounds that offer one rating.
         person_uses: Real data: maximum number of rounds per person.
+        log_release: Guarantee of the release of a log's model, as text; None: the model is raw.
         prior: Prior information on theta; None if there is none.
     """
 
@@ -71,6 +73,7 @@ class ProblemInfo:
     delay: str | None = None
     rating_uses: int | None = None
     person_uses: int | None = None
+    log_release: str | None = None
     prior: Prior | None = None
 
     @property
@@ -86,7 +89,8 @@ class ProblemInfo:
     @property
     def provisos(self) -> tuple[str, ...]:
         """Clauses that every guarantee on this problem needs; see `Guarantee.provisos`."""
-        clauses = {SOLD_OUT: self.stock, FROM_LOG: self.person_uses}
+        log = FROM_LOG if self.log_release is None else RELEASED.format(self.log_release)
+        clauses = {SOLD_OUT: self.stock, log: self.person_uses}
         return tuple(clause for clause, cause in clauses.items() if cause is not None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 
 import numpy as np
 import pytest
 
 import dpb_gym
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
+from dpb_gym.privacy import SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
 
 
@@ -100,6 +102,90 @@ def test_only_one_message_of_each_device_is_received():
     assert session.pending == (2, 3) and sums.rounds == 1
 
 
+@pytest.mark.parametrize(
+    "budget", ["rho=1@local", "eps=2,delta=1e-5@local", "rho=40@shuffler", "rho=40@aggregator"]
+)
+def test_forged_messages_are_refused_and_honest_ones_are_not(budget):
+    """Values that no device sends: too large, of another type, not whole."""
+    _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", budget, 200)
+    for _ in range(50):
+        device = session.device()
+        device.decide([0.1, 0.2])
+        message = device.message(1)
+        values = message["values"]
+        for forged in (1e300, -1e4, 2**62, 2**70, "1", None, 1j):
+            with pytest.raises(ParameterError):
+                session.receive({**message, "values": [forged, *values[1:]]})
+        if sums.whole:
+            with pytest.raises(ParameterError, match="whole"):
+                session.receive({**message, "values": [0.5, *values[1:]]})
+        session.receive(message)
+    assert sums.rounds == 50
+
+
+class Masked:
+    """Sums of masked messages; another party has the masks."""
+
+    def __init__(self):
+        self.masks, self.lock = [], threading.Lock()  # a lock cannot be copied
+
+    def open(self, shape, modulus):
+        self.modulus, self.total_masked, self.count = modulus, np.zeros(shape, np.int64), 0
+
+    def submit(self, message):
+        self.total_masked = (self.total_masked + message) % self.modulus
+        self.count += 1
+
+    def total(self):
+        masks, self.masks = np.sum(self.masks, axis=0), []
+        return (self.total_masked - masks) % self.modulus, self.count
+
+
+def test_a_real_protocol_adds_up_masked_messages():
+    _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@aggregator", 60)
+    protocol, rng, exact = Masked(), np.random.default_rng(0), 0.0
+    session.aggregate_with(protocol)
+    while sums.releases < len(sums.batches):
+        device, released = session.device(), sums.releases
+        device.decide([0.1 * (device.decision % 7), 0.2])
+        message = device.message(device.decision % 2)
+        exact = exact + behind(device._agent.curator.releasers[0])._own[0]
+        protocol.masks.append(rng.integers(message["modulus"], size=len(message["values"])))
+        masked = (message["values"] + protocol.masks[-1]) % message["modulus"]
+        session.receive({**message, "values": masked.tolist()})
+        if sums.releases > released:
+            assert np.abs(sums.value[0] - exact).max() < 6 * sums.noise_std
+            exact = 0.0
+    with pytest.raises(AgentError, match="before the first message"):
+        session.aggregate_with(Masked())
+
+
+def test_the_agent_learns_on_after_a_batch_that_lost_too_many():
+    _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=100@aggregator", 60)
+    session.aggregate_with(SimulatedAggregator(tuple(range(4))))
+    with pytest.warns(RuntimeWarning, match="nothing of it was released"):
+        while not sums.releases:
+            device = session.device()
+            device.decide([0.1, 0.2])
+            session.receive(device.message(1))
+    sums.aggregator = SimulatedAggregator()
+    while session.decisions < 60:
+        device = session.device()
+        device.decide([0.1 * (session.decisions % 7), 0.2])
+        session.receive(device.message(session.decisions % 2))
+    assert sums.releases == len(sums.schedule.ends) and session.agent.theta.any()
+
+
+def test_agents_cannot_replace_the_aggregator():
+    """It would read the messages, each of which has little noise."""
+    _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@aggregator", 60)
+    handle = session.agent.curator.releasers[0]
+    with pytest.raises(AttributeError):
+        handle.aggregator  # noqa: B018
+    with pytest.raises(AttributeError):
+        handle.aggregator = SimulatedAggregator()
+
+
 def test_a_message_for_a_released_batch_is_too_late():
     _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@aggregator", 60)
     late = session.device()
@@ -112,7 +198,7 @@ def test_a_message_for_a_released_batch_is_too_late():
     with pytest.raises(ParameterError, match="too late"):
         session.receive(message)
     wrapped = {**message, "batch": 1, "values": [2**60] * len(message["values"])}
-    with pytest.raises(ParameterError, match="modulo"):
+    with pytest.raises(ParameterError, match="whole numbers"):
         session.receive(wrapped)
     assert late.decision in session.pending
 

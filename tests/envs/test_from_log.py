@@ -18,9 +18,10 @@ from scipy.optimize import minimize
 import dpb_data
 import dpb_gym
 from dpb_data import synthetic
+from dpb_gym import Budget
 from dpb_gym.envs.log_environments import progress_lines
 from dpb_gym.envs.registration import ENVIRONMENTS
-from dpb_gym.errors import DataError, DPBError, ParameterError
+from dpb_gym.errors import BudgetError, DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import fit_mnl, log_chances, scale
 from dpb_gym.problems.logged import (
     LoggedAssortment,
@@ -28,6 +29,8 @@ from dpb_gym.problems.logged import (
     LoggedRecommendation,
     _relative,
 )
+from dpb_gym.problems.released_fit import release_fit
+from dpb_gym.streams import AgentStreams
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +148,63 @@ def test_customers_repeat_only_after_all_have_arrived() -> None:
         np.testing.assert_array_equal(instance.context().features[0], problem._contexts[own[t]])
         if t < 249:
             instance.advance()
+
+
+LOANS = {"term": (24.0, 84.0), "score": (300.0, 850.0), "price": (0.0, 12.0)}
+
+
+def test_a_private_release_hides_the_log_from_agents() -> None:
+    table = dpb_data.prices("synthetic-loans", features=["term", "score"])
+    raw = LoggedPricing(table, bounds=LOANS)
+    near, problem = (LoggedPricing(table, bounds=LOANS, private=b) for b in ("rho=1e7", "rho=1"))
+    assert near.fit.coefficients == pytest.approx(raw.fit.coefficients, abs=0.4)
+    assert np.abs(problem.fit.coefficients - raw.fit.coefficients).max() > 0.1
+    assert "was released with central zCDP rho=1 per user-round" in problem.info.provisos[0]
+    other = replace(table, bought=np.random.default_rng(0).permutation(table.bought))
+    again = LoggedPricing(other, bounds=LOANS, private=problem.released)
+    assert again.info == problem.info and (again.theta == problem.theta).all()
+    assert again.draw_hidden(np.random.default_rng(0))["theta"] is again.theta
+    with pytest.raises(ParameterError, match="leave out draws or private"):
+        LoggedPricing(table, bounds=LOANS, private="rho=1", draws=4)
+
+
+def test_a_private_environment_says_what_was_released() -> None:
+    env = dpb_gym.from_log(
+        "synthetic-loans", "pricing", features=["term", "score"], bounds=LOANS,
+        private="eps=2,delta=1e-6",
+    )  # fmt: skip
+    problem = dpb_gym.make_problem(env)
+    assert "eps=2 at delta=1e-06" in problem.info.provisos[0]
+    agent = dpb_gym.make_agent("one-pass-pricing")
+    agent.set_up(problem.info, AgentStreams([0]), Budget.parse("rho=1"))
+    assert "apart from the log: features are raw, its model was released" in str(
+        agent.curator.guarantee
+    )
+    clicks = dpb_gym.from_log(
+        banners(), "recommendation", private="rho=1", bounds={"age": (20, 80)}, **BANNERS
+    )
+    assert "released with central zCDP rho=1" in dpb_gym.make_problem(clicks).info.provisos[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"bounds": {"term": (24, 84), "price": (0, 12)}}, "needs the bounds of all columns"),
+        ({"person": "channel"}, "leave out the column of people"),
+        ({"private": 1.0}, "a budget"),
+        ({"private": "rho=1@local"}, "private must be a budget"),
+    ],
+)
+def test_what_cannot_be_released_is_rejected(changes: Any, error: str) -> None:
+    given = {"features": ["term", "score"], "bounds": LOANS, "private": "rho=1", **changes}
+    with pytest.raises((ParameterError, BudgetError), match=error):
+        dpb_gym.from_log("synthetic-loans", "pricing", **given)
+
+
+def test_rows_of_a_release_are_in_the_declared_ball() -> None:
+    rows = np.full((100, 4), 1.1, np.float32)
+    with pytest.raises(ParameterError, match=r"a row has norm 2.2, above 2"):
+        release_fit(rows, np.arange(100) % 2, 2.0, "rho=1")
 
 
 def test_a_fit_reports_its_quality_on_held_out_people(loans: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,49 @@ def others(monkeypatch: Any) -> Any:
 
 def test_the_page_of_worlds_is_written_from_stored_results(others: Any) -> None:
     marked, found = importlib.import_module("marked"), others.worlds()
-    assert marked.block((others.DOCS / "outside.md").read_text(), "worlds") == others.outside(found)
+    page = (others.DOCS / "outside.md").read_text()
+    assert marked.block(page, "worlds") == others.outside(found)
+    assert marked.block(page, "leads") == others.leads(found)
+
+
+def test_worlds_are_compared_within_trust_models(others: Any) -> None:
+    def row(agent: str, by: str, trust: str, regret: float) -> dict[str, Any]:
+        return {
+            "setting": "s",
+            "agent": agent,
+            "by": by,
+            "trust": trust,
+            "regret": regret,
+            "true": 1,
+        }
+
+    rows = [
+        row("strict", "authors", "local", 9.0),
+        row("loose", "authors", "joint", 5.0),
+        row("ours", "us", "joint", 2.0),
+        row("worse", "us", "joint", 3.0),
+        row("mine", "us", "local", 18.0),
+    ]
+    text = others.leads({"w": {"rows": rows}})
+    assert text.startswith("In 1 of 2 comparisons") and "in 0 less" in text and "in 1 more" in text
+    assert "in 1 of 1 settings" in text
+    first, second = text.splitlines()[-2:]
+    assert "loose 5 | 1 | `ours` 2 | 1 | 2.50 |" in first
+    assert "strict 9 | 1 | `mine` 18 | 1 | 0.50 |" in second
 
 
 def test_the_page_of_the_home_ground_is_written_from_stored_results(others: Any) -> None:
     if not others.HOME.exists():
         pytest.skip("the home ground has no stored results")
-    board = others.home(others.Result.load(others.HOME).to_leaderboard())
+    data = others.Result.load(others.HOME).to_leaderboard()
+    board = others.home(data)
     marked = importlib.import_module("marked")
     assert marked.block((others.DOCS / "home-ground.md").read_text(), "home") == board
+    stored = json.loads(others.HOME.with_suffix(".json").read_text())
+    played = {row.name for task in data.tasks for row in task.rows}
+    assert set(stored) == played
+    stale = [name for name in stored if stored[name] != others.code(name)]
+    assert not stale, f"run home-ground-v0 again, or verify and --rekey: {', '.join(stale)}"
 
 
 def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:

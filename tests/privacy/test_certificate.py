@@ -121,3 +121,17 @@ def test_a_result_directory_is_certified(tmp_path, capsys):
     assert entry["facts"]["agent"] == "one-pass-pricing"
     assert entry["findings"]["budget"]["spent"] == pytest.approx(0.5)
     assert "horizon = 60" in entry["findings"]["declared"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("rho=1@aggregator", "discrete"),
+        ("rho=1@local", "discrete"),
+        ("eps=1,delta=1e-6@local", "is continuous"),
+    ],
+)
+def test_continuous_messages_are_stated(budget, words):
+    session = dpb_gym.serve("one-pass-pricing", budget, SHOP, warm=False)
+    findings = session.certificate().content["entries"][0]["findings"]
+    assert words in findings["NIST SP 800-226"]["Floating-point arithmetic"]

@@ -11,7 +11,7 @@ from curated import curator
 from test_sensitivity import search
 
 from dpb_gym.audits import audit_sum, releaser_audits
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import BudgetError
 from dpb_gym.privacy import (
     AggregatedSum,
     Budget,
@@ -263,7 +263,7 @@ class TestAggregator:
         assert tau < 1 or std < 1
 
     def test_lost_messages_are_made_up_for_until_too_many_are_lost(self):
-        """The sum stands for all devices; one more loss than allowed, and nothing is released."""
+        """The sum stands for all devices; one more loss than allowed voids the batch."""
         _, sums = summed("rho=5000@aggregator", 1, dropout=0.3)
         row, ends = np.array([[0.3, -0.2, 0.1]]), sums.schedule.ends.tolist()
         allowed = [batch.clients - batch.enough for batch in sums.batches]
@@ -273,12 +273,25 @@ class TestAggregator:
             for _ in range(size):
                 sums.add(row)
             assert sums.value[0] / size == pytest.approx(row[0], abs=0.05)
+            batch = sums.batches[sums.releases - 1]
+            extra = math.sqrt(batch.clients / (batch.clients - spare))
+            assert sums.noise_std == pytest.approx(extra * batch.released_std)
         _, sums = summed("rho=5000@aggregator", 1, dropout=0.3)
         sums.aggregator = SimulatedAggregator(tuple(range(allowed[0] + 1)))
-        with pytest.raises(ParameterError, match="nothing was released"):
+        with pytest.warns(RuntimeWarning, match="nothing of it was released"):
             for _ in range(ends[0]):
                 sums.add(row)
-        assert not sums.value.any()
+        assert sums.releases == 1 and not sums.value.any()
+        assert sums.noise_std > 1e5 * sums.sigma
+        sums.aggregator = SimulatedAggregator()
+        for _ in range(ends[1] - ends[0]):
+            sums.add(row)
+        size = sums.schedule.sizes[1]
+        assert sums.value[0] / size == pytest.approx(row[0], abs=0.05)
+
+    def test_budgets_that_need_larger_integers_are_refused(self):
+        with pytest.raises(BudgetError, match="at most 62"):
+            summed("rho=1e36@aggregator")[1].schedule  # noqa: B018 (seals)
 
     def test_rounding_has_no_bias(self):
         _, sums = summed("rho=0.5@aggregator", 2000)
@@ -301,6 +314,19 @@ class TestAggregator:
         message = sums.message(np.full((3, 3), 0.28))
         assert ((message >= 0) & (message < sums.batches[0].modulus)).all()
         assert "secure aggregation" in str(own.guarantee)
+
+
+@pytest.mark.parametrize("budget", ["rho=1e9@local", "eps=1000,delta=1e-5@local"])
+@pytest.mark.parametrize("unit", ["user-round", "reward"])
+def test_huge_local_budgets_have_next_to_no_noise(budget, unit):
+    options = {"clip": None, "reward": (0.0, 1.0)} if unit == "reward" else {}
+    own, sums = summed(budget, unit=unit, **options)
+    assert 0.0 <= sums.sigma < 0.1 and own.guarantee is not None
+
+
+def test_tiny_shuffled_budgets_are_refused():
+    with pytest.raises(BudgetError, match="coins"):
+        summed("rho=1e-13@shuffler")[1].schedule  # noqa: B018 (seals)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym import portable, validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum, Messages
+from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.validation import FloatArray
@@ -26,6 +27,8 @@ CELLS = 8.0
 ROUNDING = 1.0 / 128
 # Sums leave the range of the modulus only if their noise exceeds so many standard deviations.
 TAIL = 12.0
+# Scale of a batch of which nothing was released: its noise is so large that it has no weight.
+WORTHLESS = 1e-6
 
 
 class SecureAggregator(Protocol):
@@ -108,7 +111,8 @@ class AggregatedSum(DisjointSum):
       plus grid * width^(1/2), because two rows rounded with the same random numbers move apart by
       less than a cell per coordinate.
     * Noise: a device's variance is sigma^2 / n, where n = (1 - `dropout`) times the devices of the
-      batch must answer; with fewer nothing is released. The sum of n discrete Gaussians is one of
+      batch must answer. With fewer nothing of the batch is released: its value is 0, and its
+      `noise_std` is 1e6 sigma. The sum of n discrete Gaussians is one of
       variance sigma^2 up to the factor e^tau per coordinate,
       tau = 10 sum_{k < n} exp(-2 pi^2 s^2 k / (k + 1)) for s cells of noise per device (Theorem 1
       there). So a batch is zCDP with rho = (sensitivity / sigma + tau width^(1/2))^2 / 2.
@@ -125,6 +129,8 @@ class AggregatedSum(DisjointSum):
         aggregator: The secure aggregation; a `SimulatedAggregator` by default.
         message_bytes: Size of a message in the current batch.
     """
+
+    whole = True
 
     def __init__(
         self,
@@ -164,11 +170,21 @@ class AggregatedSum(DisjointSum):
         grid = math.ldexp(0.5, math.frexp(min(std / CELLS, finest))[1])  # a power of two
         largest = clients * (self.clip.longest / grid + 1.0)
         largest += TAIL * math.sqrt(clients) * std / grid
-        return Quantisation(clients, enough, grid, std, 1 << math.ceil(2.0 * largest).bit_length())
+        found = Quantisation(clients, enough, grid, std, 1 << math.ceil(2.0 * largest).bit_length())
+        if found.bits > 62:
+            raise BudgetError(
+                f"{self.what}: rho = {self.rho:g} needs integers of {found.bits} bits; at most 62 "
+                "are possible, so give a smaller budget"
+            )
+        return found
 
     @property
     def _batch(self) -> Quantisation:
         return self.batches[min(self.releases, len(self.batches) - 1)]
+
+    @property
+    def modulus(self) -> int | None:
+        return self._batch.modulus
 
     @property
     def message_bytes(self) -> int:
@@ -185,25 +201,27 @@ class AggregatedSum(DisjointSum):
         super().become_device(noise)
         self.aggregator = SimulatedAggregator()
 
-    def check_message(self, messages: Messages) -> None:
-        super().check_message(messages)
-        if not messages.size:
-            return  # after the last release
-        if messages.dtype != np.int64 or (messages % self._batch.modulus != messages).any():
-            raise ParameterError(f"a message has integers modulo {self._batch.modulus}")
+    @property
+    def message_range(self) -> tuple[float, float]:
+        return 0, self._batch.modulus - 1
 
     def receive(self, messages: Integers) -> None:
         if self._opened != self.releases:
             self.aggregator.open(messages.shape, self._batch.modulus)
             self._opened = self.releases
-        self.aggregator.submit(messages)
+        self.aggregator.submit(messages.astype(np.int64, copy=False))
 
     def _close(self, batch: int) -> FloatArray:
         (sums, came), plan = self.aggregator.total(), self.batches[batch]
         if came < plan.enough:
-            raise ParameterError(
-                f"{came} of {plan.clients} devices are left in a batch that needs {plan.enough}; "
-                "nothing was released"
+            warnings.warn(
+                f"{came} of {plan.clients} devices are left in batch {batch + 1}, which needs "
+                f"{plan.enough}: nothing of it was released",
+                RuntimeWarning,
+                stacklevel=2,
             )
+            self._schedule.scales[batch] = WORTHLESS
+            return np.zeros(sums.shape)
+        self._schedule.scales[batch] *= math.sqrt(came / plan.clients)
         signed = (sums + plan.modulus // 2) % plan.modulus - plan.modulus // 2
         return np.asarray(signed * (plan.grid * plan.clients / came), dtype=np.float64)

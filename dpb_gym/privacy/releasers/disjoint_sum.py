@@ -32,6 +32,8 @@ class DisjointSum(WeightedSum):
 
     per_record = False
     """Whether every message has noise of its own."""
+    whole = False
+    """Whether messages are whole numbers."""
     side = ""
     """``"device"``: records become messages in `mail`; ``"server"``: they are read from it."""
     mail: Messages | None = None
@@ -97,12 +99,28 @@ class DisjointSum(WeightedSum):
         """Numbers of a message."""
         return self.shape.width
 
+    @property
+    def modulus(self) -> int | None:
+        """Modulus of the messages of the current batch, or None."""
+        return None
+
+    @property
+    @abstractmethod
+    def message_range(self) -> tuple[float, float]:
+        """Range that a device's numbers leave with probability below 1e-30."""
+
     def check_message(self, messages: Messages) -> None:
-        """Raise ParameterError unless messages of one round have the right form, ``(B, n)``."""
-        shape = (self.replicates, self.message_width)
-        over = self.releases == len(self._schedule.ends)
-        if not over and (messages.shape != shape or not np.isfinite(messages).all()):
-            raise ParameterError(f"a message has {shape[1]} numbers; got {shown(messages[0])}")
+        """Raise ParameterError unless devices can have sent the messages ``(B, n)`` of a round."""
+        if self.releases == len(self._schedule.ends):
+            return
+        shape, (low, high) = (self.replicates, self.message_width), self.message_range
+        right = messages.shape == shape and messages.dtype.kind in "if"
+        right = right and bool(((messages >= low) & (messages <= high)).all())
+        if not right or (self.whole and (messages % 1 != 0).any()):
+            kind = "whole numbers" if self.whole else "numbers"
+            raise ParameterError(
+                f"a message has {shape[1]} {kind} in [{low:g}, {high:g}]; got {shown(messages[0])}"
+            )
 
     def become_device(self, noise: NoiseSource | None) -> None:
         """Forget what the server has received, and draw from `noise`, if given."""

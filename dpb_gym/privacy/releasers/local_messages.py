@@ -13,6 +13,10 @@ from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.validation import FloatArray
 
 SPLITS = np.linspace(0.0, 1.0, 65)  # parts of epsilon for the probability of the cap
+# A larger epsilon is not used: p and q would be 1 in floating point.
+MOST_EPSILON = 30.0
+# Normals of more standard deviations have probability below 1e-32.
+TAIL = 12.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class CapMessage:
     @lru_cache(maxsize=64)
     def best(cls, epsilon: float, radius: float) -> CapMessage:
         """Return the message with the least variance, for epsilon > 0."""
-        found = []
+        epsilon, found = min(epsilon, MOST_EPSILON), []
         for part in SPLITS.tolist():
             p, q = (1.0 / (1.0 + portable.exp(-x * epsilon)) for x in (part, 1.0 - part))
             start = float(kernels.elementary.normal_of(q))
@@ -123,6 +127,7 @@ class SignMessage:
     @classmethod
     def of_range(cls, epsilon: float, half: float) -> SignMessage:
         """Return the message for numbers in [-half, half]."""
+        epsilon = min(epsilon, MOST_EPSILON)
         small = portable.exp(-epsilon)
         return cls(epsilon, half, half * (1.0 + small) / (1.0 - small))
 

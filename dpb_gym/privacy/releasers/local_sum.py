@@ -16,6 +16,8 @@ from dpb_gym.privacy.events import Event, PureEvent
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum, Messages
 from dpb_gym.privacy.releasers.local_messages import (
+    MOST_EPSILON,
+    TAIL,
     CapMessage,
     GaussianMessage,
     LocalMessage,
@@ -58,13 +60,14 @@ class LocalSum(DisjointSum):
         if isinstance(clip, Segment) and self.curator.unit == "reward":
             self._numbers = clip
         self.gain = 1.0 / math.sqrt(times)
-        pure = fit_rho(budget, lambda rho: [self._pure_event(rho)]) * self._part
         normal = gaussian_sigma(self.curator.most_rho * self._part, self.sensitivity * self.gain)
-        self._likely = self._pure_message(pure).sigma
+        self._likely = normal
+        if (budget.epsilon or 0.0) <= MOST_EPSILON:
+            pure = fit_rho(budget, lambda rho: [self._pure_event(rho)]) * self._part
+            self._likely = min(normal, self._pure_message(pure).sigma)
         self.pure = self._likely < normal
         if self.pure:
             self.proviso = ""  # rests on no distance of two rows
-        self._likely = min(self._likely, normal)
         if model is not None and self._numbers:
             spread = model.spread + self._likely**2 / model.rate
             model = replace(model, spread=spread, unit_noise=0.0)
@@ -111,6 +114,15 @@ class LocalSum(DisjointSum):
     def message_width(self) -> int:
         width = 1 if self._numbers else self.shape.width
         return width + isinstance(self._mechanism, CapMessage)
+
+    @property
+    def message_range(self) -> tuple[float, float]:
+        message = self._mechanism
+        if isinstance(message, SignMessage):
+            return -message.height, message.height
+        assert self.clip is not None
+        reach = self.clip.longest + TAIL * message.sigma
+        return -reach, reach
 
     def message(self, rows: FloatArray) -> Messages:
         return self._mechanism.of(rows, self._noise)

@@ -103,7 +103,7 @@ class Releaser(ABC):
 
 
 PUBLIC = (
-    "aggregator", "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
+    "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
     "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
     "message_bytes",
     "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation", "record_std",
@@ -114,7 +114,7 @@ METHODS = (
     "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
-SETTABLE = ("aggregator", "centre", "loss")
+SETTABLE = ("centre", "loss")
 
 
 class Handle:

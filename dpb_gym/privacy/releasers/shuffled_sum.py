@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from dpb_gym import uncompiled, validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
@@ -49,6 +49,8 @@ class ShuffledBits:
         grid = sums.clip.longest / levels
         bits = sums.sensitivity / grid + records * math.sqrt(sums.shape.width)
         each = math.ceil((EPSILON * bits) ** 2 / (2.0 * rho * batch))
+        if each * batch > 2**53:
+            raise BudgetError(f"rho = {rho:g} needs too many coins per batch; give at least 1e-10")
         return cls(batch, levels, each * batch, grid, bits)
 
     @staticmethod
@@ -163,6 +165,8 @@ class ShuffledBatches(DisjointSum):
     Every batch spends the same rho, which is therefore that of all batches.
     """
 
+    whole = True
+
     def __init__(
         self, curator: CuratorProtocol, width: int | RecordShape, **options: object
     ) -> None:
@@ -192,6 +196,11 @@ class ShuffledBatches(DisjointSum):
 
     def message(self, rows: FloatArray) -> FloatArray:
         return self.batches[self.releases].seen(rows, 1, self._noise)
+
+    @property
+    def message_range(self) -> tuple[float, float]:
+        bits = self.batches[self.releases]
+        return 0, 2 * bits.levels + bits.coins // bits.batch
 
     def receive(self, messages: FloatArray) -> None:
         self._total += messages

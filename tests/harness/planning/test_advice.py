@@ -197,6 +197,8 @@ def test_columns_are_guessed_once_and_shown() -> None:
     for budgets in (None, []):
         with pytest.raises(BudgetError, match="give a budget"):
             dpb_gym.advise(LOG, budgets=budgets, **SETTINGS)
+    with pytest.raises(ParameterError, match="leave out private="):
+        dpb_gym.advise(LOG, private="rho=1", **SETTINGS)
     with pytest.raises(ParameterError, match="currency must be"):
         dpb_gym.advise(LOG, currency=3, **SETTINGS)
     with pytest.raises(ParameterError, match=r"over 1,000 times as wide as the values"):

@@ -1,0 +1,70 @@
+"""Private release of the logistic model of a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpb_gym.errors import ParameterError, shown
+from dpb_gym.privacy import Budget, Curator, Guarantee
+from dpb_gym.problems.base import Array
+
+
+@dataclass(frozen=True)
+class ReleasedFit:
+    """Coefficients of a log's model, and the guarantee of their release.
+
+    Attributes:
+        coefficients: d numbers, of the scaled features.
+        guarantee: The guarantee as text, per row of the log.
+    """
+
+    coefficients: tuple[float, ...]
+    guarantee: str
+
+
+def release_fit(rows: Array, hit: Array, longest: float, private: Budget | str) -> ReleasedFit:
+    """Release the maximum-likelihood estimate of a logistic model by objective perturbation.
+
+    Rows are divided by `longest`, so that a row's loss has a gradient of norm at most 1 and a
+    Hessian of trace at most 1/4. The noise comes from the operating system.
+
+    Args:
+        rows: Features ``(n, d)``, the intercept included, of norm at most `longest`.
+        hit: Responses ``(n,)``.
+        longest: Public bound of the norm.
+        private: Budget for one row, replace-one.
+
+    Raises:
+        BudgetError: If the budget is invalid.
+        ParameterError: If it is none, or a row is longer than `longest`.
+        MissingExtraError: If OpenDP is not installed (extra ``[secure]``).
+    """
+    budget = Budget.parse(private)
+    if budget is None or budget.trust != "curator":
+        raise ParameterError(
+            f"private must be a budget such as 'eps=1,delta=1e-6', got {shown(private)}"
+        )
+    x, y = rows.astype(np.float64) / longest, hit.astype(np.float64)
+    norm = float(np.sqrt((x**2).sum(axis=1).max()))
+    if norm > 1.0 + 1e-6:
+        raise ParameterError(f"a row has norm {norm * longest:g}, above {longest:g}")
+    x /= max(1.0, norm)
+    curator = Curator(budget, ("central", "user-round"), noise="system", horizon=len(y))
+    fit = curator.minimiser(
+        x.shape[1], gradient_bound=1.0, curvature=0.25, records=len(y), what="model of a log"
+    )
+
+    def loss(_: int, theta: NDArray[np.float64]) -> tuple[float, Array, Array]:
+        u = x @ theta
+        chance = 1.0 / (1.0 + np.exp(-u))
+        value = float((np.logaddexp(0.0, u) - y * u).sum())
+        return value, x.T @ (chance - y), (x * (chance * (1.0 - chance))[:, None]).T @ x
+
+    fit.loss = loss
+    theta = fit.release()[0] / longest
+    guarantee = curator.guarantee
+    assert isinstance(guarantee, Guarantee)
+    return ReleasedFit(tuple(theta.tolist()), guarantee.describe(budget.delta))
