@@ -24,7 +24,7 @@ from dpb_gym.suites.suite import load_suite
 ROOT = Path(__file__).parents[1]
 TERMS = """citeAs column equivalentProperty extract field fileObject fileProperty fileSet format
 includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace
-samplingRate separator source subField transform""".split()
+samplingRate separator source subField transform"""
 CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -36,7 +36,7 @@ CONTEXT = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    **{term: f"cr:{term}" for term in TERMS},
+    **{term: f"cr:{term}" for term in TERMS.split()},
 }
 FIELDS = {
     "cell": "Key of the cell in manifest.json",

@@ -98,8 +98,6 @@ def test_text_is_readable_in_both_themes(opened, make, dark):
         ".heat td.h3 small",
         ".heat td.h5",
         ".heat .source",
-        "#winners small",
-        "#winners .times",
         ".heat caption",
         ".who-is",
         ".lead",

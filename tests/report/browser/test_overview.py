@@ -132,9 +132,11 @@ return Object.fromEntries([...document.querySelectorAll('#winners > div')].map(d
 """
 
 
-def test_the_answer_is_the_least_regret_within_an_epsilon(opened, board):
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_answer_is_the_least_regret_within_an_epsilon(opened, board, dark):
     """At delta 1e-5 all rows of the board have epsilon 1."""
-    page = opened(board)
+    page = opened(board, dark=dark)
+    assert min(page.contrast("#winners small"), page.contrast("#winners .times")) >= 4.5
     assert page.execute_script(WINNERS) == {"Assortment": ["One-pass MNL"]}
     one = next(r for r in board.tasks[0].rows if r.key == "One-pass MNL (rho=1)")
     assert ratio(board, one.key) in page.find("#winners").text
