@@ -57,10 +57,8 @@ RHOS = (0.5, 2.0)
 DEPLOYMENT = 1000
 # Private maximum-likelihood estimates in every run take minutes: 2,000 runs.
 SLOW = ("dpmnl", "dpmnl-approx", "explore-commit-pricing", "jdp-glm-ucb", "private-pricing")
-# In a large dimension a record of theirs has nearly no curvature, and in 128 rounds their first
-# prices are not random.
-PRICING = ("one-pass-pricing", "resolving-pricing")
-WIDE: dict[str, Any] = {"env_kwargs": {"dim": 16}, "horizon": 128}
+# With a large dimension a record of theirs has nearly no curvature.
+WIDE = ("one-pass-pricing", "resolving-pricing")
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 Audit = Callable[[float, float, int, int], AuditReport]
 
@@ -219,8 +217,10 @@ def published_rows(runs: int, only: str) -> dict[str, str]:
             print(f"{name}, {seconds:.0f} s: {line}", file=sys.stderr, flush=True)
 
         some = min(runs, 2000) if name in SLOW else runs
-        how: dict[str, Any] = WIDE if name in PRICING else {}
-        report = audit(name, Budget.zcdp(0.5), some, deployment=DEPLOYMENT, say=say, **how)
+        kwargs = {"dim": 16} if name in WIDE else None
+        report = audit(
+            name, Budget.zcdp(0.5), some, env_kwargs=kwargs, deployment=DEPLOYMENT, say=say
+        )
         claim, bound = primary(report).split(" | ")
         share = float(bound) / float(claim.split()[1])
         target = report.details["rounds"].partition("target in round ")[2]

@@ -10,6 +10,7 @@ Chromium, each also for dark themes) and its badges. A test compares the tables 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import shutil
 import subprocess
@@ -25,10 +26,9 @@ import matplotlib.image
 import numpy as np
 import trust
 import yaml
-from marked import put
+from marked import put, replaced
 
 from dpb_gym import Result, report
-from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
@@ -49,8 +49,6 @@ README = {
     "pricing-standard": ("private-pricing", "one-pass-pricing", "greedy-pricing"),
     "recommendation-standard": ("adaprivate-ucb", "one-pass-linear", "lin-greedy"),
 }
-# The agent of the column without a trusted party, which protects the customer's whole round.
-LOCAL = {name: name for name in OURS} | {"one-pass-linear": "one-pass-linear-joint"}
 HOLM, UNDECIDED, BEHIND = " (H)", r" \*", r" \*\*"
 DARK = np.array([13, 17, 23]) / 255
 """Background color of GitHub's dark theme."""
@@ -203,7 +201,7 @@ def readme(data: LeaderboardData) -> str:
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
             shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-            shown.append(_cell(LOCAL[ours], trust.of_trust(task, LOCAL[ours], "local")))
+            shown.append(_cell(ours, trust.of_trust(task, ours, "local")))
             shown.append(_cell(exact, trust.of_trust(task, exact, "")))
             lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
@@ -212,6 +210,33 @@ def readme(data: LeaderboardData) -> str:
 def _cell(name: str, rows: list[Row]) -> str:
     """Return the regrets of an agent's rows, or a dash."""
     return "–" if not rows else f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
+
+
+def on_pages(page: str, data: LeaderboardData) -> str:
+    """Return a page with every block ``<!-- board TASK: AGENT; AGENT -->`` written again.
+
+    A block has the agents' mean regret by budget, with defaults and with tuned parameters if these
+    differ.
+    """
+    tasks = {task.task: task for task in data.tasks}
+
+    def table(words: str, _: str) -> str:
+        place, _, names = words.partition(":")
+        listed = [name.strip() for name in names.split(";")]
+        rows = [row for row in tasks[place].rows if row.private and row.name in listed]
+        budgets = sorted({row.budget for row in rows}, key=budget_order)
+        titles = ["agent", "parameters", *(short(budget) for budget in budgets if budget)]
+        lines = [titles, ["---"] * len(titles)]
+        for ruling, label in ((DEFAULTS, "defaults"), (TUNED, "tuned")):
+            for name in listed:
+                found = {
+                    row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
+                }
+                cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
+                lines.append([f"`{name}`", label, *cells])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    return replaced(page, "board", table)
 
 
 def frontier(data: LeaderboardData) -> LeaderboardData:
@@ -236,25 +261,30 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
 def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     """Return the table of the parameters tuned for the arena and their cost, from the recipes."""
     lines = [
-        "| track | agent | best of eight points | defaults / best | agent rounds | seconds |",
-        "|---|---|---|---|---|---|",
+        "| agent | choices | values other than the defaults | agent rounds | seconds |",
+        "|---|---|---|---|---|",
     ]
-    rounds = seconds = 0.0
+    found: dict[str, list[dict[str, Any]]] = {}
     for track in tracks:
-        for place, path in enumerate(sorted((recipes / track).glob("*.yaml"))):
+        for path in sorted((recipes / track).glob("*.yaml")):
             recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-            known = agent_spec(recipe["agent"]).defaults
-            best = {k: v for k, v in recipe["parameters"].items() if v != known[k]}
-            text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
-            cost = recipe["cost"]
-            rounds, seconds = rounds + cost["agent_rounds"], seconds + cost["seconds"]
-            lines.append(
-                f"| {'' if place else track} | `{recipe['agent']}` | {text} | "
-                f"{recipe['defaults_relative_to_best']:.2f} | {cost['agent_rounds'] / 1e6:.1f} M | "
-                f"{cost['seconds']:.0f} |"
-            )
+            found.setdefault(recipe["agent"], []).append(recipe)
+    total = Counter[str]()
+    for name, own in found.items():
+        chosen = [row["parameters"] for recipe in own for row in recipe["best_per_budget"]]
+        times = Counter(f"{key}={value}" for params in chosen for key, value in params.items())
+        values = ", ".join(f"{text} ({count})" for text, count in times.most_common()) or "none"
+        cost = sum((Counter(recipe["cost"]) for recipe in own), Counter[str]())
+        total += cost
+        spent = f"{cost['agent_rounds'] / 1e6:.1f} M | {cost['seconds']:.0f}"
+        lines.append(f"| `{name}` | {len(chosen)} | {values} | {spent} |")
+    tasks: dict[str, int] = {}
+    for recipe in itertools.chain(*found.values()):
+        tasks |= recipe["tuned_on"]["tasks"]
     head = (
-        f"Total: {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes on one core."
+        f"Total: {total['agent_rounds'] / 1e6:,.0f} million agent rounds, "
+        f"{total['seconds'] / 60:,.0f} minutes on one core. Rounds: "
+        f"{', '.join(f'{task} {rounds:,}' for task, rounds in sorted(tasks.items()))}."
     )
     return "\n".join([head, "", *lines])
 
@@ -306,6 +336,9 @@ def main() -> None:
     trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
+    for path in sorted((options.repository / "docs").rglob("*.md")):
+        if "<!-- board " in (text := path.read_text(encoding="utf-8")):
+            path.write_text(on_pages(text, data), encoding="utf-8")
     report.plot_frontier(frontier(data), pictures / "frontier.png")
     darken(pictures / "frontier.png")
     save_screenshots(page.resolve(), pictures.resolve())

@@ -64,7 +64,8 @@ def table(data: LeaderboardData) -> str:
         cells = []
         for row in rows:
             mean, half = row.regret.mean, (row.regret.high - row.regret.low) / 2
-            cells.append(f"{mean:,.3g} ± {half:.2g} ({mean / least:.3g})")
+            digits, times = (0 if x >= 100 else 1 for x in (mean, mean / least))
+            cells.append(f"{mean:,.{digits}f} ± {half:,.{digits}f} ({mean / least:.{times}f})")
         found.append(f"| {title} | {trust} | {' | '.join(cells)} |")
     return "\n".join(found)
 

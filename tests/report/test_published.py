@@ -79,6 +79,15 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text
 
 
+def test_rows_on_pages_of_agents_are_written_from_it(monkeypatch, data):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("published")
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    texts = [text for text in texts if "<!-- board " in text]
+    assert len(texts) >= 2
+    assert all(script.on_pages(text, data) == text for text in texts)
+
+
 def test_the_loss_of_a_local_score_message_is_quoted_right(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     losses = importlib.import_module("trust").score_losses()
