@@ -110,7 +110,8 @@ def outside(found: dict[str, dict[str, Any]]) -> str:
         texts += [
             f"### {world}",
             "",
-            f"`{WORLDS[world][0]}`, {rows[0]['rounds']:,} rounds, {rows[0]['runs']} runs:",
+            f"`{WORLDS[world][0]}`, {rows[0]['rounds']:,} rounds, "
+            f"{max(row['runs'] for row in rows)} runs:",
             "",
             "| setting | agent | by | trust | stated epsilon | true epsilon | regret |",
             "|---|---|---|---|---|---|---|",

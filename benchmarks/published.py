@@ -10,12 +10,13 @@ Chromium, each also for dark themes) and its badges. A test compares the tables 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import shutil
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ from typing import Any
 import datasheet
 import matplotlib.image
 import numpy as np
+import trust
 import yaml
-from marked import put
+from marked import put, replaced
 
 from dpb_gym import Result, report
-from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
@@ -75,20 +76,10 @@ def save_screenshots(page: Path, out: Path) -> None:
         subprocess.run([chromium, *options, page.as_uri()], check=True, capture_output=True)
 
 
-def defaults(task: TaskResult, name: str, *, private: bool = True) -> list[Row]:
-    """Return an agent's default rows by budget."""
-    return _last(task, name, private, lambda row: row.ruling == DEFAULTS)
-
-
 def better(task: TaskResult, name: str) -> list[Row]:
     """Return the better of an agent's default and tuned rows at each budget."""
-    return _last(task, name, True, lambda row: -row.regret.mean)
-
-
-def _last(task: TaskResult, name: str, private: bool, order: Callable[[Row], float]) -> list[Row]:
-    """Return the last of an agent's rows by `order` at each budget."""
-    rows = [row for row in task.rows if row.name == name and row.private == private]
-    by_budget = {row.budget: row for row in sorted(rows, key=order)}
+    rows = [row for row in task.rows if row.name == name and row.private]
+    by_budget = {row.budget: row for row in sorted(rows, key=lambda row: -row.regret.mean)}
     return [by_budget[budget] for budget in sorted(by_budget, key=budget_order)]
 
 
@@ -199,24 +190,53 @@ def readme(data: LeaderboardData) -> str:
         headline(data),
         "",
         "| task: regret (± 95%) at each budget | paper's agent, the better of tuned and defaults | "
-        "ours, defaults | "
+        "ours, defaults | without a trusted party: ours, defaults, local messages | "
         "no privacy, defaults |",
-        "|---|---|---|---|",
+        "|---|---|---|---|---|",
     ]
     for task in data.tasks:
         if task.task in README:
             paper, ours, exact = README[task.task]
-            rows = defaults(task, ours)
+            rows = trust.of_trust(task, ours, "curator")
             scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
             limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
             shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-            shown.append(_cell(exact, defaults(task, exact, private=False)))
+            shown.append(_cell(ours, trust.of_trust(task, ours, "local")))
+            shown.append(_cell(exact, trust.of_trust(task, exact, "")))
             lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
 
 
 def _cell(name: str, rows: list[Row]) -> str:
-    return f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
+    """Return the regrets of an agent's rows, or a dash."""
+    return "–" if not rows else f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
+
+
+def on_pages(page: str, data: LeaderboardData) -> str:
+    """Return a page with every block ``<!-- board TASK: AGENT; AGENT -->`` written again.
+
+    A block has the agents' mean regret by budget, with defaults and with tuned parameters if these
+    differ.
+    """
+    tasks = {task.task: task for task in data.tasks}
+
+    def table(words: str, _: str) -> str:
+        place, _, names = words.partition(":")
+        listed = [name.strip() for name in names.split(";")]
+        rows = [row for row in tasks[place].rows if row.private and row.name in listed]
+        budgets = sorted({row.budget for row in rows}, key=budget_order)
+        titles = ["agent", "parameters", *(short(budget) for budget in budgets if budget)]
+        lines = [titles, ["---"] * len(titles)]
+        for ruling, label in ((DEFAULTS, "defaults"), (TUNED, "tuned")):
+            for name in listed:
+                found = {
+                    row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
+                }
+                cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
+                lines.append([f"`{name}`", label, *cells])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    return replaced(page, "board", table)
 
 
 def frontier(data: LeaderboardData) -> LeaderboardData:
@@ -228,9 +248,9 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
             rows = [
                 replace(row, agent=label)
                 for label, shown in (
-                    ("one-pass (ours)", defaults(task, ours)),
+                    ("one-pass (ours)", trust.of_trust(task, ours, "curator")),
                     (paper, better(task, paper)),
-                    (exact, defaults(task, exact, private=False)),
+                    (exact, trust.of_trust(task, exact, "")),
                 )
                 for row in shown
             ]
@@ -241,25 +261,30 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
 def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     """Return the table of the parameters tuned for the arena and their cost, from the recipes."""
     lines = [
-        "| track | agent | best of eight points | defaults / best | agent rounds | seconds |",
-        "|---|---|---|---|---|---|",
+        "| agent | choices | values other than the defaults | agent rounds | seconds |",
+        "|---|---|---|---|---|",
     ]
-    rounds = seconds = 0.0
+    found: dict[str, list[dict[str, Any]]] = {}
     for track in tracks:
-        for place, path in enumerate(sorted((recipes / track).glob("*.yaml"))):
+        for path in sorted((recipes / track).glob("*.yaml")):
             recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-            known = agent_spec(recipe["agent"]).defaults
-            best = {k: v for k, v in recipe["parameters"].items() if v != known[k]}
-            text = ", ".join(f"{key}={value}" for key, value in best.items()) or "defaults"
-            cost = recipe["cost"]
-            rounds, seconds = rounds + cost["agent_rounds"], seconds + cost["seconds"]
-            lines.append(
-                f"| {'' if place else track} | `{recipe['agent']}` | {text} | "
-                f"{recipe['defaults_relative_to_best']:.2f} | {cost['agent_rounds'] / 1e6:.1f} M | "
-                f"{cost['seconds']:.0f} |"
-            )
+            found.setdefault(recipe["agent"], []).append(recipe)
+    total = Counter[str]()
+    for name, own in found.items():
+        chosen = [row["parameters"] for recipe in own for row in recipe["best_per_budget"]]
+        times = Counter(f"{key}={value}" for params in chosen for key, value in params.items())
+        values = ", ".join(f"{text} ({count})" for text, count in times.most_common()) or "none"
+        cost = sum((Counter(recipe["cost"]) for recipe in own), Counter[str]())
+        total += cost
+        spent = f"{cost['agent_rounds'] / 1e6:.1f} M | {cost['seconds']:.0f}"
+        lines.append(f"| `{name}` | {len(chosen)} | {values} | {spent} |")
+    tasks: dict[str, int] = {}
+    for recipe in itertools.chain(*found.values()):
+        tasks |= recipe["tuned_on"]["tasks"]
     head = (
-        f"Total: {rounds / 1e6:,.0f} million agent rounds, {seconds / 60:,.0f} minutes on one core."
+        f"Total: {total['agent_rounds'] / 1e6:,.0f} million agent rounds, "
+        f"{total['seconds'] / 60:,.0f} minutes on one core. Rounds: "
+        f"{', '.join(f'{task} {rounds:,}' for task, rounds in sorted(tasks.items()))}."
     )
     return "\n".join([head, "", *lines])
 
@@ -307,8 +332,13 @@ def main() -> None:
     put(options.repository / "docs/index.md", "headline", headline(data))
     put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))
     put(options.repository / "README.md", "agents", readme(data))
+    put(options.repository / "docs/trust.md", "trust", trust.table(data))
+    trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
+    for path in sorted((options.repository / "docs").rglob("*.md")):
+        if "<!-- board " in (text := path.read_text(encoding="utf-8")):
+            path.write_text(on_pages(text, data), encoding="utf-8")
     report.plot_frontier(frontier(data), pictures / "frontier.png")
     darken(pictures / "frontier.png")
     save_screenshots(page.resolve(), pictures.resolve())

@@ -1,14 +1,11 @@
-"""Our agents on problems without tuning: designs, norms, sizes and horizons, at several budgets.
+"""Our agents on problems without tuning: designs, norms, sizes and horizons.
 
-``python benchmarks/robustness.py`` prints the tables of docs/agents/robustness.md, from tuning
-seeds. Cases are stored in ``--out`` (results/robustness), so that an interrupted run resumes.
-``--track``, ``--case`` and ``--replicates`` select parts; ``--long`` adds cases of a million
-rounds, a thousand items or fifty dimensions.
+``python benchmarks/robustness.py`` plays the cases that docs/results/robustness.json lacks, and
+writes the tables of docs/agents/robustness.md from it. ``--case`` plays one case again, with the
+code of today. Seeds are used for nothing else.
 
-Failures: `random`: worse than random choice by more than the paired 95% interval. `tail`: the last
-tenth of the rounds has more than a tenth of the first's regret, and more than a thousandth of that
-of random choice. `twice`: at rho = 1 more than twice the regret of the best non-private agent, and
-whether that is within the paired interval.
+In a case our agent is compared with the best non-private agent, of all of `FREE` with default and
+with tuned parameters. The best is chosen on the same seeds, which favours it.
 
 ``--suite RESULT`` uses a result of the suite robustness-v0, of all tasks or a few. It updates their
 cells in the table of docs/conditions.md and draws docs/_static/robustness.png from it.
@@ -18,125 +15,158 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from marked import block, put
 from numpy.typing import NDArray
+from paper_pages import code
 from scipy.special import stdtrit
 
 import dpb_gym
 
-SEED = 1_500_000
-BUDGETS = ["rho=0.005", "rho=0.02", "rho=1", "rho=5", "none"]
-JUDGED = "rho=1"
-ENVIRONMENTS = {
-    "assortment": "DPB/Assortment-v0",
-    "pricing": "DPB/Pricing-v0",
-    "recommendation": "DPB/Recommendation-v0",
-}
-OURS = {
-    "assortment": ["one-pass-mnl"],
-    "pricing": ["one-pass-pricing"],
-    "recommendation": ["one-pass-linear", "one-pass-linear-joint"],
-}
-# Non-private competitors, at a good point of their grids for the arena's tasks.
-FREE: dict[str, dict[str, dict[str, Any]]] = {
-    "assortment": {"greedy-mnl": {}, "ucb-mnl": {"scale": 0.05}},
-    "pricing": {
-        "greedy-pricing": {"explore": 0, "ridge": 4.0},
-        "glm-ucb-pricing": {"explore": 0, "gamma": 0.1, "growth": 1.5, "ridge": 4.0},
+REPOSITORY = Path(__file__).parents[1]
+STORED = REPOSITORY / "docs/results/robustness.json"
+SEED, REPLICATES = 2_500_000, 8
+BUDGETS = ["rho=0.1", "rho=1", "rho=2.56", "rho=100", "none"]
+JUDGED = {"rho=1": 1.5, "rho=0.1": 2.5}
+ALTERNATE = [18.0, -18.0, 18.0, -18.0, 18.0]
+# Non-private competitors: defaults, and good points of their grids for the arena's tasks.
+FREE: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "assortment": {
+        "greedy-mnl": ("greedy-mnl", {}),
+        "ucb-mnl": ("ucb-mnl", {}),
+        "ucb-mnl, tuned": ("ucb-mnl", {"scale": 0.05}),
     },
-    "recommendation": {"lin-greedy": {}, "lin-ucb": {"alpha": 0.1, "centre": True}},
-}
-BASE: dict[str, dict[str, Any]] = {
-    "assortment": {"horizon": 10_000, "n_items": 100, "capacity": 10, "dim": 5},
-    "pricing": {"horizon": 10_000, "dim": 5},
-    "recommendation": {"horizon": 10_000, "dim": 10},
+    "pricing": {
+        "greedy-pricing": ("greedy-pricing", {}),
+        "greedy-pricing, tuned": ("greedy-pricing", {"explore": 0, "ridge": 4.0}),
+        "glm-ucb-pricing": ("glm-ucb-pricing", {}),
+        "glm-ucb-pricing, tuned": (
+            "glm-ucb-pricing",
+            {"explore": 0, "gamma": 0.1, "growth": 1.5, "ridge": 4.0},
+        ),
+    },
+    "recommendation": {
+        "lin-greedy": ("lin-greedy", {}),
+        "lin-ucb": ("lin-ucb", {}),
+        "lin-ucb, tuned": ("lin-ucb", {"alpha": 0.1, "centre": True}),
+    },
 }
 
 
-def rows(track: str, design: str, horizon: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+class Case(NamedTuple):
+    """A problem of the grid.
+
+    Attributes:
+        env: Environment.
+        kwargs: Its parameters, without features of `rows`.
+        ours: Names of our agents.
+        design: Design of `rows` and the shape of a round's features, or None.
+        horizon: Rounds.
+    """
+
+    env: str
+    kwargs: dict[str, Any]
+    ours: tuple[str, ...]
+    design: tuple[str, tuple[int, ...]] | None = None
+    horizon: int = 10_000
+
+    @property
+    def track(self) -> str:
+        name = self.env.partition("/")[2].partition("-")[0].lower()
+        return "recommendation" if name == "multiarmed" else name
+
+
+def rows(design: str, horizon: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return features ``(horizon, *shape)`` of a design that the environments do not have."""
     rng = np.random.default_rng(20)
     d = shape[-1]
     x = rng.standard_normal((horizon, *shape), np.float32)
     if design == "correlated":
         x = np.sqrt(0.1) * x + np.sqrt(0.9) * x[..., :1]
-    elif design == "rank 2":
-        x = x[..., :2] @ rng.standard_normal((2, d), np.float32)
     elif design == "scales":
         x *= np.logspace(0, -2, d, dtype=np.float32)
     elif design == "heavy":
         x = rng.standard_t(2.0, (horizon, *shape)).astype(np.float32)
-    if track == "pricing":  # customers are in a box
-        return np.asarray(np.clip(0.5 * x, -1.0, 1.0), np.float32)
-    return x
+    elif design == "fixed":
+        x[:] = x[0]
+    elif design == "constants":  # of all items but one, as in choices of heating systems
+        x[..., : shape[0] - 1] = np.eye(shape[0])[:, 1:]
+    elif design == "intercept":
+        x = np.clip(0.5 * x, -1.0, 1.0)
+        x[..., -1] = 1.0
+    return np.asarray(x, np.float32)
 
 
-def theta(track: str, norm: float, dim: int) -> list[float]:
+def theta(norm: float, dim: int) -> list[float]:
     """Return a parameter of a given norm for which demand decreases with the price."""
     direction = np.where(np.arange(dim) % 2 == 0, 1.0, -0.6)
-    if track == "pricing":
-        direction[-1] = 2.0
+    direction[-1] = 2.0
     return [float(v) for v in norm * direction / np.linalg.norm(direction)]
 
 
-def cases(track: str, long: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return names and environment parameters of a track's cases."""
-    base = BASE[track]
-    yield "as it is", base
-    width = base["dim"] - (track == "pricing")
-    shape = {"assortment": (100, width), "pricing": (width,), "recommendation": (5, width)}[track]
-    name = "customers" if track == "pricing" else "contexts"
-    for design in ("correlated", "rank 2", "scales", "heavy"):
-        if track != "assortment" or long:  # a hundred items of ten thousand rounds are 20 MB
-            yield f"features {design}", base | {name: (design, base["horizon"], shape)}
-    if track == "assortment" and not long:
-        for design in ("correlated", "rank 2", "scales", "heavy"):
-            small = base | {"n_items": 20, "capacity": 4}
-            yield f"features {design}, N = 20", small | {name: (design, 10_000, (20, width))}
-    for norm in (0.3, 1.0, 3.0, 10.0):
-        yield f"norm of theta {norm:g}", base | {"theta": theta(track, norm, base["dim"])}
-    yield "d = 2", base | {"dim": 2}
-    yield "T = 1,000", base | {"horizon": 1000}
-    if track == "assortment":
-        yield "K = 1", base | {"capacity": 1}
-        yield "K = N / 2", base | {"capacity": 50}
-        yield "N = 5", base | {"n_items": 5, "capacity": 2}
-        yield "uneven revenues", base | {"revenues": "random"}
-    if track == "pricing":
-        yield "zeta = 30", base | {"zeta": 30.0}
-        yield "drifting customers", base | {"customers": "drifting"}
-        yield "switched customers", base | {"customers": "switched"}
-    if track == "recommendation":
-        yield "two candidates", base | {"n_candidates": 2}
-        yield "switched candidates", base | {"contexts": "switched", "fresh": True}
-    if not long:
-        return
-    yield "d = 50", base | {"dim": 50} | ({"zeta": 16.0} if track == "pricing" else {})
-    yield "T = 1,000,000", base | {"horizon": 1_000_000}
-    if track == "assortment":
-        yield "N = 1,000", base | {"n_items": 1000}
+def cases() -> dict[str, Case]:
+    """Return the grid."""
+    found: dict[str, Case] = {}
+
+    def add(name: str, kwargs: dict[str, Any], design: Any = None, **options: Any) -> None:
+        found[f"{track}: {name}"] = Case(env, base | kwargs, ours, design, **options)
+
+    track, env, ours = "assortment", "DPB/Assortment-v0", ("one-pass-mnl",)
+    base: dict[str, Any] = {"n_items": 100, "capacity": 10, "dim": 5}
+    small = {"n_items": 20, "capacity": 4}
+    add("as it is", {})
+    for design in ("correlated", "scales", "heavy"):
+        add(f"features {design}, N = 20", small, (design, (20, 5)))
+    add("fixed catalogue, N = 20", small, ("fixed", (20, 5)))
+    add("constants of items, N = 5", {"n_items": 5, "capacity": 1, "dim": 6}
+        | {"theta": [1.0, -0.5, 0.5, -1.0, -1.0, 0.5]}, ("constants", (5, 6)))  # fmt: skip
+    add("d = 11, K = 5", {"dim": 11, "capacity": 5})
+    add("norm of theta 3", {"theta": theta(3.0, 5)})
+    add("N = 5, T = 1,000", {"n_items": 5, "capacity": 2}, horizon=1000)
+    add("uneven revenues", {"revenues": "random"})
+    track, env, ours = "pricing", "DPB/Pricing-v0", ("one-pass-pricing",)
+    base = {"dim": 5}
+    add("d = 3", {"dim": 3})
+    add("d = 4", {"dim": 4})
+    add("d = 10, zeta = 16", {"dim": 10, "zeta": 16.0, "theta": [-0.25] * 9 + [0.66]})
+    add("zeta = 30", {"zeta": 30.0})
+    add("norm of theta 3", {"theta": theta(3.0, 5)})
+    add("norm of theta 3, d = 50, zeta = 16", {"dim": 50, "zeta": 16.0, "theta": theta(3.0, 50)})
+    add("drifting customers", {"customers": "drifting"})
+    add("intercept", {"theta": theta(1.0, 5)}, ("intercept", (4,)))
+    track, env, both = "recommendation", "DPB/Recommendation-v0", "one-pass-linear"
+    ours = (both, f"{both}-joint")
+    base = {"dim": 10}
+    for design in ("correlated", "scales", "heavy"):
+        add(f"features {design}", {}, (design, (5, 10)))
+    base, env = {}, "DPB/MultiArmed-v0"
+    add("ten arms", {"n_arms": 10})
+    env, ours = "DPB/Recommendation-v0", (both,)
+    add("100 fixed arms", {"dim": 5, "n_arms": 100, "n_candidates": 100})
+    ours = ("one-pass-sparse-joint",)
+    add("five of 400 coordinates", {"dim": 400, "n_arms": 1000, "n_candidates": 3}
+        | {"theta": ALTERNATE + [0.0] * 395})  # fmt: skip
+    return found
 
 
-def play(track: str, parameters: dict[str, Any], replicates: int) -> dict[str, list[list[float]]]:
+def play(case: Case) -> dict[str, list[list[float]]]:
     """Return the regret at a tenth, nine tenths and all of the rounds, per agent and budget."""
-    kwargs = dict(parameters)
-    for name in ("customers", "contexts"):
-        if isinstance(kwargs.get(name), tuple):
-            kwargs[name] = rows(track, *kwargs[name])
-    T = kwargs.pop("horizon")
-    agents: dict[str, Any] = {name: name for name in OURS[track]}
-    agents |= {name: (name, None, own) for name, own in FREE[track].items()}
+    kwargs, T = dict(case.kwargs), case.horizon
+    if case.design is not None:
+        name = "customers" if case.track == "pricing" else "contexts"
+        kwargs[name] = rows(case.design[0], T, case.design[1])
+    agents: dict[str, Any] = {name: name for name in case.ours}
+    agents |= {name: (agent, None, own) for name, (agent, own) in FREE[case.track].items()}
+    if case.env == "DPB/MultiArmed-v0":
+        agents |= {"ucb": "ucb", "dp-se": "dp-se"}
     result = dpb_gym.evaluate(
-        ENVIRONMENTS[track],
+        case.env,
         agents | {"random": "random"},
         horizon=T,
-        replicates=replicates,
+        replicates=REPLICATES,
         seed=SEED,
         checkpoints=[T // 10, T - T // 10, T],
         env_kwargs=kwargs,
@@ -146,48 +176,93 @@ def play(track: str, parameters: dict[str, Any], replicates: int) -> dict[str, l
     found: dict[str, list[list[float]]] = {}
     for row in result.records():
         curves = found.setdefault(
-            f"{row['agent']} {row['budget']}", [[] for _ in range(replicates)]
+            f"{row['agent']} {row['budget']}", [[] for _ in range(REPLICATES)]
         )
-        curves[row["replicate"]].append(row["regret"])
+        curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
     return found
 
 
-def beyond(difference: NDArray[np.float64]) -> bool:
-    """Return whether a paired difference is above 0 by more than its 95% interval."""
-    n = len(difference)
-    half = stdtrit(n - 1, 0.975) * difference.std(ddof=1) / np.sqrt(n)
-    return bool(difference.mean() > half)
+def half_width(values: NDArray[np.float64]) -> float:
+    """Return the half-width of the 95% interval of a mean."""
+    n = len(values)
+    return float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))
 
 
-def tail(curve: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the mean regret of the last tenth, relative to the first tenth and absolute."""
-    last = float((curve[:, 2] - curve[:, 1]).mean())
-    return last / max(float(curve[:, 0].mean()), 1e-12), last
+class Cell(NamedTuple):
+    """Our agent at a budget against the best non-private one.
+
+    Attributes:
+        ratio: Of the regrets.
+        half: Half-width of its paired 95% interval.
+        tail: Regret of the last tenth of the rounds over that of the first, 0 if the last has less
+            than a thousandth of random choice's.
+        rounds: Difference of the regrets in rounds of random play.
+        ahead: ``"ours"``, ``"theirs"``, or ``"-"`` if the paired difference is not significant.
+    """
+
+    ratio: float
+    half: float
+    tail: float
+    rounds: float
+    ahead: str
 
 
-def line(track: str, agent: str, case: str, found: dict[str, list[list[float]]]) -> str:
-    """Return one row of a table."""
-    curves = {key: np.array(value) for key, value in found.items()}
-    random = curves["random none"][:, -1]
-    free = {name: curves[f"{name} none"][:, -1] for name in FREE[track]}
-    best = min(free, key=lambda name: free[name].mean())
-    cells, misses = [], []
-    for budget in BUDGETS:
-        curve = curves[f"{agent} {budget}"]
-        total = curve[:, -1]
-        cells.append(f"{total.mean():.3g}")
-        if beyond(total - random):
-            misses.append(f"random at {budget}")
-        ratio, last = tail(curve)
-        if ratio > 0.1 and last > 0.001 * random.mean():
-            misses.append(f"tail {ratio:.2f} at {budget}")
-        if budget == JUDGED and total.mean() > 2.0 * free[best].mean():
-            sure = "" if beyond(total - 2.0 * free[best]) else " (within the interval)"
-            misses.append(f"twice: {total.mean() / free[best].mean():.2g}{sure}")
-    late = tail(curves[f"{best} none"])[0]
-    theirs = f"{best}, tail {'> 100' if late > 100 else f'{late:.2f}'}"
-    yard = f"{free[best].mean():.3g} ({theirs}) | {random.mean():.3g}"
-    return f"| {case} | {' | '.join(cells)} | {yard} | {'; '.join(misses) or '-'} |"
+def cell(ours: NDArray[np.float64], best: NDArray[np.float64], chance: float, T: int) -> Cell:
+    """Return the comparison; `chance` is the regret of random choice."""
+    a, b = ours[:, -1], best[:, -1]
+    ratio = float(a.mean() / max(b.mean(), 1e-12))
+    half = half_width(a - ratio * b) / max(float(b.mean()), 1e-12)
+    last = float((ours[:, 2] - ours[:, 1]).mean())
+    tail = last / max(float(ours[:, 0].mean()), 1e-12) if last > 0.001 * chance else 0.0
+    sure = abs(float((a - b).mean())) > half_width(a - b)
+    ahead = ("ours" if a.mean() < b.mean() else "theirs") if sure else "-"
+    return Cell(ratio, half, tail, float((a - b).mean()) / (chance / T), ahead)
+
+
+def table(found: dict[str, dict[str, list[list[float]]]]) -> str:
+    """Return the counts and the rows of the page."""
+    grid, lines = cases(), []
+    counts = {budget: [0, 0, 0, 0, 0] for budget in JUDGED}
+    for name, curves in found.items():
+        case, numbers = grid[name], {key: np.array(value) for key, value in curves.items()}
+        chance = float(numbers["random none"][:, -1].mean())
+        free = [*FREE[case.track], *(["ucb"] if "ucb none" in numbers else [])]
+        best = min(free, key=lambda key: numbers[f"{key} none"][:, -1].mean())
+        theirs = numbers[f"{best} none"]
+        for agent in case.ours:
+            cells = {
+                budget: cell(numbers[f"{agent} {budget}"], theirs, chance, case.horizon)
+                for budget in BUDGETS
+            }
+            texts = []
+            for budget, most in JUDGED.items():
+                c, count = cells[budget], counts[budget]
+                if budget == "rho=1" or case.track != "recommendation":
+                    within = c.ratio <= most
+                    count[0] += 1
+                    count[1] += within
+                    count[2] += not within and cells["rho=100"].ratio <= most
+                    count[3] += c.tail > 0.1
+                    count[4] += c.rounds <= 0.01 * case.horizon
+                tail = f", tail {c.tail:.2f}" if c.tail > 0.1 else ""
+                texts.append(f"{c.ratio:.2f} ± {c.half:.2f}{tail}")
+                texts += [f"{c.rounds:.3g}", c.ahead]
+            texts += [f"{cells[budget].ratio:.2f}" for budget in BUDGETS[2:]]
+            mean = f"{theirs[:, -1].mean():.3g} ({best})"
+            lines.append(f"| {name} | `{agent}` | {mean} | {chance:.3g} | {' | '.join(texts)} |")
+    heads = []
+    for budget, (cells_, within, noise, tails, cheap) in counts.items():
+        heads.append(
+            f"At {budget.replace('=', ' = ')}, {within} of {cells_} cells are within "
+            f"{JUDGED[budget]} times the best non-private agent's regret. {noise} more are within "
+            f"it at rho = 100, so that noise explains them. {tails} have a tail. In {cheap} the "
+            "difference is at most 1% of the rounds in random play."
+        )
+    head = (
+        "| case | ours | best non-private | random | rho 1 | rounds | ahead | rho 0.1 | rounds | "
+    )
+    head += "ahead | rho 2.56 | rho 100 | exact |"
+    return "\n".join([*heads, "", head, "|---" * 13 + "|", *lines])
 
 
 def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
@@ -250,43 +325,35 @@ def show_suite(folder: Path, repository: Path) -> None:
     draw(table, repository / "docs/_static/robustness.png")
 
 
+def save(found: dict[str, Any], agents: dict[str, str]) -> None:
+    """Store results in the order of the grid, and digests of our agents' code."""
+    ordered = {name: found[name] for name in cases() if name in found}
+    text = json.dumps({"agents": agents, "cases": ordered}, separators=(",", ":"))
+    STORED.write_text(text.replace("},", "},\n") + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Play the missing cases and print the tables."""
+    """Play the missing cases and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--out", default="results/robustness", type=Path)
-    parser.add_argument("--track", choices=list(OURS))
-    parser.add_argument("--case")
-    parser.add_argument("--replicates", type=int, default=8)
-    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--case", help="play the cases whose name contains this again")
+    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     parser.add_argument("--suite", type=Path)
-    parser.add_argument("--repository", type=Path, default=Path())
     options = parser.parse_args()
     if options.suite is not None:
-        show_suite(options.suite, options.repository)
+        show_suite(options.suite, REPOSITORY)
         return
-    for track, ours in OURS.items():
-        if options.track not in (None, track):
-            continue
-        found: dict[str, Any] = {}
-        for case, parameters in cases(track, options.long):
-            if options.case not in (None, case):
-                continue
-            folder = options.out / f"{options.replicates}"
-            path = folder / f"{track} {case}.json".replace(" ", "-").replace("/", "-").replace(
-                ",", ""
-            )
-            if not path.exists():
-                print(f"{track}: {case}", file=sys.stderr, flush=True)
-                played = play(track, parameters, options.replicates)
-                folder.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(played), encoding="utf-8")
-            found[case] = json.loads(path.read_text(encoding="utf-8"))
-        for agent in ours:
-            print(f"\n`{agent}`, {options.replicates} replicates\n")
-            print(f"| case | {' | '.join(BUDGETS)} | best non-private | random | misses |")
-            print("|---" * (len(BUDGETS) + 4) + "|")
-            for case, curves in found.items():
-                print(line(track, agent, case, curves))
+    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+    found, agents = stored.get("cases", {}), stored.get("agents", {})
+    if options.rekey:
+        save(found, {agent: code(agent) for agent in agents})
+    for name, case in cases().items():
+        again = options.case is not None and options.case in name
+        if again or (options.case is None and name not in found):
+            found[name] = play(case)
+            agents |= {agent: code(agent) for agent in case.ours}
+            save(found, agents)
+            print(name, flush=True)
+    put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
 
 
 if __name__ == "__main__":

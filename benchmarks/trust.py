@@ -1,120 +1,139 @@
-"""Measure one policy under four trust models, for docs/trust.md and its picture.
+"""Table and picture of our agents under four trust models, from a result of the arena.
 
-  python benchmarks/trust.py measure FILE   # about 12 minutes of processor time; resumes
-  python benchmarks/trust.py write FILE     # table and picture from the file
-
-A number is the mean final regret of 4 replicates over that of the best non-private agent on the
-same customers, T = 10,000, default environments and parameters.
+`published.py` writes them to docs/trust.md. As a script it prints the loss of a message of the
+score alone on pricing-standard, which that page quotes.
 """
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from marked import put
+import numpy as np
 
 import dpb_gym
+from dpb_gym.report.comparison_groups import budget_order
+from dpb_gym.report.leaderboard_data import DEFAULTS, LeaderboardData, Row, TaskResult
+from dpb_gym.suites.suite import load_suite
 
-SEED, REPLICATES, HORIZON = 31_000, 4, 10_000
-RHOS = ("rho=0.02", "rho=0.1", "rho=0.5", "rho=1")
-EPSILONS = tuple(f"eps={e},delta=1e-5" for e in (0.5, 1, 2, 5))
+Array = np.ndarray
+
 TRUSTS = ("curator", "aggregator", "shuffler", "local")
-# problem: environment, our agent, other non-private agents
+# our agent and task by title
 PROBLEMS = {
-    "pricing": ("DPB/Pricing-v0", "one-pass-pricing", ("ts-pricing",)),
-    "assortment": ("DPB/Assortment-v0", "one-pass-mnl", ("ts-mnl",)),
-    "recommendation, user-round": (
-        "DPB/Recommendation-v0", "one-pass-linear-joint", ("lin-ts", "one-pass-linear"),
-    ),
-    "recommendation, reward": ("DPB/Recommendation-v0", "one-pass-linear", ("lin-ts",)),
-}  # fmt: skip
-PAGE = Path(__file__).parents[1] / "docs" / "trust.md"
-PICTURE = PAGE.parent / "_static" / "trust.svg"
+    "pricing": ("pricing-standard", "one-pass-pricing"),
+    "assortment": ("assortment-standard", "one-pass-mnl"),
+    "recommendation, user-round": ("recommendation-standard", "one-pass-linear-joint"),
+    "recommendation, reward": ("recommendation-standard", "one-pass-linear"),
+}
 
 
-def budgets() -> list[str]:
-    """Return the texts of all budgets."""
-    return [f"{amount}@{trust}" for amount in (*RHOS, *EPSILONS) for trust in TRUSTS]
+def of_trust(task: TaskResult, name: str, trust: str) -> list[Row]:
+    """Return the default rows of an agent under a trust model, by budget."""
+    rows = [
+        row
+        for row in task.rows
+        if row.name == name and row.trust_model == trust and row.ruling == DEFAULTS
+    ]
+    return sorted(rows, key=lambda row: budget_order(row.budget))
 
 
-def skipped(problem: str, budget: str) -> bool:
-    """Return whether a row is left out, to save time: many coordinates, discrete noise."""
-    wide = problem.startswith("recommendation") and ("shuffler" in budget or "aggregator" in budget)
-    middle = budget.startswith("eps") and ("shuffler" in budget or "aggregator" in budget)
-    return middle or (wide and not budget.startswith(("rho=0.1@agg", "rho=1@agg")))
+def best(task: TaskResult) -> float:
+    """Return the least mean regret of a non-private agent with its defaults."""
+    rows = (row for row in task.rows if not row.private and not row.reference)
+    return min(row.regret.mean for row in rows if row.ruling == DEFAULTS)
 
 
-def regret(env: str, agent: str, budget: str) -> list[float]:
-    """Return the final regret of every replicate."""
-    result = dpb_gym.evaluate(
-        env, {"agent": (agent, budget)}, horizon=HORIZON, replicates=REPLICATES, seed=SEED,
-        workers=1, progress=False,
-    )  # fmt: skip
-    return [round(float(x), 3) for x in result.final_regret("agent")]
+def lines(data: LeaderboardData) -> Iterator[tuple[str, str, float, list[Row]]]:
+    """Yield title, trust model, best non-private regret and rows of every line of the table."""
+    tasks = {task.task: task for task in data.tasks}
+    for title, (name, agent) in PROBLEMS.items():
+        for trust in TRUSTS:
+            rows = of_trust(tasks[name], agent, trust) if name in tasks else []
+            if rows:
+                yield title, trust, best(tasks[name]), rows
 
 
-def measure(path: Path) -> None:
-    """Add all numbers that the file lacks."""
-    found = json.loads(path.read_text()) if path.exists() else {}
-    for problem, (env, agent, others) in PROBLEMS.items():
-        for name, budget in [(n, "none") for n in (agent, *others)] + [
-            (agent, b) for b in budgets() if not skipped(problem, b)
-        ]:
-            key = f"{problem}|{name}|{budget}"
-            if key not in found:
-                found[key] = regret(env, name, budget)
-                path.write_text(json.dumps(found, indent=1) + "\n")
-                print(key, found[key], flush=True)
+def table(data: LeaderboardData) -> str:
+    """Return regret and its multiple of the best non-private agent's, with 95% intervals."""
+    found = [
+        "| problem | trusted | rho = 0.02, eps = 0.5 | 0.1, 1 | 0.5, 2 | 1, 5 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for title, trust, least, rows in lines(data):
+        cells = []
+        for row in rows:
+            mean, half = row.regret.mean, (row.regret.high - row.regret.low) / 2
+            digits, times = (0 if x >= 100 else 1 for x in (mean, mean / least))
+            cells.append(f"{mean:,.{digits}f} ± {half:,.{digits}f} ({mean / least:.{times}f})")
+        found.append(f"| {title} | {trust} | {' | '.join(cells)} |")
+    return "\n".join(found)
 
 
-def multiples(found: dict[str, list[float]]) -> dict[tuple[str, str, str], float]:
-    """Return the multiple of the best non-private regret by problem, trust model and amount."""
-    best: dict[str, float] = {}
-    means = {tuple(key.split("|")): sum(row) / len(row) for key, row in found.items()}
-    for (problem, _, budget), mean in means.items():
-        if budget == "none":
-            best[problem] = min(mean, best.get(problem, mean))
-    return {
-        (problem, *budget.split("@")[::-1]): mean / best[problem]  # type: ignore[misc]
-        for (problem, _, budget), mean in means.items()
-        if budget != "none"
-    }
-
-
-def write(path: Path) -> None:
-    """Write the table and the picture of the page."""
+def save_picture(data: LeaderboardData, path: Path) -> None:
+    """Save the picture of regret against budget, a line per trust model."""
     import matplotlib.pyplot as plt
 
-    found = multiples(json.loads(path.read_text()))
-    heads = [*RHOS, *(e.split(",")[0] for e in EPSILONS)]
-    lines = ["| problem | trusted | " + " | ".join(heads) + " |", "|---|---" + "|---" * 8 + "|"]
-    for problem in PROBLEMS:
-        for trust in TRUSTS:
-            row = [found.get((problem, trust, amount)) for amount in (*RHOS, *EPSILONS)]
-            if any(row):
-                cells = ("-" if x is None else f"{x:.1f}" if x < 99.95 else f"{x:.0f}" for x in row)
-                lines.append(f"| {problem} | {trust} | " + " | ".join(cells) + " |")
-    put(PAGE, "trust", "\n".join(lines))
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.2), sharey=True)
-    for place, problem in zip(axes, PROBLEMS):
-        for trust, marker in zip(TRUSTS, "osD^"):
-            row = [(b, found.get((problem, trust, b))) for b in RHOS]
-            points = [(float(b[4:]), x) for b, x in row if x is not None]
-            if points:
-                place.plot(*zip(*points), marker=marker, label=trust)
-        place.set(title=problem, xscale="log", yscale="log", xlabel="rho")
-        place.set_xticks([float(b[4:]) for b in RHOS], [b[4:] for b in RHOS], minor=False)
+    figure, axes = plt.subplots(1, len(PROBLEMS), figsize=(13, 3.2), sharey=True)
+    places = dict(zip(PROBLEMS, axes))
+    for title, trust, least, rows in lines(data):
+        points = [(row.budget.limit, row.regret.mean / least) for row in rows if row.budget]
+        places[title].plot(*zip(*points), marker="osD^"[TRUSTS.index(trust)], label=trust)
+        places[title].set_xticks([x for x, _ in points], [f"{x:g}" for x, _ in points])
+        places[title].set_xlabel("rho" if rows[0].budget and rows[0].budget.rho else "epsilon")
+    for title, place in places.items():
+        place.set(title=title, xscale="log", yscale="log")
         place.minorticks_off()
         place.axhline(1.0, color="grey", linewidth=0.8)
     axes[0].set_ylabel("regret over the best non-private")
     axes[0].legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(PICTURE, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]:
+    """Return the regret of pricing-standard that local messages of the score alone leave.
+
+    The message of a customer is the score at the true theta times the factor of norm 1/2, plus
+    N(0, 1 / (2 rho) I). After t of them theta has the covariance D^-2 / (2 rho t), D the mean
+    derivative of a message. A price's loss is quadratic in the error, and at most that of random
+    prices.
+    """
+    (task,) = (t for t in load_suite("dpb-bench-v1").tasks if t.name == "pricing-standard")
+    theta, zeta = np.array(task.env_kwargs["theta"]), task.env_kwargs["zeta"]
+    instance = dpb_gym.make_problem(task.env, horizon=3000, **task.env_kwargs).instance([5])
+    features = []
+    for t in range(3000):
+        features.append(instance.context().features[0].copy())
+        instance.respond(np.array([0.5]))
+        if t < 2999:
+            instance.advance()
+    x, grid, d = np.array(features), np.linspace(0.0, 1.0, 2001), len(theta)
+
+    def demand(theta: Array, price: Array) -> Array:
+        known = x @ theta[:-1]
+        return 1.0 / (1.0 + np.exp(-zeta * (known[:, None] - price * theta[-1]) / np.sqrt(d)))
+
+    def best_price(theta: Array) -> Array:
+        return grid[(grid * demand(theta, grid)).argmax(axis=1)]
+
+    def revenue(price: Array) -> Array:
+        return price * demand(theta, price[:, None])[:, 0]
+
+    price, step, apart = best_price(theta), 0.05, 0.02
+    moves = [best_price(theta + step * e) - best_price(theta - step * e) for e in np.eye(d)]
+    slope = np.array(moves).T / (2.0 * step)
+    bend = (2.0 * revenue(price) - revenue(price + apart) - revenue(price - apart)) / apart**2
+    loss = (slope.T * np.maximum(bend, 0.0)) @ slope / (2 * len(x))
+    phi, f = np.column_stack([x, -price]) / np.sqrt(d), demand(theta, price[:, None])[:, 0]
+    factor = zeta * f * (1.0 - f) / (2.0 * np.maximum(f, 1.0 - f) * np.linalg.norm(phi, axis=1))
+    inverse = np.linalg.inv((phi.T * factor) @ phi / len(x))
+    at_first = float(np.trace(loss @ inverse @ inverse)) / 2.0
+    rounds, chance = np.arange(1, task.horizon + 1), task.normalisation
+    blind = (chance.oracle - chance.random) / task.horizon
+    return [float(np.minimum(at_first / rho / rounds, blind).sum()) for rho in rhos]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in ("measure", "write"):
-        raise SystemExit(__doc__)
-    (measure if sys.argv[1] == "measure" else write)(Path(sys.argv[2]))
+    print(*(f"{loss:.0f}" for loss in score_losses()), sep=" / ")

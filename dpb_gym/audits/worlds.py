@@ -164,7 +164,7 @@ def _opposite_items(problem: ProblemInfo, pattern: Sequence[int], norm: float = 
     """Return a pair that buys x or -x; item i has the features ``pattern[i % len(pattern)] x``."""
     x = norm * _unit(problem.dim)
     items = (np.resize(pattern, problem.n_items or 1)[:, None] * x).astype(np.float32)
-    name = "items x and -x" if norm == 1.0 else f"items x, -x and 0, |x| = {norm:g}"
+    name = "items x and -x" if norm == 1.0 else f"items x, -x and 0, norm {norm:g}"
     return Pair(f"{name}, buys x or -x", World(items, 1.0, x), World(items, 1.0, -x))
 
 

@@ -13,6 +13,7 @@ from dpb_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from dpb_gym.feedback.channel import ResponseChannel as ResponseChannel
     from dpb_gym.feedback.channel import response_mechanism as response_mechanism
+    from dpb_gym.feedback.context_mechanisms import CapStatistics as CapStatistics
     from dpb_gym.feedback.context_mechanisms import GaussianContexts as GaussianContexts
     from dpb_gym.feedback.context_mechanisms import GaussianStatistics as GaussianStatistics
     from dpb_gym.feedback.local_mechanisms import GaussianResponse as GaussianResponse

@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym import kernels, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback.local_mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
-from dpb_gym.privacy import Budget, GaussianEvent, equivalent_rho, gaussian_sigma
+from dpb_gym.privacy import (
+    Budget,
+    CapMessage,
+    Event,
+    GaussianEvent,
+    PureEvent,
+    calibrate_scale,
+    equivalent_rho,
+    gaussian_sigma,
+)
 
 
 class GaussianContexts(LocalMechanism):
@@ -117,7 +126,7 @@ class GaussianStatistics(LocalMechanism):
         self.dim = validation.integer("dim", dim, 1)
         self.low, self.high = validation.span("(low, high)", (low, high))
         self.sensitivity = statistics_sensitivity(self.low, self.high)
-        self.event = GaussianEvent(self.sigma, self.sensitivity)
+        self.event: Event = GaussianEvent(self.sigma, self.sensitivity)
         self.width = self.dim * (self.dim + 1) // 2 + self.dim
 
     @classmethod
@@ -160,3 +169,48 @@ class GaussianStatistics(LocalMechanism):
         vectors = features[:, None, :]
         kernels.regression_records.statistics(vectors, r, self.sigma, numbers, out)
         return out
+
+
+class CapStatistics(GaussianStatistics):
+    """The statistics x x' and r x of one round as one `CapMessage`: pure epsilon-DP.
+
+    At epsilon = 1 and delta = 1e-5 its noise has 0.22 of the variance of `GaussianStatistics`, for
+    rewards in [-1/2, 1/2]. Local budgets of agents (``@local``) choose the same message.
+
+    Args:
+        epsilon: epsilon, positive; at most 30 of it are used.
+        dim: Dimension d.
+        low: Lowest reward.
+        high: Highest reward.
+    """
+
+    def __init__(self, epsilon: float, dim: int, low: float = 0.0, high: float = 1.0) -> None:
+        self.epsilon = validation.real("epsilon", epsilon, 0.0, open_low=True)
+        # |x x'|^2 + |r x|^2 for |x| = 1
+        radius = math.sqrt(1.0 + max(low * low, high * high))
+        self._message = CapMessage.best(self.epsilon, radius)
+        super().__init__(self._message.sigma, dim, low, high)
+        self.event = PureEvent(self.epsilon)
+        # entries off the diagonal count twice in the norm of x x'
+        lengths = np.full((self.dim, self.dim), math.sqrt(2.0))
+        np.fill_diagonal(lengths, 1.0)
+        upper = lengths[np.triu_indices(self.dim)]
+        self._lengths = np.concatenate([upper, np.ones(self.dim)])
+        self.width += 2  # the message's additional coordinate and the coin
+
+    @classmethod
+    def for_budget(
+        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
+    ) -> CapStatistics:
+        """Return the mechanism with the least noise within a budget."""
+        return cls(1.0 / calibrate_scale(budget, lambda s: [PureEvent(1.0 / s)]), dim, low, high)
+
+    def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
+        given = validation.array("rewards", rewards, (len(features),))
+        r = np.minimum(np.maximum(given, self.low), self.high)
+        exact = np.zeros((len(features), len(self._lengths)))
+        kernels.regression_records.statistics(
+            features[:, None, :], r, 0.0, np.zeros_like(exact), exact
+        )
+        sent = self._message.from_normals(exact * self._lengths, numbers)[:, :-1]
+        return np.asarray(sent / self._lengths)

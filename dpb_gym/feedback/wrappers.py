@@ -197,7 +197,8 @@ class _Statistics(ChosenLayer):
         mechanism = self.mechanism
         if not isinstance(mechanism, GaussianStatistics) or mechanism.dim != info.dim:
             raise ParameterError(
-                f"this problem needs GaussianStatistics with dim={info.dim}, got {shown(mechanism)}"
+                f"this problem needs GaussianStatistics or CapStatistics with dim={info.dim}, got "
+                f"{shown(mechanism)}"
             )
 
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
@@ -208,7 +209,7 @@ class _Statistics(ChosenLayer):
 
 
 class PrivateStatistics(_Statistics, SingleLayer):
-    """Wrapper that returns each round's statistics x x' and r x as one Gaussian message.
+    """Wrapper that returns each round's statistics x x' and r x as one private message.
 
     ``info["gram"]`` ``(d, d)`` and ``info["response"]`` ``(d,)`` are the message; the reward is
     always 0. The observation is the current customer's raw context, from which the action is
@@ -218,7 +219,7 @@ class PrivateStatistics(_Statistics, SingleLayer):
 
     Args:
         env: A dpb-gym recommendation environment.
-        mechanism: `GaussianStatistics` of the problem's dimension.
+        mechanism: `GaussianStatistics` or `CapStatistics` of the problem's dimension.
 
     Raises:
         ParameterError: If the mechanism does not fit the problem.

@@ -98,7 +98,7 @@ def lockstep(problem, name, seeds, rounds, budget):
 def final_regret(name, arena):
     """Return the regret of 12 replicates, 4 of a reference agent's; cached for `random`."""
     env_id, kwargs = ARENAS[arena]
-    rounds = 10_000 if "replay" in arena else 1500
+    rounds = 5_000 if "replay" in arena else 1500
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
     seeds = range(4 if name.startswith("reference-") else 12)
     return lockstep(problem, name, seeds, rounds, budget_of(agent_specs()[name]))[1].sum(axis=0)

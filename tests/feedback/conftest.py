@@ -78,6 +78,12 @@ CASES = {
         "statistics",
         lambda: f.GaussianStatistics(1.0, 3),
     ),
+    "cap-statistics": (
+        "DPB/Recommendation-v0",
+        {"dim": 3},
+        "statistics",
+        lambda: f.CapStatistics(1.0, 3),
+    ),
     "statistics-replay": (
         "DPB/MovieLensReplay-v0",
         {"dim": 3, "protocol": "replay"},

@@ -14,6 +14,7 @@ from scipy import stats
 from dpb_gym import kernels
 from dpb_gym.errors import ParameterError
 from dpb_gym.feedback import (
+    CapStatistics,
     GaussianContexts,
     GaussianResponse,
     GaussianStatistics,
@@ -191,6 +192,7 @@ def test_mechanisms_spend_their_budget(budget):
         LaplaceResponse.for_budget(budget, 0.0, 2.0),
         GaussianContexts.for_budget(budget, 3, 2),
         GaussianStatistics.for_budget(budget, 3),
+        CapStatistics.for_budget(budget, 3),
     ]
     for mechanism in made:
         if budget.kind == "zcdp":
@@ -311,6 +313,36 @@ def test_statistics_have_goe_noise_and_are_unbiased():
     assert np.allclose(np.diag(std), 0.7, rtol=0.03)
     assert np.allclose(std[np.triu_indices(3, 1)], 0.7 / math.sqrt(2), rtol=0.03)
     assert np.allclose(response.std(axis=0), 0.7, rtol=0.03)
+
+
+def test_cap_statistics_are_unbiased_with_the_stated_noise():
+    rng = np.random.default_rng(1)
+    mechanism = CapStatistics(1.0, 3, -0.5, 0.5)
+    x, r, n = np.array([0.6, 0.0, 0.8]), 0.5, 40_000
+    numbers = rng.standard_normal((n, mechanism.width))
+    gram, response = mechanism.privatise(np.tile(x, (n, 1)), np.full(n, r), numbers)
+    noise = mechanism.sigma / math.sqrt(n)
+    assert np.abs(gram.mean(axis=0) - np.outer(x, x)).max() < 5 * noise
+    assert np.abs(response.mean(axis=0) - r * x).max() < 5 * noise
+    assert gram[:, 1, 1].std() == pytest.approx(mechanism.sigma, rel=0.03)
+    assert gram[:, 0, 1].std() == pytest.approx(mechanism.sigma / math.sqrt(2), rel=0.03)
+    budget = Budget.approx(1.0, 1e-5)
+    gaussian = GaussianStatistics.for_budget(budget, 3, -0.5, 0.5)
+    cap = CapStatistics.for_budget(budget, 3, -0.5, 0.5)
+    assert (cap.sigma / gaussian.sigma) ** 2 == pytest.approx(0.22, abs=0.01)
+
+
+def test_no_record_is_longer_than_the_sphere_of_its_message():
+    """A longer one would be sent as another direction than its own, and biased."""
+    rng = np.random.default_rng(3)
+    mechanism, rows = CapStatistics(1.0, 3, -2.0, 0.5), []
+    mechanism._message = type(
+        "Seen", (), {"from_normals": lambda self, r, n: rows.append(r) or n}
+    )()
+    x = rng.standard_normal((2000, 3)) * 5
+    mechanism.rows(x, rng.uniform(-9, 9, 2000), np.zeros((2000, mechanism.width - 1)))
+    lengths = np.linalg.norm(rows[0], axis=1)
+    assert 0.99 * math.sqrt(5.0) < lengths.max() <= math.sqrt(5.0) * (1 + 1e-12)
 
 
 def test_sums_of_rows_are_sums_of_messages():

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,14 @@ def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     """An edited number fails this test."""
     text = (pages.PAGES / f"{paper}.md").read_text(encoding="utf-8")
     assert pages.written(text, pages.read(paper)) == text
+
+
+def test_every_figure_of_the_recommendation_paper_is_stored(pages: Any) -> None:
+    text = (pages.PAGES / "adaprivate-ts.md").read_text(encoding="utf-8")
+    figures = {target for target in pages.figure_files() if target.startswith("adaprivate-ts/")}
+    assert {f"adaprivate-ts/{name}" for name in pages.read("adaprivate-ts")} == figures
+    for figure in figures:
+        assert f"| `/{figure.split('/')[1]}` |" in text, figure
 
 
 def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
@@ -118,3 +127,36 @@ def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:
     for world, data in others.worlds().items():
         now = {name: others.code(name) for name in data["agents"]}
         assert data["agents"] == now, f"run again: dpb outside {world}"
+
+
+@pytest.fixture
+def grid(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("robustness")
+
+
+def test_the_grid_of_robustness_is_written_from_stored_results(grid: Any) -> None:
+    marked, data = importlib.import_module("marked"), json.loads(grid.STORED.read_text())
+    page = (ROOT / "docs/agents/robustness.md").read_text(encoding="utf-8")
+    assert list(data["cases"]) == list(grid.cases())
+    assert marked.block(page, "grid") == grid.table(data["cases"])
+
+
+def test_the_stored_grid_is_of_the_agents_of_today(grid: Any) -> None:
+    stored = json.loads(grid.STORED.read_text())["agents"]
+    now = {name: grid.code(name) for name in stored}
+    assert stored == now, "run benchmarks/robustness.py --case CASE, or --rekey"
+
+
+def test_cells_compare_as_documented(grid: Any) -> None:
+    ours = np.array([[1.0, 3.0, 4.0], [2.0, 5.0, 6.0], [1.5, 4.0, 5.0]])
+    best = np.array([[1.0, 1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 2.0, 2.6]])
+    cell = grid.cell(ours, best, chance=100.0, T=1000)
+    assert cell.ratio == pytest.approx(15.0 / 7.6)
+    assert cell.rounds == pytest.approx((5.0 - 7.6 / 3) * 10.0)
+    assert cell.tail == pytest.approx(1.0 / 1.5) and cell.ahead == "theirs"
+    paired = ours[:, -1] - cell.ratio * best[:, -1]
+    half = 4.302653 * paired.std(ddof=1) / 3**0.5 / (7.6 / 3)
+    assert cell.half == pytest.approx(half, rel=1e-6)
+    assert grid.cell(ours, best, chance=1e5, T=1000).tail == 0.0
+    assert grid.cell(ours, ours[::-1], chance=1.0, T=1000).ahead == "-"

@@ -59,6 +59,7 @@ def test_the_metadata_are_those_of_the_result(monkeypatch, data):
         ("docs/index.md", "headline"),
         ("docs/where-ours-loses.md", "losses"),
         ("README.md", "agents"),
+        ("docs/trust.md", "trust"),
         ("docs/tuning.md", "tuned"),
     ],
 )
@@ -71,7 +72,24 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
         "headline": lambda: script.headline(data),
         "losses": lambda: script.losses(data),
         "agents": lambda: script.readme(data),
+        "trust": lambda: script.trust.table(data),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
     }[name]()
     text = (ROOT / path).read_text(encoding="utf-8")
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text
+
+
+def test_rows_on_pages_of_agents_are_written_from_it(monkeypatch, data):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("published")
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    texts = [text for text in texts if "<!-- board " in text]
+    assert len(texts) >= 2
+    assert all(script.on_pages(text, data) == text for text in texts)
+
+
+def test_the_loss_of_a_local_score_message_is_quoted_right(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    losses = importlib.import_module("trust").score_losses()
+    text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    assert " / ".join(f"{loss:.0f}" for loss in losses) in text

@@ -89,7 +89,11 @@ class CapMessage:
 
     def of(self, rows: FloatArray, noise: NoiseSource) -> FloatArray:
         """Return messages ``(B, n + 1)`` of rows ``(B, n)``; the last coordinate has no use."""
-        units, drawn = self._units(rows), noise.normal(rows.shape[1] + 2)
+        return self.from_normals(rows, noise.normal(rows.shape[1] + 2))
+
+    def from_normals(self, rows: FloatArray, drawn: FloatArray) -> FloatArray:
+        """Return messages as `of`, from standard normals ``(B, n + 2)``."""
+        units = self._units(rows)
         normals, coin = drawn[:, :-1], drawn[:, -1]
         along = (normals * units).sum(axis=1)
         level, coin = (portable.each(kernels.elementary.normal_cdf, x) for x in (along, coin))
