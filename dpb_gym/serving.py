@@ -258,7 +258,7 @@ class Session:
                 raise HorizonExceeded(f"the session was planned for {self._state['t']:,} decisions")
             self._state["t"] += 1
             self._state["open"][self._state["t"]] = (None, None)
-            return Device(self.agent, self.problem, self._state["t"], self._state.get("band"))
+            return Device(self.agent, self.problem, self._state["t"])
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """Learn from the message of a device; messages may be late and out of order.
@@ -477,21 +477,14 @@ class Device:
         decision: Number of the decision.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        problem: ProblemInfo,
-        decision: int,
-        band: tuple[float, float] | None = None,
-    ) -> None:
+    def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
         from dpb_gym.privacy import NoiseSource
 
         # a real aggregator, with its connections, stays on the server
         aggregator = getattr(behind(agent.curator.releasers[0]), "aggregator", None)
         copied = copy.deepcopy(agent, {id(aggregator): None})
-        vars(copied).pop("_session")
+        self._band = vars(copied).pop("_session").get("band")
         self.decision, self._agent, self._problem = decision, copied, problem
-        self._band = band
         seed = np.random.SeedSequence()  # of the operating system's entropy
         fresh = NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
         sums = behind(copied.curator.releasers[0])

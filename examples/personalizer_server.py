@@ -60,9 +60,24 @@ app = Starlette(routes=[Route(path, call, methods=["POST"]) for path, call in RO
 
 
 def vw_table(lines):
-    """Return a table of the rounds of cb_explore_adf JSON logs: item, reward, propensity."""
-    rounds = [json.loads(line) for line in lines]
+    """Return a table of the rounds of cb_explore_adf JSON logs: item, reward, propensity.
+
+    Numbers of the shared namespaces are features. Lines without a decision, such as rewards that
+    came late, are left out.
+    """
+    rounds = [r for line in lines if line.strip() and "_label_cost" in (r := json.loads(line))]
+    shared = [
+        {
+            f"{space}_{name}": value
+            for space, values in r.get("c", {}).items()
+            for name, value in (values.items() if isinstance(values, dict) else ())
+            if isinstance(value, (int, float))
+        }
+        for r in rounds
+    ]
+    features = dict.fromkeys(name for row in shared for name in row)
     return {
+        **{name: [row.get(name) for row in shared] for name in features},
         "item": [r["a"][r["_labelIndex"]] for r in rounds],
         "reward": [int(r["_label_cost"] < 0) for r in rounds],
         "propensity": [r["_label_probability"] for r in rounds],
@@ -100,6 +115,7 @@ async def main():
 
 
 if __name__ == "__main__":
-    line = '{"_label_cost": -1, "_label_probability": 0.8, "_labelIndex": 0, "a": [2, 1]}'
-    print(vw_table([line]))
+    decided = '{"_label_cost": -1, "_label_probability": 0.8, "_labelIndex": 0, "a": [2, 1], '
+    context = '"c": {"User": {"age": 31, "town": "Oslo"}, "_multi": [{"id": "sport"}]}}'
+    print(vw_table([decided + context, '{"RewardValue": 1.0, "EventId": "late"}']))
     asyncio.run(main())

@@ -15,7 +15,7 @@ from dpb_gym import report, validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.log_environments import LogEnvironment, from_log, progress_lines
 from dpb_gym.envs.registration import environment
-from dpb_gym.errors import AgentError
+from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, explanations, result_notes
@@ -39,7 +39,8 @@ CANDIDATES = {
 """Agents that are compared, by problem; those that can run without a budget also do."""
 DRAWS, PER = 16, 10_000
 """Draws of the coefficients from their posterior; customers that earnings are stated for."""
-SINGLE = "best single action"
+BASE, SINGLE = "without privacy", "best single action"
+_BOUNDS = (BASE, SINGLE, RANDOM)
 _TRUSTED = {
     "curator": "a curator, who sees all responses",
     "aggregator": "the parties of a secure aggregation, together",
@@ -57,7 +58,7 @@ class Earning:
     """Expected earnings of a policy per `PER` customers.
 
     Attributes:
-        label: ``"without privacy"``, a budget, `SINGLE` or `RANDOM`.
+        label: `BASE`, a budget, `SINGLE` or `RANDOM`.
         agent: Name of the agent.
         earned: Earnings. The interval of the best non-private agent contains the uncertainty of
             the fitted model; those of the others are of the difference to it.
@@ -103,7 +104,7 @@ class Advice:
     @property
     def sentences(self) -> list[str]:
         """Return what privacy costs, at what trust, and what is not protected."""
-        private = [e for e in self.earnings if e.label not in ("without privacy", SINGLE, RANDOM)]
+        private = [e for e in self.earnings if e.label not in _BOUNDS]
         costs = [self.thin] if self.thin else [self._cost(e) for e in private]
         budgets = [Budget.parse(e.label) for e in private]
         trusted = dict.fromkeys(_TRUSTED[b.trust] for b in budgets if b is not None)
@@ -271,6 +272,8 @@ def advise(
     named = [agents] if isinstance(agents, str) else agents
     validation.optional(validation.text, "currency", currency)
     horizon = validation.integer("horizon", horizon, 100)
+    if columns.get("private") is not None:
+        raise ParameterError("advice contains figures of the raw log: leave out private=")
     fitting = {k: columns.pop(k) for k in _FITTING & {*columns}}
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
@@ -333,75 +336,84 @@ def _advice(
     currency: str | None, roles: Any,
 ) -> Advice:  # fmt: skip
     """Choose agents on one part of the customers, compare them on the other."""
-    options = {name: name for name in agents}
-    fewer = max(8, run.replicates // 3)
-    tried = run.play("choosing agents", options, "fitted", fewer, budgets=[*budgets, "none"])
+    names = _choose(run, budgets, agents)
+    chosen: dict[str, Any] = {label: (agent, label) for label, agent in names.items()}
+    chosen[BASE] = (names[BASE], None)
+    if run.fitted:
+        run.say("searching the best single action")
+        action, names[SINGLE] = _single_action(problem, currency)
+        chosen[SINGLE] = lambda: _Constant(action)
+    chosen[RANDOM], names[RANDOM] = RANDOM, "uniformly random"
+    result = run.play("comparing agents", chosen, "held-out", run.replicates)
+    rows = {row.agent: row for row in result.rows}
+    if BASE not in rows:
+        raise AgentError("; ".join(str(failure) for failure in result.failures))
+    unit, size = _unit(problem, currency, roles)
+    earnings = _earnings(run, rows, names, size)
+    informed = not run.fitted or problem.fit.informed
+    thin = "" if informed and earnings[-1].lost.low > 0.0 else _thin(run, problem, names[BASE])
+    repairs = tuple(getattr(problem, "repairs", ()))
+    visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
+    notes = [note for note in result_notes(result, visits) if note not in repairs]
+    if roles is not None:
+        notes.append("; ".join(line.strip() for line in str(roles).split("\n")))
+    notes.append(f"simulated: {run.replicates} replicates of {run.horizon:,} customers")
+    contained = "coefficients' posterior and runs" if run.fitted else "runs, not the ratings' model"
+    notes.append(
+        f"intervals are of 95% and contain the uncertainty of the {contained}; but for the first "
+        "line they are of the difference to it"
+    )
+    return Advice(
+        problem.data_name, unit, tuple(earnings), thin, _person(visits, result),
+        tuple(_doubts(run, problem, rows, earnings, thin)), repairs, tuple(notes), result, run.log,
+    )  # fmt: skip
 
-    def best(budget: Budget | None) -> str:
+
+def _choose(run: _Runs, budgets: Sequence[Budget], agents: Sequence[str]) -> dict[str, str]:
+    """Return the agent that earns most on the fitted customers, without privacy and by budget."""
+    options, fewer = {name: name for name in agents}, max(8, run.replicates // 3)
+    tried = run.play("choosing agents", options, "fitted", fewer, budgets=[*budgets, "none"])
+    chosen = {}
+    for budget in (None, *budgets):
         rows = [row for row in tried.rows if row.budget == Budget.text(budget)]
         if not rows:
             failed = "; ".join(str(f) for f in tried.failures)
             raise AgentError(f"none of {', '.join(agents)} runs at {Budget.text(budget)}: {failed}")
-        return min(rows, key=lambda row: row.regret[:, -1].mean()).agent
+        best = min(rows, key=lambda row: row.regret[:, -1].mean())
+        chosen[str(budget or BASE)] = best.agent
+    return chosen
 
-    chosen: dict[str, Any] = {"without privacy": (best(None), None)}
-    chosen |= {str(budget): (best(budget), budget) for budget in budgets}
-    names = {label: agent for label, (agent, _) in chosen.items()}
-    if run.fitted:
-        run.say("searching the best single action")
-        action, shown_action = _single_action(problem, currency)
-        chosen[SINGLE] = lambda: _Constant(action)
-        names[SINGLE] = shown_action
-    chosen[RANDOM], names[RANDOM] = RANDOM, "uniformly random"
-    result = run.play("comparing agents", chosen, "held-out", run.replicates)
-    rows = {row.agent: row for row in result.rows}
-    if "without privacy" not in rows:
-        raise AgentError("; ".join(str(failure) for failure in result.failures))
-    unit, size = _unit(problem, currency, roles)
-    earnings = _earnings(run, rows, names, size)
-    at_random = next(e for e in earnings if e.label == RANDOM)
-    thin = ""
-    figures = problem.fit.figures if run.fitted else {"held_out_log_likelihood": 0.0}
-    informed = figures["held_out_log_likelihood"] > figures.get("held_out_null", -np.inf)
-    if at_random.lost.low <= 0.0 or not informed:
-        thin = _thin(run, problem, names["without privacy"])
+
+def _doubts(
+    run: _Runs, problem: Any, rows: Mapping[str, RowResult], earnings: Sequence[Earning], thin: str
+) -> list[str]:
+    """Return doubts about the model, and the policies that are not shown to be of use."""
     doubts: list[str] = []
-    repairs = list(getattr(problem, "repairs", ()))
     if run.fitted:
         run.say("checking the fitted model")
         doubts = log_checks.model_warnings(problem, environment(run.log).defaults["data"])
-    visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
-    rounds = [row.agent for row in result.rows
-              if row.guarantee and row.guarantee["unit"] in ("user-round", "reward")]  # fmt: skip
-    person = f"what one person does in up to {visits:,} rounds together (see the notes); "
-    person = person if visits > 1 and rounds else ""
-    single = [e for e in earnings if e.label == SINGLE]
-    if single and single[0].lost.low <= 0.0 and not thin:
-        doubts.append(f"no agent is shown to earn more than {names[SINGLE]} for all customers")
-    for e in earnings:
+    for e in () if thin else earnings:
+        if e.label == SINGLE and e.lost.low <= 0.0:
+            doubts.append(f"no agent is shown to earn more than {e.agent} for all customers")
         won = rows[RANDOM].regret[:, -1] - rows[e.label].regret[:, -1]
-        if e.label in map(str, budgets) and not thin and metrics.interval(won).low <= 0.0:
+        if e.label not in _BOUNDS and metrics.interval(won).low <= 0.0:
             doubts.append(f"at {e.label} {e.agent} is not shown to earn more than random choices")
-    notes = [note for note in result_notes(result) if note not in repairs]
-    if roles is not None:
-        notes.append("; ".join(line.strip() for line in str(roles).split("\n")))
-    notes.append(f"simulated: {run.replicates} replicates of {run.horizon:,} customers")
-    intervals = "coefficients' posterior and runs" if run.fitted else "runs, not the ratings' model"
-    notes.append(
-        f"intervals are of 95% and contain the uncertainty of the {intervals}; but for the first "
-        "line they are of the difference to it"
-    )
-    return Advice(
-        problem.data_name, unit, tuple(earnings), thin, person, tuple(doubts), tuple(repairs),
-        tuple(notes), result, run.log,
-    )  # fmt: skip
+    return doubts
+
+
+def _person(visits: int, result: Result) -> str:
+    """Return what is not protected of a person who comes several times, or an empty text."""
+    units = {row.guarantee["unit"] for row in result.rows if row.guarantee}
+    if visits < 2 or units <= {"user", "user-rewards"}:
+        return ""
+    return f"what one person does in up to {visits:,} rounds together (see the notes); "
 
 
 def _earnings(
     run: _Runs, rows: Mapping[str, RowResult], names: Mapping[str, str], size: float
 ) -> list[Earning]:
     """Return each policy's earnings, paired with the best non-private agent on its customers."""
-    base = rows["without privacy"]
+    base = rows[BASE]
     which, per = run.thetas(base.replicates, "held-out"), PER * size / run.horizon
     level = metrics.grouped(per * base.reward[:, -1], which)
     earnings = []

@@ -61,8 +61,8 @@ def calibration_doubt(chance: Array, hit: Array) -> str:
 
 def _against_others(problem: Any) -> str:
     """Return a warning if a constant or a flexible model predicts held-out rows better."""
-    fit, figures = problem.fit, problem.fit.figures
-    if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
+    fit = problem.fit
+    if not fit.informed:
         return "the model predicts held-out customers no better than a constant"
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier

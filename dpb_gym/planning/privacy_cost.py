@@ -128,6 +128,11 @@ class PrivacyCost:
         return "the reward" if kind == "recommendation" else "revenue"
 
     @property
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = [[x.agent, x.budget, f"{x.first:,} to {x.last:,}", str(x)] for x in self.losses]
+        return ["agent", "budget", "customers", f"loss of {self._earned} [95%]"], rows
+
+    @property
     def sentences(self) -> list[str]:
         """Sentences for each budget of the recommended agent, and for random choices."""
         budgets = dict.fromkeys(x.budget for x in self.losses if x.agent == self.agent)
@@ -164,21 +169,17 @@ class PrivacyCost:
             for x in self.losses
         ]
         axis = f"{self._earned} in percent of that of {self.agent} without privacy"
-        rows = [[x.agent, x.budget, f"{x.first:,} to {x.last:,}", str(x)] for x in self.losses]
-        table = ["agent", "budget", "customers", f"loss of {self._earned} [95%]"], rows
         facts = f"{self.name}: {self.result.suite.replicates} replicates"
         notes = {"What to know": [facts, *self.notes]}
         place = target(path)
-        page = report.advice_page(self.name, self.sentences, bars, axis, table, notes)
+        page = report.advice_page(self.name, self.sentences, bars, axis, self._table, notes)
         write_whole(place, page.encode())
         return place
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<li>{escape(line)}</li>" for line in self.sentences)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        heads = ["agent", "budget", "customers", f"loss of {self._earned} [95%]"]
-        rows = [[x.agent, x.budget, f"{x.first:,} to {x.last:,}", str(x)] for x in self.losses]
-        return f"<ul>{lines}</ul>{grid(heads, rows)}<h3>What to know</h3><ul>{notes}</ul>"
+        return f"<ul>{lines}</ul>{grid(*self._table)}<h3>What to know</h3><ul>{notes}</ul>"
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences, *(f"note: {note}" for note in self.notes)])
@@ -309,11 +310,16 @@ def explanations(result: Result) -> dict[str, list[str]]:
     return {text: [*dict.fromkeys(labels)] for text, labels in groups.items()}
 
 
-def result_notes(result: Result) -> list[str]:
-    """Return how often persons come, and remarks on the fit and the simulation."""
+def result_notes(result: Result, visits: int | None = None) -> list[str]:
+    """Return how often persons come, and remarks on the fit and the simulation.
+
+    Args:
+        result: The runs.
+        visits: Rounds of one person; by default those of the simulation.
+    """
     (task,) = result.suite.tasks
     notes, problem = list[str](), task.problem()
-    uses = problem.info.person_uses or problem.info.max_interactions or 1
+    uses = visits or problem.info.person_uses or problem.info.max_interactions or 1
     if uses > 1:
         notes.append(f"one person comes in up to {uses:,} rounds")
         notes += _per_person(result.rows, uses)

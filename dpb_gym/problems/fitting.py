@@ -66,6 +66,11 @@ class Fit:
     information: Array
     ridge: float
 
+    @property
+    def informed(self) -> bool:
+        """Whether the model predicts held-out customers better than the null model."""
+        return bool(self.figures["held_out_log_likelihood"] > self.figures["held_out_null"])
+
     def draws(self, count: int, scale: float = 1.0, centre: Array | None = None) -> Array:
         """Return draws of the coefficients from their approximate posterior ``(count, d)``.
 

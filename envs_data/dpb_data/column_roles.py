@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpb_data.choices import LAYOUTS, is_layout, stem, wide_layout
-from dpb_data.column_reader import Array, Column, open_table
+from dpb_data.column_reader import Array, Column, Opened, open_table
 from dpb_data.data_files import existing_path
 from dpb_data.dataset_registry import find_dataset
 from dpb_data.formats import holds_ratings
@@ -83,7 +84,6 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
     Raises:
         DataError: If no problem fits the columns; the message says what to name.
     """
-    repair = Repair(given.get("missing"), given.get("decimal"))
     data = find_dataset(source) if isinstance(source, str) else None
     if data is not None and data.kind == "choices":
         return Roles("assortment", f"the data set {data.name}", {}, {})
@@ -92,12 +92,39 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         return Roles("recommendation", "a published file of ratings", {}, {})
     if data is not None and data.kind != "prices":
         raise DataError(f"{data.name}: give the CSV file of its rounds instead of its name")
+    repair = Repair(given.get("missing"), given.get("decimal"))
     opened = open_table(data.generate() if data and data.generate else source, repair)
     known = next((lay for lay in LAYOUTS.values() if is_layout(opened, lay)), None)
     if known is not None and not given and problem in (None, "assortment"):
         about = ", ".join(known.features).replace("{}", "*")
         said = f"choices in the layout {known.name} (chosen: {known.chosen}; attributes: {about})"
         return Roles("assortment", said, {}, {})
+    layout, columns = _named(opened, problem, given)
+    used, unused = set(map(str, columns.values())), dict[str, str]()
+    if layout == "ratings":
+        columns["user"] = columns.pop("person")
+        if "rating_range" not in given:
+            raise ParameterError("ratings need rating_range=(lowest, highest possible rating)")
+    elif "features" in given:
+        columns["features"] = given["features"]
+    elif layout == "wide choices":
+        wide = wide_layout(opened, columns["chosen"])
+        columns["features"] = [stem(pattern) for pattern in wide.features]
+        known_columns = [p.format(a) for p in (*wide.features, wide.available) for a in
+                         (wide.alternatives or {}).values()]  # fmt: skip
+        rest = set(opened.columns) - used - set(known_columns)
+        unused = dict.fromkeys(sorted(rest), "the same for all alternatives")
+    else:
+        rest = [name for name in opened.columns if name not in used and name]
+        columns["features"], unused = _features(opened, rest, layout, columns)
+    extra = {key: value for key, value in given.items() if key not in NAMES}
+    return Roles(_PROBLEMS[layout][0], layout, {**columns, **extra}, unused)
+
+
+def _named(
+    opened: Opened, problem: str | None, given: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return the layout that the columns' names fit, and the columns by role."""
     words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in opened.columns}
     plain = {re.sub(r"[\s.-]+", "_", text.lower()): name for name, text in words.items()}
     roles = {}
@@ -106,50 +133,53 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         own = given.get("user" if role == "person" else role, given.get(role))
         if own is not None or found:
             roles[role] = own if own is not None else found[0]
-    fits = [key for key, (kind, needed) in _PROBLEMS.items()
-            if problem in (None, kind) and {*needed} <= {*roles}]  # fmt: skip
-    if not fits:
-        what = "; ".join(f"{kind}: {', '.join(needed)}" for kind, needed in _PROBLEMS.values())
-        raise DataError(
-            f"{opened.where}: the columns {', '.join(opened.columns[:30])} fit no problem. Name "
-            f"them, e.g. price='fee', bought='sold'. Needed are, for {what}"
-        )
-    layout, (kind, needed) = fits[0], _PROBLEMS[fits[0]]
-    columns = {role: roles[role] for role in (*needed, *_EXTRA[layout]) if role in roles}
-    if layout == "ratings":
-        columns["user"] = columns.pop("person")
-        if "rating_range" not in given:
-            raise ParameterError("ratings need rating_range=(lowest, highest possible rating)")
-    used, unused = set(map(str, columns.values())), dict[str, str]()
-    if "features" in given or layout == "ratings":
-        features = given.get("features")
-    elif layout == "wide choices":
-        wide = wide_layout(opened, columns["chosen"])
-        features = [stem(pattern) for pattern in wide.features]
-        known = [p.format(a) for p in (*wide.features, wide.available) for a in
-                 (wide.alternatives or {}).values()]  # fmt: skip
-        rest = set(opened.columns) - used - set(known)
-        unused = dict.fromkeys(sorted(rest), "the same for all alternatives")
-    else:
-        rest = [name for name in opened.columns if name not in used and name]
-        group = Column(columns.get("case" if layout == "long choices" else "item", ""), kind="id")
-        about = [Column(name, kind="any", nullable=True) for name in rest]
-        answer = columns.get("reward", columns.get("bought"))
-        asked = [*about, *([group] if group.name else [])]
-        read = opened.take([*asked, *([Column(answer, nullable=True)] if answer else [])])
-        hit = np.nan_to_num(read.pop(answer)) > 0 if answer else np.arange(len(read[rest[0]])) % 2
+    for layout, (kind, needed) in _PROBLEMS.items():
+        if problem in (None, kind) and {*needed} <= {*roles}:
+            return layout, {r: roles[r] for r in (*needed, *_EXTRA[layout]) if r in roles}
+    what = "; ".join(f"{kind}: {', '.join(needed)}" for kind, needed in _PROBLEMS.values())
+    raise DataError(
+        f"{opened.where}: the columns {', '.join(opened.columns[:30])} fit no problem. Name "
+        f"them, e.g. price='fee', bought='sold'. Needed are, for {what}"
+    )
+
+
+def _features(
+    opened: Opened, names: Sequence[str], layout: str, columns: Mapping[str, Any]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the columns that are features, and the reason for each column that is not.
+
+    There are `_EVENTS_EACH` rarer outcomes for each coefficient, the rule of Peduzzi et al. (1996)
+    for logistic regression.
+    """
+    answer = columns.get("reward", columns.get("bought"))
+    group = {"long choices": columns.get("case"), "clicks": columns.get("item")}.get(layout)
+    about = [Column(name, kind="any", nullable=True) for name in names]
+    about += [Column(group, kind="id")] if group else []
+    read = opened.take([*about, *([Column(answer, nullable=True)] if answer else [])])
+    groups = renumber(group, read.pop(group))[0] if group else None
+    if answer:
+        hit = np.nan_to_num(read.pop(answer)) > 0
         events = int(min(hit.sum(), len(hit) - hit.sum()))
-        groups = renumber(group.name, read.pop(group.name))[0] if group.name else None
-        within = groups if layout == "long choices" else None
-        unused = {name: why for name in rest if (why := _useless(read[name], within))}
-        dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}
-        unused |= dict.fromkeys(sorted(dated), "dates, which do not recur; features= takes them")
-        items = int(groups.max()) + 1 if layout == "clicks" and groups is not None else 1
-        features = _affordable(read, unused, items, events)
-    if features is not None:
-        columns["features"] = features
-    extra = {key: value for key, value in given.items() if key not in NAMES}
-    return Roles(kind, layout, {**columns, **extra}, unused)
+    else:
+        events = 0 if groups is None else len(groups) // 2
+    items = int(groups.max()) + 1 if layout == "clicks" and groups is not None else 1
+    within = groups if layout == "long choices" else None
+    changes = [] if opened.repair is None else opened.repair.notes
+    dated = {note.split(": dates read")[0] for note in changes if ": dates read" in note}
+    features, unused, total = [], dict[str, str](), 1
+    for name, values in read.items():
+        size = len({*values}) - 1 if values.dtype == object else 1
+        why = _useless(values, within)
+        if name in dated:
+            why = "dates, which do not recur; features= takes them"
+        elif not why and _EVENTS_EACH * items * (total + size) > events:
+            why = f"{events:,} responses are too few for more coefficients"
+        if why:
+            unused[name] = why
+        else:
+            total += size
+            features.append(name)
+    return features, unused
 
 
 def _useless(values: Array, groups: Array | None) -> str:
@@ -163,12 +193,8 @@ def _useless(values: Array, groups: Array | None) -> str:
         return "a single value"
     if text and distinct > MAX_LEVELS:
         return f"text with {distinct} values"
-    if (
-        not text
-        and len(known) == len(values)
-        and (known % 1 == 0).all()
-        and (np.diff(known) > 0).all()
-    ):
+    whole = not text and len(known) == len(values) and (known % 1 == 0).all()
+    if whole and (np.diff(known) > 0).all():
         return "numbers of the rows"
     if not text and np.median(known) > _UNIX:
         return "Unix times"
@@ -177,23 +203,3 @@ def _useless(values: Array, groups: Array | None) -> str:
         pairs = len(np.unique(groups * np.int64(distinct) + codes))
         return "the same for all alternatives" if pairs == groups.max() + 1 else ""
     return ""
-
-
-def _affordable(
-    read: dict[str, Array], unused: dict[str, str], items: int, events: int
-) -> list[str]:
-    """Return features as long as there are `_EVENTS_EACH` rarer outcomes for each coefficient.
-
-    The rule of Peduzzi et al. (1996) for logistic regression.
-    """
-    features, total = [], 1
-    for name, values in read.items():
-        size = len({*values}) - 1 if values.dtype == object else 1
-        if name in unused:
-            continue
-        if _EVENTS_EACH * items * (total + size) > events:
-            unused[name] = f"{events:,} responses are too few for more coefficients"
-            continue
-        total += size
-        features.append(name)
-    return features

@@ -29,6 +29,14 @@ def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     assert pages.written(text, pages.read(paper)) == text
 
 
+def test_every_figure_of_the_recommendation_paper_is_stored(pages: Any) -> None:
+    text = (pages.PAGES / "adaprivate-ts.md").read_text(encoding="utf-8")
+    figures = {target for target in pages.figure_files() if target.startswith("adaprivate-ts/")}
+    assert {f"adaprivate-ts/{name}" for name in pages.read("adaprivate-ts")} == figures
+    for figure in figures:
+        assert f"| `/{figure.split('/')[1]}` |" in text, figure
+
+
 def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
     text = (ROOT / "docs/one-pass.md").read_text(encoding="utf-8")
     assert "<!-- rows " in text and pages.with_rows(text) == text

@@ -41,7 +41,7 @@ const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart'
 const blank = () => ({
   q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
   apart: true, logx: true, logy: true, pins: [], task: null,
-  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', board: 0
+  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', epsilon: '1', board: 0
 });
 let state = blank();
 const natural = name => COLUMNS.get(name).better === 'more' ? 'desc' : 'asc';
@@ -70,6 +70,7 @@ function readAddress() {
   else if (ALL_TUNED) next.ruling = 'tuned';
   if ($$('input[name=trust]').some(box => box.value === asked.get('trust'))) next.trust = asked.get('trust');
   if (DELTAS.includes(asked.get('delta'))) next.delta = asked.get('delta');
+  if ($$('#epsilon option').some(option => option.value === asked.get('epsilon'))) next.epsilon = asked.get('epsilon');
   FAMILIES.forEach((family, f) => {
     const task = family.tasks.find(one => one.name === asked.get('board'));
     if (task) [family.task, next.board] = [task, f];
@@ -92,7 +93,7 @@ function writeAddress() {
   if (state.task !== null) query.set('task', TABLES[state.task].name);
   const start = blank();
   if (state.ruling !== (ALL_TUNED ? 'tuned' : start.ruling)) query.set('ruling', state.ruling);
-  for (const name of ['trust', 'delta']) if (state[name] !== start[name]) query.set(name, state[name]);
+  for (const name of ['trust', 'delta', 'epsilon']) if (state[name] !== start[name]) query.set(name, state[name]);
   const family = FAMILIES[state.board];
   if (family && (state.board || family.task !== family.first)) query.set('board', family.task.name);
   const hash = query.toString(), bare = location.href.split('#')[0];

@@ -144,6 +144,32 @@ function drawPicture(task, { found, best, random }, frame, width) {
   });
 }
 
+const multiple = (row, base) => (ratio => (ratio < 100 ? ratio.toFixed(1) : text(ratio)) + '\u00d7')(row.loss.mean / base);
+
+/* The agent with least regret at the chosen epsilon or less, for every problem and kind of protection. */
+function drawWinners() {
+  const holder = $('#winners'), limit = +state.epsilon;
+  holder.textContent = '';
+  for (const { title, task } of FAMILIES) {
+    const rows = ruled(task), best = withoutPrivacy(rows), base = best ? best.loss.mean : 0;
+    const fits = row => row.private && !row.reference && row.trust_model === state.trust &&
+      epsilonOf(row) !== null && epsilonOf(row) <= limit * 1.0001;
+    const parts = [...Map.groupBy(rows.filter(fits), row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
+    const cell = make('div', holder);
+    make('dt', cell, title);
+    const list = make('dd', cell);
+    if (!parts.length) list.append('no agent');
+    for (const part of parts) {
+      const row = part.reduce((a, b) => b.loss.mean < a.loss.mean ? b : a), line = make('p', list);
+      paint(make('i', line, null, 'swatch', { 'aria-hidden': 'true' }), row);
+      make('b', line, baseLabel(row.agent));
+      const small = make('small', line), ratio = row.loss.mean / base;
+      make('span', small, base > 0 ? multiple(row, base) : text(row.loss.mean), base > 0 ? 'times h' + HEAT.findIndex(limit => ratio <= limit) : '');
+      small.append(' ' + (SUBJECT[row.group.split('/')[1]] || row.kind));
+    }
+  }
+}
+
 /* How the best row of a column compares with the next agent. */
 function markOf(task, row) {
   const pair = (RESULTS.get(task.name + '|' + state.ruling) || [])
@@ -160,7 +186,7 @@ function heatCell(tr, task, row, base, best) {
     return;
   }
   const ratio = base > 0 ? row.loss.mean / base : null, epsilon = epsilonOf(row);
-  const shown = ratio === null ? text(row.loss.mean) : (ratio < 100 ? ratio.toFixed(1) : text(ratio)) + '\u00d7';
+  const shown = ratio === null ? text(row.loss.mean) : multiple(row, base);
   if (ratio !== null) td.classList.add('h' + HEAT.findIndex(limit => ratio <= limit));
   const mark = best ? markOf(task, row) : '';
   const value = make(best ? 'b' : 'span', td, shown, 'times');
@@ -247,7 +273,9 @@ function overview() {
   if (!FAMILIES.length) return;
   for (const name of ['ruling', 'trust']) for (const box of $$('input[name=' + name + ']')) box.checked = box.value === state[name];
   $('#delta').value = state.delta;
+  $('#epsilon').value = state.epsilon;
   for (const line of $$('.headline')) line.hidden = line.dataset.ruling !== state.ruling;
+  drawWinners();
   drawPictures();
   drawBoards();
   drawHeat();
@@ -262,6 +290,12 @@ function listenOverview() {
   }
   $('[data-switch=ruling]').hidden = !HAS_TUNED;
   $('[data-switch=delta]').hidden = !TASKS.some(task => task.rows.some(row => row.epsilons.length));
+  $('#answer').hidden = $('[data-switch=delta]').hidden;
+  $('#epsilon').addEventListener('input', () => {
+    state.epsilon = $('#epsilon').value;
+    drawWinners();
+    writeAddress();
+  });
   $('#switches').hidden = !known.size || (known.size === 1 && known.has(''));
   for (const link of $$('.losses')) {
     link.hidden = !linked('docs');

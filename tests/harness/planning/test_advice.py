@@ -197,6 +197,8 @@ def test_columns_are_guessed_once_and_shown() -> None:
     for budgets in (None, []):
         with pytest.raises(BudgetError, match="give a budget"):
             dpb_gym.advise(LOG, budgets=budgets, **SETTINGS)
+    with pytest.raises(ParameterError, match="leave out private="):
+        dpb_gym.advise(LOG, private="rho=1", **SETTINGS)
     with pytest.raises(ParameterError, match="currency must be"):
         dpb_gym.advise(LOG, currency=3, **SETTINGS)
     with pytest.raises(ParameterError, match=r"over 1,000 times as wide as the values"):
@@ -235,6 +237,7 @@ def test_several_rounds_of_one_person_are_named_as_not_protected(advice: Advice)
     assert "what one person does in up to 5 rounds together (see the notes)" in found.sentences[-1]
     assert any("one-pass-pricing at rho=1: eps=" in note for note in found.notes)
     assert "one person" not in advice.sentences[-1], "the simulation alone repeats customers"
+    assert not any("one person" in note for note in advice.notes)
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS | {"replicates": 8})
     assert clicks.unit == "responses"
 

@@ -153,7 +153,8 @@ def test_the_command(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
     assert "columns of a pricing log: got an unexpected" in capsys.readouterr().err
 
 
-def test_an_early_part_without_earnings_is_named(tmp_path: Path) -> None:
+def test_an_early_part_without_earnings_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("dpb_gym.problems.fitting._WIDEST", np.inf)
     place = tmp_path / "quotes.csv"
     quotes = [(price, int(k < 18 - 2 * price)) for price in range(1, 9) for k in range(20)]
     place.write_text("price,bought\n" + "".join(f"{p},{b}\n" for p, b in quotes))

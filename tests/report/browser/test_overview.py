@@ -126,6 +126,31 @@ def test_another_problem_is_one_action(opened, make):
     assert page.fragment() == "#board=pricing-size0"
 
 
+WINNERS = """
+return Object.fromEntries([...document.querySelectorAll('#winners > div')].map(div =>
+  [div.querySelector('dt').textContent, [...div.querySelectorAll('b')].map(b => b.textContent)]));
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_answer_is_the_least_regret_within_an_epsilon(opened, board, dark):
+    """At delta 1e-5 all rows of the board have epsilon 1."""
+    page = opened(board, dark=dark)
+    assert min(page.contrast("#winners small"), page.contrast("#winners .times")) >= 4.5
+    assert page.execute_script(WINNERS) == {"Assortment": ["One-pass MNL"]}
+    one = next(r for r in board.tasks[0].rows if r.key == "One-pass MNL (rho=1)")
+    assert ratio(board, one.key) in page.find("#winners").text
+    page.press("input[value=local]")
+    assert page.execute_script(WINNERS) == {"Assortment": ["Local"]}
+    choose = "const box = document.querySelector('#epsilon'); box.value = '0.5';"
+    page.execute_script(choose + "box.dispatchEvent(new Event('input', {bubbles: true}))")
+    assert page.execute_script(WINNERS) == {"Assortment": []}
+    assert "no agent" in page.find("#winners").text
+    assert page.fragment() == "#trust=local&epsilon=0.5"
+    again = opened(board, hash="#trust=local&epsilon=0.5")
+    assert again.find("#epsilon").get_attribute("value") == "0.5"
+
+
 @pytest.mark.skipif(not PUBLISHED.joinpath("dpb-bench-v1").is_dir(), reason="not in the sdist")
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_visitor_finds_who_wins_at_epsilon_1_without_trust(opened, make, width):
