@@ -181,25 +181,10 @@ def register_agent(
     Raises:
         AgentError: If the name is taken by another class or an argument is invalid.
     """
-    if not isinstance(name, str) or not re.fullmatch("[a-z0-9]+([-.][a-z0-9]+)*", name):
-        raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
     named = (supports,) if isinstance(supports, str) else tuple(supports)
-    known = (*KINDS, ANY)
-    if not named or any(k not in known for k in named):
-        raise AgentError(f"supports must name problems among {', '.join(known)}, got {supports!r}")
     use = budget or ("never" if protects is None else "optional")
-    if use not in BUDGET_USES:
-        raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {budget!r}")
-    if (use == "never") != (protects is None) or isinstance(protects, str):
-        raise AgentError(
-            "an agent that takes a budget says what it protects, e.g. protects=('central', "
-            "'reward'), and one that does not protects nothing"
-        )
+    _check_registration(name, named, use, protects)
     check_standing(name, standing)
-    if protects is not None:
-        from dpb_gym.privacy import Guarantee
-
-        Guarantee(*protects)
 
     def decorate(cls: Registered) -> Registered:
         if not (inspect.isclass(cls) and issubclass(cls, Policy)):
@@ -229,6 +214,28 @@ def register_agent(
         return cls
 
     return decorate
+
+
+def _check_registration(
+    name: str, supports: Sequence[str], use: str, protects: tuple[str, str] | None
+) -> None:
+    """Raise `AgentError` if arguments of `register_agent` are invalid."""
+    if not isinstance(name, str) or not re.fullmatch("[a-z0-9]+([-.][a-z0-9]+)*", name):
+        raise AgentError(f"agent name must be lower-case and hyphenated, got {name!r}")
+    known = (*KINDS, ANY)
+    if not supports or any(k not in known for k in supports):
+        raise AgentError(f"supports must name problems among {', '.join(known)}, got {supports!r}")
+    if use not in BUDGET_USES:
+        raise AgentError(f"budget must be one of {', '.join(BUDGET_USES)}, got {use!r}")
+    if (use == "never") != (protects is None) or isinstance(protects, str):
+        raise AgentError(
+            "an agent that takes a budget says what it protects, e.g. protects=('central', "
+            "'reward'), and one that does not protects nothing"
+        )
+    if protects is not None:
+        from dpb_gym.privacy import Guarantee
+
+        Guarantee(*protects)
 
 
 def check_standing(name: str, standing: str) -> None:

@@ -64,9 +64,7 @@ def run(
     horizon: int | None = Option(None, help="Rounds T, with --env."),
     seed: int | None = Option(None, help="Seed of replicate 0, with --env."),
     log: list[str] = LOG,
-    isolate: bool = Option(
-        False, "--isolate", help="Run the code of private agents without access to raw data."
-    ),
+    isolate: bool = Option(False, "--isolate", help="Keep raw data from private agents' code."),
     set_: list[str] = options.settings(
         "With --env: a parameter of the environment, or of an agent as AGENT.KEY=VALUE"
     ),

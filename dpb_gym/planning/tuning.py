@@ -247,16 +247,8 @@ def tune(
     replicates = validation.integer("replicates", replicates, 1, SEED_SPAN)
     factor = 1 if halving is None else validation.integer("halving", halving, 2)
     cap = None if points is None else validation.integer("points", points, 1)
-    specs = {name: agent_spec(name) for name in names}
-    for what, given in (("grid", grids), ("parameters", params)):
-        for name in given or {}:
-            if name not in specs:
-                raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
     asked = [Budget.parse(budget) for budget in budgets]
-    searches = []
-    for name, spec in specs.items():
-        grid, fixed = read_grid(spec, (grids or {}).get(name)), dict((params or {}).get(name, {}))
-        searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
+    searches = _searches(names, grids or {}, params or {}, cap)
     tried = {label: agent for search in searches for label, agent in search.agents().items()}
     sizes = [max(len(search.points) for search in searches)]
     while factor > 1 and sizes[-1] > factor:
@@ -267,10 +259,8 @@ def tune(
     count = 0
     for size in sizes:
         start, count = count, max(replicates, count * factor)
-        blocks += [
-            range(first, min(first + LARGEST_BLOCK, count))
-            for first in range(start, count, LARGEST_BLOCK)
-        ]
+        starts = range(start, count, LARGEST_BLOCK)
+        blocks += [range(first, min(first + LARGEST_BLOCK, count)) for first in starts]
         suite, plan = plan_task(env_id, tried, horizon, count, seed, 1, env_kwargs, asked)
         task, every = plan.task, plan.runs
         plan = replace(plan, blocks=blocks)
@@ -298,6 +288,25 @@ def tune(
         sum(getattr(report, key) for report in steps) for key in ("rounds", "seconds")
     )
     return Tuning(task.env, options, seeds, found, failures, folder, rounds, seconds)
+
+
+def _searches(
+    names: Sequence[str],
+    grids: Mapping[str, Grid],
+    params: Mapping[str, Mapping[str, Any]],
+    cap: int | None,
+) -> list[_Search]:
+    """Return the search of each agent, over at most `cap` points."""
+    for what, given in (("grid", grids), ("parameters", params)):
+        for name in given:
+            if name not in names:
+                raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
+    searches = []
+    for name in names:
+        spec, fixed = agent_spec(name), dict(params.get(name, {}))
+        grid = read_grid(spec, grids.get(name))
+        searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
+    return searches
 
 
 def check_seeds(first: int, replicates: int) -> None:

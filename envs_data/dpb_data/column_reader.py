@@ -306,10 +306,7 @@ def open_csv(
     header = 0 if names else 1
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
-        if _UNIT.encode() in raw:
-            line = raw.count(b"\n", 0, raw.index(_UNIT.encode())) + 1
-            raise DataError(f"{where}: line {line}: found a control character (0x1f)")
-        raw = raw.replace(delimiter.encode(), _UNIT.encode())
+        raw = _with_short_separator(raw, delimiter, where)
     unique = [name or f"unnamed {i}" for i, name in enumerate(found)]
 
     def read(columns: Sequence[Column]) -> Any:
@@ -349,6 +346,14 @@ def open_csv(
 
     name = where.replace("!", "/").replace(os.sep, "/").rsplit("/", 1)[-1].split(".")[0]
     return Opened(name, where, found, read, "line", 1 + header)
+
+
+def _with_short_separator(raw: bytes, delimiter: str, where: str) -> bytes:
+    """Return a file whose separator of several characters is replaced by `_UNIT`."""
+    if _UNIT.encode() in raw:
+        line = raw.count(b"\n", 0, raw.index(_UNIT.encode())) + 1
+        raise DataError(f"{where}: line {line}: found a control character (0x1f)")
+    return raw.replace(delimiter.encode(), _UNIT.encode())
 
 
 def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str:
