@@ -185,25 +185,26 @@ def _without_privacy(task: TaskResult) -> str:
 
 
 def readme(data: LeaderboardData) -> str:
-    """Return the README's table of agents."""
-    lines = [
-        headline(data),
-        "",
-        "| task: regret (± 95%) at each budget | paper's agent, the better of tuned and defaults | "
-        "ours, defaults | without a trusted party: ours, defaults, local messages | "
-        "no privacy, defaults |",
-        "|---|---|---|---|---|",
+    """Return the README's table of agents. Its local column needs rows with local messages."""
+    found = [(task, *README[task.task]) for task in data.tasks if task.task in README]
+    local = any(trust.of_trust(task, ours, "local") for task, _, ours, _ in found)
+    titles = [
+        "task: regret (± 95%) at each budget",
+        "paper's agent, the better of tuned and defaults",
     ]
-    for task in data.tasks:
-        if task.task in README:
-            paper, ours, exact = README[task.task]
-            rows = trust.of_trust(task, ours, "curator")
-            scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
-            limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
-            shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
+    titles += ["ours, defaults"]
+    titles += ["without a trusted party: ours, defaults, local messages"] if local else []
+    titles += ["no privacy, defaults"]
+    lines = [headline(data), "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for task, paper, ours, exact in found:
+        rows = trust.of_trust(task, ours, "curator")
+        scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
+        limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
+        shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
+        if local:
             shown.append(_cell(ours, trust.of_trust(task, ours, "local")))
-            shown.append(_cell(exact, trust.of_trust(task, exact, "")))
-            lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
+        shown.append(_cell(exact, trust.of_trust(task, exact, "")))
+        lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
     return "\n".join(lines)
 
 
