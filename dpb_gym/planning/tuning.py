@@ -284,9 +284,8 @@ def tune(
         comment = f"Parameters that dpb tune chose for {recipe.agent}, and its measurements."
         write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
     failures = tuple(failure.message for report in steps for failure in report.failures)
-    rounds, seconds = (
-        sum(getattr(report, key) for report in steps) for key in ("rounds", "seconds")
-    )
+    rounds = sum(report.rounds for report in steps)
+    seconds = sum(report.seconds for report in steps)
     return Tuning(task.env, options, seeds, found, failures, folder, rounds, seconds)
 
 
