@@ -38,8 +38,8 @@ INFO = {
 
 def write(pages: Pages) -> None:
     """Write the pages of all environments and their index."""
-    rows = []
-    for entry in ENVIRONMENTS.values():
+    rows, ids = [], [i for i in ENVIRONMENTS if i.startswith("DPB/")]  # not those of logs
+    for entry in map(ENVIRONMENTS.__getitem__, ids):
         page = f"environments/{slug(entry.id)}"
         pages.write(page, environment_page(entry))
         rows.append([f"[`{entry.id}`](/_generated/{page}.md)", entry.kind, entry.summary])
@@ -53,7 +53,7 @@ def write(pages: Pages) -> None:
             "[data](/data.md), [Expedia](/expedia.md). See also how to "
             "[add an environment](/add-an-environment.md).",
             table(["id", "problem", "description"], rows),
-            toctree([f"{slug(i)}" for i in ENVIRONMENTS], "hidden"),
+            toctree([slug(i) for i in ids], "hidden"),
         ],
     )
 
