@@ -42,6 +42,7 @@ from dpb_gym.audits import (  # noqa: E402
     audit_outputs,
     audit_sum,
 )
+from dpb_gym.audits.worlds import Pair, World  # noqa: E402
 from dpb_gym.privacy import (  # noqa: E402
     Composition,
     Curator,
@@ -57,13 +58,31 @@ RHOS = (0.5, 2.0)
 DEPLOYMENT = 1000
 # Private maximum-likelihood estimates in every run take minutes: 2,000 runs.
 SLOW = ("dpmnl", "dpmnl-approx", "explore-commit-pricing", "jdp-glm-ucb", "private-pricing")
-# In these environments a pair of records is as far apart as the claim allows. A record of curvature
-# and response has nearly no curvature where the slope of demand is small. The constant and the
-# price are few of many coordinates, and the others of two customers are opposite.
+
+
+def opposite_signs(dim: int) -> Pair:
+    """Return a pair that moves all coordinates equally far, half of them against the others.
+
+    The sums of all coordinates are about the same, so that the target decides their order.
+    """
+    ones = np.full(dim, dim**-0.5, np.float32)
+    turned = ones * np.where(np.arange(dim) < dim // 2, 1.0, -1.0).astype(np.float32)
+    both = (World(np.tile(x, (3, 1)), r) for x, r in ((turned, 1.0), (turned, 0.0)))
+    other = World(np.tile(ones, (3, 1)), 1.0)
+    return Pair("half of the coordinates against the others", *both, (other,))
+
+
+SPARSE = {"env_kwargs": {"dim": 8}, "params": {"spread": 1.0}, "pair": opposite_signs(8)}
+# In these environments two records are as far apart as the claim allows, or nearly. Where the slope
+# of demand is small, a record of curvature and response has nearly no curvature. In many dimensions
+# the constant and the price are a small part of a record, and the rest can be opposite.
 ATTAINED: dict[str, dict[str, Any]] = {
-    "one-pass-pricing": {"dim": 4, "zeta": 0.01},
-    "resolving-pricing": {"dim": 4, "zeta": 0.01},
-    "local-pricing": {"dim": 32},
+    "one-pass-pricing": {"env_kwargs": {"dim": 4, "zeta": 0.01}},
+    "resolving-pricing": {"env_kwargs": {"dim": 4, "zeta": 0.01}},
+    "local-pricing": {"env_kwargs": {"dim": 32}},
+    "fliphat": {"env_kwargs": {"dim": 4}, "params": {"spread": 1.0}, "pair": opposite_signs(4)},
+    "one-pass-sparse": SPARSE,
+    "one-pass-sparse-joint": SPARSE,
 }
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 Audit = Callable[[float, float, int, int], AuditReport]
@@ -222,9 +241,9 @@ def published_rows(runs: int, only: str) -> dict[str, str]:
             name,
             Budget.zcdp(0.5),
             some,
-            env_kwargs=ATTAINED.get(name),
             deployment=DEPLOYMENT,
             say=say,
+            **ATTAINED.get(name, {}),
         )
         claim, bound = primary(report).split(" | ")
         share = float(bound) / float(claim.split()[1])
