@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.feedback.local_mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
+from dpb_gym.feedback.local_mechanisms import NORMAL, FloatArray, LocalMechanism
 from dpb_gym.privacy import Budget, CapMessage, Event, GaussianEvent, PureEvent
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
 
@@ -50,7 +50,7 @@ class GaussianContexts(LocalMechanism):
     @property
     def bound(self) -> float:
         """Upper bound on the coordinates of a message (12 standard deviations, by clamping)."""
-        return float(np.float32(1.0 + NORMAL_BOUND * self.sigma))
+        return float(np.float32(1.0 + portable.NORMAL_BOUND * self.sigma))
 
     def privatise(self, features: ArrayLike, numbers: ArrayLike) -> NDArray[np.float32]:
         """Return messages, float32, in the shape of `features`.

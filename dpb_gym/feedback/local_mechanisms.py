@@ -21,9 +21,6 @@ from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussia
 from dpb_gym.privacy.events import Event, GaussianEvent, LaplaceEvent, RandomizedResponseEvent
 
 FloatArray = NDArray[np.float64]
-# Standard normals beyond it have probability below 1e-32; messages are clamped there, which is
-# post-processing, so that they have finite bounds.
-NORMAL_BOUND = 12.0
 UNIFORM, NORMAL = "uniform", "normal"
 
 
@@ -218,7 +215,8 @@ class GaussianResponse(_Additive):
     """
 
     numbers = NORMAL
-    _event, _reach = GaussianEvent, NORMAL_BOUND
+    # clamping there is post-processing and gives messages finite bounds
+    _event, _reach = GaussianEvent, portable.NORMAL_BOUND
 
     def __init__(self, sigma: float, low: float = 0.0, high: float = 1.0) -> None:
         super().__init__(sigma, low, high)

@@ -14,23 +14,16 @@ from numpy.random import Generator
 
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.rounds import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Outcome,
-    ProblemInfo,
-    Round,
-)
-from dpb_gym.problems.stretch import JudgedStretch
+from dpb_gym.problems.rounds import Array as Array
+from dpb_gym.problems.rounds import Context as Context
+from dpb_gym.problems.rounds import Feedback as Feedback
+from dpb_gym.problems.rounds import Field as Field
+from dpb_gym.problems.rounds import Hidden as Hidden
+from dpb_gym.problems.rounds import Outcome as Outcome
+from dpb_gym.problems.rounds import ProblemInfo as ProblemInfo
+from dpb_gym.problems.rounds import Round as Round
+from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
-
-__all__ = [
-    "Array", "Context", "Feedback", "Field", "Hidden", "Instance", "Outcome", "Problem",
-    "ProblemInfo", "Round",
-]  # fmt: skip
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """Limits on prefetched rounds: bytes of contexts, which fit in a core's cache, and rounds."""
@@ -119,9 +112,8 @@ class Problem(ABC):
             None if parts[0] is None else np.stack(parts, axis=1)
             for parts in zip(*(lane[1:] for lane in lanes))
         ]
-        return JudgedStretch(
-            Context(t, *stacked), reward, observed if partly else None, expected=expected, best=best
-        )
+        visible = Stretch(Context(t, *stacked), reward, observed if partly else None)
+        return JudgedStretch(visible, expected, best)
 
     def check_action(self, action: Any, replicates: int) -> Array:
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
@@ -381,10 +373,10 @@ class Instance:
             most: Rounds at most.
         """
         rounds = self.stretch(most)
-        if rounds is not None and rounds.shape[0] > 1:
+        if rounds is not None and len(rounds.best) > 1:
             self._shown = None
-            self.t += rounds.shape[0] - 1
-            self._cursor += rounds.shape[0] - 1
+            self.t += len(rounds.best) - 1
+            self._cursor += len(rounds.best) - 1
         return rounds
 
     def show(self, at: int) -> None:

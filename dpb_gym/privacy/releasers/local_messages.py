@@ -15,8 +15,6 @@ from dpb_gym.validation import FloatArray
 SPLITS = np.linspace(0.0, 1.0, 65)  # parts of epsilon for the probability of the cap
 # A larger epsilon is not used: p and q would be 1 in floating point.
 MOST_EPSILON = 30.0
-# Normals of more standard deviations have probability below 1e-32.
-TAIL = 12.0
 
 
 @dataclass(frozen=True)

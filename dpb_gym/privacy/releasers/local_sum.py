@@ -9,20 +9,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym import validation
+from dpb_gym import portable, validation
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.calibration import fit_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, PureEvent
 from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers import local_messages
 from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum, Messages
-from dpb_gym.privacy.releasers.local_messages import (
-    MOST_EPSILON,
-    TAIL,
-    CapMessage,
-    GaussianMessage,
-    LocalMessage,
-    SignMessage,
-)
+from dpb_gym.privacy.releasers.local_messages import CapMessage, GaussianMessage, SignMessage
 from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
 from dpb_gym.validation import FloatArray
@@ -53,7 +47,7 @@ class LocalSum(DisjointSum):
     def _planned(
         self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
     ) -> Schedule:
-        budget, clip, times = self.curator.budget, self.clip, self._participations or 1
+        budget, clip, times = self.curator.budget, self.clip, self.records_per_unit
         if clip is None or budget is None or self.curator.relation != "replace-one":
             raise BudgetError(f"{self.what}: local records need clip or reward, and replace-one")
         self._numbers = None
@@ -62,7 +56,7 @@ class LocalSum(DisjointSum):
         self.gain = 1.0 / math.sqrt(times)
         normal = gaussian_sigma(self.curator.most_rho * self._part, self.sensitivity * self.gain)
         self._likely = normal
-        if (budget.epsilon or 0.0) <= MOST_EPSILON:
+        if (budget.epsilon or 0.0) <= local_messages.MOST_EPSILON:
             pure = fit_rho(budget, lambda rho: [self._pure_event(rho)]) * self._part
             self._likely = min(normal, self._pure_message(pure).sigma)
         self.pure = self._likely < normal
@@ -77,7 +71,7 @@ class LocalSum(DisjointSum):
         return self._likely
 
     def _pure_event(self, rho: float) -> PureEvent:
-        times = self._participations or 1
+        times = self.records_per_unit
         return PureEvent(math.sqrt(2.0 * rho / times), times)
 
     def _pure_message(self, rho: float) -> CapMessage | SignMessage:
@@ -98,7 +92,7 @@ class LocalSum(DisjointSum):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
         assert rho is not None  # a curator without a budget makes other sums
-        self._mechanism: LocalMessage = GaussianMessage(self._sigma)
+        self._mechanism: local_messages.LocalMessage = GaussianMessage(self._sigma)
         if self.pure:
             self._mechanism = self._pure_message(rho)
 
@@ -121,7 +115,7 @@ class LocalSum(DisjointSum):
         if isinstance(message, SignMessage):
             return -message.height, message.height
         assert self.clip is not None
-        reach = self.clip.longest + TAIL * message.sigma
+        reach = self.clip.longest + portable.NORMAL_BOUND * message.sigma
         return -reach, reach
 
     def message(self, rows: FloatArray) -> Messages:
