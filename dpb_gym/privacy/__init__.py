@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget as Budget
     from dpb_gym.privacy.calibration import calibrate_scale as calibrate_scale
     from dpb_gym.privacy.calibration import equivalent_rho as equivalent_rho
-    from dpb_gym.privacy.calibration import fit_rho as fit_rho
     from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
     from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import ShuffledBitsEvent as ShuffledBitsEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee
-    from dpb_gym.privacy.ledger import Charge as Charge
     from dpb_gym.privacy.ledger import Ledger as Ledger
     from dpb_gym.privacy.noise import NoiseSource as NoiseSource
     from dpb_gym.privacy.noise import SystemNoise as SystemNoise
@@ -62,16 +60,13 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
-    from dpb_gym.privacy.releasers.record_bounds import Bound as Bound
     from dpb_gym.privacy.releasers.record_bounds import NonNegativeBall as NonNegativeBall
     from dpb_gym.privacy.releasers.record_bounds import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.record_bounds import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.record_bounds import Segment as Segment
-    from dpb_gym.privacy.releasers.release_schedule import Combinations as Combinations
     from dpb_gym.privacy.releasers.release_schedule import ReleaseModel as ReleaseModel
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
     from dpb_gym.privacy.releasers.releaser import Releaser as Releaser
-    from dpb_gym.privacy.releasers.releaser import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches as ShuffledBatches
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
