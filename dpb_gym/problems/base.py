@@ -236,17 +236,14 @@ class Instance:
         self._fields = {**problem.fields(), "response": Field((), np.float64, Stream.RESPONSE)}
         width = sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in self._fields.values())
         self._rounds = min(block_rounds(B, width), problem.horizon)
-        self._scratch: dict[str, Array] = {
-            k: np.empty((self._rounds, *f.shape), f.dtype) for k, f in self._fields.items()
-        }
-        self._block: dict[str, Array] = {
-            k: np.empty((self._rounds, B, *f.shape), f.dtype) for k, f in self._fields.items()
-        }
+
+        def blocks(*size: int) -> dict[str, Array]:
+            return {k: np.empty((*size, *f.shape), f.dtype) for k, f in self._fields.items()}
+
+        self._scratch, self._block = blocks(self._rounds), blocks(self._rounds, B)
         self.hidden: Hidden = {}
         self._generators: list[dict[str, Generator]] = [{} for _ in range(B)]
-        self._cursor = np.zeros(B, np.int64)
-        self._start = np.zeros(B, np.int64)
-        self.t = np.ones(B, np.int64)
+        self._cursor, self._start, self.t = np.zeros((3, B), np.int64)
         self._shown: _Shown | None = None
         self._synced = True
         self.alone = B == 1
@@ -264,9 +261,7 @@ class Instance:
         self._generators[i] = {
             name: generator(seed, field.stream, episode) for name, field in self._fields.items()
         }
-        self.t[i] = 1
-        self._start[i] = 0
-        self._cursor[i] = 0
+        self.t[i], self._start[i] = 1, 0
         self._refill(i)
         self._shown = self._ahead = None
 
@@ -299,11 +294,8 @@ class Instance:
             ahead = self.ahead(t)
             self._shown = _Shown(ahead.round(t), ahead)
             return self._shown.round
-        if self._synced:
-            drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
-        else:
-            lanes = np.arange(self.replicates)
-            drawn = {k: v[self._cursor, lanes] for k, v in self._block.items()}
+        at = self._cursor[0] if self._synced else (self._cursor, np.arange(self.replicates))
+        drawn = {k: v[at] for k, v in self._block.items()}
         made = self.problem.make_round(self.hidden, drawn, self.t)
         self._shown = _Shown(made._replace(uniform=drawn["response"]), None)
         return self._shown.round
