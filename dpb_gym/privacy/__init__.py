@@ -50,13 +50,14 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.aggregated_sum import SecureAggregator as SecureAggregator
     from dpb_gym.privacy.releasers.aggregated_sum import SimulatedAggregator as SimulatedAggregator
     from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
+    from dpb_gym.privacy.releasers.batch_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
     from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum as DisjointSum
-    from dpb_gym.privacy.releasers.local_messages import CapMessage as CapMessage
-    from dpb_gym.privacy.releasers.local_messages import GaussianMessage as GaussianMessage
-    from dpb_gym.privacy.releasers.local_messages import SignMessage as SignMessage
+    from dpb_gym.privacy.releasers.local_sum import CapMessage as CapMessage
+    from dpb_gym.privacy.releasers.local_sum import GaussianMessage as GaussianMessage
     from dpb_gym.privacy.releasers.local_sum import LocalSum as LocalSum
+    from dpb_gym.privacy.releasers.local_sum import SignMessage as SignMessage
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches as ShuffledBatches
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
-    from dpb_gym.privacy.releasers.user_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)
