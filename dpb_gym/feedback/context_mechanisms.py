@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.feedback.local_mechanisms import NORMAL, FloatArray, LocalMechanism
+from dpb_gym.feedback.local_mechanisms import NORMAL, LocalMechanism
 from dpb_gym.privacy import Budget, CapMessage, Event, GaussianEvent, PureEvent
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
+from dpb_gym.validation import FloatArray
 
 
 class GaussianContexts(LocalMechanism):

@@ -19,8 +19,8 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import Budget, Composition, Guarantee
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, LaplaceEvent, RandomizedResponseEvent
+from dpb_gym.validation import FloatArray
 
-FloatArray = NDArray[np.float64]
 UNIFORM, NORMAL = "uniform", "normal"
 
 

@@ -283,7 +283,7 @@ class ReplayProblem(Problem):
 
     def summary(self) -> dict[str, Any]:
         guarantee = self.features_guarantee
-        protected = "nothing" if guarantee is None else f"{guarantee.describe(self.feature_delta)}"
+        protected = "nothing" if guarantee is None else guarantee.describe(self.feature_delta)
         return {
             "data": self.data_name,
             "training users": self.n_training_users,
