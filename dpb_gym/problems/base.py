@@ -236,11 +236,10 @@ class Instance:
         self._fields = {**problem.fields(), "response": Field((), np.float64, Stream.RESPONSE)}
         width = sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in self._fields.values())
         self._rounds = min(block_rounds(B, width), problem.horizon)
-
-        def blocks(*size: int) -> dict[str, Array]:
-            return {k: np.empty((*size, *f.shape), f.dtype) for k, f in self._fields.items()}
-
-        self._scratch, self._block = blocks(self._rounds), blocks(self._rounds, B)
+        self._scratch, self._block = (
+            {k: np.empty((*size, *f.shape), f.dtype) for k, f in self._fields.items()}
+            for size in ((self._rounds,), (self._rounds, B))
+        )
         self.hidden: Hidden = {}
         self._generators: list[dict[str, Generator]] = [{} for _ in range(B)]
         self._cursor, self._start, self.t = np.zeros((3, B), np.int64)
