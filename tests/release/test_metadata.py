@@ -54,7 +54,10 @@ def test_the_citation_file_has_the_required_fields():
     for author in cff["authors"]:
         assert set(author) <= PERSON or ("name" in author and set(author) <= ENTITY), author
     for reference in cff["references"]:
-        assert {"type", "title", "authors"} <= set(reference)
+        assert {"type", "title", "authors", "year"} <= set(reference)
+    papers = {k: v for k, v in PROJECT["urls"].items() if k.startswith("Paper: ")}
+    found = {r["doi"].removeprefix("10.48550/arXiv.") for r in cff["references"]}
+    assert found == {url.removeprefix("https://arxiv.org/abs/") for url in papers.values()}
 
 
 def test_versions_agree():
