@@ -218,9 +218,11 @@ def test_a_visitor_finds_who_wins_at_epsilon_1_without_trust(opened, published, 
     finals: dict[str, list[float]] = {}
     columns = ["task", "agent", "budget", "regret"]
     for record in pq.read_table(PUBLISHED / "result.parquet", columns=columns).to_pylist():
-        local = record["agent"].startswith("Local") or "@local" in record["budget"]
-        if local and record["task"] == "recommendation-standard" and "tuned" not in record["agent"]:
-            if record["budget"].startswith("eps=1,delta=1e-5"):
-                finals.setdefault(record["agent"], []).append(record["regret"][-1])
+        agent, budget = record["agent"], record["budget"]
+        if record["task"] != "recommendation-standard" or "tuned" in agent:
+            continue
+        local = agent.startswith("Local") or budget.endswith("@local")
+        if local and budget.startswith("eps=1,delta=1e-5"):
+            finals.setdefault(agent, []).append(record["regret"][-1])
     assert len(finals) >= 4
     assert min(finals, key=lambda agent: sum(finals[agent]) / len(finals[agent])) in shown
