@@ -84,7 +84,7 @@ def audit_rows(
 def _most_used(rows: Sequence[RowResult]) -> dict[str, RowResult]:
     """Return a private row for each set of parameters that is audited, by `audit_key`."""
     uses: dict[tuple[str, str], Counter[str]] = {}
-    found = {}
+    found: dict[str, RowResult] = {}
     for row in rows:
         agent, kind = row.cell.agent, row.cell.task.kind
         if row.guarantee is not None:
