@@ -8,7 +8,6 @@ computes messages from true answers and these numbers, per replicate. Noise is f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -161,7 +160,7 @@ class RandomizedResponse(ResponseMechanism):
 class _Additive(ResponseMechanism):
     """A number, clipped to [low, high], plus noise."""
 
-    _event: ClassVar[Callable[[float, float], Event]]
+    _event: ClassVar[type[GaussianEvent | LaplaceEvent]]
     _reach: ClassVar[float]
 
     def __init__(self, scale: float, low: float = 0.0, high: float = 1.0) -> None:
