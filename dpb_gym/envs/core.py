@@ -99,8 +99,7 @@ class Core:
     def __init__(
         self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
     ) -> None:
-        if render_mode is not None:
-            validation.choice("render_mode", render_mode, MODES)
+        validation.optional(validation.choice, "render_mode", render_mode, MODES)
         entry = environment(env_id)
         interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
         self.problem: Problem = entry.make_problem(**kwargs)

@@ -237,8 +237,7 @@ class Curator:
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "
                 "weighted sums, such as one-pass-pricing"
             )
-        if share is not None:
-            share = validation.real("share", share, 0.0, 1.0, open_low=True)
+        share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
         self.releasers.append(Handle(releaser))
