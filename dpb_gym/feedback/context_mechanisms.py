@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,7 @@ class GaussianContexts(LocalMechanism):
         self.event = GaussianEvent(self.sigma, 2.0, self.vectors)
 
     @classmethod
-    def for_budget(cls, budget: Budget, vectors: int, dim: int) -> GaussianContexts:
+    def for_budget(cls, budget: Budget, vectors: int, dim: int) -> Self:
         """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
         return cls(sigma, vectors, dim)
@@ -123,9 +123,7 @@ class GaussianStatistics(LocalMechanism):
         self.width = self.dim * (self.dim + 1) // 2 + self.dim
 
     @classmethod
-    def for_budget(
-        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
-    ) -> GaussianStatistics:
+    def for_budget(cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0) -> Self:
         """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), statistics_sensitivity(low, high))
         return cls(sigma, dim, low, high)
@@ -192,9 +190,7 @@ class CapStatistics(GaussianStatistics):
         self.width += 2  # the message's additional coordinate and the coin
 
     @classmethod
-    def for_budget(
-        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
-    ) -> CapStatistics:
+    def for_budget(cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0) -> Self:
         """Return the mechanism with the least noise within a budget."""
         return cls(1.0 / calibrate_scale(budget, lambda s: [PureEvent(1.0 / s)]), dim, low, high)
 

@@ -82,7 +82,7 @@ def fold_in(factors: Array, test_users: Array, users: Array, items: Array, value
 
 
 def with_predictions(
-    features: Array, users: Array, items: Array, rewards: Array, ridge: float = 1.0
+    features: Array, users: Array, items: Array, rewards: Array
 ) -> tuple[Array, Prior]:
     """Append to each item's features its reward as predicted from the training rewards.
 
@@ -96,7 +96,6 @@ def with_predictions(
         users: User of each training reward ``(n,)``.
         items: Item of each training reward ``(n,)``.
         rewards: Training rewards ``(n,)``, used without noise.
-        ridge: Penalty, > 0.
 
     Returns:
         Features, float32 ``(n_items, dim + 1)``, and a prior of their coefficients. Its mean
@@ -108,7 +107,7 @@ def with_predictions(
     count = np.bincount(items, minlength=n_items).astype(np.float64)
     total = np.bincount(items, weights=rewards - rewards.mean(), minlength=n_items)
     X = features.astype(np.float64)
-    gram = X.T @ (count[:, None] * X) + ridge * np.eye(dim)
+    gram = X.T @ (count[:, None] * X) + np.eye(dim)
     fitted = X @ np.linalg.solve(gram, X.T @ total)
     predicted = fitted - fitted.mean()
     largest = max(float(np.abs(predicted).max()), 1e-12)

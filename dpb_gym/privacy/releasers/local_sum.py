@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -18,6 +17,7 @@ from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum, Messages
 from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
+from dpb_gym.privacy.releasers.weighted_sum import Plan
 from dpb_gym.validation import FloatArray
 
 SPLITS = np.linspace(0.0, 1.0, 65)  # parts of epsilon for the probability of the cap
@@ -182,9 +182,7 @@ class LocalSum(DisjointSum):
     per_record = True
     sent: Messages | None = None
 
-    def _planned(
-        self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
-    ) -> Schedule:
+    def _planned(self, schedule: Plan, model: ReleaseModel | None) -> Schedule:
         budget, clip, times = self.curator.budget, self.clip, self.records_per_unit
         if clip is None or budget is None or self.curator.relation != "replace-one":
             raise BudgetError(f"{self.what}: local records need clip or reward, and replace-one")
