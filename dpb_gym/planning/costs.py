@@ -79,16 +79,6 @@ class Costs:
         """Agent rounds of all agents."""
         return sum(cost.rounds for cost in self.agents)
 
-    @property
-    def seconds(self) -> float:
-        """Core time of all agents, in seconds."""
-        return sum(cost.seconds for cost in self.agents)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all cells."""
-        return sum(cost.bytes for cost in self.agents)
-
     def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
         """Return seconds on `cores` cores and bytes of a run of the same mix with `rounds` rounds.
 
@@ -102,7 +92,8 @@ class Costs:
         rounds = validation.real("rounds", rounds, 0.0, open_low=True)
         cores = validation.integer("cores", cores, 1)
         scale = rounds / self.rounds
-        return self.seconds * scale / cores, self.bytes * scale
+        seconds = sum(cost.seconds for cost in self.agents)
+        return seconds * scale / cores, sum(cost.bytes for cost in self.agents) * scale
 
 
 def costs(path: str | os.PathLike[str]) -> Costs:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dpb_gym.report.plots import plot_calibration as plot_calibration
     from dpb_gym.report.plots import plot_frontier as plot_frontier
     from dpb_gym.report.plots import plot_intervals as plot_intervals
-    from dpb_gym.report.plots import plot_kept as plot_kept
     from dpb_gym.report.plots import plot_paired as plot_paired
     from dpb_gym.report.plots import plot_profiles as plot_profiles
     from dpb_gym.report.terminal import table as table

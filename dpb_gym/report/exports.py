@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import MissingExtraError
-from dpb_gym.files import target, write_whole
+from dpb_gym.files import write_text
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import columns
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
@@ -166,8 +166,4 @@ def plain(value: object) -> Any:
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str | Path:
-    if path is None:
-        return text
-    destination = target(path)
-    write_whole(destination, text.encode("utf-8", errors="replace"))
-    return destination
+    return text if path is None else write_text(path, text)
