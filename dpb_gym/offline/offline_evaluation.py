@@ -201,11 +201,3 @@ def evaluate_offline(
         true_value=None if truth is None else float(truth),
         guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
     )
-
-
-def estimate(
-    name: str, log: Log, target: Agent | SlateProbabilities | ArrayLike, **options: Any
-) -> float:
-    """Return one estimate without its interval; see `evaluate_offline`."""
-    found = evaluate_offline(target, log, estimators=name, resamples=0, **options)
-    return found[name].value
