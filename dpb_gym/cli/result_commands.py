@@ -347,10 +347,9 @@ def cost_of_privacy(
         source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
         **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
     )  # fmt: skip
-    if html is not None:
-        found.to_html(html)
-    if plot is not None:
-        found.plot(plot)
+    for path, write in ((html, found.to_html), (plot, found.plot)):
+        if path is not None:
+            write(path)
     if json:
         options.print_json(
             {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}

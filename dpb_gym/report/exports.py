@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import write_text
-from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import columns
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
 from dpb_gym.report.tables import EMPHASISED, Table, board
@@ -45,11 +44,6 @@ def record(task: TaskResult, row: Row | TrackRow) -> dict[str, Any]:
 def attributes(thing: object, *names: str) -> dict[str, Any]:
     """Return some attributes of an object by name."""
     return {name: getattr(thing, name) for name in names}
-
-
-def budget_numbers(budget: Budget | None) -> dict[str, float | None]:
-    """Return ``rho``, ``epsilon`` and ``delta`` of a budget; None for those it does not set."""
-    return {name: getattr(budget, name, None) for name in ("rho", "epsilon", "delta")}
 
 
 def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:

@@ -260,15 +260,6 @@ def _floor(value: Interval, log: bool) -> float:
     return max(value.low, 1e-3 * value.mean) if log else value.low
 
 
-def _errors(
-    axes: Axes, points: Sequence[tuple[float, Interval]], line: Line, log: bool = False
-) -> None:
-    at, mean = [x for x, _ in points], [one.mean for _, one in points]
-    below = [max(0.0, one.mean - _floor(one, log)) for _, one in points]
-    above = [max(0.0, one.high - one.mean) for _, one in points]
-    axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **look(line))
-
-
 def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes: Axes) -> None:
     # A logarithmic axis begins two decades before the horizon.
     rounds = [point[0] for row in task.rows for point in row.curve[-2:-1]]
@@ -304,8 +295,12 @@ def _frontier(table: Table, lines: list[Line], scale: str, log_y: bool, axes: Ax
     budgets = sorted({line.row.budget for line in lines if line.row.budget}, key=budget_order)
     for agent, first in agents_of(lines).items():
         mine = {x.row.budget: x.row.loss for x in lines if x.row.agent == agent}
-        drawn = [(b.limit, mine[b]) for b in budgets if b in mine]
-        _errors(axes, [p for p in drawn if p[1].mean > 0 or not log_y], first, log_y)
+        drawn = [b for b in budgets if b in mine and (mine[b].mean > 0 or not log_y)]
+        losses = [mine[budget] for budget in drawn]
+        below = [max(0.0, one.mean - _floor(one, log_y)) for one in losses]
+        ends = below, [max(0.0, one.high - one.mean) for one in losses]
+        at, mean = [budget.limit for budget in drawn], [one.mean for one in losses]
+        axes.errorbar(at, mean, ends, capsize=1.8, elinewidth=0.8, **look(first))
     _name(axes, table.task, scale, "regret at the horizon")
     scale_axes(axes, True, log_y)
     axes.xaxis.set_major_locator(FixedLocator([budget.limit for budget in budgets]))

@@ -86,12 +86,9 @@ def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
     for said, agents, regrets in compared(data):
         for (i, agent), (j, other) in permutations(enumerate(agents), 2):
             wins = [(table[i] < table[j]) + 0.5 * (table[i] == table[j]) for table in regrets]
-            found.append(said | {"agent": agent, "over": other} | _chance(wins))
+            mean, ends = metrics.mean_of_tasks(wins), (None, None)
+            if min(map(len, wins)) >= metrics.MIN_REPLICATES:
+                ends = max(0.0, mean.low), min(1.0, mean.high)
+            chance = {"probability": mean.mean, "low": ends[0], "high": ends[1]}
+            found.append(said | {"agent": agent, "over": other} | chance)
     return found
-
-
-def _chance(wins: Sequence[Array]) -> dict[str, float | None]:
-    mean = metrics.mean_of_tasks(wins)
-    if min(map(len, wins)) < metrics.MIN_REPLICATES:
-        return {"probability": mean.mean, "low": None, "high": None}
-    return {"probability": mean.mean, "low": max(0.0, mean.low), "high": min(1.0, mean.high)}

@@ -78,7 +78,7 @@ def test_a_trained_agent_against_fresh_rounds():
         gap = abs(found[name].value - true[0])
         assert gap < 4 * math.hypot(found[name].std_error, error[0]), name
     assert found.guarantee == agent.curator.guarantee
-    assert "eps=5" in found.table() and "not private" in found.table()
+    assert "eps=5" in str(found) and "not private" in str(found)
     json.dumps(found.to_dict())
 
 
