@@ -17,7 +17,7 @@ from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import write_text
 from dpb_gym.report.columns import columns
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
-from dpb_gym.report.tables import EMPHASISED, Table, board
+from dpb_gym.report.tables import Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -104,15 +104,11 @@ def _tabular(table: Table) -> str:
     for group, members in table.sections:
         lines += [r"\midrule", rf"{across}{{\emph{{{latex(group.label)}}}}} \\"]
         for line in members:
-            cells = {key: latex(text) for key, text in table.cells(line).items()}
             texts = []
-            for column in shown:
-                text = cells[column.name]
-                if line.best and column.name in EMPHASISED:
-                    text = rf"\textbf{{{text}}}"
-                if column.kind == "interval" and f"{column.name}_ends" in cells:
-                    text += f" {cells[f'{column.name}_ends']}"
-                texts.append(text)
+            for column, plain_text, ends, bold in table.styled(line, "latex"):
+                text = rf"\textbf{{{latex(plain_text)}}}" if bold else latex(plain_text)
+                with_ends = column.kind == "interval" and ends
+                texts.append(f"{text} {latex(ends)}" if with_ends else text)
             lines.append(rf"{' & '.join(texts)} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
