@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpb_gym.report import Interval
-from dpb_gym.report.leaderboard_data import Origin, RulingComparison
+from dpb_gym.report.leaderboard_data import Interval, Origin, RulingComparison
 from dpb_gym.report.number_format import number
 
 pytestmark = pytest.mark.browser
