@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from dpb_gym import validation
-from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
+from dpb_gym.errors import DPBError, ParameterError, optional_module
 from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory, keep
@@ -260,12 +260,7 @@ def check_backend(workers: int | None, backend: str = "loky", scheduler: str | N
     if backend not in BACKENDS:
         raise ParameterError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "dask":
-        try:
-            import distributed  # noqa: F401
-        except ImportError:
-            raise MissingExtraError(
-                "the dask backend needs the extra [dask]: pip install 'dpb-gym[dask]'"
-            ) from None
+        optional_module("distributed", "the dask backend", "dask")
         if not scheduler:
             raise ParameterError("the dask backend needs the scheduler's address (tcp://HOST:PORT)")
     elif scheduler:
