@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpb_gym.errors import DataError, ParameterError, unknown_name
+from dpb_gym import validation
+from dpb_gym.errors import DataError, unknown_name
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.serving import serve
@@ -404,8 +405,7 @@ def outside(
     """
     if world not in WORLDS:
         raise unknown_name("world", world, WORLDS)
-    if runs < 1:
-        raise ParameterError(f"runs must be at least 1, got {runs}")
+    validation.integer("runs", runs, 1)
     _, make, settings = WORLDS[world]
     for name, arguments in settings.items():
         setting = make(Path(folder), *arguments)

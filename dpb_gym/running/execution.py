@@ -28,7 +28,6 @@ from dpb_gym.running.runner import run_block
 from dpb_gym.suites.provenance import command_line
 from dpb_gym.suites.suite import Suite
 
-BACKENDS = ("loky", "dask")
 WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
 LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
 """Seconds without progress after which a cluster is given up, and after which a worker counts
@@ -257,8 +256,7 @@ def check_backend(workers: int | None, backend: str = "loky", scheduler: str | N
             does not fit it.
         MissingExtraError: If the backend's packages are not installed.
     """
-    if backend not in BACKENDS:
-        raise ParameterError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    validation.choice("backend", backend, ("loky", "dask"))
     if backend == "dask":
         optional_module("distributed", "the dask backend", "dask")
         if not scheduler:
