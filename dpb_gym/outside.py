@@ -230,11 +230,11 @@ class _Ratings:
         return float(rewards[arm]), float(rewards.max() - rewards[arm])
 
 
-def _ldp_ratings(folder: Path, epsilon: float, data: str = "ua.base") -> Setting:
+def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     """The experiment of Zheng et al. (2020): 20 films, features of 20 numbers, MovieLens 100K."""
     dataset: Any = _module(folder, "src.dataset")
     agent: Any = _module(folder, "src.linucb").LinUCB
-    file, delta = folder / data, 0.1
+    file, delta = folder / "ua.base", 0.1
     if not file.is_file():
         raise DataError(f"{file} is missing: place MovieLens 100K's ratings there")
     env = dataset.MovieLensEnv(str(file), 20, 20)
