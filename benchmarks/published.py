@@ -234,7 +234,7 @@ def on_pages(page: str, data: LeaderboardData) -> str:
                     row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
                 }
                 cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
-                lines.append([f"`{name}`", label, *cells])
+                lines += [[f"`{name}`", label, *cells]] if found else []
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     return replaced(page, "board", table)
