@@ -26,12 +26,16 @@ def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
         AgentError: If the agent chooses outside the candidates.
     """
     ask, frozen = frozen_choices(agent, replicates, samples), copy.deepcopy(agent)
+    checked = False
 
     def shares(context: Context) -> Array:
-        stated = stated_shares(frozen, context)
+        nonlocal checked
+        m = context.features.shape[1]
+        given = None if checked else ask(context)  # checks the number of replicates
+        checked, stated = True, stated_shares(frozen, context)
         if stated is not None:
             return stated
-        given, m = ask(context), context.features.shape[1]
+        given = ask(context) if given is None else given
         if given.min() < 0 or given.max() >= m:
             raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
         return np.stack([(given == k).mean(axis=0) for k in range(m)], axis=1)
