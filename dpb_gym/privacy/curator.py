@@ -26,7 +26,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum
-from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.batch_sum import BatchSum, UserSum
 from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
@@ -34,7 +34,6 @@ from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
-from dpb_gym.privacy.releasers.user_sum import UserSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 
 SLACK = 1e-9

@@ -54,11 +54,10 @@ def private_svd_factors(
     return private_factors(rows, dim, curator)
 
 
-def item_features(factors: Array) -> Array:
+def scaled(factors: Array) -> Array:
     """Scale factors to features: float32 ``(n_items, dim)``, in the unit ball, median norm 1."""
     norms = np.sqrt((factors * factors).sum(axis=1))
-    scaled = factors / max(float(np.median(norms)), 1e-12)
-    features = np.ascontiguousarray(scaled, dtype=np.float32)
+    features = np.ascontiguousarray(factors / max(float(np.median(norms)), 1e-12), np.float32)
     kernels.feature_rows.normalise(features, kernels.feature_rows.CLIP)
     return features
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.problems.limited_stock import EXACT, benchmark
+from dpb_gym.problems.limited_stock import has_exact_optimum
 from dpb_gym.problems.rounds import SOLD_OUT
 from dpb_gym.registry import AgentSpec, agent_specs, as_key
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
@@ -262,7 +262,7 @@ def data_notes(task: Task) -> list[str]:
     if parameters.get("stock") is not None:
         stock = np.ravel(parameters["stock"]).tolist()
         stock *= parameters.get("n_items", 1) if len(stock) == 1 else 1
-        exact = benchmark(stock, task.horizon) == EXACT
+        exact = has_exact_optimum(stock, task.horizon)
         against = "the dynamic programme's optimum" if exact else "the fluid bound"
         return [
             f"{task.name}: regret is against {against} of the season; what is sold out is on "
