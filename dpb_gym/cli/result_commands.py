@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
@@ -130,7 +129,7 @@ def verify(
 
     found = verification.verify(directory, sample, seed, options.log, agent, isolate)
     if json:
-        options.print_json({**dataclasses.asdict(found), "ok": found.ok})
+        options.print_json({**vars(found), "ok": found.ok})
     else:
         messages = {
             "damaged": found.damaged,
@@ -203,7 +202,7 @@ def import_(
 
     merge = importing.import_submission(archive, into)
     if json:
-        options.print_json(vars(merge))
+        options.print_json(merge)
         return
     before = f", {merge.present} were there already" if merge.present else ""
     print(
@@ -301,10 +300,7 @@ def cost(
     seconds, table = found.at(rounds, cores)
     if json:
         rates = ("rounds_per_second", "bytes_per_cell")
-        agents = [
-            dataclasses.asdict(row) | {name: getattr(row, name) for name in rates}
-            for row in found.agents
-        ]
+        agents = [vars(row) | {name: getattr(row, name) for name in rates} for row in found.agents]
         total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": table}
         options.print_json({"agents": agents, "total": total})
         return
@@ -351,10 +347,9 @@ def cost_of_privacy(
         source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
         **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
     )  # fmt: skip
-    if html is not None:
-        found.to_html(html)
-    if plot is not None:
-        found.plot(plot)
+    for path, write in ((html, found.to_html), (plot, found.plot)):
+        if path is not None:
+            write(path)
     if json:
         options.print_json(
             {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpb_gym.report import LeaderboardData, html
+from dpb_gym.report import html
+from dpb_gym.report.leaderboard_data import LeaderboardData
 
 VISIBLE = """
 const task = document.querySelector('#task-' + arguments[0]);

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval, html
+from dpb_gym.report import html
+from dpb_gym.report.leaderboard_data import Interval
 
 pytestmark = pytest.mark.browser
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dpb_gym.report import Interval
-from dpb_gym.report.leaderboard_data import Origin, RulingComparison
+from dpb_gym.report.leaderboard_data import Interval, Origin, RulingComparison
 from dpb_gym.report.number_format import number
 from dpb_gym.results.result import Result
 
