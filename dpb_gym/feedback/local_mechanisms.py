@@ -261,5 +261,4 @@ class LaplaceResponse(_Additive):
         centred = numbers - 0.5
         # a uniform of exactly 0 would give infinite noise
         twice = np.minimum(2.0 * np.abs(centred), 1.0 - 2.0**-53)
-        noise: FloatArray = -np.sign(centred) * portable.each(portable.log1p, -twice)
-        return noise
+        return -np.sign(centred) * portable.each(portable.log1p, -twice)
