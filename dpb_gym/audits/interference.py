@@ -205,8 +205,7 @@ class Interception(ABC):
         kind = type(releaser)
         for name in (*RECORDS, *OUTPUTS):
             if hasattr(releaser, name):
-                method = getattr(releaser, name)
-                setattr(releaser, name, self._taking((number, name), method))
+                setattr(releaser, name, self._taking((number, name), getattr(releaser, name)))
         if hasattr(kind, "value"):
             value = kind.value.fget
             read = self._taking((number, "value"), lambda: value(releaser))
