@@ -101,12 +101,12 @@ NAMED |= {"searchbox", "textbox", "form"}
 
 
 def test_a_screen_reader_gets_a_name_of_everything_to_use(opened, make):
-    page = opened(make.data())
+    page = opened(make.arena(agents=9, sizes=2, budgets=3))
     page.unfold()
     page.unfold_all()
     nodes = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     used = [node for node in nodes if node.get("role", {}).get("value") in NAMED]
-    assert {node["role"]["value"] for node in used} >= {"button", "radio", "table"}
+    assert {node["role"]["value"] for node in used} >= {"button", "combobox", "radio", "table"}
     assert len(used) > 100
     assert [node for node in used if not node.get("name", {}).get("value")] == []
 
