@@ -113,8 +113,8 @@ def test_a_screen_reader_gets_a_name_of_everything_to_use(opened, make):
 
 FOCUSED = """
 const node = document.activeElement;
-const outlined = one => (({ outlineStyle, outlineWidth }) =>
-  outlineStyle === 'solid' && parseFloat(outlineWidth) > 0)(getComputedStyle(one));
+const outlined = one => (({ outlineStyle, outlineWidth, opacity }) =>
+  opacity > 0 && outlineStyle === 'solid' && parseFloat(outlineWidth) > 0)(getComputedStyle(one));
 const shown = outlined(node) || (node.nextElementSibling && outlined(node.nextElementSibling));
 return [node.name || node.id || node.value || node.tagName, Boolean(shown)];
 """
