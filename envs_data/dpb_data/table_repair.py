@@ -6,8 +6,10 @@ does not show it. Everything that is changed is in `Repair.notes` with the numbe
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,8 @@ from dpb_gym import validation
 from dpb_gym.errors import DataError
 
 MISSING_RULES = ("drop", "median", "error")
+SEPARATORS = ",;\t|"
+_SAMPLE = 1 << 16  # bytes of a file that show its header
 MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
@@ -339,7 +343,7 @@ def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
     return {name: [row[k] for row in kept] for k, name in enumerate(names)}, top + 2
 
 
-def _filled(row: tuple[Any, ...]) -> int:
+def _filled(row: Sequence[Any]) -> int:
     return sum(cell not in (None, "") for cell in row)
 
 
@@ -362,6 +366,25 @@ def plain_text(raw: bytes, repair: Repair) -> bytes:
         text = text[: text.rfind("\n") + 1]
         repair.note("the last line does not end, was perhaps cut off, and is left out", 1)
     return (text.rstrip("\n") + "\n").encode()
+
+
+def header_line(raw: bytes, repair: Repair) -> tuple[int, str]:
+    """Return how many lines are above the header, and the separator if there are any.
+
+    The header is the first line with values in most fields, if all lines below have as many
+    fields; else the first line.
+    """
+    lines = raw[:_SAMPLE].decode("utf-8", errors="replace").split("\n")[:-1]
+    found = []
+    for mark in SEPARATORS:
+        rows = [*csv.reader(lines, delimiter=mark)]
+        width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
+        top = next((k for k, row in enumerate(rows) if _filled(row) > max(1, width // 2)), 0)
+        if width > 1 and len(rows) == len(lines) and {*map(len, rows[top:])} == {width}:
+            found.append((top, -width, mark))
+    top, _, mark = min(found, default=(0, 0, ""))
+    repair.note("rows above the header left out", top)
+    return top, mark if top else ""
 
 
 def as_columns(source: Any) -> Any:
