@@ -129,7 +129,7 @@ def cut(table: dict[str, Any], folder: Path) -> Path:
 
 def titled(table: dict[str, Any], folder: Path) -> Path:
     path = semicolons(table, folder)
-    title = "sep=;\r\n\r\nQuotes, all branches\r\nSeason;;;\r\n".encode()
+    title = b"sep=;\r\n\r\nQuotes, all branches\r\nSeason;;;\r\n"
     path.write_bytes(title + path.read_bytes())
     return path
 
