@@ -13,7 +13,7 @@ import numpy as np
 
 from dpb_gym import report, validation
 from dpb_gym.agent import Agent
-from dpb_gym.envs.log_environments import LogEnvironment, from_log, progress_lines
+from dpb_gym.envs.log_environments import LogEnvironment, from_log
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import target, write_whole
@@ -23,6 +23,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.logged import Logged
+from dpb_gym.progress_lines import progress_lines, share_played
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
@@ -250,8 +251,7 @@ def advise(
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
         workers: See `evaluate`.
-        progress: True for lines on standard error at least every five seconds, False for silence,
-            or a function that receives them.
+        progress: See `dpb_gym.progress_lines.progress_lines`.
         dry_run: Only return the `dpb_data.Roles` of the columns.
         **columns: Columns by role, ``features``, ``missing``, ``decimal``, and further arguments of
             `from_log`.
@@ -311,7 +311,7 @@ class _Runs:
             warnings.simplefilter("ignore", RuntimeWarning)  # failures are notes
             return evaluate(
                 self.log, agents, T, replicates, first, [T], self.settings(part), budgets,
-                self.workers, lambda done, of: self.say(f"{what}, {done / max(of, 1):.0%} played"),
+                self.workers, share_played(what, self.say),
             )  # fmt: skip
 
     def settings(self, part: str) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +254,39 @@ def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:
     assert page.count('class="line"') == len(advice.earnings)
     advice.plot(tmp_path / "advice.png")
     assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")
+
+
+IMPORTS = """
+import sys
+from dpb_gym.cli import run
+from dpb_gym.progress_lines import LISTENER
+
+class Finder:
+    def find_spec(name, *_):
+        if name in ("gymnasium", "matplotlib", "numba", "pyarrow", "scipy"):
+            print("import:", name, LISTENER.get() is not None)
+        if name == "scipy.stats" and not hasattr(sys.modules["dpb_gym.planning.advice"], "advise"):
+            print("import:", name, False)
+
+sys.meta_path.insert(0, Finder)
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        ("advise synthetic-loans --dry-run", "pyarrow"),
+        ("cost-of-privacy DPB/Pricing-v0 --horizon 40 --replicates 2 --budget rho=1 --workers 1 "
+         "--plot a.png", "matplotlib"),
+    ],
+)  # fmt: skip
+def test_slow_imports_happen_while_a_line_is_shown(command: str, last: str, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS, *command.split()], cwd=tmp_path,
+                          text=True, capture_output=True, check=False)  # fmt: skip
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("import: ")]
+    assert {"numba", "scipy", last} <= {name for _, name, _ in lines}, done.stderr
+    assert {shown for *_, shown in lines} == {"True"}, lines
 
 
 def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
