@@ -27,7 +27,7 @@ MOST_DROPPED = 0.1
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
 _ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
            "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
-_YES = ("true", "yes", "y", "ja", "oui", "si", "sold", "t")
+_YES = ("true", "yes", "y", "ja", "oui", "si", "sí", "sì", "sold", "t")
 _NO = ("false", "no", "n", "nein", "non", "not sold", "f")
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"

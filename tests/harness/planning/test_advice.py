@@ -192,7 +192,9 @@ def test_columns_are_guessed_once_and_shown() -> None:
     assert roles.columns == {"price": "price", "bought": "bought",
                              "features": ["amount", "term", "score", "channel"]}  # fmt: skip
     assert "read as prices, for pricing\n  price: price" in str(roles)
-    with pytest.raises(DataError, match=r"fit no problem\. Name them, e\.g\. price='fee'"):
+    with pytest.raises(DataError, match="but price is 'room rate'"):
+        dpb_gym.advise({"room rate": [1.0], "kept": [0], "offer": [1]})
+    with pytest.raises(DataError, match=r"not known by their names\. Name them, e\.g\. bought="):
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
     with pytest.raises(ParameterError, match="replicates must be an integer >= 8"):
         dpb_gym.advise(LOG, **{**SETTINGS, "replicates": 4})
@@ -217,6 +219,8 @@ def test_columns_are_guessed_once_and_shown() -> None:
         ("synthetic-movielens", "a published file of ratings", {}),
         ({"srch_id": [1, 1], "prop_id": [3, 4], "booking_bool": [0, 1], "fee": [1.0, 2.0]},
          "long choices", {"case": "srch_id", "item": "prop_id", "chosen": "booking_bool"}),
+        ({"Quoted Fare (USD)": [1.0, 2.0], "wasBooked?": [0, 1], "offer_id": [7, 8]}, "prices",
+         {"price": "Quoted Fare (USD)", "bought": "wasBooked?", "features": []}),
         ({"row": [2, 5, 9], "Price": [3.0, 2.0, 4.0], "isSold": [0, 1, 1], "userId": [7, 8, 9]},
          "prices", {"price": "Price", "person": "userId", "features": []}),
     ],
