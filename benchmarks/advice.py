@@ -114,7 +114,7 @@ def run(name: str) -> dict[str, Any]:
     rows = []
     if advice.thin:
         some = {label: agents[label] for label in (BASE, RANDOM)}
-        (needed,) = re.findall("about ([0-9,]+) like them", advice.thin) or ["0"]
+        (needed,) = re.findall("bout ([0-9,]+) such customers", advice.thin) or ["0"]
         count = int(needed.replace(",", ""))
         truths = {
             world: {str(T): losses(log, some, T, **kwargs)[RANDOM] for T in (ROUNDS, count) if T}
