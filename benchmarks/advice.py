@@ -32,7 +32,7 @@ from dpb_gym.planning.advice import BASE, RANDOM, SINGLE, Advice
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE, STORED = REPOSITORY / "docs/own-data.md", REPOSITORY / "docs/results/advice.json"
-SEED, OTHERS, DRAWS, ROUNDS = 10**7, 128, 64, 10_000
+SEED, OTHERS, DRAWS, ROUNDS = 10**7, 64, 64, 10_000
 PICTURES = {
     "Open Bandit, men": "advice-open-bandit.png",
     "Swissmetro": "advice-swissmetro.png",
@@ -129,7 +129,8 @@ def run(name: str) -> dict[str, Any]:
             rows.append({"sentence": sentence, "interval": said, "truths": truths})
     names = sorted({agent if isinstance(agent, str) else agent[0] for agent in agents.values()})
     return {
-        "command": command(name), "rows": rows, "doubts": list(advice.warnings),
+        "command": command(name), "replicates": OTHERS, "rows": rows,
+        "doubts": list(advice.warnings),
         "agents": {agent: code(agent) for agent in names},
     }  # fmt: skip
 
