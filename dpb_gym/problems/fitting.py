@@ -172,7 +172,7 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
             )
         raise DataError(
             f"{name}: {feature} tells the response of nearly every customer: it is a copy of it, "
-            "or was recorded after it. Leave it out"
+            "or was recorded after it. Leave it out: name the others in features="
         )
 
 
