@@ -95,10 +95,10 @@ def headline(data: LeaderboardData) -> str:
     return (
         f"With every agent's **defaults**, the same for all tasks and budgets, this project's "
         f"agents have less regret than the best other agent in **{own['ahead']} of {own['all']}** "
-        f"comparisons at equal privacy ({own['holm']} after Holm's correction), {own['undecided']} "
-        f"are undecided and {own['behind']} are lost. With everybody **tuned** they are ahead in "
-        f"{tuned['ahead']} ({tuned['holm']} after Holm), undecided in {tuned['undecided']} and "
-        f"behind in {tuned['behind']}."
+        f"comparisons at equal privacy ({own['holm']} after Holm's correction), undecided in "
+        f"{own['undecided']} and behind in {own['behind']}. With everybody **tuned** they are "
+        f"ahead in {tuned['ahead']} ({tuned['holm']} after Holm), undecided in "
+        f"{tuned['undecided']} and behind in {tuned['behind']}."
     )
 
 
@@ -234,7 +234,7 @@ def on_pages(page: str, data: LeaderboardData) -> str:
                     row.budget: row for row in rows if (row.name, row.ruling) == (name, ruling)
                 }
                 cells = [formatted(found[b].regret) if b in found else "–" for b in budgets]
-                lines.append([f"`{name}`", label, *cells])
+                lines += [[f"`{name}`", label, *cells]] if found else []
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     return replaced(page, "board", table)
@@ -334,6 +334,7 @@ def main() -> None:
     put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))
     put(options.repository / "README.md", "agents", readme(data))
     put(options.repository / "docs/trust.md", "trust", trust.table(data))
+    put(options.repository / "docs/trust.md", "aims", trust.aims(data))
     trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))

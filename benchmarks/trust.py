@@ -26,6 +26,15 @@ PROBLEMS = {
     "recommendation, user-round": ("recommendation-standard", "one-pass-linear-joint"),
     "recommendation, reward": ("recommendation-standard", "one-pass-linear"),
 }
+# Aims at each budget: multiples of the best non-private regret, or of the curator's.
+AIMS: dict[tuple[str, str], tuple[float, ...]] = {
+    **{(title, "aggregator"): (1.5,) * 4 for title in PROBLEMS},
+    **{(title, "shuffler"): (1.6,) * 4 for title in PROBLEMS},
+    ("pricing", "local"): (40.0, 18.0, 8.0, 5.0),
+    ("assortment", "local"): (60.0, 25.0, 8.0, 6.0),
+    ("recommendation, user-round", "local"): (12.0, 9.0, 7.0, 5.0),
+    ("recommendation, reward", "local"): (6.0, 4.5, 3.0, 2.0),
+}
 
 
 def of_trust(task: TaskResult, name: str, trust: str) -> list[Row]:
@@ -67,6 +76,25 @@ def table(data: LeaderboardData) -> str:
             digits, times = (0 if x >= 100 else 1 for x in (mean, mean / least))
             cells.append(f"{mean:,.{digits}f} ± {half:,.{digits}f} ({mean / least:.{times}f})")
         found.append(f"| {title} | {trust} | {' | '.join(cells)} |")
+    return "\n".join(found)
+
+
+def aims(data: LeaderboardData) -> str:
+    """Return the aims beside what is measured; missed ones are bold."""
+    found = ["| problem | trusted | multiple of | aimed at | measured |", "|---|---|---|---|---|"]
+    curator: dict[str, list[float]] = {}
+    for title, trust, least, rows in lines(data):
+        regrets = [row.regret.mean for row in rows]
+        if trust == "curator":
+            curator[title] = regrets
+            continue
+        wanted, local = AIMS[title, trust], trust == "local"
+        ratios = [r / (least if local else c) for r, c in zip(regrets, curator[title])]
+        texts = [f"{x:.0f}" if x >= 20 else f"{x:.1f}" if local else f"{x:.2f}" for x in ratios]
+        shown = [t if x <= aim else f"**{t}**" for t, x, aim in zip(texts, ratios, wanted)]
+        base = "best non-private" if local else "curator"
+        allowed = " / ".join(f"{aim:g}" for aim in (wanted if local else wanted[:1]))
+        found.append(f"| {title} | {trust} | {base} | {allowed} | {' / '.join(shown)} |")
     return "\n".join(found)
 
 

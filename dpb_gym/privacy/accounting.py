@@ -45,6 +45,9 @@ WITH_PAIR = (
     events.PoissonGaussianEvent,
 )
 
+LARGEST_LOSS = 100.0
+"""Epsilon of a release up to which its privacy loss distribution, which grows with it, is built."""
+
 
 @functools.lru_cache(maxsize=4096)
 def epsilon(composition: Composition, delta: float) -> float:
@@ -129,7 +132,7 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
     if len(events) == 1 and _single_sampled(events[0]):
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
     candidates = [_renyi_epsilon(events, delta_)]
-    if all(isinstance(event, WITH_PAIR) for event in events):
+    if all(isinstance(event, WITH_PAIR) and _loss(event) <= LARGEST_LOSS for event in events):
         candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
     renyi = [event for event in events if _has_renyi(event)]
     others = [event for event in events if not _has_renyi(event)]
@@ -142,6 +145,11 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         parts = len(others)
         candidates.append(sum(_epsilon([event], delta_ / parts) for event in others))
     return max(0.0, min(candidates))
+
+
+def _loss(event: events.Event) -> float:
+    """Return epsilon of one release of a pure event, 0 for others."""
+    return float(getattr(event, "epsilon", 0.0))
 
 
 def _has_renyi(event: events.Event) -> bool:

@@ -26,8 +26,8 @@ NOTIONS: dict[str, str] = {
         "record; a trusted curator sees the raw data."
     ),
     "aggregate": (
-        "Aggregate: each customer sends a masked message, and a secure aggregator hands out noisy "
-        "sums of batches. The sums reveal little about one customer."
+        "Aggregate: each customer sends a masked message, and a secure aggregator reveals only "
+        "noisy sums of batches. The sums reveal little about one customer."
     ),
     "shuffle": (
         "Shuffle: each customer sends randomised messages, and a trusted shuffler removes their "

@@ -222,7 +222,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     }
     found = {}
     for key, parts in members.items():
-        row = next(iter(parts.values()))
+        row = next(row for row in parts.values() if row.key == key)
         found[key] = TrackRow(
             **{name: getattr(row, name) for name in SHARED},
             score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),

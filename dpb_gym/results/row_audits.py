@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from dpb_gym.suites.spec import AgentRun
 
 # At small budgets an audit has no power; the same code calibrates the noise of this budget.
 AUDIT_BUDGET = Budget.zcdp(0.5)
+MOST_AUDITED = 2  # sets of parameters per agent and kind of problem
 LONGEST_DEPLOYMENT = 10_000  # rounds; an audit of more takes minutes
 AUDIT_NOTE = (
     f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
@@ -38,9 +40,10 @@ def audit_rows(
 ) -> dict[str, dict[str, Any]]:
     """Audit every private agent of some results and store the reports with them.
 
-    Each agent (with its parameters) is audited once per problem kind, at
-    `AUDIT_BUDGET`, on a small environment of that kind, whatever budgets it was
-    evaluated at. Own reports with at least as many runs are reused; imported reports are not.
+    Each agent is audited once per problem kind with each of the `MOST_AUDITED` sets of parameters
+    that most of its rows have, as a rule its defaults and one tuned point. The audit is at
+    `AUDIT_BUDGET` on a small environment, whatever budgets the rows have. Own reports with at
+    least as many runs are reused; imported reports are not.
 
     Args:
         directory: Result directory.
@@ -56,10 +59,9 @@ def audit_rows(
     from dpb_gym.audits.agent_audit import small_setting
 
     reports = dict(ResultDirectory.open(directory).manifest["audits"])
-    for row in rows:
+    for key, row in _most_used(rows).items():
         agent, kind = row.cell.agent, row.cell.task.kind
-        key = audit_key(agent, kind)
-        if row.guarantee is None or reports.get(key, {}).get("runs", 0) >= runs:
+        if reports.get(key, {}).get("runs", 0) >= runs:
             continue
         if say is not None:
             say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
@@ -77,6 +79,20 @@ def audit_rows(
             store.manifest["audits"][key] = reports[key]
             store.save()
     return reports
+
+
+def _most_used(rows: Sequence[RowResult]) -> dict[str, RowResult]:
+    """Return a private row for each set of parameters that is audited, by `audit_key`."""
+    uses: dict[tuple[str, str], Counter[str]] = {}
+    found: dict[str, RowResult] = {}
+    for row in rows:
+        agent, kind = row.cell.agent, row.cell.task.kind
+        if row.guarantee is not None:
+            key = audit_key(agent, kind)
+            uses.setdefault((agent.name, kind), Counter()).update([key])
+            found.setdefault(key, row)
+    chosen = [key for counts in uses.values() for key, _ in counts.most_common(MOST_AUDITED)]
+    return {key: found[key] for key in chosen}
 
 
 def leaderboard_audit(

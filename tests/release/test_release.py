@@ -78,9 +78,8 @@ def test_the_package_runs_as_a_module():
 
 
 def test_the_conda_recipe_has_the_dependencies_of_the_package():
-    text = (ROOT / "conda" / "meta.yaml").read_text()
-    recipe = yaml.safe_load(text.partition("\n")[2].replace("{{ version }}", dpb_gym.__version__))
-    assert f'version = "{dpb_gym.__version__}"' in text
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    assert recipe["context"]["version"] == dpb_gym.__version__
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {d.replace(">=", " >=") for d in project["dependencies"]}
     found = {d.replace("matplotlib-base", "matplotlib") for d in recipe["requirements"]["run"]}

@@ -60,6 +60,7 @@ def test_the_metadata_are_those_of_the_result(monkeypatch, data):
         ("docs/where-ours-loses.md", "losses"),
         ("README.md", "agents"),
         ("docs/trust.md", "trust"),
+        ("docs/trust.md", "aims"),
         ("docs/tuning.md", "tuned"),
     ],
 )
@@ -73,6 +74,7 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
         "losses": lambda: script.losses(data),
         "agents": lambda: script.readme(data),
         "trust": lambda: script.trust.table(data),
+        "aims": lambda: script.trust.aims(data),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
     }[name]()
     text = (ROOT / path).read_text(encoding="utf-8")

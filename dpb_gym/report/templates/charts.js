@@ -116,6 +116,9 @@ function picture(holder, width, plan) {
   box.left = 12 + widest(y.ticks(5).map(tick));
   const x = makeScale(...plan.xs, box.left + 2 * inset, box.right - inset, plan.logx);
   axes(svg, width, box, x, y, plan.ticks || x.ticks(width < 480 ? 4 : 7), plan.title);
+  if (plan.mark >= plan.xs[0] && plan.mark <= plan.xs[1]) {
+    draw('line', { x1: x(plan.mark), x2: x(plan.mark), y1: box.top, y2: box.bottom, 'class': 'asked' }, svg);
+  }
   const cross = draw('line', { y1: box.top, y2: box.bottom, 'class': 'cross', visibility: 'hidden' }, svg);
   for (const { row, rows, name, points, ...asked } of lines.slice().reverse()) {
     const group = paint(draw('g', { 'class': 'series', 'data-rows': rows }, svg), row);

@@ -41,7 +41,7 @@ const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart'
 const blank = () => ({
   q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
   apart: true, logx: true, logy: true, pins: [], task: null,
-  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', epsilon: '1', board: 0
+  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', epsilon: '1', board: 0, heat: ''
 });
 let state = blank();
 const natural = name => COLUMNS.get(name).better === 'more' ? 'desc' : 'asc';
@@ -115,11 +115,11 @@ function searchText(row) {
   return row.search;
 }
 
-/* Every word must occur, a word after a minus sign must not. The query is split once, not per row. */
+/* Every word or "phrase" must occur, one after a minus sign must not. The query is split once, not per row. */
 let search = { q: '', words: [] };
 function found(row) {
   if (search.q !== state.q) {
-    search = { q: state.q, words: normalised(state.q).split(/\s+/).filter(word => word !== '' && word !== '-') };
+    search = { q: state.q, words: (normalised(state.q).match(/-?"[^"]+"|\S+/g) || []).map(word => word.replaceAll('"', '')).filter(word => word !== '' && word !== '-') };
   }
   const text = search.words.length ? searchText(row) : '';
   return search.words.every(word => word[0] === '-' ? !text.includes(word.slice(1)) : text.includes(word));

@@ -147,8 +147,8 @@ function listen() {
     change();
   });
   $('#reset').addEventListener('click', () => {
-    const { ruling, trust, delta, epsilon, board } = state;
-    state = { ...blank(), ruling, trust, delta, epsilon, board };
+    const { ruling, trust, delta, epsilon, board, heat } = state;
+    state = { ...blank(), ruling, trust, delta, epsilon, board, heat };
     change();
   });
   $('#clear').addEventListener('click', clearFilters);

@@ -33,6 +33,7 @@ const FAMILIES = (() => {
 const HAS_TUNED = TASKS.some(task => task.rows.some(row => row.tuned));
 const ALL_TUNED = TASKS.some(task => task.rows.some(row =>
   row.tuned && !task.rows.some(other => !other.tuned && baseLabel(other.agent) === baseLabel(row.agent))));
+const HAS_EPSILON = TASKS.some(task => task.rows.some(row => row.epsilons.length));
 const RESULTS = Map.groupBy(comparisons, ([task, ruling]) => task + '|' + ruling);
 
 /* One row per agent and budget. Tuned, agents of this project have tuned rows, others the better row. */
@@ -108,6 +109,7 @@ function drawPictures() {
       'no agent here if you trust ' + TRUSTED[state.trust];
     make('figcaption', figure, (DECIDES[family.task.problem] || family.task.problem) + '; ' + what);
     const frame = make('div', figure, null, 'canvas');
+    drawWinners(family, make('dl', figure, null, 'wins'));
     const told = plan.found.map(line => line.name + ': ' + line.label);
     if (plan.best) told.push('no privacy: ' + baseLabel(plan.best.agent));
     make('p', figure, told.join('; '), 'who-is');
@@ -116,6 +118,8 @@ function drawPictures() {
   // All widths are read before drawing, because reading one after it forces a layout.
   for (const part of frames) part.width = part.frame.clientWidth;
   for (const { family, plan, frame, width } of frames) if (width) drawPicture(family.task, plan, frame, width);
+  $('#told').textContent = 'Least regret at epsilon ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ': ' +
+    $$('#pictures figure').map(figure => [$('h3', figure), ...$$('.wins b', figure)].map(node => node.textContent).join(' ')).join('; ');
 }
 
 function drawPicture(task, { found, best, random }, frame, width) {
@@ -140,33 +144,29 @@ function drawPicture(task, { found, best, random }, frame, width) {
   picture(frame, width, {
     lines, label: 'Final regret on ' + task.name + ' from the strictest to the loosest budget: ' + told, least: 236, xs,
     ys: [ys[0] * 0.8, ys[1] * 1.2], logx: true, logy: true, named: true, inset: 4,
-    title: known ? 'epsilon at delta ' + state.delta : 'privacy budget'
+    title: known ? 'epsilon at delta ' + state.delta : 'privacy budget', mark: known ? +state.epsilon : null
   });
 }
 
 const multiple = (row, base) => (ratio => (ratio < 100 ? ratio.toFixed(1) : text(ratio)) + '\u00d7')(row.loss.mean / base);
 
-/* The agent with least regret at the chosen epsilon or less, for every problem and kind of protection. */
-function drawWinners() {
-  const holder = $('#winners'), limit = +state.epsilon;
-  holder.textContent = '';
-  for (const { title, task } of FAMILIES) {
-    const rows = ruled(task), best = withoutPrivacy(rows), base = best ? best.loss.mean : 0;
-    const fits = row => row.private && !row.reference && row.trust_model === state.trust &&
-      epsilonOf(row) !== null && epsilonOf(row) <= limit * 1.0001;
-    const parts = [...Map.groupBy(rows.filter(fits), row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
-    const cell = make('div', holder);
-    make('dt', cell, title);
-    const list = make('dd', cell);
-    if (!parts.length) list.append('no agent');
-    for (const part of parts) {
-      const row = part.reduce((a, b) => b.loss.mean < a.loss.mean ? b : a), line = make('p', list);
-      paint(make('i', line, null, 'swatch', { 'aria-hidden': 'true' }), row);
-      make('b', line, baseLabel(row.agent));
-      const small = make('small', line), ratio = row.loss.mean / base;
-      make('span', small, base > 0 ? multiple(row, base) : text(row.loss.mean), base > 0 ? 'times h' + HEAT.findIndex(limit => ratio <= limit) : '');
-      small.append(' ' + (SUBJECT[row.group.split('/')[1]] || row.kind));
-    }
+/* The agents with least regret at the chosen epsilon or less, one per kind of protection. */
+function drawWinners({ task }, holder) {
+  const rows = ruled(task), best = withoutPrivacy(rows), base = best ? best.loss.mean : 0, limit = +state.epsilon;
+  const fits = row => row.private && !row.reference && row.trust_model === state.trust &&
+    epsilonOf(row) !== null && epsilonOf(row) <= limit * 1.0001;
+  const parts = [...Map.groupBy(rows.filter(fits), row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
+  holder.hidden = !HAS_EPSILON;
+  make('dt', holder, 'Least at \u03b5 \u2264 ' + limit);
+  const list = make('dd', holder);
+  if (!parts.length) make('b', list, 'no agent');
+  for (const part of parts) {
+    const row = part.reduce((a, b) => b.loss.mean < a.loss.mean ? b : a), line = make('p', list), ratio = row.loss.mean / base;
+    paint(make('i', line, null, 'swatch', { 'aria-hidden': 'true' }), row);
+    make('b', line, baseLabel(row.agent));
+    line.append(' ');
+    make('span', line, base > 0 ? multiple(row, base) : text(row.loss.mean), base > 0 ? 'times h' + HEAT.findIndex(limit => ratio <= limit) : '');
+    make('small', line, ' ' + (SUBJECT[row.group.split('/')[1]] || row.kind));
   }
 }
 
@@ -209,8 +209,9 @@ function drawHeat() {
   make('th', head, 'Source', 'source').scope = 'col';
   for (const budget of budgets) {
     const values = secret.filter(row => bare(row) === budget).map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
-    const known = values.length && !values.includes(null);
-    make('span', th, known ? '\u03b5\u00a0\u2264\u00a0' + tick(Number(Math.max(...values).toPrecision(3))) : budget);
+    const known = values.length && !values.includes(null), by = state.heat === budget;
+    if (by) th.setAttribute('aria-sort', 'ascending');
+    make('button', th, known ? '\u03b5\u00a0\u2264\u00a0' + tick(Number(Math.max(...values).toPrecision(3))) : budget, '', { type: 'button', value: budget, title: by ? 'Order of the board' : 'Sort by this budget' });
     if (known) make('small', th, budget.replace(/,delta.*/, ''));
   }
   make('th', head, 'no privacy', 'num').scope = 'col';
@@ -230,6 +231,8 @@ function heatPart(body, task, part, budgets, rows, base) {
   make('p', about, GROUPS[part[0].group].about);
   const agents = byLabel(part).map(mine => ({ mine, level: level(mine), size: mine.length }))
     .sort((a, b) => b.size - a.size || a.level - b.level);
+  const at = ({ mine }) => (mine.find(row => bare(row) === state.heat) || { loss: { mean: Infinity } }).loss.mean;
+  if (secret && budgets.includes(state.heat)) agents.sort((a, b) => at(a) < at(b) ? -1 : at(a) > at(b) ? 1 : 0);
   const leaders = new Map();
   for (const row of part) {
     const key = bare(row);
@@ -238,9 +241,7 @@ function heatPart(body, task, part, budgets, rows, base) {
   for (const { mine } of agents.slice(0, MOST_AGENTS)) {
     const tr = make('tr', body), name = make('th', tr, null, 'who', { scope: 'row' }), label = baseLabel(mine[0].agent);
     paint(make('i', name, null, 'swatch', { 'aria-hidden': 'true' }), mine[0]);
-    const { page } = ORIGINS[mine[0].name] || {};
-    const link = page && linked('docs') ? make('a', name, null, '', { href: linked('docs') + page }) : name;
-    make('bdi', link, label);
+    make('button', name, label, '', { type: 'button', value: label, dir: 'auto', title: 'Its rows, curves and settings' });
     make('td', tr, BADGES[standing(mine[0])] || '', 'source ' + standing(mine[0]));
     for (const budget of budgets) {
       const row = secret ? mine.find(one => bare(one) === budget) : null;
@@ -275,7 +276,6 @@ function overview() {
   $('#delta').value = state.delta;
   $('#epsilon').value = state.epsilon;
   for (const line of $$('.headline')) line.hidden = line.dataset.ruling !== state.ruling;
-  drawWinners();
   drawPictures();
   drawBoards();
   drawHeat();
@@ -289,13 +289,7 @@ function listenOverview() {
     if (box.disabled) box.parentNode.title = 'No agent on this board';
   }
   $('[data-switch=ruling]').hidden = !HAS_TUNED;
-  $('[data-switch=delta]').hidden = !TASKS.some(task => task.rows.some(row => row.epsilons.length));
-  $('#answer').hidden = $('[data-switch=delta]').hidden;
-  $('#epsilon').addEventListener('input', () => {
-    state.epsilon = $('#epsilon').value;
-    drawWinners();
-    writeAddress();
-  });
+  $('[data-switch=delta]').hidden = !HAS_EPSILON;
   $('#switches').hidden = !known.size || (known.size === 1 && known.has(''));
   for (const link of $$('.losses')) {
     link.hidden = !linked('docs');
@@ -304,8 +298,24 @@ function listenOverview() {
   $('#switches').addEventListener('input', () => {
     for (const name of ['ruling', 'trust']) state[name] = ($('input[name=' + name + ']:checked') || {}).value || state[name];
     state.delta = $('#delta').value;
+    state.epsilon = $('#epsilon').value;
     overview();
     writeAddress();
+  });
+  $('#heat').addEventListener('click', event => {
+    const button = event.target.closest('button');
+    if (!button) return;
+    if (!button.closest('thead')) {
+      state.q = '"' + button.value + '"';
+      state.task = FAMILIES[state.board].task.t;
+      change();
+      jump(state.task);
+      $('summary', TABLES[state.task].section).focus({ preventScroll: true });
+      return;
+    }
+    state.heat = state.heat === button.value ? '' : button.value;
+    drawHeat();
+    $$('#heat thead button').find(one => one.value === button.value).focus();
   });
   $('#boards').addEventListener('input', event => {
     if (event.target.name !== 'board') return;

@@ -284,7 +284,7 @@ def test_a_row_states_epsilon_at_the_delta_of_its_budget(suite: Suite) -> None:
     assert [text.split("at delta=")[1] for text in texts] == ["1e-06", "0.001", "1e-05"]
 
 
-def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4, 2)) -> Any:
+def track_board(shifts: dict[str, list[Any]], replicates: tuple[int, int] = (4, 2)) -> Any:
     """A leaderboard of two tasks in a track; `shifts` holds a regret per label and task."""
     tasks = [
         {"name": f"t{k}", "track": "both", "env": "DPB/Pricing-v0", "horizon": 40,
@@ -298,6 +298,8 @@ def track_board(shifts: dict[str, list[float]], replicates: tuple[int, int] = (4
     results = []
     for label, regrets in shifts.items():
         for k, regret in enumerate(regrets):
+            if regret is None:
+                continue
             stop = replicates[k]
             name = "oracle" if label == "Oracle" else "lin-ts"
             cell = cell_of(suite, suite.tasks[k], label, name, 0, stop)
@@ -334,6 +336,8 @@ def test_a_tuned_row_of_a_track_has_the_defaults_where_they_are_best() -> None:
     alone = track_board({"C": [1.0, 8.0]}).tracks[0].rows[0]
     assert rows[tuned].tasks == ("t0", "t1") and rows[tuned].score == alone.score
     assert rows[partial].tasks == ("t0",) and rows["A"].score.mean < rows[tuned].score.mean
+    later = track_board({"A": [2.0, 8.0], tuned: [None, 7.0]}).tracks[0].rows
+    assert {row.agent: row.tasks for row in later} == {"A": ("t0", "t1"), tuned: ("t0", "t1")}
 
 
 def test_a_task_without_constants_counts_in_no_track(suite: Suite) -> None:

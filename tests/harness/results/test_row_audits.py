@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import dpb_gym
 from dpb_gym.cli import main
 from dpb_gym.results.result_directory import ResultDirectory
-from dpb_gym.results.row_audits import AUDIT_BUDGET, AUDIT_NOTE, audit_rows
+from dpb_gym.results.row_audits import AUDIT_BUDGET, AUDIT_NOTE, _most_used, audit_key, audit_rows
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,24 @@ def test_private_agents_are_audited_once_and_shown(saved):
     assert found["LinUCB"].audit is None and AUDIT_NOTE in notes
     audit_rows(saved, series, 200, said.append)
     assert len(said) == 1, "a kept report is not computed again"
+
+
+def test_the_parameters_of_most_rows_are_audited(saved):
+    series = dpb_gym.Result.load(saved).rows
+    private = next(row for row in series if row.guarantee is not None)
+    agent = private.cell.agent
+
+    def used(ridge):
+        params = {"ridge": ridge}
+        cell = private.cell.model_copy(
+            update={"agent": agent.model_copy(update={"params": params})}
+        )
+        return replace(private, cell=cell)
+
+    rows = [used(2.0), used(3.0), private, used(3.0), private]
+    chosen = _most_used([*series, *rows])
+    assert list(chosen) == [audit_key(row.cell.agent, row.cell.task.kind)
+                            for row in (private, used(3.0))]  # fmt: skip
 
 
 def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
