@@ -138,12 +138,12 @@ def run(name: str) -> dict[str, Any]:
 def is_right(row: dict[str, Any]) -> bool:
     """Return whether the truths agree with a sentence.
 
-    They lie in its interval; or, for a log that is too thin, an agent beats random choices with as
-    many customers as the sentence names.
+    They lie in its interval, up to two standard errors of their own; or, for a log that is too
+    thin, an agent beats random choices with as many customers as the sentence names.
     """
     if "interval" in row:
         low, high = row["interval"]
-        return all(low <= mean <= high for mean, _ in row["truths"].values())
+        return all(low - error <= mean <= high + error for mean, error in row["truths"].values())
     last = [found[str(row["customers"])] for found in row["truths"].values() if row["customers"]]
     return all(mean > error for mean, error in last)
 

@@ -42,7 +42,8 @@ def test_stored_sentences_are_of_the_agents_and_commands_of_today(advice: Any) -
 def test_a_sentence_is_right_if_every_truth_agrees(advice: Any) -> None:
     row = {"interval": [1.0, 3.0], "truths": {"simulated": [2.0, 0.1], "generated": [2.9, 0.4]}}
     assert advice.is_right(row)
-    assert not advice.is_right(row | {"truths": row["truths"] | {"generated": [3.1, 0.4]}})
+    assert advice.is_right(row | {"truths": row["truths"] | {"generated": [3.1, 0.4]}})
+    assert not advice.is_right(row | {"truths": row["truths"] | {"generated": [3.5, 0.4]}})
     thin = {"customers": 500, "truths": {"simulated": {"100": [0.0, 1.0], "500": [2.0, 1.9]}}}
     assert advice.is_right(thin)
     thin["truths"]["simulated"]["500"] = [2.0, 2.1]
