@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data import data_files, table_repair
+from dpb_data import data_files, exported_files, table_repair
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError
 
@@ -212,7 +212,7 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         if place.suffix.lower() == ".parquet":
             return _open_parquet(place)
         if place.suffix.lower() in (".xlsx", ".xlsm"):
-            cells, first = table_repair.excel_rows(place, repair or table_repair.Repair())
+            cells, first = exported_files.excel_rows(place, repair or table_repair.Repair())
             return Opened(place.stem, str(place), [*cells], partial(arrays, cells), "row", first)
         found = data_files.Source(place)
         if found.main is None:
@@ -220,8 +220,8 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         raw = found.read(found.main)
         if repair is None:
             return open_csv(raw, found.where(found.main))
-        raw = table_repair.plain_text(raw, repair)
-        above, mark = table_repair.header_line(raw, repair)
+        raw = exported_files.plain_text(raw, repair)
+        above, mark = exported_files.header_line(raw, repair)
         return open_csv(raw, found.where(found.main), above=above, delimiter=mark)
     frame = table_repair.as_columns(source)
     if not hasattr(frame, "__getitem__"):
@@ -309,7 +309,7 @@ def open_csv(
     first = data_files.first_line(raw.split(b"\n", above)[above], where)
     if not (names or first.strip()):
         raise DataError(f"{where}: line 1: expected the columns' names, found an empty line")
-    delimiter = delimiter or max(table_repair.SEPARATORS, key=first.count)
+    delimiter = delimiter or max(exported_files.SEPARATORS, key=first.count)
     header = 0 if names else 1 + above
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:

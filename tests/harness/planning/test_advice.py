@@ -279,13 +279,18 @@ class Finder:
             print("import:", name, False)
 
 sys.meta_path.insert(0, Finder)
-run(sys.argv[1:])
+if sys.argv[1] == "script":
+    import dpb_gym
+    dpb_gym.cost_of_privacy
+else:
+    run(sys.argv[1:])
 """
 
 
 @pytest.mark.parametrize(
     ("command", "last"),
     [
+        ("script", "numba"),
         ("advise synthetic-loans --dry-run", "pyarrow"),
         ("cost-of-privacy DPB/Pricing-v0 --horizon 40 --replicates 2 --budget rho=1 --workers 1 "
          "--plot a.png", "matplotlib"),
