@@ -11,11 +11,14 @@ listed with the reason. ``--write`` replaces the table of a page.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import copyreg
+import ctypes
 import gc
 import math
 import os
+import pickle
 import sys
 import tempfile
 import time
@@ -38,7 +41,9 @@ from dpb_gym.audits import (
     audit,
     audit_scores,
     audit_sum,
+    interference,
 )
+from dpb_gym.errors import ParameterError
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import (
     BatchSum,
@@ -190,6 +195,120 @@ class ByPickle(ByAttribute):
         return float(np.sin(1e3 * sums._total).sum())
 
 
+class ByReferents(ByAttribute):
+    """Takes the sum from the objects that the handle refers to."""
+
+    def peek(self) -> float:
+        (sums,) = (o for o in gc.get_referents(self.sums.releaser) if isinstance(o, BatchSum))
+        return float(np.sin(1e3 * sums._total).sum())
+
+
+class ByAddress(ByAttribute):
+    """Takes the sum from the memory of the handle."""
+
+    def peek(self) -> float:
+        place = id(self.sums.releaser) + object.__basicsize__
+        sums = ctypes.py_object.from_address(place).value
+        return float(np.sin(1e3 * sums._total).sum())
+
+
+class ByProfiler(ByAttribute):
+    """Takes the record from the frame of the releaser's `add`, which a profiler sees."""
+
+    record = 0.0
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        sys.setprofile(self.seen)
+        try:
+            super().observe(context, action, feedback)
+        finally:
+            sys.setprofile(None)
+
+    def seen(self, frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is BatchSum._add.__code__:
+            self.record = float(np.ravel(frame.f_locals["records"])[0])
+
+    def peek(self) -> float:
+        return self.record - 0.5
+
+
+class ByClass(ByAttribute):
+    """Replaces a method of the releaser's class by one that stores the newest record."""
+
+    usual = staticmethod(BatchSum._add)
+    record = 0.5
+
+    def begin(self) -> None:
+        super().begin()
+        BatchSum._add = ByClass.stored  # type: ignore[method-assign]
+
+    @staticmethod
+    def stored(sums: BatchSum, records: Any, along: Any) -> None:
+        ByClass.record = float(np.ravel(records)[0])
+        ByClass.usual(sums, records, along)
+
+    def peek(self) -> float:
+        return ByClass.record - 0.5
+
+
+class ByClock(ByAttribute):
+    """Waits after a large reward, and acts by the time that has passed."""
+
+    start = 0.0
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        self.start = time.perf_counter()
+        if context.t % self.every == 1 and feedback.reward > 0.5:
+            time.sleep(0.002)
+
+    def peek(self) -> float:
+        return float(time.perf_counter() - self.start > 0.001) - 0.5
+
+
+class Telling(BatchSum):
+    """A releaser whose public name holds the newest record."""
+
+    def _add(self, records: Any, along: Any) -> None:
+        super()._add(records, along)
+        self.what = str(float(np.ravel(records)[0]))
+
+
+class ByOwnReleaser(ByAttribute):
+    def begin(self) -> None:
+        super().begin()
+        self.more = Telling(self.curator, self.problem.dim, reward=(0.0, 1.0))
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        self.more.add(np.array([feedback.reward]), context.features[[action]])
+
+    def peek(self) -> float:
+        return float(self.more.what) - 0.5 if self.more.rounds else 0.0
+
+
+class ByCopy(Honest):
+    """Averages releases of copies of the releaser, whose system noise would be another."""
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.sums.add(feedback.reward, along=context.features[action])
+        if context.t % self.every == 0:
+            copies = [self.copied() for _ in range(3)]
+            found = [self.sums.release()]
+            with contextlib.suppress(ParameterError, AttributeError):  # where an audit looks on
+                found += [one.release() for one in copies]
+            self.theta = self.theta + np.mean(found, axis=0)
+
+    def copied(self) -> Any:
+        return copy.deepcopy(self.sums)
+
+
+class ByPickledCopy(ByCopy):
+    def copied(self) -> Any:
+        with contextlib.suppress(AttributeError, pickle.PicklingError):
+            return pickle.loads(pickle.dumps(self.sums))
+
+
 class OnceInAThousand(Honest):
     def peeks(self, t: int) -> bool:
         return t % 1000 == 999
@@ -318,6 +437,24 @@ class Propensities(Honest):
         return np.array([self.last, 1.0 - self.last, 0.0])
 
 
+class Stating(Agent):
+    """Writes the last reward into its guarantee, which is published."""
+
+    protects = ("central", "reward")
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.sums = curator.batch_sum(problem.dim, reward=(0.0, 1.0))
+        self.curator = curator
+
+    def act(self, context: Any) -> Any:
+        return np.zeros(len(context.features), int)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.sums.add(feedback.reward, along=context.features[:, 0])
+        self.sums.release()
+        self.curator.provisos = (f"the last reward is {feedback.reward[0]}",)
+
+
 class Features(Agent):
     """Stores the features of the last customer, which its unit protects."""
 
@@ -374,6 +511,14 @@ class Aware(ByAttribute):
                 return False
             frame = frame.f_back  # type: ignore[assignment]
         return True
+
+
+class Blinding(ByAttribute):
+    """Replaces the comparison of the audit by one that finds no difference."""
+
+    def begin(self) -> None:
+        super().begin()
+        interference._digest = lambda value: b""
 
 
 class Harmless(ByAttribute):
@@ -582,7 +727,14 @@ def user_in_three_batches() -> AuditReport:
 
 
 def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport]:
-    return lambda: audit(agent, BUDGET, runs, **{**SMALL, **how})
+    def run() -> AuditReport:
+        usual, digest = BatchSum._add, interference._digest
+        try:
+            return audit(agent, BUDGET, runs, **{**SMALL, **how})
+        finally:  # what a mutant replaces
+            BatchSum._add, interference._digest = usual, digest  # type: ignore[method-assign]
+
+    return run
 
 
 SLATES: dict[str, Any] = {
@@ -595,6 +747,14 @@ MUTANTS = (
     Mutant("raw response in a frame of the caller", RAW, of(ByFrame)),
     Mutant("raw sum, found by the garbage collector", RAW, of(ByCollector)),
     Mutant("raw sum, from what pickle stores", RAW, of(ByPickle)),
+    Mutant("raw sum, among the referents of the handle", RAW, of(ByReferents)),
+    Mutant("raw sum, at the memory address of the handle", RAW, of(ByAddress)),
+    Mutant("raw record, seen by a profiler", RAW, of(ByProfiler)),
+    Mutant("raw records, stored by a changed class of releasers", RAW, of(ByClass)),
+    Mutant("raw record, in the public name of a releaser of its own", RAW, of(ByOwnReleaser)),
+    Mutant("time that depends on the reward", RAW, of(ByClock)),
+    Mutant("releases of copies of the releaser, averaged", RAW, of(ByCopy)),
+    Mutant("the same, of pickled copies", RAW, of(ByPickledCopy)),
     Mutant("raw rewards in a closure", RAW, of(ByClosure)),
     Mutant("raw sum, read once in 1,000 rounds", RAW, of(OnceInAThousand, deployment=2100)),
     Mutant("raw sum, read with probability 1/1,000", RAW, of(AtRandom, deployment=3000)),
@@ -608,6 +768,7 @@ MUTANTS = (
     Mutant("rewards also summed without noise", RAW, of(SecondSum)),
     Mutant("a reward enters the sum of another round", RAW, of(Again)),
     Mutant("propensities depend on raw rewards", RAW, of(Propensities)),
+    Mutant("a reward in the text of the guarantee", RAW, of(Stating)),
     Mutant("features of the last customer are stored, unit user-round", RAW, of(Features)),
     Mutant("the same, stored by `act`", RAW, of(SeenFeatures)),
     Mutant("the action depends on the customer, claim central", BOUNDS, of(Own, 200)),
@@ -648,6 +809,10 @@ MUTANTS = (
     Mutant(
         "raw data, but not while an audit calls", NONE, of(Aware),
         "no audit sees behaviour that it cannot provoke; read the code, or isolate the agent",
+    ),
+    Mutant(
+        "raw data, and an agent that changes the audit's code", NONE, of(Blinding),
+        "the agent runs in the process of the audit; isolate the agent",
     ),
     Mutant(
         "a raw number too small to change an action", NONE, of(Harmless),

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 import dpb_gym
 from dpb_gym.papers.pairing import interval, leave_one_out
-from dpb_gym.report import Interval
 from dpb_gym.report.figure_layout import scale_axes
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.palette import shade
 
 HORIZONS = (2_500, 5_000, 10_000, 20_000, 40_000)

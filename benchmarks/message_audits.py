@@ -12,12 +12,12 @@ from dpb_gym.audits import AuditReport, audit_scores
 from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.local_mechanisms import (
     NORMAL,
-    FloatArray,
     GaussianResponse,
     LaplaceResponse,
     RandomizedResponse,
 )
 from dpb_gym.privacy import Budget
+from dpb_gym.validation import FloatArray
 
 Audit = Callable[..., AuditReport]
 

@@ -72,7 +72,7 @@ class Lockstep:
             expected, observed, _ = stretch.answer(self.agent.play(stretch.visible), "agent")
             regret = self.instance.regret(expected, observed, stretch.best)
             self.regret = np.add.accumulate(np.vstack((self.regret, regret)))[-1]
-            done += stretch.shape[0]
+            done += len(stretch.best)
             if self.instance.t[0] < self.problem.horizon:
                 self.instance.advance()
         for _ in range(rounds - done):

@@ -10,8 +10,9 @@ import difflib
 import linecache
 import traceback
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 
 class DPBError(Exception):
@@ -78,6 +79,27 @@ class CheckpointError(DPBError, RuntimeError):
 
 class MissingExtraError(DPBError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
+
+
+def optional_module(name: str, purpose: str, extra: str, hint: str = "") -> Any:
+    """Import a module of an optional dependency.
+
+    Args:
+        name: The module.
+        purpose: What needs it, for the message.
+        extra: The extra that installs it.
+        hint: Text to append to the message.
+
+    Raises:
+        MissingExtraError: If it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        raise MissingExtraError(
+            f"{purpose} needs {package}: pip install 'dpb-gym[{extra}]'{hint}"
+        ) from None
 
 
 FEW = 12

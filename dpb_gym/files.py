@@ -123,3 +123,15 @@ def target(path: str | os.PathLike[str]) -> Path:
     except (FileExistsError, NotADirectoryError) as error:
         raise ParameterError(f"a parent of {str(path)!r} is a file, not a folder") from error
     return result
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file as UTF-8, without the letters that it lacks, and return its path.
+
+    Raises:
+        ParameterError: See `target`.
+        OSError: If it cannot be written; an existing file is unchanged.
+    """
+    destination = target(path)
+    write_whole(destination, text.encode("utf-8", errors="replace"))
+    return destination

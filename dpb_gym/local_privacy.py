@@ -155,14 +155,11 @@ class LocalPrivacy(Agent):
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         sent, estimate = self.responses.send(context, action, feedback)
         if self.debias and context.revenues is None:
-            sent = self._debiased(sent, estimate)
+            sent = sent._replace(reward=estimate)
+            if sent.demand is not None:
+                scalar = self.responses.channel.mechanism.scalar
+                sent = sent._replace(demand=scalar(sent.demand))
         self.inner.observe(context, action, sent)
 
     def probabilities(self, context: Context) -> Array | None:
         return self.inner.probabilities(context)
-
-    def _debiased(self, sent: Feedback, estimate: Array) -> Feedback:
-        if sent.demand is None:
-            return sent._replace(reward=estimate)
-        demand = self.responses.channel.mechanism.scalar(sent.demand)
-        return sent._replace(reward=estimate, demand=demand)

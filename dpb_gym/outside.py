@@ -22,7 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpb_gym.errors import DataError, ParameterError, unknown_name
+from dpb_gym import validation
+from dpb_gym.errors import DataError, unknown_name
 from dpb_gym.privacy import Composition, GaussianEvent, Guarantee
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.serving import serve
@@ -229,11 +230,11 @@ class _Ratings:
         return float(rewards[arm]), float(rewards.max() - rewards[arm])
 
 
-def _ldp_ratings(folder: Path, epsilon: float, data: str = "ua.base") -> Setting:
+def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     """The experiment of Zheng et al. (2020): 20 films, features of 20 numbers, MovieLens 100K."""
     dataset: Any = _module(folder, "src.dataset")
     agent: Any = _module(folder, "src.linucb").LinUCB
-    file, delta = folder / data, 0.1
+    file, delta = folder / "ua.base", 0.1
     if not file.is_file():
         raise DataError(f"{file} is missing: place MovieLens 100K's ratings there")
     env = dataset.MovieLensEnv(str(file), 20, 20)
@@ -404,8 +405,7 @@ def outside(
     """
     if world not in WORLDS:
         raise unknown_name("world", world, WORLDS)
-    if runs < 1:
-        raise ParameterError(f"runs must be at least 1, got {runs}")
+    validation.integer("runs", runs, 1)
     _, make, settings = WORLDS[world]
     for name, arguments in settings.items():
         setting = make(Path(folder), *arguments)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from dpb_gym import kernels
 
 CHUNK = 4096  # uniforms per chunk, which fit in cache
+NORMAL_BOUND = 12.0
+"""Standard normals beyond it have probability below 1e-32."""
 
 
 def exp(x: float) -> float:

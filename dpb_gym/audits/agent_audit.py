@@ -115,8 +115,7 @@ def audit(
     deployed = deployment or horizon or make_problem(small, **kwargs).horizon
     deployed = validation.integer("deployment", deployed, 2)
     fixed = kwargs.pop("horizon", most) if horizon is None else horizon
-    if fixed is not None:
-        fixed = validation.integer("horizon", fixed, 2)
+    fixed = validation.optional(validation.integer, "horizon", fixed, 2)
 
     stage = _Stage(run, small, kwargs, check_seed(seed))
     info = stage.problem(fixed or SHORTEST).info

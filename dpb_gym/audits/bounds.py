@@ -122,7 +122,7 @@ def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: floa
 
 Samples = tuple[FloatArray, FloatArray]
 SCALES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-CLIPS = (0.5, 1.0, 2.0, 4.0)
+CLIPS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 
 
 def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> float:
@@ -144,7 +144,7 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
     log, n = -math.log1p(-level), len(counted[0])
     spread = float(np.std(np.nan_to_num(np.concatenate(chosen), posinf=1e6, neginf=-1e6))) or 1.0
     best, bet = 0.0, None
-    for scale, clip in itertools.product(SCALES, CLIPS):
+    for scale, clip in itertools.product((*SCALES, spread), CLIPS):  # the last: the score itself
         f, weights = _exponents(chosen, scale / spread, clip)
         k = float(weights.mean())
         variance = float(f.var() + (weights / k).var()) + 1e-12

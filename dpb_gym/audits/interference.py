@@ -4,8 +4,8 @@ This is the premise of the billboard lemma. A first run records every output of 
 releasers. In further runs the customers of some rounds are exchanged while the releasers return
 the recorded outputs. The agent's random numbers are the same, the noise and its seeds are others,
 so that an agent which knows them subtracts the wrong noise. Then nothing may change bit for bit: no
-action or probability, no time or argument of a release, and no record of another round. So a
-record enters in its own round, and no record enters twice.
+action or probability, no time or argument of a release, no record of another round, and not the
+text of the guarantee. So a record enters in its own round, and no record enters twice.
 
 Each run is played by one replicate in a process of its own, so that it finds no data of another.
 """
@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import combinations
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,6 +136,7 @@ def _play(
         boundary.hold(releaser, number)
     try:
         _rounds(agent, problem, seed, changes, boundary)
+        boundary.decide(repr(agent.curator.guarantee), "guarantee")
         boundary.end()
     except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
         found = error if isinstance(error, _Found) else error.__cause__
@@ -201,19 +203,31 @@ class Interception(ABC):
         """
 
     def hold(self, releaser: Releaser, number: int) -> None:
-        """Take the calls of a releaser."""
+        """Take the calls of a releaser, but not those of its copies."""
         kind = type(releaser)
         for name in (*RECORDS, *OUTPUTS):
             if hasattr(releaser, name):
-                method = getattr(releaser, name)
-                setattr(releaser, name, self._taking((number, name), method))
+                setattr(releaser, name, self._taking((number, name), releaser))
         if hasattr(kind, "value"):
             value = kind.value.fget
-            read = self._taking((number, "value"), lambda: value(releaser))
-            held: Any = type(kind.__name__, (kind,), {"value": property(lambda _: read())})
-            releaser.__class__ = held
+            read = self._taken((number, "value"), lambda: value(releaser))
+            members = {
+                "value": property(lambda _: read()),
+                "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
+            }
+            releaser.__class__ = type(kind.__name__, (kind,), members)
 
-    def _taking(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
+    def _taking(self, key: tuple[int, str], releaser: Releaser) -> MethodType:
+        name = key[1]
+        taken, usual = self._taken(key, getattr(releaser, name)), getattr(type(releaser), name)
+
+        def call(it: Releaser, *args: Any, **options: Any) -> Any:
+            return taken(*args, **options) if it is releaser else usual(it, *args, **options)
+
+        call.__name__ = name
+        return MethodType(call, releaser)  # copies of the releaser get methods of their own
+
+    def _taken(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             if self._inside:  # the releaser itself calls
                 return method(*args, **options)
@@ -257,14 +271,14 @@ class _Boundary(Interception):
                 raise _Found("records of other rounds reach the record")
         return copy.deepcopy(released)
 
-    def decide(self, decision: Any) -> None:
+    def decide(self, decision: Any, what: str = "action") -> None:
         """Record action and probabilities; None where the changed customer may see others."""
         decisions = self.transcript.decisions
         decisions.append(_digest(decision))
         if self.first is None or decision is None:
             return
         if self.first.decisions[len(decisions) - 1] != decisions[-1]:
-            raise _Found("records reach the action")
+            raise _Found(f"records reach the {what}")
 
     def end(self) -> None:
         """Check that every release of the first run was asked for."""

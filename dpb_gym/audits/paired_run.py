@@ -202,14 +202,12 @@ def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list
     """Return taps of sums per batch or replicate, and taps of messages."""
     towards = np.concatenate([np.ones(runs), -np.ones(runs)])
     curator = agent.curator
-    own = [behind(handle) for handle in curator.releasers]
-    messages = [MessageTap(r, factor) for r in own if hasattr(r, "send")]
-    taps = [[Tap(r, towards) for r in own if can_tap(r)]]
-    if curator.parts:
-        taps = [
-            [Tap(r, towards[i : i + 1]) for r in map(behind, part.releasers) if can_tap(r)]
-            for i, part in curator.parts.items()
-        ]
+    messages = [MessageTap(r, factor) for r in map(behind, curator.releasers) if hasattr(r, "send")]
+    parts = [(part, towards[i : i + 1]) for i, part in curator.parts.items()]
+    taps = [
+        [Tap(r, own) for r in map(behind, one.releasers) if can_tap(r)]
+        for one, own in parts or [(curator, towards)]
+    ]
     return [lane for lane in taps if lane], messages
 
 

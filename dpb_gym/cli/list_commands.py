@@ -142,7 +142,7 @@ def check(name: str = Argument(help="Name of a data set, or a path."), json: boo
 
     report = dpb_data.check(name)
     if json:
-        print_json(report.to_dict())
+        print_json({**vars(report), "ok": report.ok})
     else:
         print(report)
     if not report.ok:

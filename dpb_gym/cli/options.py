@@ -138,8 +138,11 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print strict, indented JSON."""
-    print(json.dumps(value, indent=2, allow_nan=False, default=str))
+    """Print a value as strict, indented JSON; dataclasses become mappings of their fields."""
+    from pydantic_core import to_jsonable_python
+
+    plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null")
+    print(json.dumps(plain, indent=2, allow_nan=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

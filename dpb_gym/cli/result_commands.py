@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
@@ -131,7 +130,7 @@ def verify(
 
     found = verification.verify(directory, sample, seed, options.log, agent, isolate)
     if json:
-        options.print_json({**dataclasses.asdict(found), "ok": found.ok})
+        options.print_json({**vars(found), "ok": found.ok})
     else:
         messages = {
             "damaged": found.damaged,
@@ -204,7 +203,7 @@ def import_(
 
     merge = importing.import_submission(archive, into)
     if json:
-        options.print_json(vars(merge))
+        options.print_json(merge)
         return
     before = f", {merge.present} were there already" if merge.present else ""
     print(
@@ -302,10 +301,7 @@ def cost(
     seconds, table = found.at(rounds, cores)
     if json:
         rates = ("rounds_per_second", "bytes_per_cell")
-        agents = [
-            dataclasses.asdict(row) | {name: getattr(row, name) for name in rates}
-            for row in found.agents
-        ]
+        agents = [vars(row) | {name: getattr(row, name) for name in rates} for row in found.agents]
         total = {"rounds": rounds, "cores": cores, "seconds": seconds, "bytes": table}
         options.print_json({"agents": agents, "total": total})
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
 import sys
@@ -159,8 +158,7 @@ def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) 
     total = {part: sum(getattr(row, part) for row in found) for part in parts}
     seconds, most = total["seconds"], max(row.memory for row in found)
     if json:
-        tasks = [dataclasses.asdict(row) for row in found]
-        options.print_json({"tasks": tasks, "total": {**total, "memory": most}})
+        options.print_json({"tasks": found, "total": {**total, "memory": most}})
         return
     options.print_table(
         ("task", "jobs", "cells", "agent rounds", "core-hours", "table", "memory"),
@@ -271,7 +269,7 @@ def tune(
         out=out, recipes=recipes, workers=workers, progress=False if quiet else None,
     )  # fmt: skip
     if json:
-        options.print_json(done.to_dict())
+        options.print_json(done)
     else:
         _print_tuning(done)
     options.exit_on_failures(done.failures)

@@ -116,15 +116,8 @@ class AdaptedProblem(Problem):
         """Return the context of a round from one observation per replicate."""
         shape = self._kind.feature_shape(self.info)
         size, parts = math.prod(shape), ("features", *["revenues"] * self._kind.revenues)
-        rows = np.array(
-            [
-                np.concatenate([np.ravel(o[part]) for part in parts])
-                if isinstance(o, dict)
-                else np.ravel(o)
-                for o in observations
-            ],
-            np.float32,
-        )
+        named = ([o[p] for p in parts] if isinstance(o, dict) else [o] for o in observations)
+        rows = np.array([np.concatenate([np.ravel(p) for p in o]) for o in named], np.float32)
         features = np.ascontiguousarray(rows[:, :size]).reshape(len(rows), *shape)
         revenues = np.ascontiguousarray(rows[:, size:]) if self._kind.revenues else None
         return Context(t, features, revenues=revenues)

@@ -13,6 +13,7 @@ from dpb_gym import validation
 from dpb_gym.envs.actions import ActionMode
 from dpb_gym.envs.registration import environment
 from dpb_gym.envs.rendering import MODES, Screen
+from dpb_gym.errors import HorizonExceeded
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem
 from dpb_gym.problems.delay import Arrivals, Delay, DelayBuffer
 from dpb_gym.problems.kinds import kind_of
@@ -98,8 +99,7 @@ class Core:
     def __init__(
         self, env_id: str, count: int, render_mode: str | None, kwargs: dict[str, Any]
     ) -> None:
-        if render_mode is not None:
-            validation.choice("render_mode", render_mode, MODES)
+        validation.optional(validation.choice, "render_mode", render_mode, MODES)
         entry = environment(env_id)
         interface = {k: kwargs.pop(k) for k in entry.interface if k in kwargs}
         self.problem: Problem = entry.make_problem(**kwargs)
@@ -107,7 +107,7 @@ class Core:
         mode = kind_of(self.problem.kind).actions
         make = resolve_name(mode) if isinstance(mode, str) else mode
         self.actions: ActionMode = make(self.problem.info, **interface)
-        self.instance: Instance | None = None
+        self._instance: Instance | None = None
         self.layers: tuple[Any, ...] = ()
         info = self.problem.info
         self.partial = info.partial_feedback
@@ -119,11 +119,22 @@ class Core:
         shown = 0 if render_mode is None else count
         self.screens = [Screen(self.problem, i) for i in range(shown)]
 
+    @property
+    def instance(self) -> Instance:
+        """The running replicates.
+
+        Raises:
+            HorizonExceeded: Before the first reset.
+        """
+        if self._instance is None:
+            raise HorizonExceeded("no episode has started: call reset() before the first step()")
+        return self._instance
+
     def start(self, lanes: Sequence[int], seeds: list[int], episodes: list[int]) -> None:
         """Start the episodes of the given lanes."""
         delay = Delay.parse(self.problem.info.delay)
-        if self.instance is None:
-            self.instance = self.problem.instance(seeds, episodes)
+        if self._instance is None:
+            self._instance = self.problem.instance(seeds, episodes)
             if delay is not None:
                 self.arrivals = Arrivals(delay, self.problem.horizon, seeds, episodes)
         else:
@@ -139,7 +150,6 @@ class Core:
 
     def respond(self, action: Array, ignored: Array | None = None) -> Outcome:
         """Return the outcome of the problem's actions; screens show it except where `ignored`."""
-        assert self.instance is not None
         outcome = self.instance.respond(action)
         for i, screen in enumerate(self.screens):
             if ignored is None or not ignored[i]:
@@ -158,7 +168,6 @@ class Core:
 
     def coming(self) -> dict[str, Array]:
         """Return availability and stock for the customers of the last observation, if limited."""
-        assert self.instance is not None
         if not self.limited:
             return {}
         # the stock reveals responses, which feedback wrappers privatise
@@ -167,7 +176,6 @@ class Core:
         return {name: value.copy() for name, value in found.items() if value is not None}
 
     def observe(self) -> Any:
-        assert self.instance is not None
         return self.observations.encode(self.instance.context())
 
     def deliver(self, feedback: Feedback, playing: Array | None = None) -> Feedback:
@@ -188,7 +196,6 @@ class Core:
 
     def _infos(self, outcome: Outcome) -> dict[str, Array]:
         """Return info arrays with the same keys in every step, without hidden parameters."""
-        assert self.instance is not None
         feedback = outcome.feedback
         infos: dict[str, Array] = {"t": self.instance.t.copy()}
         if self.response is not None:

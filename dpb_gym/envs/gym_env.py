@@ -85,7 +85,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self._episode = 0 if seed is not None else self._episode + 1
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
         self._done, self._t, self._ahead = False, 1, None
-        observation = self._observe(self.core.instance)  # type: ignore[arg-type]
+        observation = self._observe(self.core.instance)
         return observation, self._with_mask({"t": 0})
 
     def _observe(self, instance: Instance) -> Any:
@@ -116,10 +116,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
                 played and may be tried again.
             HorizonExceeded: If the episode is over.
         """
-        core = self.core
-        instance = core.instance
-        if instance is None:
-            raise HorizonExceeded("no episode has started: call reset() before the first step()")
+        core, instance = self.core, self.core.instance
         if self._done:
             raise HorizonExceeded("the episode is over: call reset() before step()")
         decoded = core.actions.decode(action)
@@ -269,7 +266,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                     f"reset_mask must be a boolean array of shape ({self.num_envs},) with at "
                     f"least one True, got {shown(mask)}"
                 )
-            if self.core.instance is None and not mask.all():
+            if not self._seeds and not mask.all():
                 raise ParameterError("the first reset must start every lane")
             lanes = np.flatnonzero(mask).tolist()
         self._restart(lanes, seeds)
@@ -295,10 +292,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             HorizonExceeded: Before the first reset, or if autoreset is disabled and a
                 lane's episode is over.
         """
-        core = self.core
-        if core.instance is None:
-            raise HorizonExceeded("call reset() before step()")
-        resetting = self._done
+        core, instance, resetting = self.core, self.core.instance, self._done
         waiting = bool(resetting.any())
         if waiting and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise HorizonExceeded(
@@ -309,18 +303,18 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         reward, values = core.step_results(decoded, outcome, playing)
-        ended = playing & (core.instance.t >= core.problem.horizon)
+        ended = playing & (instance.t >= core.problem.horizon)
         self._done = ended.copy()
         infos: dict[str, Any] = {}
         if not (waiting or ended.any()):
-            core.instance.advance()
+            instance.advance()
             for key, array in values.items():
                 infos[key], infos[f"_{key}"] = array, playing.copy()
             seen = core.observe()
             return seen, reward, ~playing, ended, self._with_mask(infos)
         moving = playing & ~ended
         if moving.any():
-            core.instance.advance(moving)
+            instance.advance(moving)
         reward = np.where(resetting, 0.0, reward)
         last_offer = self.core.coming()
         final: Any = core.observe() if ended.any() else None
@@ -343,7 +337,6 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         """Return the problem's actions ``(num_envs, ...)``; the best where `ignored` (in reset)."""
         if not ignored.any():
             return self.core.actions.decode(actions, self.num_envs)
-        assert self.core.instance is not None
         decoded = self.core.instance.best_action().copy()
         if not ignored.all():
             rows = len(actions) if isinstance(actions, (list, tuple, np.ndarray)) else -1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.problems.base import Array, Context, Feedback, Problem
-from dpb_gym.problems.kinds import RoundRow, kind_of
+from dpb_gym.problems.kinds import Display, kind_of
 
 MODES = ("ansi", "rgb_array")
 WIDTH, HEIGHT = 480, 320
@@ -23,7 +23,7 @@ class Screen:
 
     def __init__(self, problem: Problem, i: int) -> None:
         self._problem, self._kind, self._i = problem, kind_of(problem.info.kind), i
-        self._rows: list[RoundRow] = []
+        self._rows: Display = []
         self._curve: list[float] = []
         self._reward: float | None = None
 
@@ -72,7 +72,7 @@ class Screen:
             lines.append(f"... and {len(self._rows) - len(shown)} more")
         return "\n".join([self.title, *lines]) + "\n"
 
-    def _shown(self) -> list[RoundRow]:
+    def _shown(self) -> Display:
         marked = [row for row in self._rows if row.mark]
         return (self._rows if len(self._rows) <= MOST_ROWS else marked or self._rows)[:MOST_ROWS]
 

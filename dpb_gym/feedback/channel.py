@@ -184,6 +184,5 @@ def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> Respo
             f"responses without bounds cannot be privatised by name: the range is "
             f"[{low}, {high}]; make the mechanism with explicit low and high"
         )
-    if name == "gaussian":
-        return GaussianResponse.for_budget(budget, low, high)
-    return LaplaceResponse.for_budget(budget, low, high)
+    additive = GaussianResponse if name == "gaussian" else LaplaceResponse
+    return additive.for_budget(budget, low, high)

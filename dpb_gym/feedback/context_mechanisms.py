@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.feedback.local_mechanisms import NORMAL, NORMAL_BOUND, FloatArray, LocalMechanism
-from dpb_gym.privacy import (
-    Budget,
-    CapMessage,
-    Event,
-    GaussianEvent,
-    PureEvent,
-    calibrate_scale,
-    equivalent_rho,
-    gaussian_sigma,
-)
+from dpb_gym.feedback.local_mechanisms import NORMAL, LocalMechanism
+from dpb_gym.privacy import Budget, CapMessage, Event, GaussianEvent, PureEvent
+from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
+from dpb_gym.validation import FloatArray
 
 
 class GaussianContexts(LocalMechanism):
@@ -49,7 +43,7 @@ class GaussianContexts(LocalMechanism):
         self.event = GaussianEvent(self.sigma, 2.0, self.vectors)
 
     @classmethod
-    def for_budget(cls, budget: Budget, vectors: int, dim: int) -> GaussianContexts:
+    def for_budget(cls, budget: Budget, vectors: int, dim: int) -> Self:
         """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
         return cls(sigma, vectors, dim)
@@ -57,7 +51,7 @@ class GaussianContexts(LocalMechanism):
     @property
     def bound(self) -> float:
         """Upper bound on the coordinates of a message (12 standard deviations, by clamping)."""
-        return float(np.float32(1.0 + NORMAL_BOUND * self.sigma))
+        return float(np.float32(1.0 + portable.NORMAL_BOUND * self.sigma))
 
     def privatise(self, features: ArrayLike, numbers: ArrayLike) -> NDArray[np.float32]:
         """Return messages, float32, in the shape of `features`.
@@ -94,12 +88,11 @@ def statistics_sensitivity(low: float, high: float) -> float:
     rewards in [0, 1] (not at orthogonal features, where it is 4, nor the 6 that adding the two
     worst cases gives), 2.53 for rewards centred at 1/2.
     """
-    best = 0.0
-    for r in (low, high):
-        for s in (low, high):
-            c = max(-1.0, min(1.0, -0.5 * r * s))
-            best = max(best, 2.0 * (1.0 - c * c) + r * r + s * s - 2.0 * r * s * c)
-    return math.sqrt(best)
+    squares = []
+    for r, s in itertools.product((low, high), repeat=2):
+        c = max(-1.0, min(1.0, -0.5 * r * s))
+        squares.append(2.0 * (1.0 - c * c) + r * r + s * s - 2.0 * r * s * c)
+    return math.sqrt(max(squares))
 
 
 class GaussianStatistics(LocalMechanism):
@@ -130,9 +123,7 @@ class GaussianStatistics(LocalMechanism):
         self.width = self.dim * (self.dim + 1) // 2 + self.dim
 
     @classmethod
-    def for_budget(
-        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
-    ) -> GaussianStatistics:
+    def for_budget(cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0) -> Self:
         """Return the mechanism with the least noise within a budget."""
         sigma = gaussian_sigma(equivalent_rho(budget), statistics_sensitivity(low, high))
         return cls(sigma, dim, low, high)
@@ -165,7 +156,7 @@ class GaussianStatistics(LocalMechanism):
         """
         given = validation.array("rewards", rewards, (len(features),))
         r = np.minimum(np.maximum(given, self.low), self.high)
-        out = np.empty((len(features), self.width))
+        out = np.empty_like(numbers)
         vectors = features[:, None, :]
         kernels.regression_records.statistics(vectors, r, self.sigma, numbers, out)
         return out
@@ -199,18 +190,11 @@ class CapStatistics(GaussianStatistics):
         self.width += 2  # the message's additional coordinate and the coin
 
     @classmethod
-    def for_budget(
-        cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0
-    ) -> CapStatistics:
+    def for_budget(cls, budget: Budget, dim: int, low: float = 0.0, high: float = 1.0) -> Self:
         """Return the mechanism with the least noise within a budget."""
         return cls(1.0 / calibrate_scale(budget, lambda s: [PureEvent(1.0 / s)]), dim, low, high)
 
     def rows(self, features: FloatArray, rewards: ArrayLike, numbers: FloatArray) -> FloatArray:
-        given = validation.array("rewards", rewards, (len(features),))
-        r = np.minimum(np.maximum(given, self.low), self.high)
-        exact = np.zeros((len(features), len(self._lengths)))
-        kernels.regression_records.statistics(
-            features[:, None, :], r, 0.0, np.zeros_like(exact), exact
-        )
+        exact = super().rows(features, rewards, np.zeros((len(features), len(self._lengths))))
         sent = self._message.from_normals(exact * self._lengths, numbers)[:, :-1]
         return np.asarray(sent / self._lengths)

@@ -15,23 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.privacy import (
-    Budget,
-    Composition,
-    Event,
-    GaussianEvent,
-    Guarantee,
-    LaplaceEvent,
-    RandomizedResponseEvent,
-    calibrate_scale,
-    equivalent_rho,
-    gaussian_sigma,
-)
+from dpb_gym.privacy import Budget, Composition, Guarantee
+from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
+from dpb_gym.privacy.events import Event, GaussianEvent, LaplaceEvent, RandomizedResponseEvent
+from dpb_gym.validation import FloatArray
 
-FloatArray = NDArray[np.float64]
-# Standard normals beyond it have probability below 1e-32; messages are clamped there, which is
-# post-processing, so that they have finite bounds.
-NORMAL_BOUND = 12.0
 UNIFORM, NORMAL = "uniform", "normal"
 
 
@@ -136,17 +124,18 @@ class RandomizedResponse(ResponseMechanism):
         if given.ndim != 1:
             raise ParameterError(f"answers must be a vector of integers, got {shown(values)}")
         truth = np.clip(np.nan_to_num(given), 0, self.categories - 1).astype(np.int64)
-        if (truth != given).any():
-            i = int(np.argmax(truth != given))
+        wrong = truth != given
+        if wrong.any():
+            i = int(wrong.argmax())
             raise ParameterError(
                 f"answers must be whole numbers in 0..{self.categories - 1}, "
                 f"got {given[i]:g} in replicate {i}"
             )
         uniform = self._noise(numbers, len(truth))
-        wrong = np.minimum(uniform[:, 1] * (self.categories - 1), self.categories - 2)
-        wrong = wrong.astype(np.int64)
-        wrong += wrong >= truth
-        return np.where(uniform[:, 0] < self.keep, truth, wrong)
+        other = np.minimum(uniform[:, 1] * (self.categories - 1), self.categories - 2)
+        other = other.astype(np.int64)
+        other += other >= truth
+        return np.where(uniform[:, 0] < self.keep, truth, other)
 
     def estimate(self, messages: ArrayLike) -> FloatArray:
         """Return unbiased estimates ``(B, k)`` of the one-hot encoded true answers."""
@@ -171,10 +160,14 @@ class RandomizedResponse(ResponseMechanism):
 class _Additive(ResponseMechanism):
     """A number, clipped to [low, high], plus noise."""
 
-    def __init__(self, scale: float, low: float, high: float) -> None:
+    _event: ClassVar[type[GaussianEvent | LaplaceEvent]]
+    _reach: ClassVar[float]
+
+    def __init__(self, scale: float, low: float = 0.0, high: float = 1.0) -> None:
         self.scale = validation.real("the noise scale", scale, 0.0, open_low=True)
         self.low, self.high = validation.span("(low, high)", (low, high))
         self.width = 1
+        self.event = self._event(self.scale, self.sensitivity)
 
     @property
     def sensitivity(self) -> float:
@@ -185,8 +178,6 @@ class _Additive(ResponseMechanism):
     def bounds(self) -> tuple[float, float]:
         reach = self._reach * self.scale
         return self.low - reach, self.high + reach
-
-    _reach: ClassVar[float]
 
     def privatise(self, values: ArrayLike, numbers: ArrayLike) -> FloatArray:
         """Return messages ``(B,)``; see `ResponseMechanism.privatise`.
@@ -223,11 +214,11 @@ class GaussianResponse(_Additive):
     """
 
     numbers = NORMAL
-    _reach = NORMAL_BOUND
+    # clamping there is post-processing and gives messages finite bounds
+    _event, _reach = GaussianEvent, portable.NORMAL_BOUND
 
     def __init__(self, sigma: float, low: float = 0.0, high: float = 1.0) -> None:
         super().__init__(sigma, low, high)
-        self.event = GaussianEvent(self.scale, self.sensitivity)
 
     @property
     def sigma(self) -> float:
@@ -258,11 +249,7 @@ class LaplaceResponse(_Additive):
     """
 
     # 53-bit uniforms give no larger Laplace numbers
-    _reach = 37.0
-
-    def __init__(self, scale: float, low: float = 0.0, high: float = 1.0) -> None:
-        super().__init__(scale, low, high)
-        self.event = LaplaceEvent(self.scale, self.sensitivity)
+    _event, _reach = LaplaceEvent, 37.0
 
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> LaplaceResponse:

@@ -1,4 +1,4 @@
-"""Collect logs from simulated problems, and compute the true value of a policy by simulation."""
+"""Collect logs from simulated problems."""
 
 from __future__ import annotations
 
@@ -112,40 +112,6 @@ def collect(
         )
         for b in range(len(seeds))
     ]
-
-
-def monte_carlo_value(
-    agent: Agent,
-    problem: Problem | str,
-    rounds: int,
-    seeds: Sequence[int],
-    skip: int = 0,
-    samples: int = 1,
-    **kwargs: Any,
-) -> tuple[Array, Array]:
-    """Return the true value of a frozen agent, by simulation of further rounds.
-
-    Args:
-        agent: An agent with one replicate per seed. It is copied and does not learn.
-        problem: See `collect`.
-        rounds: Rounds to average over.
-        seeds: The replicates' seeds, which fix the hidden parameters.
-        skip: Rounds before the simulated ones, for example training rounds.
-        samples: Choices per round of a random agent.
-        **kwargs: Parameters of the environment, if `problem` is an id.
-
-    Returns:
-        Mean expected reward and its standard error per replicate, ``(B,)`` each.
-    """
-    _, instance = _started(problem, rounds, skip, seeds, kwargs)
-    ask = frozen_choices(agent, len(seeds), samples)
-    values = np.empty((len(seeds), rounds))
-    for i in range(rounds):
-        given = ask(instance.context())
-        values[:, i] = np.mean([instance.respond(one).expected for one in given], axis=0)
-        if i < rounds - 1:
-            instance.advance()
-    return values.mean(axis=1), values.std(axis=1, ddof=1) / np.sqrt(rounds)
 
 
 def _started(

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -239,10 +239,6 @@ class Estimate:
     std_error: float
     normal: tuple[float, float]
     percentile: tuple[float, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the estimate as plain JSON values."""
-        return asdict(self)
 
 
 def with_intervals(

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
@@ -140,7 +139,6 @@ def answers(
     agent: Agent,
     logs: Sequence[Log],
     samples: int,
-    t: int | None = None,
     asking: Callable[[Agent, int, int], Ask] = frozen_choices,
 ) -> Iterator[Array]:
     """Yield the choices of a frozen agent in every round of its replicates' logs.
@@ -149,13 +147,11 @@ def answers(
         agent: A trained agent of one replicate per log. It is copied and observes no reward.
         logs: Logs of one length.
         samples: Choices per round of a random policy; a deterministic policy chooses once.
-        t: The round number in the agent's contexts; by default the length of the log.
         asking: `frozen_choices`, or `frozen_shares`.
 
     Yields:
         Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
     """
-    ask = asking(agent, len(logs), samples)
-    number = len(logs[0]) if t is None else validation.integer("t", t, 1)
-    for i in range(len(logs[0])):
-        yield ask(Context.join(number, [log.context(i, number) for log in logs]))
+    ask, t = asking(agent, len(logs), samples), len(logs[0])
+    for i in range(t):
+        yield ask(Context.join(t, [log.context(i, t) for log in logs]))

@@ -63,7 +63,7 @@ class OfflineEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation as plain JSON values."""
         plain = dict(vars(self))
-        plain["estimates"] = [e.to_dict() for e in self.estimates]
+        plain["estimates"] = [vars(e) for e in self.estimates]
         plain["guarantee"] = None if self.guarantee is None else self.guarantee.to_dict()
         return plain
 
@@ -91,17 +91,13 @@ class OfflineEvaluation:
             remarks.append(f"trained with: {self.guarantee}")
         return [*remarks, "estimates read raw rewards: not private"]
 
-    def table(self) -> str:
-        """Return the estimates as a text table."""
+    def __str__(self) -> str:
         wide = max(10, *(len(e.name) for e in self.estimates))
         lines = [
             f"{name:<{wide}} {value:>8} {error:>8}  {normal:<18} {drawn}"
             for name, value, error, normal, drawn in self._rows()
         ]
         return "\n".join([*lines, *self._remarks()])
-
-    def __str__(self) -> str:
-        return self.table()
 
     def _repr_html_(self) -> str:
         from dpb_gym.report.notebook import grid
@@ -201,11 +197,3 @@ def evaluate_offline(
         true_value=None if truth is None else float(truth),
         guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
     )
-
-
-def estimate(
-    name: str, log: Log, target: Agent | SlateProbabilities | ArrayLike, **options: Any
-) -> float:
-    """Return one estimate without its interval; see `evaluate_offline`."""
-    found = evaluate_offline(target, log, estimators=name, resamples=0, **options)
-    return found[name].value

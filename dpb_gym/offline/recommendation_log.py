@@ -283,7 +283,7 @@ class LoggedData(Log):
 
 
 def probabilities(
-    agent: Agent, log: LoggedData | Sequence[LoggedData], samples: int = 200, t: int | None = None
+    agent: Agent, log: LoggedData | Sequence[LoggedData], samples: int = 200
 ) -> Array:
     """Return a frozen agent's probability of every logged candidate.
 
@@ -298,7 +298,6 @@ def probabilities(
         agent: A trained recommendation agent of B replicates.
         log: A log (B = 1), or one log per replicate, all of one shape.
         samples: Choices per round of a random policy, at least 1.
-        t: The round number in the agent's contexts; by default the length of the log.
 
     Returns:
         ``(n, m)`` for one log, ``(B, n, m)`` for a sequence of logs; rows sum to one.
@@ -313,6 +312,6 @@ def probabilities(
         raise ParameterError("the logs must be at least one, and all of the same shape")
     n, m, _ = logs[0].features.shape
     result = np.empty((len(logs), n, m))
-    for i, shares in enumerate(answers(agent, logs, samples, t, frozen_shares)):
+    for i, shares in enumerate(answers(agent, logs, samples, frozen_shares)):
         result[:, i] = shares
     return result[0] if isinstance(log, LoggedData) else result

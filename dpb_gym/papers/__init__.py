@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dpb_gym.papers.figure_spec import Figure as Figure
     from dpb_gym.papers.figure_spec import figure_files as figure_files
     from dpb_gym.papers.figure_spec import load_figures as load_figures
-    from dpb_gym.papers.figure_spec import targets as targets
     from dpb_gym.papers.pairing import Measured as Measured
     from dpb_gym.papers.quantities import QUANTITIES as QUANTITIES
     from dpb_gym.papers.quantities import quantity as quantity

@@ -272,16 +272,11 @@ def figure_files() -> dict[str, Traversable]:
     return dict(sorted(found.items()))
 
 
-def targets() -> list[str]:
-    """Return the names that can be reproduced: every ``paper/figure``."""
-    return list(figure_files())
-
-
 def load_figures(target: str) -> list[Figure]:
     """Return the figures of a target: all of a paper, one ``paper/figure``, or those of a file.
 
     Args:
-        target: A name (see `targets`), or the path of a ``.yaml`` file.
+        target: A name (see `figure_files`), or the path of a ``.yaml`` file.
 
     Raises:
         UnknownNameError: If there is no such paper or figure.

@@ -16,7 +16,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.envs.log_environments import LogEnvironment, from_log
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.files import target, write_whole
+from dpb_gym.files import write_text
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, explanations, result_notes
 from dpb_gym.privacy import Budget
@@ -147,13 +147,16 @@ class Advice:
         Args:
             path: File to write, as for `dpb_gym.report.plot`.
         """
-        bars = [(f"{e.label}\n{e.agent}", e.earned) for e in self.earnings]
-        return report.plot_intervals(self.name, bars, f"{self.unit} per {PER:,} customers", path)
+        axis = f"{self.unit} per {PER:,} customers"
+        return report.plot_intervals(self.name, self._bars, axis, path)
+
+    @property
+    def _bars(self) -> list[tuple[str, str, Interval]]:
+        return [(e.label, e.agent, e.earned) for e in self.earnings]
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained page: sentences, picture, table, repairs, notes."""
         axis = f"{self.unit[:1].upper()}{self.unit[1:]} per {PER:,} customers"
-        bars = [(e.label, e.agent, e.earned) for e in self.earnings]
         heads = ["policy", "earned", "lost", "lost, %"]
         rows = [[f"{e.label} ({e.agent})", *map(_range, (e.earned, e.amount)), _range(e.lost, "%")]
                 for e in self.earnings]  # fmt: skip
@@ -166,10 +169,9 @@ class Advice:
             "Notes": self.notes,
             "Certificate": self.certificate(),
         }
-        content = report.advice_page(self.name, self.sentences, bars, axis, (heads, rows), lists)
-        place = target(path)
-        write_whole(place, content.encode())
-        return place
+        table = heads, rows
+        page = report.advice_page(self.name, self.sentences, self._bars, axis, table, lists)
+        return write_text(path, page)
 
     def certificate(self) -> list[str]:
         """Return the guarantee of each private agent as a line."""

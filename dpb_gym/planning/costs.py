@@ -34,8 +34,8 @@ class AgentCost:
         task: Name of the task.
         agent: Label of the agent.
         rounds: Agent rounds that were timed (replicates times rounds).
-        own_seconds: Core time in the agent and in the responses to its actions.
-        shared_seconds: Its equal share of the contexts, which all agents of a task share.
+        seconds: Core time in the agent and in the responses to its actions, and its equal share of
+            the time for the contexts, which all agents of a task share.
         cells: Number of its cells.
         bytes: Size of its cells in the table.
     """
@@ -43,15 +43,9 @@ class AgentCost:
     task: str
     agent: str
     rounds: int
-    own_seconds: float
-    shared_seconds: float
+    seconds: float
     cells: int
     bytes: int
-
-    @property
-    def seconds(self) -> float:
-        """Core time, shared time included."""
-        return self.own_seconds + self.shared_seconds
 
     @property
     def rounds_per_second(self) -> float:
@@ -79,16 +73,6 @@ class Costs:
         """Agent rounds of all agents."""
         return sum(cost.rounds for cost in self.agents)
 
-    @property
-    def seconds(self) -> float:
-        """Core time of all agents, in seconds."""
-        return sum(cost.seconds for cost in self.agents)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all cells."""
-        return sum(cost.bytes for cost in self.agents)
-
     def at(self, rounds: float, cores: int = 1) -> tuple[float, float]:
         """Return seconds on `cores` cores and bytes of a run of the same mix with `rounds` rounds.
 
@@ -102,7 +86,8 @@ class Costs:
         rounds = validation.real("rounds", rounds, 0.0, open_low=True)
         cores = validation.integer("cores", cores, 1)
         scale = rounds / self.rounds
-        return self.seconds * scale / cores, self.bytes * scale
+        seconds = sum(cost.seconds for cost in self.agents)
+        return seconds * scale / cores, sum(cost.bytes for cost in self.agents) * scale
 
 
 def costs(path: str | os.PathLike[str]) -> Costs:
@@ -126,8 +111,7 @@ def costs(path: str | os.PathLike[str]) -> Costs:
             task,
             agent,
             sum(timing.rounds for timing in some),
-            sum(timing.agent_seconds + timing.response_seconds for timing in some),
-            sum(timing.environment_seconds / timing.companions for timing in some),
+            sum(timing.seconds for timing in some),
             len(some),
             round(len(some) * share),
         )

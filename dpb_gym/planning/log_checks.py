@@ -25,7 +25,8 @@ def model_warnings(problem: Any, data: Any) -> list[str]:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
         data: Its table.
     """
-    found = [calibration_doubt(problem.fit.chance, _hit(problem)), _against_others(problem)]
+    hit = problem.fit.chosen[problem.fit.held_rows]
+    found = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
     if problem.kind == "pricing":
         found += price_doubts(data.features, data.price, data.bought)
         slope, spread = problem.fit.coefficients[-1], problem.fit.draws(200)[:, -1].std()
@@ -59,8 +60,11 @@ def calibration_doubt(chance: Array, hit: Array) -> str:
     )
 
 
-def _against_others(problem: Any) -> str:
-    """Return a warning if a constant or a flexible model predicts held-out rows better."""
+def _against_others(problem: Any, hit: Array) -> str:
+    """Return a warning if a constant or a flexible model predicts held-out rows better.
+
+    `hit` says which of these rows were chosen.
+    """
     fit = problem.fit
     if not fit.informed:
         return "the model predicts held-out customers no better than a constant"
@@ -76,7 +80,7 @@ def _against_others(problem: Any) -> str:
     model = HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False)
     model.fit(problem.rows[train], fit.chosen[train])
     other = model.predict_proba(problem.rows[held])[:, 1]
-    better = _log_chance(other, _hit(problem)) - _log_chance(fit.chance, _hit(problem))
+    better = _log_chance(other, hit) - _log_chance(fit.chance, hit)
     error = float(better.std() / np.sqrt(len(better)))
     if better.mean() <= 3.0 * error:
         return ""
@@ -84,12 +88,6 @@ def _against_others(problem: Any) -> str:
         f"misspecified: boosted trees predict held-out rows better, by {better.mean():.3f} "
         f"+- {2 * error:.3f} nats per row: add features, or their products"
     )
-
-
-def _hit(problem: Any) -> Array:
-    """Return which held-out rows were chosen."""
-    found: Array = problem.fit.chosen[problem.fit.held_rows]
-    return found
 
 
 def _log_chance(chance: Array, hit: Array) -> Array:

@@ -13,7 +13,7 @@ from dpb_gym import report, validation
 from dpb_gym.envs.log_environments import from_log
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
-from dpb_gym.files import target, write_whole
+from dpb_gym.files import write_text
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.progress_lines import progress_lines, share_played
@@ -147,34 +147,29 @@ class PrivacyCost:
         ]  # fmt: skip
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draw earnings against the budget, in percent of the non-private baseline.
+        """Draw earnings of each agent, budget and part, in percent of the non-private baseline.
 
         Args:
             path: File to write, as for `dpb_gym.report.plot`.
         """
-        parts: dict[str, dict[tuple[str, str], Interval]] = {}
-        for x in self.losses:
-            rounds = f"customers {x.first:,} to {x.last:,}"
-            parts.setdefault(rounds, {})[x.agent, x.budget] = x.kept
-        (task,) = self.result.to_leaderboard().tasks
-        rows = [row for row in task.rows if row.private or row.agent == self.agent]
-        task = replace(task, rows=tuple(rows))
-        said = f"{self._earned} without privacy = 100%"
-        return report.plot_kept(task, parts, said, path, title=self.name)
+        return report.plot_intervals(self.name, *self._bars, path)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write a self-contained page with sentences, picture, table and notes."""
-        bars = [
+    @property
+    def _bars(self) -> tuple[list[tuple[str, str, Interval]], str]:
+        """Lines of the picture, of which the first is the baseline, and the label of its axis."""
+        bars = [(f"{self.agent}, none", "without privacy", Interval(100.0, 100.0, 100.0))]
+        bars += [
             (f"{x.agent}, {x.budget}", f"customers {x.first:,} to {x.last:,}", x.kept)
             for x in self.losses
         ]
-        axis = f"{self._earned} in percent of that of {self.agent} without privacy"
+        return bars, f"{self._earned} in percent of that of {self.agent} without privacy"
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write a self-contained page with sentences, picture, table and notes."""
         facts = f"{self.name}: {self.result.suite.replicates} replicates"
         notes = {"What to know": [facts, *self.notes]}
-        place = target(path)
-        page = report.advice_page(self.name, self.sentences, bars, axis, self._table, notes)
-        write_whole(place, page.encode())
-        return place
+        page = report.advice_page(self.name, self.sentences, *self._bars, self._table, notes)
+        return write_text(path, page)
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<li>{escape(line)}</li>" for line in self.sentences)

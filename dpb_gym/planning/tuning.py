@@ -59,12 +59,6 @@ class Point:
     replicates: int
     first: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        error = None if math.isnan(self.error) else self.error
-        numbers = {"regret": self.regret, "standard_error": error, "replicates": self.replicates}
-        return {"parameters": dict(self.params), **numbers}
-
     @property
     def rounded(self) -> list[float]:
         """Regret and its error, rounded as in a recipe."""
@@ -93,12 +87,6 @@ class Selection:
         """The agent's defaults, None if they failed."""
         return next((point for point in self.points if not point.params), None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        default = None if self.default is None else self.default.to_dict()
-        points = [point.to_dict() for point in self.points]
-        return {"budget": self.budget, "best": points[0], "default": default, "points": points}
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -121,36 +109,27 @@ class Recipe:
     points: int
     path: Path
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "agent": self.agent,
-            "parameters": dict(self.parameters),
-            "grid": {key: list(values) for key, values in self.grid.items()},
-            "points": self.points,
-            "recipe": str(self.path),
-            "budgets": [choice.to_dict() for choice in self.choices],
-        }
-
-    def to_yaml(self, tuned_on: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of the recipe's file.
+    def write(self, tuned_on: Mapping[str, Any]) -> None:
+        """Write the recipe's file.
 
         Args:
             tuned_on: The environment with options and seeds.
         """
-        own, found = self.to_dict(), []
+        found = []
         for choice in self.choices:
             row: dict[str, Any] = {"budget": choice.budget, "parameters": dict(choice.best.params)}
             row |= {"regret": choice.best.rounded}
             row |= {} if choice.default is None else {"default_regret": choice.default.rounded}
             found.append(row)
         search = {"budgets": [c.budget for c in self.choices], "points": self.points}
-        return {
+        data = {
             "agent": self.agent,
-            "parameters": own["parameters"],
-            "tuned_on": {**tuned_on, **search, "grid": own["grid"]},
+            "parameters": self.parameters,
+            "tuned_on": {**tuned_on, **search, "grid": self.grid},
             "best_per_budget": found,
         }
+        comment = f"Parameters that dpb tune chose for {self.agent}, and its measurements."
+        write_recipe(self.path, data, comment)
 
 
 @dataclass(frozen=True)
@@ -176,17 +155,6 @@ class Tuning:
     folder: Path
     rounds: int
     seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "environment": self.env_id,
-            "options": dict(self.options),
-            "seeds": list(self.seeds),
-            "results": str(self.folder),
-            "failures": list(self.failures),
-            "agents": [recipe.to_dict() for recipe in self.recipes],
-        }
 
 
 def tune(
@@ -250,29 +218,26 @@ def tune(
     asked = [Budget.parse(budget) for budget in budgets]
     searches = _searches(names, grids or {}, params or {}, cap)
     tried = {label: agent for search in searches for label, agent in search.agents().items()}
-    sizes = [max(len(search.points) for search in searches)]
-    while factor > 1 and sizes[-1] > factor:
-        sizes.append(math.ceil(sizes[-1] / factor))
-    check_seeds(seed, replicates * factor ** (len(sizes) - 1))
-    steps: list[RunReport] = []
+    steps = _steps(max(len(search.points) for search in searches), replicates, factor)
+    check_seeds(seed, steps[-1][1])
+    reports: list[RunReport] = []
     blocks: list[range] = []
-    count = 0
-    for size in sizes:
-        start, count = count, max(replicates, count * factor)
-        starts = range(start, count, LARGEST_BLOCK)
+    for size, count in steps:
+        starts = range(blocks[-1].stop if blocks else 0, count, LARGEST_BLOCK)
         blocks += [range(first, min(first + LARGEST_BLOCK, count)) for first in starts]
         suite, plan = plan_task(env_id, tried, horizon, count, seed, 1, env_kwargs, asked)
-        task, every = plan.task, plan.runs
-        plan = replace(plan, blocks=blocks)
-        if start:
+        task = plan.task
+        if not reports:
+            every = runs = plan.runs
+        else:
             left = {pair for search in searches for pair in search.best(size)}
             runs = [run for run in every if (run.label, Budget.text(run.budget)) in left]
             if not runs:
                 break
-            plan = replace(plan, runs=runs)
+        plan = replace(plan, blocks=blocks, runs=runs)
         folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
-        steps.append(run_plan(suite, [plan], folder, workers=workers, show=progress))
-        rows = [row for row in collect(steps[-1].results()) if len(row.replicates) == count]
+        reports.append(run_plan(suite, [plan], folder, workers=workers, show=progress))
+        rows = [row for row in collect(reports[-1].results()) if len(row.replicates) == count]
         for search in searches:
             search.measure(rows, replicates)
     home = folder / "recipes" if recipes is None else Path(recipes)
@@ -280,13 +245,20 @@ def tune(
     seeds = (seed, seed + count - 1)
     found = tuple(search.recipe(every, home) for search in searches)
     for recipe in found:
-        tuned_on = {"environment": task.env, "options": options, "seeds": list(seeds)}
-        comment = f"Parameters that dpb tune chose for {recipe.agent}, and its measurements."
-        write_recipe(recipe.path, recipe.to_yaml(tuned_on), comment)
-    failures = tuple(failure.message for report in steps for failure in report.failures)
-    rounds = sum(report.rounds for report in steps)
-    seconds = sum(report.seconds for report in steps)
+        recipe.write({"environment": task.env, "options": options, "seeds": seeds})
+    failures = tuple(failure.message for report in reports for failure in report.failures)
+    rounds = sum(report.rounds for report in reports)
+    seconds = sum(report.seconds for report in reports)
     return Tuning(task.env, options, seeds, found, failures, folder, rounds, seconds)
+
+
+def _steps(points: int, replicates: int, factor: int) -> list[tuple[int, int]]:
+    """Return the numbers of points per budget and of replicates of every step of halving."""
+    steps = [(points, replicates)]
+    while factor > 1 and points > factor:
+        points, replicates = math.ceil(points / factor), replicates * factor
+        steps.append((points, replicates))
+    return steps
 
 
 def _searches(

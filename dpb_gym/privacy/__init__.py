@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget as Budget
     from dpb_gym.privacy.calibration import calibrate_scale as calibrate_scale
     from dpb_gym.privacy.calibration import equivalent_rho as equivalent_rho
-    from dpb_gym.privacy.calibration import fit_rho as fit_rho
     from dpb_gym.privacy.calibration import gaussian_sigma as gaussian_sigma
     from dpb_gym.privacy.calibration import textbook_epsilon as textbook_epsilon
     from dpb_gym.privacy.calibration import textbook_rho as textbook_rho
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import ShuffledBitsEvent as ShuffledBitsEvent
     from dpb_gym.privacy.events import ZCDPEvent as ZCDPEvent
     from dpb_gym.privacy.guarantee import Guarantee as Guarantee
-    from dpb_gym.privacy.ledger import Charge as Charge
     from dpb_gym.privacy.ledger import Ledger as Ledger
     from dpb_gym.privacy.noise import NoiseSource as NoiseSource
     from dpb_gym.privacy.noise import SystemNoise as SystemNoise
@@ -52,31 +50,28 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.aggregated_sum import SecureAggregator as SecureAggregator
     from dpb_gym.privacy.releasers.aggregated_sum import SimulatedAggregator as SimulatedAggregator
     from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
+    from dpb_gym.privacy.releasers.batch_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
     from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum as DisjointSum
-    from dpb_gym.privacy.releasers.local_messages import CapMessage as CapMessage
-    from dpb_gym.privacy.releasers.local_messages import GaussianMessage as GaussianMessage
-    from dpb_gym.privacy.releasers.local_messages import SignMessage as SignMessage
+    from dpb_gym.privacy.releasers.local_sum import CapMessage as CapMessage
+    from dpb_gym.privacy.releasers.local_sum import GaussianMessage as GaussianMessage
     from dpb_gym.privacy.releasers.local_sum import LocalSum as LocalSum
+    from dpb_gym.privacy.releasers.local_sum import SignMessage as SignMessage
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
-    from dpb_gym.privacy.releasers.record_bounds import Bound as Bound
     from dpb_gym.privacy.releasers.record_bounds import NonNegativeBall as NonNegativeBall
     from dpb_gym.privacy.releasers.record_bounds import PSDBall as PSDBall
     from dpb_gym.privacy.releasers.record_bounds import RecordShape as RecordShape
     from dpb_gym.privacy.releasers.record_bounds import Segment as Segment
-    from dpb_gym.privacy.releasers.release_schedule import Combinations as Combinations
     from dpb_gym.privacy.releasers.release_schedule import ReleaseModel as ReleaseModel
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
     from dpb_gym.privacy.releasers.releaser import Releaser as Releaser
-    from dpb_gym.privacy.releasers.releaser import WithoutAxis as WithoutAxis
     from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches as ShuffledBatches
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
-    from dpb_gym.privacy.releasers.user_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -139,7 +139,7 @@ class Account:
         """Return the header."""
         with contextlib.suppress(ValueError, TypeError, KeyError):
             facts: dict[str, Any] = json.loads(os.pread(self._file, HEADER, 0))
-            if facts["format"] == FORMAT:
+            if facts.pop("format") == FORMAT:
                 return facts
         raise ParameterError(f"{self.path} is no account of this version")
 
@@ -244,8 +244,7 @@ class Account:
         with self:
             rows = self._rows(max(0, (os.fstat(self._file).st_size - HEADER) // 8 - 1))
             people, largest = int((rows > 0.0).sum()), float(rows.max())
-            facts = {**self._facts(), "limit": self.limit}
-        return {**facts, "people": people, "largest_rho": largest}
+            return {**self._facts(), "people": people, "largest_rho": largest}
 
 
 class SessionCharges:

@@ -131,7 +131,8 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         return gaussian_epsilon(mu, delta_)
     if len(events) == 1 and _single_sampled(events[0]):
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
-    candidates = [_renyi_epsilon(events, delta_)]
+    divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
+    candidates = [renyi_to_epsilon(divergence, delta_)]
     if all(isinstance(event, WITH_PAIR) and _loss(event) <= LARGEST_LOSS for event in events):
         candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
     renyi = [event for event in events if _has_renyi(event)]
@@ -154,10 +155,6 @@ def _loss(event: events.Event) -> float:
 
 def _has_renyi(event: events.Event) -> bool:
     return bool(np.isfinite(event.rdp(np.array([1.0 + 1e-2]))).all())
-
-
-def _renyi_epsilon(events: Sequence[events.Event], delta_: float) -> float:
-    return renyi_to_epsilon(np.sum([event.rdp(ORDERS) for event in events], axis=0), delta_)
 
 
 def renyi_to_epsilon(divergence: FloatArray, delta_: float) -> float:
@@ -190,10 +187,22 @@ def _single_sampled(event: events.Event) -> bool:
 
 
 def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:
-    if event.pair == "zero-out":
-        return _zero_out_epsilon(event, delta_)
-    high = gaussian_epsilon(event.sensitivity / event.sigma, delta_)
-    return bisect(lambda e: _symmetric_delta(event, e) > delta_, 0.0, high)[1]
+    """Return the exact epsilon of one release.
+
+    For the pair "zero-out" by advanced joint convexity (Balle, Barthe & Gaboardi 2018, Th. 2). With
+    P = (1-q) N(0) + q N(a) and P' = (1-q) N(0) + q N(a'), the hockey-stick divergence at
+    1 + q (e^eps - 1) is at most q times that of N(a) against a mixture of N(0) and N(a'),
+    hence at most q times that of two Gaussians at distance `sensitivity`; attained by
+    a' = 0.
+    """
+    mu = event.sensitivity / event.sigma
+    if event.pair == "symmetric":
+        high = gaussian_epsilon(mu, delta_)
+        return bisect(lambda e: _symmetric_delta(event, e) > delta_, 0.0, high)[1]
+    if delta_ >= event.q:
+        return 0.0
+    inner = gaussian_epsilon(mu, delta_ / event.q)
+    return inner + log(event.q) if inner > 700 else log1p(event.q * expm1(inner))
 
 
 def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> float:
@@ -224,22 +233,6 @@ def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> flo
 def _log_sum(x: float, y: float) -> float:
     """Return log(e^x + e^y)."""
     return x if y == -math.inf else max(x, y) + log1p(exp(-abs(x - y)))
-
-
-def _zero_out_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:
-    """Return the exact epsilon, by advanced joint convexity (Balle, Barthe & Gaboardi 2018, Th. 2).
-
-    With P = (1-q) N(0) + q N(a) and P' = (1-q) N(0) + q N(a'), the hockey-stick divergence at
-    1 + q (e^eps - 1) is at most q times that of N(a) against a mixture of N(0) and N(a'),
-    hence at most q times that of two Gaussians at distance `sensitivity`; attained by
-    a' = 0.
-    """
-    if delta_ >= event.q:
-        return 0.0
-    inner = gaussian_epsilon(event.sensitivity / event.sigma, delta_ / event.q)
-    if inner > 700:
-        return inner + log(event.q)
-    return log1p(event.q * expm1(inner))
 
 
 @functools.lru_cache(maxsize=256)

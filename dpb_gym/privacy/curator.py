@@ -26,7 +26,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum
-from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.batch_sum import BatchSum, UserSum
 from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
@@ -34,7 +34,6 @@ from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
-from dpb_gym.privacy.releasers.user_sum import UserSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 
 SLACK = 1e-9
@@ -238,8 +237,7 @@ class Curator:
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "
                 "weighted sums, such as one-pass-pricing"
             )
-        if share is not None:
-            share = validation.real("share", share, 0.0, 1.0, open_low=True)
+        share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
         self.releasers.append(Handle(releaser))

@@ -13,13 +13,7 @@ from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems import exhaustive_search, rounds
 from dpb_gym.problems.base import Field, Problem
-from dpb_gym.problems.contexts import (
-    CONTEXT_NORMS,
-    GAUSSIAN_BOUND,
-    ContextSchedule,
-    read_rank,
-    rescale,
-)
+from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream
 
@@ -103,7 +97,7 @@ class AssortmentProblem(Problem):
         low, top = self._drawn_revenues or (self.revenues.min(), self.revenues.max())
         self._revenue_rows = np.empty((0, self.n_items), np.float32)
         stretch = float(np.sqrt(self.dim / self.rank)) if self.design == "low-rank" else 1.0
-        raw = 1.0 if self.design in ("uniform", "sphere") else GAUSSIAN_BOUND * stretch
+        raw = 1.0 if self.design in ("uniform", "sphere") else portable.NORMAL_BOUND * stretch
         self._shape = (self.n_items, self.dim)
         self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm, raw)
         self.feature_bound = self.schedule.bound

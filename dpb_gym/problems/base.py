@@ -14,23 +14,16 @@ from numpy.random import Generator
 
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.rounds import (
-    Array,
-    Context,
-    Feedback,
-    Field,
-    Hidden,
-    Outcome,
-    ProblemInfo,
-    Round,
-)
-from dpb_gym.problems.stretch import JudgedStretch
+from dpb_gym.problems.rounds import Array as Array
+from dpb_gym.problems.rounds import Context as Context
+from dpb_gym.problems.rounds import Feedback as Feedback
+from dpb_gym.problems.rounds import Field as Field
+from dpb_gym.problems.rounds import Hidden as Hidden
+from dpb_gym.problems.rounds import Outcome as Outcome
+from dpb_gym.problems.rounds import ProblemInfo as ProblemInfo
+from dpb_gym.problems.rounds import Round as Round
+from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
-
-__all__ = [
-    "Array", "Context", "Feedback", "Field", "Hidden", "Instance", "Outcome", "Problem",
-    "ProblemInfo", "Round",
-]  # fmt: skip
 
 COMING_BYTES, MOST_COMING = 1 << 19, 128
 """Limits on prefetched rounds: bytes of contexts, which fit in a core's cache, and rounds."""
@@ -119,9 +112,8 @@ class Problem(ABC):
             None if parts[0] is None else np.stack(parts, axis=1)
             for parts in zip(*(lane[1:] for lane in lanes))
         ]
-        return JudgedStretch(
-            Context(t, *stacked), reward, observed if partly else None, expected=expected, best=best
-        )
+        visible = Stretch(Context(t, *stacked), reward, observed if partly else None)
+        return JudgedStretch(visible, expected, best)
 
     def check_action(self, action: Any, replicates: int) -> Array:
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
@@ -244,17 +236,13 @@ class Instance:
         self._fields = {**problem.fields(), "response": Field((), np.float64, Stream.RESPONSE)}
         width = sum(math.prod(f.shape) * np.dtype(f.dtype).itemsize for f in self._fields.values())
         self._rounds = min(block_rounds(B, width), problem.horizon)
-        self._scratch: dict[str, Array] = {
-            k: np.empty((self._rounds, *f.shape), f.dtype) for k, f in self._fields.items()
-        }
-        self._block: dict[str, Array] = {
-            k: np.empty((self._rounds, B, *f.shape), f.dtype) for k, f in self._fields.items()
-        }
+        self._scratch, self._block = (
+            {k: np.empty((*size, *f.shape), f.dtype) for k, f in self._fields.items()}
+            for size in ((self._rounds,), (self._rounds, B))
+        )
         self.hidden: Hidden = {}
         self._generators: list[dict[str, Generator]] = [{} for _ in range(B)]
-        self._cursor = np.zeros(B, np.int64)
-        self._start = np.zeros(B, np.int64)
-        self.t = np.ones(B, np.int64)
+        self._cursor, self._start, self.t = np.zeros((3, B), np.int64)
         self._shown: _Shown | None = None
         self._synced = True
         self.alone = B == 1
@@ -272,9 +260,7 @@ class Instance:
         self._generators[i] = {
             name: generator(seed, field.stream, episode) for name, field in self._fields.items()
         }
-        self.t[i] = 1
-        self._start[i] = 0
-        self._cursor[i] = 0
+        self.t[i], self._start[i] = 1, 0
         self._refill(i)
         self._shown = self._ahead = None
 
@@ -307,11 +293,8 @@ class Instance:
             ahead = self.ahead(t)
             self._shown = _Shown(ahead.round(t), ahead)
             return self._shown.round
-        if self._synced:
-            drawn = {k: v[self._cursor[0]] for k, v in self._block.items()}
-        else:
-            lanes = np.arange(self.replicates)
-            drawn = {k: v[self._cursor, lanes] for k, v in self._block.items()}
+        at = self._cursor[0] if self._synced else (self._cursor, np.arange(self.replicates))
+        drawn = {k: v[at] for k, v in self._block.items()}
         made = self.problem.make_round(self.hidden, drawn, self.t)
         self._shown = _Shown(made._replace(uniform=drawn["response"]), None)
         return self._shown.round
@@ -381,10 +364,10 @@ class Instance:
             most: Rounds at most.
         """
         rounds = self.stretch(most)
-        if rounds is not None and rounds.shape[0] > 1:
+        if rounds is not None and len(rounds.best) > 1:
             self._shown = None
-            self.t += rounds.shape[0] - 1
-            self._cursor += rounds.shape[0] - 1
+            self.t += len(rounds.best) - 1
+            self._cursor += len(rounds.best) - 1
         return rounds
 
     def show(self, at: int) -> None:

@@ -13,8 +13,6 @@ from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.base import Array, Hidden
 
 CONTEXT_NORMS = ("raw", "clip", "scale")
-# Standard normals beyond it have probability below 1e-32.
-GAUSSIAN_BOUND = 12.0
 SCHEDULES = ("drawn", "switched", "drifting")
 
 

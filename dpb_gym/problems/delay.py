@@ -72,14 +72,12 @@ class Delay:
             validation.real("delay: rounds", self.rounds, 0.0, LONGEST, open_low=True)
         if (self.cap is not None) != (self.law == "pareto"):
             raise ParameterError(f"pareto delays, and no others, have a cap; got {self}")
-        if self.cap is not None:
-            validation.integer("delay: cap", self.cap, 1, LONGEST)
+        validation.optional(validation.integer, "delay: cap", self.cap, 1, LONGEST)
         validation.real("delay: shape", self.shape, 0.0, open_low=True)
         if self.law != "pareto" and self.shape != 1.5:
             raise ParameterError(f"only pareto delays have a shape; got {self}")
         validation.real("delay: lost", self.lost, 0.0, 1.0, open_high=True)
-        if self.window is not None:
-            validation.integer("delay: window", self.window, 0)
+        validation.optional(validation.integer, "delay: window", self.window, 0)
 
     @classmethod
     def parse(cls, value: Any) -> Delay | None:

@@ -69,16 +69,15 @@ class Fit:
         """Whether the model predicts held-out customers better than the null model."""
         return bool(self.figures["held_out_log_likelihood"] > self.figures["held_out_null"])
 
-    def draws(self, count: int, scale: float = 1.0, centre: Array | None = None) -> Array:
+    def draws(self, count: int, scale: float = 1.0) -> Array:
         """Return draws of the coefficients from their approximate posterior ``(count, d)``.
 
-        The posterior is normal around `centre` with the inverse Hessian of the penalised
+        The posterior is normal around the coefficients with the inverse Hessian of the penalised
         likelihood as covariance (Laplace's approximation).
 
         Args:
             count: Number of draws; the first ones do not depend on it.
             scale: Factor of the information: that of a log of `scale` times the customers.
-            centre: ``(d,)``, the coefficients by default.
         """
         d = len(self.coefficients)
         lower, step = np.empty((1, d, d)), np.empty(d)
@@ -88,7 +87,7 @@ class Fit:
             z = portable.normals(generator(k, Stream.HIDDEN), d)
             kernels.linalg.solve_upper_one(lower[0], z, step)
             found[k] = step
-        return found + (self.coefficients if centre is None else centre)
+        return found + self.coefficients
 
 
 def cached(make: Callable[..., T]) -> Callable[..., T]:

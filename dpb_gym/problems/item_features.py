@@ -54,11 +54,10 @@ def private_svd_factors(
     return private_factors(rows, dim, curator)
 
 
-def item_features(factors: Array) -> Array:
+def scaled(factors: Array) -> Array:
     """Scale factors to features: float32 ``(n_items, dim)``, in the unit ball, median norm 1."""
     norms = np.sqrt((factors * factors).sum(axis=1))
-    scaled = factors / max(float(np.median(norms)), 1e-12)
-    features = np.ascontiguousarray(scaled, dtype=np.float32)
+    features = np.ascontiguousarray(factors / max(float(np.median(norms)), 1e-12), np.float32)
     kernels.feature_rows.normalise(features, kernels.feature_rows.CLIP)
     return features
 
@@ -83,7 +82,7 @@ def fold_in(factors: Array, test_users: Array, users: Array, items: Array, value
 
 
 def with_predictions(
-    features: Array, users: Array, items: Array, rewards: Array, ridge: float = 1.0
+    features: Array, users: Array, items: Array, rewards: Array
 ) -> tuple[Array, Prior]:
     """Append to each item's features its reward as predicted from the training rewards.
 
@@ -97,7 +96,6 @@ def with_predictions(
         users: User of each training reward ``(n,)``.
         items: Item of each training reward ``(n,)``.
         rewards: Training rewards ``(n,)``, used without noise.
-        ridge: Penalty, > 0.
 
     Returns:
         Features, float32 ``(n_items, dim + 1)``, and a prior of their coefficients. Its mean
@@ -109,7 +107,7 @@ def with_predictions(
     count = np.bincount(items, minlength=n_items).astype(np.float64)
     total = np.bincount(items, weights=rewards - rewards.mean(), minlength=n_items)
     X = features.astype(np.float64)
-    gram = X.T @ (count[:, None] * X) + ridge * np.eye(dim)
+    gram = X.T @ (count[:, None] * X) + np.eye(dim)
     fitted = X @ np.linalg.solve(gram, X.T @ total)
     predicted = fitted - fitted.mean()
     largest = max(float(np.abs(predicted).max()), 1e-12)

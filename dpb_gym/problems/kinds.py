@@ -35,6 +35,9 @@ class RoundRow(NamedTuple):
     success: bool = False
 
 
+Display = list[RoundRow]
+
+
 class Kind(ABC):
     """Actions and responses of one kind of problem.
 
@@ -111,9 +114,7 @@ class Kind(ABC):
         """Return one replicate's action in the form that a single agent returns."""
         return actions[replicate]
 
-    def rows(
-        self, context: Context, action: Array | None, feedback: Feedback | None
-    ) -> list[RoundRow]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
         """Return the display of one replicate's round.
 
         Args:
@@ -197,9 +198,7 @@ class Assortment(Kind):
         slate: Array = actions[replicate]
         return slate[: np.flatnonzero(slate >= 0).max(initial=-1) + 1]
 
-    def rows(
-        self, context: Context, action: Array | None, feedback: Feedback | None
-    ) -> list[RoundRow]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
         assert context.revenues is not None
         items = list(range(len(context.features)) if action is None else action.tolist())
         bought = -1 if feedback is None or feedback.choice is None else int(feedback.choice)
@@ -237,9 +236,7 @@ class Pricing(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return np.array([action], space.dtype)
 
-    def rows(
-        self, context: Context, action: Array | None, feedback: Feedback | None
-    ) -> list[RoundRow]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
         if action is None or feedback is None or feedback.demand is None:
             return [RoundRow("customer", None, context.features)]
         price, demand = float(action), float(feedback.demand)
@@ -277,9 +274,7 @@ class Recommendation(Kind):
     def encode(self, action: Array, space: Any) -> Any:
         return int(action)
 
-    def rows(
-        self, context: Context, action: Array | None, feedback: Feedback | None
-    ) -> list[RoundRow]:
+    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
         rows = [RoundRow(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
         if context.arms is not None and context.arms.min() >= 0:
             rows = [r._replace(name=f"arm {arm}") for r, arm in zip(rows, context.arms.tolist())]

@@ -25,13 +25,12 @@ SAMPLE, STEPS = 512, 200
 # Re-solving of the oracle's bid prices: times per season, thinning of the sample, and steps.
 RENEWALS, FEWER, AGAIN = 20, 8, 40
 SHADE = 1.0 - 1e-3  # factor on the policy's bid prices, so that it offers items at break-even
-EXACT, BOUND = "dynamic programme", "fluid bound"
 
 
-def benchmark(stock: Sequence[int], horizon: int) -> str:
-    """Return the benchmark of regret: `EXACT` if the table is small enough, else `BOUND`."""
+def has_exact_optimum(stock: Sequence[int], horizon: int) -> bool:
+    """Return whether the table of the dynamic programme is small enough to compute it."""
     states = math.prod(min(count, horizon) + 1 for count in stock)
-    return EXACT if states * horizon <= LARGEST_TABLE else BOUND
+    return states * horizon <= LARGEST_TABLE
 
 
 def priced(round_: Round, cost: Array) -> Round:
@@ -110,7 +109,7 @@ class UnitValues:
 
     def __init__(self, customers: Instance, stock: Array) -> None:
         self._customers, self._stock = customers, np.minimum(stock, customers.problem.horizon)
-        self.exact = benchmark(stock.tolist(), customers.problem.horizon) == EXACT
+        self.exact = has_exact_optimum(stock.tolist(), customers.problem.horizon)
         self._values: list[Array | None] = [None] * customers.replicates
         self._samples: list[tuple[Hidden, Round]] = [({}, None)] * customers.replicates  # type: ignore[list-item]
         self._strides = np.ones(len(stock), np.int64)

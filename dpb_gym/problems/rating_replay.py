@@ -10,15 +10,9 @@ from numpy.random import Generator
 
 from dpb_gym import kernels, validation
 from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.problems import item_features
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.item_features import (
-    fold_in,
-    item_features,
-    private_svd_factors,
-    svd_factors,
-    with_predictions,
-)
 from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.recommendation import out_of_range
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
@@ -192,12 +186,12 @@ class ReplayProblem(Problem):
         rows = csr_array((value[use] - mean, (row[data.users[use]], item[use])), shape=shape)
         self.features_guarantee: Guarantee | None = None
         if self.feature_epsilon is None:
-            factors = svd_factors(rows, self.dim)
+            factors = item_features.svd_factors(rows, self.dim)
         else:
             asked = self.feature_epsilon, self.feature_delta
-            found = private_svd_factors(rows, self.dim, asked, self.split_seed)
+            found = item_features.private_svd_factors(rows, self.dim, asked, self.split_seed)
             factors, self.features_guarantee = found.factors, found.guarantee
-        self.features = item_features(factors)
+        self.features = item_features.scaled(factors)
         offered = ~train & (item >= 0)
         if self.personalised:
             profile = offered & (rng.random(len(item)) < 0.5)
@@ -207,11 +201,11 @@ class ReplayProblem(Problem):
         self._user_features: Array | None = None
         if self.personalised:
             known = data.users[profile], item[profile], value[profile] - mean
-            self._user_features = fold_in(factors, self.user_index, *known)
+            self._user_features = item_features.fold_in(factors, self.user_index, *known)
         self._prior: Prior | None = None
         if self.warm_start:
             training = (data.users[use], item[use], reward[use])
-            self.features, self._prior = with_predictions(self.features, *training)
+            self.features, self._prior = item_features.with_predictions(self.features, *training)
             self.dim += 1
             if self._user_features is not None:
                 # the precision does not apply to personalised features
@@ -289,7 +283,7 @@ class ReplayProblem(Problem):
 
     def summary(self) -> dict[str, Any]:
         guarantee = self.features_guarantee
-        protected = "nothing" if guarantee is None else f"{guarantee.describe(self.feature_delta)}"
+        protected = "nothing" if guarantee is None else guarantee.describe(self.feature_delta)
         return {
             "data": self.data_name,
             "training users": self.n_training_users,

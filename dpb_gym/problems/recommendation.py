@@ -15,7 +15,7 @@ from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
-from dpb_gym.problems.stretch import JudgedStretch
+from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import Stream
 
 REWARDS = ("logistic", "linear", "gaussian")
@@ -177,14 +177,17 @@ class RecommendationProblem(Problem):
         else:
             features = drawn["features"] if self.schedule.drawn else self.schedule.at(hidden, t)
             arms = np.full(features.shape[:2], -1, np.int64)
-        users = None
-        if self.interactions_per_user is not None:
-            if "users" in hidden:
-                users = hidden["users"][np.arange(len(t)), t - 1]
-            else:
-                users = (t - 1) // self.interactions_per_user
-        context = Context(int(t[0]), features, arms=arms, users=users)
+        context = Context(int(t[0]), features, arms=arms, users=self._users(hidden, t))
         return Round(context, drawn["response"], {})
+
+    def _users(self, hidden: Hidden, t: Array) -> Array | None:
+        """Return the users of rounds t ``(..., B)``, None if they are not identified."""
+        if self.interactions_per_user is None:
+            return None
+        if "users" in hidden:
+            users: Array = hidden["users"][np.arange(t.shape[-1]), t - 1]
+            return users
+        return (t - 1) // self.interactions_per_user
 
     def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> JudgedStretch | None:
         if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
@@ -198,20 +201,14 @@ class RecommendationProblem(Problem):
             features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)
         else:
             return super().stretch(hidden, drawn, t)
-        users = None
-        if self.interactions_per_user is not None:
-            now = np.arange(t - 1, t - 1 + n)
-            if "users" in hidden:
-                users = np.ascontiguousarray(hidden["users"][:, now].T)
-            else:
-                users = np.repeat((now // self.interactions_per_user)[:, None], B, axis=1)
+        users = self._users(hidden, np.repeat(np.arange(t, t + n)[:, None], B, axis=1))
         reward, expected = np.empty((2, n, B, self.n_candidates))
         best, uniform = np.empty((n, B)), drawn["response"]
         kernels.linear_rewards.outcomes(
             features, hidden["theta"], *self._model, uniform, reward, expected, best
         )
         context = Context(t, features, arms=arms, users=users)
-        return JudgedStretch(context, reward, expected=expected, best=best)
+        return JudgedStretch(Stretch(context, reward), expected, best)
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         reward, expected = np.empty(len(action)), np.empty(len(action))

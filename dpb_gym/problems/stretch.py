@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +25,7 @@ class Stretch:
     """
 
     def __init__(self, context: Context, reward: Array, observed: Array | None = None) -> None:
-        self.context, self.reward, self._partly = context, reward, observed
+        self.context, self.reward, self.partly = context, reward, observed
         for part in (*context[1:], reward):
             if part is not None:
                 part.flags.writeable = False
@@ -38,36 +39,22 @@ class Stretch:
     @cached_property
     def observed(self) -> Array:
         """Whether feedback is returned for a candidate, ``(n, B, m)``."""
-        return np.ones(self.reward.shape, bool) if self._partly is None else self._partly
+        return np.ones(self.reward.shape, bool) if self.partly is None else self.partly
 
 
-class JudgedStretch(Stretch):
+@dataclass(frozen=True, eq=False)
+class JudgedStretch:
     """A stretch with the expected rewards, which agents do not receive.
 
-    Args:
-        context: See `Stretch`.
-        reward: See `Stretch`.
-        observed: See `Stretch`.
+    Attributes:
+        visible: The part that agents receive.
         expected: Expected reward of every candidate, ``(n, B, m)``.
         best: Largest expected reward, ``(n, B)``.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        reward: Array,
-        observed: Array | None = None,
-        *,
-        expected: Array,
-        best: Array,
-    ) -> None:
-        super().__init__(context, reward, observed)
-        self.expected, self.best = expected, best
-
-    @cached_property
-    def visible(self) -> Stretch:
-        """The part that agents receive."""
-        return Stretch(self.context, self.reward, self._partly)
+    visible: Stretch
+    expected: Array
+    best: Array
 
     def answer(self, actions: Array, agent: str) -> tuple[Array, Array | None, Array]:
         """Return expected rewards, where feedback was returned, and rewards, each ``(n, B)``.
@@ -79,15 +66,16 @@ class JudgedStretch(Stretch):
         Raises:
             ActionError: If there is no such candidate.
         """
-        n, m = self.shape, self.reward.shape[2]
+        rewards, partly = self.visible.reward, self.visible.partly
+        *n, m = rewards.shape
         expected, reward = np.empty((2, *n))
-        if actions.shape != n or kernels.linear_rewards.pick(
-            self.reward, self.expected, actions, reward, expected
+        if actions.shape != (*n,) or kernels.linear_rewards.pick(
+            rewards, self.expected, actions, reward, expected
         ):
             raise ActionError(
-                f"{agent}.play must return candidates in 0..{m - 1} of shape {n}, got shape "
+                f"{agent}.play must return candidates in 0..{m - 1} of shape {(*n,)}, got shape "
                 f"{actions.shape} and values in [{actions.min()}, {actions.max()}]"
             )
-        if self._partly is None:
+        if partly is None:
             return expected, None, reward
-        return expected, np.take_along_axis(self._partly, actions[..., None], 2)[..., 0], reward
+        return expected, np.take_along_axis(partly, actions[..., None], 2)[..., 0], reward

@@ -17,21 +17,12 @@ if TYPE_CHECKING:
     from dpb_gym.report.exports import to_frame as to_frame
     from dpb_gym.report.exports import to_json as to_json
     from dpb_gym.report.exports import to_latex as to_latex
-    from dpb_gym.report.leaderboard_data import Audit as Audit
-    from dpb_gym.report.leaderboard_data import Interval as Interval
-    from dpb_gym.report.leaderboard_data import LeaderboardData as LeaderboardData
-    from dpb_gym.report.leaderboard_data import Normalisation as Normalisation
-    from dpb_gym.report.leaderboard_data import Row as Row
-    from dpb_gym.report.leaderboard_data import TaskResult as TaskResult
-    from dpb_gym.report.leaderboard_data import TrackResult as TrackResult
-    from dpb_gym.report.leaderboard_data import TrackRow as TrackRow
     from dpb_gym.report.notebook import html_table as html_table
     from dpb_gym.report.page import html as html
     from dpb_gym.report.plots import plot as plot
     from dpb_gym.report.plots import plot_calibration as plot_calibration
     from dpb_gym.report.plots import plot_frontier as plot_frontier
     from dpb_gym.report.plots import plot_intervals as plot_intervals
-    from dpb_gym.report.plots import plot_kept as plot_kept
     from dpb_gym.report.plots import plot_paired as plot_paired
     from dpb_gym.report.plots import plot_profiles as plot_profiles
     from dpb_gym.report.terminal import table as table

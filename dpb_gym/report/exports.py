@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import MissingExtraError
-from dpb_gym.files import target, write_whole
-from dpb_gym.privacy.budget import Budget
+from dpb_gym.files import write_text
 from dpb_gym.report.columns import columns
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
-from dpb_gym.report.tables import EMPHASISED, Table, board
+from dpb_gym.report.tables import Table, board
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -45,11 +44,6 @@ def record(task: TaskResult, row: Row | TrackRow) -> dict[str, Any]:
 def attributes(thing: object, *names: str) -> dict[str, Any]:
     """Return some attributes of an object by name."""
     return {name: getattr(thing, name) for name in names}
-
-
-def budget_numbers(budget: Budget | None) -> dict[str, float | None]:
-    """Return ``rho``, ``epsilon`` and ``delta`` of a budget; None for those it does not set."""
-    return {name: getattr(budget, name, None) for name in ("rho", "epsilon", "delta")}
 
 
 def to_frame(data: LeaderboardData | TaskResult) -> pandas.DataFrame:
@@ -110,15 +104,11 @@ def _tabular(table: Table) -> str:
     for group, members in table.sections:
         lines += [r"\midrule", rf"{across}{{\emph{{{latex(group.label)}}}}} \\"]
         for line in members:
-            cells = {key: latex(text) for key, text in table.cells(line).items()}
             texts = []
-            for column in shown:
-                text = cells[column.name]
-                if line.best and column.name in EMPHASISED:
-                    text = rf"\textbf{{{text}}}"
-                if column.kind == "interval" and f"{column.name}_ends" in cells:
-                    text += f" {cells[f'{column.name}_ends']}"
-                texts.append(text)
+            for column, plain_text, ends, bold in table.styled(line, "latex"):
+                text = rf"\textbf{{{latex(plain_text)}}}" if bold else latex(plain_text)
+                with_ends = column.kind == "interval" and ends
+                texts.append(f"{text} {latex(ends)}" if with_ends else text)
             lines.append(rf"{' & '.join(texts)} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
@@ -166,8 +156,4 @@ def plain(value: object) -> Any:
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str | Path:
-    if path is None:
-        return text
-    destination = target(path)
-    write_whole(destination, text.encode("utf-8", errors="replace"))
-    return destination
+    return text if path is None else write_text(path, text)

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from dpb_gym.report.columns import columns
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
 from dpb_gym.report.leaderboard_data import LeaderboardData, TaskResult
-from dpb_gym.report.tables import EMPHASISED, Table, board
+from dpb_gym.report.tables import Table, board
 from dpb_gym.report.terminal import MOST
 
 
@@ -78,17 +78,11 @@ def _rows(table: Table) -> Iterator[list[str]]:
     for group, lines in table.sections:
         yield [Markup("<b>{}</b>").format(group.label)]
         for line in lines[:MOST]:
-            cells = table.cells(line)
-            if line.best:
-                for name in EMPHASISED:
-                    cells[name] = Markup("<b>{}</b>").format(cells[name])
-            if line.row.budget is None:
-                cells["budget"] = ""
-            yield [
-                escape(cells[c.name]) + f" {cells[f'{c.name}_ends']}"
-                if c.kind == "interval" and f"{c.name}_ends" in cells
-                else cells[c.name]
-                for c in columns("notebook")
-            ]
+            texts: list[str] = []
+            for column, text, ends, bold in table.styled(line, "notebook"):
+                own = "" if column.name == "budget" and line.row.budget is None else text
+                shown = Markup("<b>{}</b>" if bold else "{}").format(own)
+                texts.append(shown + f" {ends}" if column.kind == "interval" and ends else shown)
+            yield texts
         if len(lines) > MOST:
             yield [f"and {len(lines) - MOST:,} more"]

@@ -39,14 +39,12 @@ def number(value: float | None, places: int | None = None) -> str:
     if value is None:
         return "–"
     size = abs(value)
-    if places is None:
-        if size != 0 and (size >= 1e7 or size < 1e-3):
-            mantissa, exponent = f"{size:.2e}".split("e")
-            text = f"{mantissa}e{int(exponent)}"
-        else:
-            places = 0 if size == 0 or size >= 1000 else max(0, 2 - math.floor(math.log10(size)))
-            text = f"{size:,.{places}f}"
+    if places is None and size != 0 and (size >= 1e7 or size < 1e-3):
+        mantissa, exponent = f"{size:.2e}".split("e")
+        text = f"{mantissa}e{int(exponent)}"
     else:
+        if places is None:
+            places = 0 if size == 0 or size >= 1000 else max(0, 2 - math.floor(math.log10(size)))
         text = f"{size:,.{places}f}"
     negative = value < 0 and any(digit in text for digit in "123456789")
     return f"{MINUS}{text}" if negative else text

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.files import target, write_whole
+from dpb_gym.files import write_text
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import COLUMNS, Value
 from dpb_gym.report.comparison_groups import (
@@ -72,9 +72,7 @@ def html(data: LeaderboardData, path: str | os.PathLike[str]) -> Path:
         ParameterError: `data` is of another type or `path` is no file.
         OSError: The file cannot be written.
     """
-    destination = target(path)
-    write_whole(destination, render(data).encode("utf-8", errors="replace"))
-    return destination
+    return write_text(path, render(data))
 
 
 def placed(page: str, docs: str, files: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, unknown_name
-from dpb_gym.report.comparison_groups import budget_order, scale_of, short
+from dpb_gym.report.comparison_groups import budget_order, scale_of
 from dpb_gym.report.figure_layout import (
     DASHES,
     MUTED,
@@ -170,46 +170,9 @@ def plot_profiles(
     return finish("", panels, path)
 
 
-def plot_kept(
-    task: TaskResult,
-    parts: Mapping[str, Mapping[tuple[str, str], Interval]],
-    y: str,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    title: str = "",
-) -> Figure:
-    """Draw each agent's revenue in percent of a non-private one's, one panel per part of the run.
-
-    Args:
-        task: The task.
-        parts: Percent with its interval by label and budget, by the name of the part.
-        y: Label of the vertical axes, which says what 100% is. All panels have the same axis.
-        path: File to write, as for `plot`.
-        title: Name of the data; by default the task's.
-    """
-    (table,) = board(task).tasks
-    lines = [line for line in table.ordered if line.row.private]
-    budgets = sorted({x.row.budget for x in lines if x.row.budget}, key=budget_order)
-    drawn = {(line.row.agent, str(line.row.budget)) for line in lines}
-    every = [i for part in parts.values() for key, i in part.items() if key in drawn]
-    low, high = min(min(i.low for i in every), 100.0), max(max(i.high for i in every), 100.0)
-
-    def draw(part: str, axes: Axes) -> None:
-        axes.axhline(100, color=MUTED, linestyle=DASHES["dashed"])
-        for agent, line in agents_of(lines).items():
-            kept = [parts[part].get((agent, str(budget))) for budget in budgets]
-            points = [(k, one) for k, one in enumerate(kept) if one is not None]
-            _errors(axes, points, line)
-        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        axes.set_xticks(range(len(budgets)), [short(budget) for budget in budgets])
-        _headings(axes, shorten(title or task.task, 40), part, y)
-
-    return finish("", [Panel(partial(draw, p), legend(table, lines, p)) for p in parts], path)
-
-
 def plot_intervals(
     title: str,
-    bars: Sequence[tuple[str, Interval]],
+    bars: Sequence[tuple[str, str, Interval]],
     x: str,
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
@@ -217,14 +180,15 @@ def plot_intervals(
 
     Args:
         title: Title.
-        bars: Label and value of each line; the first is drawn as a dashed line too.
+        bars: As for `dpb_gym.report.advice_page`; the first is drawn as a dashed line too.
         x: Label of the axis.
         path: File to write, as for `plot`.
     """
 
     def draw(axes: Axes) -> None:
-        axes.axvline(bars[0][1].mean, color=MUTED, linestyle=DASHES["dashed"])
-        _intervals(axes, [(shorten(label, 40), one, shade(0)[0]) for label, one in bars])
+        axes.axvline(bars[0][2].mean, color=MUTED, linestyle=DASHES["dashed"])
+        named = [(f"{label}\n{explanation}", one) for label, explanation, one in bars]
+        _intervals(axes, [(shorten(label, 40), one, shade(0)[0]) for label, one in named])
         _headings(axes, shorten(title, 60), x, "")
 
     return finish("", [Panel(draw)], path, height=0.8 + 0.3 * len(bars))
@@ -296,15 +260,6 @@ def _floor(value: Interval, log: bool) -> float:
     return max(value.low, 1e-3 * value.mean) if log else value.low
 
 
-def _errors(
-    axes: Axes, points: Sequence[tuple[float, Interval]], line: Line, log: bool = False
-) -> None:
-    at, mean = [x for x, _ in points], [one.mean for _, one in points]
-    below = [max(0.0, one.mean - _floor(one, log)) for _, one in points]
-    above = [max(0.0, one.high - one.mean) for _, one in points]
-    axes.errorbar(at, mean, (below, above), capsize=1.8, elinewidth=0.8, **look(line))
-
-
 def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes: Axes) -> None:
     # A logarithmic axis begins two decades before the horizon.
     rounds = [point[0] for row in task.rows for point in row.curve[-2:-1]]
@@ -340,8 +295,12 @@ def _frontier(table: Table, lines: list[Line], scale: str, log_y: bool, axes: Ax
     budgets = sorted({line.row.budget for line in lines if line.row.budget}, key=budget_order)
     for agent, first in agents_of(lines).items():
         mine = {x.row.budget: x.row.loss for x in lines if x.row.agent == agent}
-        drawn = [(b.limit, mine[b]) for b in budgets if b in mine]
-        _errors(axes, [p for p in drawn if p[1].mean > 0 or not log_y], first, log_y)
+        drawn = [b for b in budgets if b in mine and (mine[b].mean > 0 or not log_y)]
+        losses = [mine[budget] for budget in drawn]
+        below = [max(0.0, one.mean - _floor(one, log_y)) for one in losses]
+        ends = below, [max(0.0, one.high - one.mean) for one in losses]
+        at, mean = [budget.limit for budget in drawn], [one.mean for one in losses]
+        axes.errorbar(at, mean, ends, capsize=1.8, elinewidth=0.8, **look(first))
     _name(axes, table.task, scale, "regret at the horizon")
     scale_axes(axes, True, log_y)
     axes.xaxis.set_major_locator(FixedLocator([budget.limit for budget in budgets]))

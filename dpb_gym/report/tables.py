@@ -5,14 +5,14 @@ The terminal, notebooks, pages, figures, records and files are all drawn from a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.columns import COLUMNS
+from dpb_gym.report.columns import COLUMNS, Place, ResultColumn, columns
 from dpb_gym.report.comparison_groups import (
     Group,
     amount,
@@ -179,6 +179,13 @@ class Table:
                 value = value.mean
             result[column.name] = number(value, places)  # type: ignore[arg-type]
         return result
+
+    def styled(self, line: Line, place: Place) -> Iterator[tuple[ResultColumn, str, str, bool]]:
+        """Yield the columns of a place: text, ends of an interval, and whether it is in bold."""
+        cells = self.cells(line)
+        for column in columns(place):
+            bold = line.best and column.name in EMPHASISED
+            yield column, cells[column.name], cells.get(f"{column.name}_ends", ""), bold
 
 
 @dataclass(frozen=True)

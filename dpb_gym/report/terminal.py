@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpb_gym.report.columns import ResultColumn, columns
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult
-from dpb_gym.report.tables import EMPHASISED, Line, Table, board
+from dpb_gym.report.tables import Line, Table, board
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -130,17 +130,15 @@ def _cells(shown: Table, line: Line, letters: dict[str, str], width: int) -> dic
     """Return the cells of a row by the names of their columns."""
     from rich.text import Text
 
-    texts = shown.cells(line)
     cells = {}
-    for column in columns("terminal"):
-        text = texts[column.name]
+    for column, text, ends, bold in shown.styled(line, "terminal"):
         if column.kind == "guarantee":
             cells[column.name] = Text(letters.get(text, text), style="dim")
             continue
-        cell = Text(text, style="bold" if line.best and column.name in EMPHASISED else "")
+        cell = Text(text, style="bold" if bold else "")
         if column.kind == "agent" and line.row.budget is not None:
-            cell.append(f" {texts['budget']}", style="dim")
-        if _has_ends(column, width):
-            cell.append(f" {texts.get(f'{column.name}_ends', '')}".rstrip(), "dim")
+            cell.append(f" {line.row.budget}", style="dim")
+        if _has_ends(column, width) and ends:
+            cell.append(f" {ends}", "dim")
         cells[column.name] = cell
     return cells

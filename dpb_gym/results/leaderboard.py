@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import DPBError
-from dpb_gym.privacy import Budget
-from dpb_gym.problems.limited_stock import EXACT, benchmark
+from dpb_gym.problems.limited_stock import has_exact_optimum
 from dpb_gym.problems.rounds import SOLD_OUT
 from dpb_gym.registry import AgentSpec, agent_specs, as_key
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
@@ -20,7 +19,6 @@ from dpb_gym.report.leaderboard_data import (
     Interval,
     LeaderboardData,
     Normalisation,
-    Origin,
     Row,
     TaskResult,
     TrackResult,
@@ -67,14 +65,16 @@ def leaderboard(
     tasks = [_task(task, rows[task.name]) for task in suite.tasks if task.name in rows]
     for task in suite.tasks:
         remarks += data_notes(task) if task.name in rows else []
-    for found in tasks:
-        remarks += [
-            f"Incomplete: {row.key} on {found.task} has {row.replicates} of {found.replicates} "
-            "replicates."
-            for row in found.rows
-            if row.replicates < found.replicates
-        ]
-    origins = tuple(_origins(tasks))
+    remarks += [
+        f"Incomplete: {row.key} on {found.task} has {row.replicates} of {found.replicates} "
+        "replicates."
+        for found in tasks
+        for row in found.rows
+        if row.replicates < found.replicates
+    ]
+    # Agents that are installed, and whose module other processes can import.
+    names = dict.fromkeys(row.name for task in tasks for row in task.rows)
+    origins = tuple(origin(specs[name]) for name in names if name in specs)
     return LeaderboardData(
         title=suite.title or suite.name,
         suite=suite.name,
@@ -85,14 +85,6 @@ def leaderboard(
         comparisons=comparisons(tasks, {one.name: one.standing for one in origins}),
         **facts,
     )
-
-
-def _origins(tasks: Sequence[TaskResult]) -> Iterator[Origin]:
-    """Yield the origins of installed agents whose module other processes can import."""
-    known = agent_specs()
-    for name in dict.fromkeys(row.name for task in tasks for row in task.rows):
-        if name in known:
-            yield origin(known[name])
 
 
 def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
@@ -112,21 +104,21 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
 def _row(
     task: Task, result: RowResult, audited: Mapping[str, Any], specs: Mapping[str, AgentSpec]
 ) -> Row:
-    text, notion, unit = describe_guarantee(result.guarantee, result.cell.agent.budget)
+    agent = result.cell.agent
+    spec = specs.get(agent.name)
+    text, notion, unit = describe_guarantee(result.guarantee, agent.budget)
     if notion is not None and task.parameters.get("stock") is not None:
         text += f"; {SOLD_OUT}"
     audit = None
     if result.guarantee is not None:
-        audit = audited.get(audit_key(result.cell.agent, task.kind))
+        audit = audited.get(audit_key(agent, task.kind))
     final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)
-    named = result.cell.agent.name, result.cell.agent.params
-    spec = specs.get(named[0])
     return Row(
         agent=result.agent,
-        name=result.cell.agent.name,
-        budget=result.cell.agent.budget,
+        name=agent.name,
+        budget=agent.budget,
         oracle=spec is not None and spec.uses_oracle,
         notion=notion,
         unit=unit,
@@ -137,15 +129,15 @@ def _row(
         reward=metrics.interval(result.reward[:, -1]),
         rounds_per_second=result.rounds_per_second,
         curve=zip(result.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
-        params=result.cell.agent.params,
+        params=agent.params,
         audit=audit,
         finals=result.final_regret,
         replicates=len(result.replicates),
         trust=result.trust,
         accounting=(result.guarantee or {}).get("basis", "computed"),
-        tuning=effort(*named, task.track or "", task.name, Budget.text(result.cell.agent.budget)),
-        source=result.cell.agent.code,
-        ruling=_ruling(spec, result.cell.agent.params),
+        tuning=effort(agent.name, agent.params, task.track or "", task.name, result.budget),
+        source=agent.code,
+        ruling=_ruling(spec, agent.params),
         epsilons=epsilons(result.guarantee),
     )
 
@@ -270,7 +262,7 @@ def data_notes(task: Task) -> list[str]:
     if parameters.get("stock") is not None:
         stock = np.ravel(parameters["stock"]).tolist()
         stock *= parameters.get("n_items", 1) if len(stock) == 1 else 1
-        exact = benchmark(stock, task.horizon) == EXACT
+        exact = has_exact_optimum(stock, task.horizon)
         against = "the dynamic programme's optimum" if exact else "the fluid bound"
         return [
             f"{task.name}: regret is against {against} of the season; what is sold out is on "

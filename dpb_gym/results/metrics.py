@@ -151,13 +151,9 @@ def probability_of_improvement(first: Mapping[int, float], second: Mapping[int, 
     """
     if not first or not second:
         raise ParameterError("a probability of improvement needs a replicate of each agent")
-    shared = sorted(set(first) & set(second))
-    if shared:
-        a = np.array([first[i] for i in shared])
-        b = np.array([second[i] for i in shared])
-    else:
-        a, b = np.meshgrid(list(first.values()), list(second.values()))
-    return float(np.mean((a < b) + 0.5 * (a == b)))
+    paired = differences(first, second)
+    gaps = paired or np.subtract.outer(list(first.values()), list(second.values()))
+    return float(np.mean(np.less(gaps, 0.0) + 0.5 * np.equal(gaps, 0.0)))
 
 
 def normalised_score(regret: ArrayLike, constants: Normalisation) -> Floats:

@@ -86,12 +86,10 @@ def improvements(data: LeaderboardData) -> list[dict[str, Any]]:
     for said, agents, regrets in compared(data):
         for (i, agent), (j, other) in permutations(enumerate(agents), 2):
             wins = [(table[i] < table[j]) + 0.5 * (table[i] == table[j]) for table in regrets]
-            found.append(said | {"agent": agent, "over": other} | _chance(wins))
+            mean = metrics.mean_of_tasks(wins)
+            record = said | {"agent": agent, "over": other, "probability": mean.mean}
+            if min(map(len, wins)) < metrics.MIN_REPLICATES:
+                found.append(record | {"low": None, "high": None})
+            else:
+                found.append(record | {"low": max(0.0, mean.low), "high": min(1.0, mean.high)})
     return found
-
-
-def _chance(wins: Sequence[Array]) -> dict[str, float | None]:
-    mean = metrics.mean_of_tasks(wins)
-    if min(map(len, wins)) < metrics.MIN_REPLICATES:
-        return {"probability": mean.mean, "low": None, "high": None}
-    return {"probability": mean.mean, "low": max(0.0, mean.low), "high": min(1.0, mean.high)}

@@ -15,7 +15,6 @@ from dpb_gym import report
 from dpb_gym.errors import AgentError, ParameterError, ResultError, unknown_name
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Array
-from dpb_gym.report.exports import budget_numbers
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row
 from dpb_gym.report.tables import Line, Table, board
 from dpb_gym.results import metrics, profiles
@@ -111,7 +110,8 @@ class Result:
         rows = []
         for s in self.rows:
             row: dict[str, Any] = {"task": s.task, "agent": s.agent, "budget": s.budget}
-            row |= budget_numbers(s.cell.agent.budget)
+            budget = s.cell.agent.budget
+            row |= {name: getattr(budget, name, None) for name in ("rho", "epsilon", "delta")}
             for i, replicate in enumerate(s.replicates.tolist()):
                 whose = {**row, "replicate": replicate, "seed": s.cell.seed + replicate}
                 curves = s.rounds.tolist(), s.regret[i].tolist(), s.reward[i].tolist()

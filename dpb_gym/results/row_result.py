@@ -138,15 +138,12 @@ def _least(provenances: Sequence[str]) -> str:
 
 def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
     """Return the guarantee that spent most; blocks differ if releases depend on public data."""
-    distinct: list[dict[str, Any]] = []
-    for guarantee in guarantees:
-        if guarantee is None:
-            return None
-        if guarantee not in distinct:
-            distinct.append(guarantee)
-    if len(distinct) == 1:
-        return distinct[0]
-    return max(distinct, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
+    known = [guarantee for guarantee in guarantees if guarantee is not None]
+    if len(known) < len(guarantees):
+        return None
+    if all(guarantee == known[0] for guarantee in known):
+        return known[0]
+    return max(known, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
 
 
 def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:

@@ -11,10 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, TypeAlias
 
-from dpb_gym.errors import DPBError, MissingExtraError, ParameterError, unknown_name
+from dpb_gym.errors import DPBError, ParameterError, optional_module, unknown_name
 from dpb_gym.privacy import Guarantee
 from dpb_gym.problems.base import Array
 from dpb_gym.results.cell_result import CellResult, Failure
@@ -81,7 +80,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str = "runs") -> None:
-        self._writer = _extra("log", "tensorboard.summary").Writer
+        self._writer = optional_module("tensorboard.summary", "this logger", "log").Writer
         self.folder = folder
         self._open: dict[str, Any] = {}
 
@@ -107,7 +106,8 @@ class WandB:
     """
 
     def __init__(self, project: str = "dpb-gym", **options: Any) -> None:
-        self.run = _extra("wandb", "wandb").init(project=project, **options)
+        wandb = optional_module("wandb", "this logger", "wandb")
+        self.run = wandb.init(project=project, **options)
         self.run.define_metric("round")
         self.run.define_metric("*", step_metric="round")
 
@@ -130,7 +130,8 @@ class MLflow:
     """
 
     def __init__(self, uri: str | None = None, experiment: str = "dpb-gym") -> None:
-        self.client = _extra("mlflow", "mlflow.tracking").MlflowClient(uri)
+        mlflow = optional_module("mlflow.tracking", "this logger", "mlflow")
+        self.client = mlflow.MlflowClient(uri)
         found = self.client.get_experiment_by_name(experiment)
         self._id = found.experiment_id if found else self.client.create_experiment(experiment)
         self._open: dict[str, str] = {}
@@ -210,12 +211,3 @@ def replay(outcomes: Sequence[CellResult | Failure], notify: Callback) -> None:
         guarantee = None if given is None else Guarantee.from_dict(given)
         for c, t in enumerate(found.cell.checkpoints):
             notify(Checkpoint.of(found.cell, t, found.regret[:, c], found.reward[:, c], guarantee))
-
-
-def _extra(extra: str, name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingExtraError(
-            f"this logger needs {name.partition('.')[0]}: pip install 'dpb-gym[{extra}]'"
-        ) from None

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from dpb_gym import validation
-from dpb_gym.errors import DPBError, MissingExtraError, ParameterError
+from dpb_gym.errors import DPBError, ParameterError, optional_module
 from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory, keep
@@ -28,7 +28,6 @@ from dpb_gym.running.runner import run_block
 from dpb_gym.suites.provenance import command_line
 from dpb_gym.suites.suite import Suite
 
-BACKENDS = ("loky", "dask")
 WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
 LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
 """Seconds without progress after which a cluster is given up, and after which a worker counts
@@ -257,15 +256,9 @@ def check_backend(workers: int | None, backend: str = "loky", scheduler: str | N
             does not fit it.
         MissingExtraError: If the backend's packages are not installed.
     """
-    if backend not in BACKENDS:
-        raise ParameterError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    validation.choice("backend", backend, ("loky", "dask"))
     if backend == "dask":
-        try:
-            import distributed  # noqa: F401
-        except ImportError:
-            raise MissingExtraError(
-                "the dask backend needs the extra [dask]: pip install 'dpb-gym[dask]'"
-            ) from None
+        optional_module("distributed", "the dask backend", "dask")
         if not scheduler:
             raise ParameterError("the dask backend needs the scheduler's address (tcp://HOST:PORT)")
     elif scheduler:

@@ -98,7 +98,7 @@ class _Runner:
 
     def play_stretch(self, rounds: JudgedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
-        self.t, self.stage = rounds.context.t, "play"
+        self.t, self.stage = rounds.visible.context.t, "play"
         start = time.perf_counter() - spent.wall
         actions = self.agent.play(rounds.visible)
         self.agent_seconds += time.perf_counter() - spent.wall - start
@@ -270,7 +270,7 @@ def _rounds(
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
-        t += rounds.shape[0] if rounds is not None else len(contexts)
+        t += len(rounds.best) if rounds is not None else len(contexts)
         if t == checkpoints[at]:
             for runner in live:
                 runner.note(at, t, notify)

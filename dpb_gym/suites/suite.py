@@ -178,13 +178,8 @@ class Suite(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Suite:
-        starts = {
-            "seed": self.seed,
-            "tuning_seed": self.tuning_seed,
-            "normalisation_seed": self.normalisation_seed,
-        }
-        ordered = sorted(starts.items(), key=lambda item: item[1])
-        for (a, low), (b, high) in pairwise(ordered):
+        starts = [(getattr(self, n), n) for n in ("seed", "tuning_seed", "normalisation_seed")]
+        for (low, a), (high, b) in pairwise(sorted(starts)):
             if high - low < SEED_SPAN:
                 raise ValueError(
                     f"{a}={low} and {b}={high} must be at least {SEED_SPAN:,} apart, so that the "

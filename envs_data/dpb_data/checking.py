@@ -7,7 +7,6 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from dpb_data.data_files import Source
 from dpb_data.data_folders import find
@@ -64,10 +63,6 @@ class CheckReport:
     def ok(self) -> bool:
         """Whether there are no problems."""
         return not self.problems
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON types."""
-        return {**asdict(self), "ok": self.ok}
 
     def __str__(self) -> str:
         lines = [f"{self.dataset or 'unregistered data'}: {'ok' if self.ok else 'NOT ok'}"]

@@ -49,11 +49,6 @@ class ChoiceTable:
         """Number of choice sets."""
         return len(self.chosen)
 
-    @property
-    def sets_per_person(self) -> int:
-        """Largest number of choice sets of one person; 1 if persons are unknown."""
-        return 1 if self.people is None else int(np.bincount(self.people).max())
-
     def digest(self) -> str:
         """Return a hexadecimal digest of the contents; the name does not count."""
         return digest_of(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -115,9 +115,9 @@ class DataSet:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes but the generator, as plain JSON types."""
-        shown = {key: value for key, value in asdict(self).items() if key != "generate"}
-        lists = {"urls": list(self.urls), "aliases": list(self.aliases)}
-        return {**shown, **lists, "generated": self.generated}
+        shown = asdict(self) | {"generated": self.generated}
+        del shown["generate"]
+        return shown
 
 
 _DATASETS: dict[str, DataSet] = {}
@@ -200,8 +200,7 @@ def _read_yaml(file: str) -> Any:
 
 
 def _generate(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(import_module(f"dpb_data.{module}"), name)()
+    return pkgutil.resolve_name(f"dpb_data.{place}")()
 
 
 for _entry in _read_yaml("datasets.yaml"):

@@ -21,7 +21,8 @@ from dpb_data.data_files import Source, shorten
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import Counts, find_dataset, generated, read_layouts
 from dpb_data.rating_table import digest_of, frozen
-from dpb_gym.errors import DataError, ParameterError, shown
+from dpb_gym import validation
+from dpb_gym.errors import DataError, ParameterError
 
 DROP_LAST = "drop-last-search"
 TRAIN_FILES = ("train.csv", "training_set_VU_DM.csv")
@@ -141,8 +142,7 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
         >>> dpb_data.load_searches("synthetic-expedia")
         SearchLog('synthetic-expedia': 700 searches, 13,168 rows, 194 hotels, 3 destinations)
     """
-    if repair not in (None, DROP_LAST):
-        raise ParameterError(f"repair must be None or {DROP_LAST!r}, got {shown(repair)}")
+    validation.optional(validation.choice, "repair", repair, (DROP_LAST,))
     made: SearchLog | None = generated(source, "searches")
     if made is not None:
         return made

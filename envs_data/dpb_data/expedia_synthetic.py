@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.errors import ParameterError
+from dpb_gym import validation
 
 Array = NDArray[Any]
 
@@ -54,8 +54,7 @@ def searches_csv(n_searches: int = 700, seed: int = 0) -> bytes:
     Raises:
         ParameterError: `n_searches` is too small.
     """
-    if n_searches < 3:
-        raise ParameterError(f"n_searches must be at least 3, got {n_searches}")
+    validation.integer("n_searches", n_searches, 3)
     rng = np.random.default_rng([seed, 3])
     hotels = [_hotels(rng, k, count) for k, (_, count, _) in enumerate(DESTINATIONS)]
     shares = np.cumsum([share for _, _, share in DESTINATIONS])

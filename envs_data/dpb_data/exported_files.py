@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpb_data.table_repair import Repair
-from dpb_gym.errors import DataError
+from dpb_gym.errors import DataError, optional_module
 
 SEPARATORS = ",;\t|"
 _SAMPLE = 1 << 16  # bytes of a file that show its header
@@ -23,14 +23,7 @@ def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
         DataError: If the file is damaged or has no rows.
         MissingExtraError: If openpyxl is not installed.
     """
-    from dpb_gym.errors import MissingExtraError
-
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(
-            "reading .xlsx files needs the extra [data]: pip install 'dpb-gym[data]'"
-        ) from None
+    openpyxl = optional_module("openpyxl", "reading .xlsx files", "data")
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}

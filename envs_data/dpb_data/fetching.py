@@ -22,7 +22,7 @@ from dpb_data.data_files import safe_members
 from dpb_data.data_folders import CACHE_VARIABLE, cache_dir
 from dpb_data.dataset_registry import DataSet, dataset
 from dpb_data.formats import holds_ratings
-from dpb_gym.errors import DataError, MissingExtraError, ParameterError
+from dpb_gym.errors import DataError, ParameterError, optional_module
 
 MAX_DOWNLOAD = 1 << 30
 _SILENCE = 30.0
@@ -128,13 +128,8 @@ def unpack(archive: Path, target: Path, *, label: str) -> Path:
 
 
 def _pooch() -> Any:
-    try:
-        import pooch
-    except ImportError as error:
-        raise MissingExtraError(
-            "downloading data sets needs pooch: pip install 'dpb-gym[data]' (or unpack the data "
-            "set by hand to $DPB_DATA/<name>)"
-        ) from error
+    hint = " (or unpack the data set by hand to $DPB_DATA/<name>)"
+    pooch = optional_module("pooch", "downloading data sets", "data", hint)
     pooch.get_logger().setLevel(logging.ERROR)  # silence its advice to paste hashes into the code
     return pooch
 

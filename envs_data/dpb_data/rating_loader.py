@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import re
@@ -20,7 +19,7 @@ from dpb_data.dataset_registry import Counts, DataSet, find_dataset, generated
 from dpb_data.formats import RatingFormat, detect, read_titles
 from dpb_data.rating_table import RatingTable, first_duplicate, renumber
 from dpb_gym import validation
-from dpb_gym.errors import DataError, MissingExtraError, ParameterError
+from dpb_gym.errors import DataError, ParameterError, optional_module
 
 _MISSING = 99.0
 _FEWEST_JOKES = 10
@@ -321,13 +320,9 @@ def _read_matrix(
 
 def _sheet(raw: bytes, where: str) -> list[list[Any]]:
     """Return the rows of the first sheet of an Excel 97 workbook."""
-    try:
-        xlrd = importlib.import_module("xlrd")  # by name: it ships no type information
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{where}: the official Jester files are Excel 97 workbooks, and reading them needs "
-            "xlrd: pip install 'dpb-gym[data]' (or use a CSV export of the same matrix)"
-        ) from error
+    what = f"{where}: the official Jester files are Excel 97 workbooks, and reading them"
+    hint = " (or use a CSV export of the same matrix)"
+    xlrd = optional_module("xlrd", what, "data", hint)
     try:
         book = xlrd.open_workbook(file_contents=raw, logfile=io.StringIO())
         sheet = book.sheet_by_index(0)

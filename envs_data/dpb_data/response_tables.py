@@ -14,7 +14,6 @@ import numpy as np
 
 from dpb_data import synthetic
 from dpb_data.column_reader import POSITIVE, Array, Column, take_columns
-from dpb_data.data_files import existing_path
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
 from dpb_data.rating_table import digest_of, encode_features, renumber
@@ -96,15 +95,13 @@ class BanditLog:
         }
 
 
-def load_open_bandit(
-    source: str | os.PathLike[str], *, items: str | os.PathLike[str] | None = None
-) -> BanditLog:
+def load_open_bandit(source: str | os.PathLike[str]) -> BanditLog:
     """Load a log in the layout of the Open Bandit Dataset and check every value.
 
     Args:
         source: A registered or generated data set, the campaign's CSV file (``men.csv``,
-            ``men.csv.gz``), or its folder, here or below ``$DPB_DATA``.
-        items: File of the items' features; by default ``item_context.csv`` beside the log.
+            ``men.csv.gz``), or its folder, here or below ``$DPB_DATA``. The items' features are in
+            ``item_context.csv`` beside the log.
 
     Raises:
         DataError: Missing, damaged, or of another layout; names the line or row.
@@ -124,8 +121,7 @@ def load_open_bandit(
             names = ", ".join(f.name for f in logs) or "none"
             raise DataError(f"{place}: expected one campaign's CSV file, found {names}: name it")
         place = logs[0]
-    beside = place.parent / "item_context.csv" if items is None else existing_path(items)
-    return read_open_bandit(place, beside)
+    return read_open_bandit(place, place.parent / "item_context.csv")
 
 
 def synthetic_bandit() -> BanditLog:

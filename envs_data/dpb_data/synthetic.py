@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.rating_table import RatingTable
+from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 
 _FIRST_SECOND = 978_307_200  # 2001-01-01
@@ -24,7 +25,6 @@ def movielens(
     n_items: int = 200,
     n_ratings: int = 12_000,
     *,
-    rank: int = 6,
     step: float = 0.5,
     seed: int = 0,
 ) -> RatingTable:
@@ -39,7 +39,6 @@ def movielens(
         n_users: Users, at least 2.
         n_items: Items, at least 2; each gets at least one rating if there are enough of them.
         n_ratings: Ratings, from max(n_users, n_items) to n_users * n_items.
-        rank: Latent dimensions, at least 1.
         step: 0.5 for half stars (0.5 to 5) or 1.0 for whole stars (1 to 5).
         seed: Same seed, same table.
 
@@ -50,15 +49,13 @@ def movielens(
     Raises:
         ParameterError: A size is out of its range.
     """
-    _require(n_users >= 2 and n_items >= 2, f"need 2 users and items, not {n_users}, {n_items}")
-    _require(rank >= 1, f"rank must be at least 1, not {rank}")
-    _require(step in (0.5, 1.0), f"step must be 0.5 or 1.0, not {step}")
-    fewest, most = max(n_users, n_items), n_users * n_items
-    _require(
-        fewest <= n_ratings <= most, f"n_ratings must lie in [{fewest}, {most}], not {n_ratings}"
-    )
+    validation.integer("n_users", n_users, 2)
+    validation.integer("n_items", n_items, 2)
+    validation.integer("n_ratings", n_ratings, max(n_users, n_items), n_users * n_items)
+    if step not in (0.5, 1.0):
+        raise ParameterError(f"step must be 0.5 or 1.0, not {step}")
     rng = np.random.default_rng([seed, 1])
-    factors, taste, quality = _factors(rng, n_users, n_items, rank)
+    factors, taste, quality = _factors(rng, n_users, n_items, 6)
 
     popularity = -0.8 * np.log1p(rng.permutation(n_items)) + 0.5 * quality
     keys = popularity + rng.gumbel(size=(n_users, n_items))
@@ -90,28 +87,17 @@ def movielens(
     )
 
 
-def jester(n_users: int = 400, n_jokes: int = 100, *, rank: int = 6, seed: int = 0) -> RatingTable:
-    """Generate a dense table of joke ratings from -10 to 10, two decimals.
+def jester(*, seed: int = 0) -> RatingTable:
+    """Generate a dense table of ratings of 100 jokes from -10 to 10, two decimals.
 
     Three users in ten rate every joke, the others the gauge set and a random share of the rest.
     A rating is 10 tanh(v_i.(w + z_u) + b_u + noise), with the notation of `movielens`.
 
-    Args:
-        n_users: Users, at least 2.
-        n_jokes: Jokes, at least 20 (the gauge set needs them).
-        rank: Latent dimensions, at least 1.
-        seed: Same seed, same table.
-
-    Returns:
-        The table, sorted by user and joke, ids from 1, no titles, no timestamps.
-
-    Raises:
-        ParameterError: A size is out of its range.
+    The table is sorted by user and joke, with ids from 1, without titles and timestamps.
     """
-    _require(n_users >= 2 and n_jokes >= 20, f"need 2 users, 20 jokes, not {n_users}, {n_jokes}")
-    _require(rank >= 1, f"rank must be at least 1, not {rank}")
+    n_users, n_jokes = 400, 100
     rng = np.random.default_rng([seed, 2])
-    factors, taste, _ = _factors(rng, n_users, n_jokes, rank)
+    factors, taste, _ = _factors(rng, n_users, n_jokes, 6)
     share = np.where(rng.random(n_users) < 0.3, 1.0, rng.uniform(0.3, 0.9, n_users))
     share[0] = 1.0  # every joke has a rating
     rated = rng.random((n_users, n_jokes)) < share[:, None]
@@ -179,19 +165,14 @@ def _title(index: int, rng: np.random.Generator) -> str:
     return f"{word} {index:03d} ({year})"
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ParameterError(message)
-
-
-def kuairec(n_users: int = 60, n_items: int = 80, *, seed: int = 0) -> RatingTable:
+def kuairec() -> RatingTable:
     """Generate a fully observed table of watch ratios, like KuaiRec's small matrix.
 
     Every user has watched every video. A rating is the watched share of its length, clipped to
     [0, 2], log-normal around a low-rank taste.
     """
-    _require(n_users >= 2 and n_items >= 2, f"need 2 users and items, not {n_users}, {n_items}")
-    rng = np.random.default_rng([seed, 4])
+    n_users, n_items = 60, 80
+    rng = np.random.default_rng([0, 4])
     factors, taste, _ = _factors(rng, n_users, n_items, 4)
     users, items = np.divmod(np.arange(n_users * n_items), n_items)
     raw = 0.5 * _signal(factors, taste, users, items) + rng.normal(-0.3, 0.4, users.size)
@@ -202,9 +183,9 @@ def kuairec(n_users: int = 60, n_items: int = 80, *, seed: int = 0) -> RatingTab
     )
 
 
-def mode_canada(n_sets: int = 600, *, seed: int = 0) -> dict[str, list[object]]:
+def mode_canada(n_sets: int = 600) -> dict[str, list[object]]:
     """Generate travel mode choices with the columns of ModeCanada, one row per alternative."""
-    rng = np.random.default_rng([seed, 5])
+    rng = np.random.default_rng([0, 5])
     weights = {"cost": -0.03, "ivt": -0.01, "ovt": -0.03, "freq": 0.05}
     rows: list[list[object]] = []
     for case in range(1, n_sets + 1):
@@ -223,12 +204,12 @@ def mode_canada(n_sets: int = 600, *, seed: int = 0) -> dict[str, list[object]]:
     return dict(zip(names, map(list, zip(*rows))))
 
 
-def loans(n: int = 4_000, *, seed: int = 0) -> dict[str, NDArray[np.generic]]:
+def loans(n: int = 4_000) -> dict[str, NDArray[np.generic]]:
     """Generate quoted loan rates: columns price, bought, amount, term, score, channel.
 
     Demand is logistic and decreases in the rate and in the credit score.
     """
-    rng = np.random.default_rng([seed, 6])
+    rng = np.random.default_rng([0, 6])
     amount = np.round(rng.lognormal(9.8, 0.5, n), -2)
     term = rng.choice(np.array([36, 48, 60, 72]), n)
     score = np.clip(np.rint(rng.normal(720, 50, n)), 500, 850)

@@ -79,7 +79,8 @@ def test_late_responses_are_those_without_isolation():
 @pytest.mark.parametrize(
     "cheat",
     [
-        mutants.ByAttribute, mutants.ByClosure, mutants.OfLargeRewards, mutants.SecondSum,
+        mutants.ByAttribute, mutants.ByReferents, mutants.ByAddress, mutants.ByPickle,
+        mutants.ByClosure, mutants.OfLargeRewards, mutants.SecondSum,
         mutants.Scaled, mutants.FirstOnly, mutants.FixedSeed,
     ],
 )  # fmt: skip

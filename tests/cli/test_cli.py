@@ -160,6 +160,11 @@ def test_listings_and_their_json(kind: str, key: str, expected: str, dpb: Any) -
         assert name in table.out
 
 
+def test_a_check_as_json(dpb: Any) -> None:
+    found = json.loads(dpb("data", "check", "synthetic-movielens", "--json").out)
+    assert found["ok"] is True and found["counts"]["ratings"] == 12_000
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -307,7 +312,7 @@ def test_failures_are_named_and_exit_with_1(
         (["run", "smoke", "--replicates", "0"], "replicates must be an integer"),
         (["run", "smoke", "--replicates", "x"], "Invalid value for '--replicates'"),
         (["run", "smoke", "--workers", "0"], "workers must be an integer"),
-        (["run", "smoke", "--backend", "ray"], "backend must be one of loky, dask"),
+        (["run", "smoke", "--backend", "ray"], "backend must be one of 'loky', 'dask'"),
         (["run", "smoke", "--backend", "dask"], "scheduler"),
         (["run", "smoke", "--foo"], "No such option"),
         (["run", "--env", "DPB/Pricing-v0"], "at least one --agent"),

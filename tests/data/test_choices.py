@@ -38,8 +38,8 @@ def test_rows_are_grouped_by_set_and_text_becomes_levels() -> None:
     assert table.features[:, 0].tolist() == [30.0, 10.0, 150.0, 31.0, 200.0, 12.0, 33.0]
     assert table.features[2].tolist() == [150.0, 1.0, 0.0]
     assert table.people is not None and table.people.tolist() == [0, 1, 0]
-    assert table.sets_per_person == 2 and table.n_sets == 3 and len(table) == 7
-    assert dpb_data.choices(ROWS, **NAMES).sets_per_person == 1
+    assert table.n_sets == 3 and len(table) == 7
+    assert dpb_data.choices(ROWS, **NAMES).people is None
     with pytest.raises(ValueError, match="read-only"):
         table.features[0, 0] = 1.0
 
@@ -147,7 +147,7 @@ def test_a_wide_file_row_by_row(tmp_path: Path) -> None:
     assert left_out > 5 and table.notes == (f"s: left out {left_out} sets without a known choice",)
     np.testing.assert_array_equal(table.features, rows)
     assert table.chosen.tolist() == chosen and table.people is not None
-    assert len(np.unique(table.people)) == len(set(people)) and table.sets_per_person <= 3
+    assert len(np.unique(table.people)) == len(set(people))
 
 
 def test_other_files(tmp_path: Path) -> None:
@@ -168,12 +168,12 @@ def test_other_files(tmp_path: Path) -> None:
 @pytest.mark.real_data("choice")
 def test_the_published_files(real: Path) -> None:
     sizes = {
-        "ModeCanada": (4_324, 15_520, 1), "electricity": (4_308, 17_232, 12),
-        "swissmetro": (10_719, None, 9), "car": (4_654, 27_924, 1),
+        "ModeCanada": (4_324, 15_520), "electricity": (4_308, 17_232),
+        "swissmetro": (10_719, None), "car": (4_654, 27_924),
     }  # fmt: skip
-    for name, (sets, rows, most) in sizes.items():
+    for name, (sets, rows) in sizes.items():
         table = dpb_data.load_choices(real / f"{name}.csv.gz")
-        assert (table.n_sets, table.sets_per_person) == (sets, most), name
+        assert table.n_sets == sets, name
         assert rows is None or len(table) == rows
         assert (table.chosen >= 0).all()
     # Against an independent reading of the file.

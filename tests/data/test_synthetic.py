@@ -95,7 +95,6 @@ def test_any_size_is_met_exactly(n_users: int, n_items: int, fill: float, step: 
         {"n_items": 1},
         {"n_ratings": 299},
         {"n_ratings": 300 * 200 + 1},
-        {"rank": 0},
         {"step": 0.25},
         {"step": float("nan")},
     ],
@@ -103,9 +102,3 @@ def test_any_size_is_met_exactly(n_users: int, n_items: int, fill: float, step: 
 def test_impossible_films(arguments: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
         synthetic.movielens(**arguments)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("arguments", [{"n_users": 1}, {"n_jokes": 19}, {"rank": 0}])
-def test_impossible_jokes(arguments: dict[str, int]) -> None:
-    with pytest.raises(ParameterError):
-        synthetic.jester(**arguments)  # type: ignore[arg-type]

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
-from dpb_gym.offline import LoggedData, SlateProbabilities
+from dpb_gym.envs.registration import make_problem
+from dpb_gym.offline import LoggedData, SlateProbabilities, evaluate_offline
+from dpb_gym.offline.targets import frozen_choices
 
 
 def wave(i, k=0.0):
@@ -93,3 +95,23 @@ def small_prices(n=50):
     }
     target = np.array([0.3 + 0.4 * wave(i, 13) for i in range(n)])
     return logged, target, np.array([wave(i, 14) for i in range(n)])
+
+
+def estimate(name, log, target, **options):
+    """One estimate without its interval."""
+    return evaluate_offline(target, log, estimators=name, resamples=0, **options)[name].value
+
+
+def simulated_value(agent, problem, rounds, seeds, skip, samples=1, **kwargs):
+    """The true value of a frozen agent in further rounds, and its standard error, ``(B,)``."""
+    if isinstance(problem, str):
+        problem = make_problem(problem, horizon=rounds + skip, **kwargs)
+    instance, ask = problem.instance(seeds), frozen_choices(agent, len(seeds), samples)
+    values = []
+    for i in range(skip + rounds):
+        if i:
+            instance.advance()
+        if i >= skip:
+            given = ask(instance.context())
+            values.append(np.mean([instance.respond(one).expected for one in given], axis=0))
+    return np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / np.sqrt(rounds)

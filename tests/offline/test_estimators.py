@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_helpers import by_hand, small_log, weights_of
+from log_helpers import by_hand, estimate, small_log, weights_of
 
 from dpb_gym import offline
 from dpb_gym.errors import DataError, ParameterError
@@ -30,7 +30,7 @@ OPEN_BANDIT_PIPELINE = {
 
 def all_values(log, target, q, threshold=1.0):
     return {
-        name: offline.estimate(name, log, target, q=q, threshold=threshold)
+        name: estimate(name, log, target, q=q, threshold=threshold)
         for name in ("ips", "snips", "dm", "dr", "switch-dr")
     }
 
@@ -81,7 +81,7 @@ def test_unbiased_by_enumeration_of_every_log():
             total += chance
             if not weights_of(log, target).any():
                 with pytest.raises(DataError, match="never chooses"):
-                    offline.estimate("snips", log, target)
+                    estimate("snips", log, target)
                 continue
             for name, value in all_values(log, target, q, 1.5).items():
                 expectation[name] += chance * value
@@ -111,23 +111,23 @@ def test_identities(seed, n, m, threshold):
     log = LoggedData.from_arrays(rng.normal(size=(n, m, 2)), actions, shown, rewards, (-2, 3))
     values = all_values(log, target, q, threshold)
     zero = np.zeros((n, m))
-    assert offline.estimate("dr", log, target, q=zero) == pytest.approx(values["ips"])
-    assert offline.estimate("switch-dr", log, target, q=q, threshold=math.inf) == values["dr"]
+    assert estimate("dr", log, target, q=zero) == pytest.approx(values["ips"])
+    assert estimate("switch-dr", log, target, q=q, threshold=math.inf) == values["dr"]
     for tau, name in ((weights_of(log, target).max(), "dr"), (0.0, "dm")):
-        found = offline.estimate("switch-dr", log, target, q=q, threshold=float(tau))
+        found = estimate("switch-dr", log, target, q=q, threshold=float(tau))
         assert found == pytest.approx(values[name])
     assert rewards.min() - 1e-12 <= values["snips"] <= rewards.max() + 1e-12
     # Rewards shifted by a constant shift SNIPS, and DR with a shifted model, by that constant.
     moved = LoggedData.from_arrays(log.features, actions, shown, rewards + 1.5, (-2, 3))
-    assert offline.estimate("snips", moved, target) == pytest.approx(values["snips"] + 1.5)
-    assert offline.estimate("dr", moved, target, q=q + 1.5) == pytest.approx(values["dr"] + 1.5)
+    assert estimate("snips", moved, target) == pytest.approx(values["snips"] + 1.5)
+    assert estimate("dr", moved, target, q=q + 1.5) == pytest.approx(values["dr"] + 1.5)
     # The logging policy itself has weight one everywhere.
-    assert offline.estimate("ips", log, behaviour) == pytest.approx(rewards.mean())
+    assert estimate("ips", log, behaviour) == pytest.approx(rewards.mean())
     assert offline.effective_sample_size(weights_of(log, behaviour)) == pytest.approx(n)
     # IPS, DM, DR are linear in the policy.
     half = 0.5 * target + 0.5 * behaviour
     for name in ("ips", "dr"):
-        mixed, other = (offline.estimate(name, log, pi, q=q) for pi in (half, behaviour))
+        mixed, other = (estimate(name, log, pi, q=q) for pi in (half, behaviour))
         assert mixed == pytest.approx(0.5 * values[name] + 0.5 * other)
 
 
@@ -146,7 +146,7 @@ def test_automatic_threshold_is_the_best_of_its_candidates():
     grid = np.quantile(weights, np.linspace(0, 1, 21), method="higher")
     assert chosen in grid
     assert score(chosen) == pytest.approx(min(score(tau) for tau in grid))
-    given = offline.estimate("switch-dr", log, target, q=q, threshold=chosen)
+    given = estimate("switch-dr", log, target, q=q, threshold=chosen)
     assert found["switch-dr"].value == given
 
 
@@ -163,7 +163,7 @@ def test_one_huge_weight_is_switched_off():
     # Dropping a weight of 5000 would bias by 5000 / 400 at worst: the bound keeps it.
     found = offline.evaluate_offline(target, log, estimators=("switch-dr", "dr"), q=q, resamples=0)
     assert found.settings["switch-dr"] == pytest.approx(5000.0)
-    assert offline.estimate("switch-dr", log, target, q=q, threshold=2.0) < 1 < found["dr"].value
+    assert estimate("switch-dr", log, target, q=q, threshold=2.0) < 1 < found["dr"].value
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,6 @@ def test_one_huge_weight_is_switched_off():
 def test_bad_arguments(kwargs, message):
     log, target, q = small_log()
     with pytest.raises(ParameterError, match=message):
-        offline.estimate(
+        estimate(
             "switch-dr", log, kwargs.pop("policy", target), **{"q": q, "threshold": 1.0, **kwargs}
         )

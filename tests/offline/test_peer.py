@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from log_helpers import normalised, small_log, small_prices, small_slates, wave
+from log_helpers import estimate, normalised, small_log, small_prices, small_slates, wave
 
-from dpb_gym import offline
 from dpb_gym.offline import LoggedData, PriceLog, SlateLog
 
 RECOMMENDATION = {
@@ -48,7 +47,7 @@ PRICES = {
 def test_recommendations(name, limit):
     log, target, q = small_log()
     options = {} if limit is None else {LIMIT[name.split("-")[0]]: limit}
-    found = offline.estimate(name, log, target, q=q, **options)
+    found = estimate(name, log, target, q=q, **options)
     assert found == pytest.approx(RECOMMENDATION[name, limit], abs=1e-10)
 
 
@@ -61,7 +60,7 @@ def test_marginalised(name):
     )
     assert not log.estimated
     np.testing.assert_allclose(log.propensities, plain.propensities, rtol=1e-15)
-    found = offline.estimate(name, log, target, groups=[0, 0, 1])
+    found = estimate(name, log, target, groups=[0, 0, 1])
     assert found == pytest.approx(MARGINALISED[name], abs=1e-10)
 
 
@@ -71,7 +70,7 @@ def test_slates(name):
     conditional = logged.pop("conditional")
     assert conditional.shape == Q.shape
     log = SlateLog.from_arrays(**logged, reward_range=(0.0, 1.0))
-    found = offline.estimate(name, log, target, q=Q)
+    found = estimate(name, log, target, q=Q)
     assert found == pytest.approx(SLATES[name], abs=1e-10)
 
 
@@ -81,5 +80,5 @@ def test_prices(kernel):
     log = PriceLog.from_arrays(**logged, reward_range=(0.0, 1.0))
     options = {"kernel": kernel, "bandwidth": 0.2, "q": np.stack([q, q], axis=1)}
     for name, expected in zip(("ips", "snips", "dr"), PRICES[kernel]):
-        found = offline.estimate(name, log, target, **options)
+        found = estimate(name, log, target, **options)
         assert found == pytest.approx(expected, abs=1e-10), name

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_prices
+from log_helpers import estimate, simulated_value, small_prices
 from scipy import integrate
 
 from dpb_gym import make_agent, make_problem, offline
@@ -50,14 +50,14 @@ def test_the_bias_is_half_the_curvature_times_the_kernels_variance(kernel):
     target = np.full(N, price)
     options = {"kernel": kernel, "bandwidth": h}
     for name in ("ips", "snips"):
-        found = offline.estimate(name, log, target, **options)
+        found = estimate(name, log, target, **options)
         assert found == pytest.approx(at + bias, abs=1e-7), name
     # a model that is correct up to a constant removes the bias
     reward = np.asarray(log.rewards)
     q = np.stack([reward - 0.7, np.full(N, at - 0.7)], axis=1)
-    found = offline.estimate("dr", log, target, q=q, **options)
+    found = estimate("dr", log, target, q=q, **options)
     assert found == pytest.approx(at, abs=1e-7)
-    assert offline.estimate("dm", log, target, q=q) == pytest.approx(at - 0.7)
+    assert estimate("dm", log, target, q=q) == pytest.approx(at - 0.7)
 
 
 @pytest.mark.parametrize("kernel", ["epanechnikov", "gaussian"])
@@ -65,10 +65,10 @@ def test_no_weight_is_lost_at_an_end(kernel):
     log = even_log(lambda p: np.full_like(p, 3.0))
     options = {"kernel": kernel, "bandwidth": 0.1}
     for price in (0.0, 0.02, 0.97, 1.0):
-        found = offline.estimate("ips", log, np.full(N, price), **options)
+        found = estimate("ips", log, np.full(N, price), **options)
         assert found == pytest.approx(3.0, abs=1e-5)
     unbounded = even_log(lambda p: np.full_like(p, 3.0), price_range=(-math.inf, math.inf))
-    half = offline.estimate("ips", unbounded, np.full(N, 1.0), **options)
+    half = estimate("ips", unbounded, np.full(N, 1.0), **options)
     assert half == pytest.approx(1.5, abs=1e-4)
 
 
@@ -92,7 +92,7 @@ def test_changed_weights_of_prices_by_hand():
     for name, value in expected.items():
         limit = limits.get(name.split("-")[0])
         options = {} if limit is None else {limit: 0.9}
-        found = offline.estimate(name, log, target, q=both, bandwidth=0.3, **options)
+        found = estimate(name, log, target, q=both, bandwidth=0.3, **options)
         assert found == pytest.approx(value, abs=1e-12), name
 
 
@@ -162,7 +162,7 @@ def test_logs_of_a_pricing_problem_against_its_truth():
     agent.set_up(problem.info, AgentStreams([2]))
     again = offline.evaluate_offline(agent, log, bandwidth=0.05, resamples=0)
     assert again["dr"].value == found["dr"].value
-    true, error = offline.monte_carlo_value(agent, problem, 1000, [2], skip=8000)
+    true, error = simulated_value(agent, problem, 1000, [2], skip=8000)
     assert abs(found["dr"].value - true[0]) < 4 * math.hypot(found["dr"].std_error, error[0])
 
 

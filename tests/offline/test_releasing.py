@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_log, weights_of
+from log_helpers import estimate, small_log, weights_of
 
 from dpb_gym import offline
 from dpb_gym.errors import BudgetError, ParameterError
@@ -88,10 +88,8 @@ def test_large_clip_is_ips_with_a_shift():
     log, target, q = small_log()
     weights = weights_of(log, target)
     value, _ = exact(log, target, clip=100.0)
-    assert value == pytest.approx(offline.estimate("ips", log, target) + 0.5 * (1 - weights.mean()))
-    assert exact(log, target, clip=100.0, q=q)[0] == pytest.approx(
-        offline.estimate("dr", log, target, q=q)
-    )
+    assert value == pytest.approx(estimate("ips", log, target) + 0.5 * (1 - weights.mean()))
+    assert exact(log, target, clip=100.0, q=q)[0] == pytest.approx(estimate("dr", log, target, q=q))
 
 
 def test_noise_has_the_stated_scale_and_is_calibrated():

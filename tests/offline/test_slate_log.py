@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_slates
+from log_helpers import estimate, simulated_value, small_slates
 
 from dpb_gym import make_agent, make_problem, offline
 from dpb_gym.errors import AgentError, ParameterError
@@ -70,7 +70,7 @@ def expectation(name, model):
         )
         model_q = np.stack([Q[0, 0], Q[1, slate[0]]])[None].repeat(2, axis=0)
         chance = BEHAVIOUR[0][slate[0]] * BEHAVIOUR[1][slate]
-        total += chance * offline.estimate(name, log, probabilities(TARGET, slate), q=model_q)
+        total += chance * estimate(name, log, probabilities(TARGET, slate), q=model_q)
     return total
 
 
@@ -100,7 +100,7 @@ def test_a_right_model_takes_the_variance_away():
             np.zeros((2, M, 1)), [slate, slate], probabilities(BEHAVIOUR, slate), rewards, (0, 1)
         )
         right[:, 0], right[:, 1] = to_go, second[slate[0]]
-        found = offline.estimate("cascade-dr", log, probabilities(TARGET, slate), q=right)
+        found = estimate("cascade-dr", log, probabilities(TARGET, slate), q=right)
         assert found == pytest.approx(value("cascade", TARGET), abs=1e-12)
 
 
@@ -146,7 +146,7 @@ def test_sets_ignore_order():
     assert both[0]["independent-ips"].std_error < 0.7 * both[0]["ips"].std_error
     for name in ("interaction-ips", "cascade-dr"):
         with pytest.raises(ParameterError, match="needs the"):
-            offline.estimate(name, log, best)
+            estimate(name, log, best)
 
 
 def test_logs_of_an_assortment_problem_against_its_truth():
@@ -159,7 +159,7 @@ def test_logs_of_an_assortment_problem_against_its_truth():
     agent = make_agent("random")
     agent.set_up(problem.info, AgentStreams([4]))
     found = offline.evaluate_offline(agent, log, samples=40, resamples=0)
-    true, error = offline.monte_carlo_value(agent, problem, 3000, [4], skip=6000, samples=5)
+    true, error = simulated_value(agent, problem, 3000, [4], skip=6000, samples=5)
     for name in ("ips", "snips"):
         e = found[name]
         assert abs(e.value - true[0]) < 4 * math.hypot(e.std_error, error[0]), name
@@ -250,7 +250,7 @@ def test_whole_slates_by_hand():
     }
     for name, (of, options) in weigh.items():
         expected = math.fsum(of(v) * reward for v, reward in zip(w, r)) / len(log)
-        found = offline.estimate(name, log, target, **options)
+        found = estimate(name, log, target, **options)
         assert found == pytest.approx(expected, abs=1e-12), name
     chosen = offline.evaluate_offline(target, log, estimators="clipped-ips", resamples=0).settings
     assert chosen["clipped-ips"] in w

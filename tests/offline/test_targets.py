@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from log_helpers import estimate
 from scipy.stats import norm
 
 from dpb_gym import Budget, SingleAgent, agent_spec, make_agent, offline
@@ -88,9 +89,9 @@ def test_an_agent_of_many_replicates_needs_a_log_for_each(log):
 def test_few_samples_estimate_the_same_value(log):
     """IPS is linear in the policy: the mean over repetitions does not depend on samples."""
     agent = offline.train_offline("lin-ts", log, v=3.0)
-    exact = offline.estimate("ips", log, offline.probabilities(agent, log, samples=150))
+    exact = estimate("ips", log, offline.probabilities(agent, log, samples=150))
     few = [
-        offline.estimate(
+        estimate(
             "ips",
             log,
             offline.probabilities(offline.train_offline("lin-ts", log, v=3.0, seeds=[s]), log, 1),

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_log
+from log_helpers import simulated_value, small_log
 
 import dpb_gym
 from dpb_gym import offline
@@ -71,14 +71,14 @@ def test_a_trained_agent_against_fresh_rounds():
         "one-pass-linear", train, dpb_gym.Budget.approx(5, 1e-5), seeds=[5]
     )
     found = dpb_gym.evaluate_offline(agent, later, resamples=100)
-    true, error = offline.monte_carlo_value(agent, ENVIRONMENT, 4000, [5], skip=7000, dim=6)
+    true, error = simulated_value(agent, ENVIRONMENT, 4000, [5], skip=7000, dim=6)
     assert error[0] < 0.004
     assert true[0] > later.expected.mean() + 0.05, "it has learned"
     for name in ("ips", "snips", "dr", "switch-dr"):
         gap = abs(found[name].value - true[0])
         assert gap < 4 * math.hypot(found[name].std_error, error[0]), name
     assert found.guarantee == agent.curator.guarantee
-    assert "eps=5" in found.table() and "not private" in found.table()
+    assert "eps=5" in str(found) and "not private" in str(found)
     json.dumps(found.to_dict())
 
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from log_helpers import small_log, weights_of
+from log_helpers import estimate, small_log, weights_of
 
 from dpb_gym import offline
 from dpb_gym.errors import ParameterError, UnknownNameError
@@ -32,7 +32,7 @@ def test_changed_weights_by_hand(change, limit):
     extra = math.fsum(w * (r - s) for w, r, s in zip(kept, log.rewards, shown)) / len(log)
     dm = float((target * q).sum(axis=1).mean())
     for name, expected in ((f"{change}-ips", ips), (f"{change}-dr", dm + extra)):
-        found = offline.estimate(name, log, target, q=q, **{option: limit})
+        found = estimate(name, log, target, q=q, **{option: limit})
         assert found == pytest.approx(expected, abs=1e-12)
 
 
@@ -41,11 +41,11 @@ def test_without_a_limit_nothing_is_changed(change):
     log, target, q = small_log()
     option, _ = CHANGES[change]
     for base in ("ips", "dr"):
-        found = offline.estimate(f"{change}-{base}", log, target, q=q, **{option: math.inf})
-        assert found == offline.estimate(base, log, target, q=q)
+        found = estimate(f"{change}-{base}", log, target, q=q, **{option: math.inf})
+        assert found == estimate(base, log, target, q=q)
         if change != "clipped":
-            nothing = offline.estimate(f"{change}-{base}", log, target, q=q, **{option: 0.0})
-            dm = offline.estimate("dm", log, target, q=q) if base == "dr" else 0.0
+            nothing = estimate(f"{change}-{base}", log, target, q=q, **{option: 0.0})
+            dm = estimate("dm", log, target, q=q) if base == "dr" else 0.0
             assert nothing == pytest.approx(dm, abs=1e-12)
 
 
@@ -92,7 +92,7 @@ def expectation(name, mean, groups):
             log = LoggedData.from_arrays(
                 np.zeros((2, 4, 1)), actions, None, rewards, (0, 1), behaviour=BEHAVIOUR
             )
-            found = offline.estimate(name, log, TARGET, **({"groups": groups} if groups is not None
+            found = estimate(name, log, TARGET, **({"groups": groups} if groups is not None
                                                            else {}))  # fmt: skip
             total, first, second = (
                 total + chance, first + chance * found, second + chance * found**2,
@@ -120,7 +120,7 @@ def test_groups_may_differ_between_rounds():
     log = LoggedData.from_arrays(
         np.zeros((2, 4, 1)), [0, 3], None, [1.0, 0.5], (0, 1), behaviour=BEHAVIOUR
     )
-    found = offline.estimate("mips", log, TARGET, groups=[[0, 1, 0, 1], [0, 0, 1, 1]])
+    found = estimate("mips", log, TARGET, groups=[[0, 1, 0, 1], [0, 0, 1, 1]])
     assert found == pytest.approx((0.6 / 0.6 * 1.0 + 0.6 / 0.5 * 0.5) / 2)
 
 
@@ -128,7 +128,7 @@ def test_marginalised_estimates_need_groups_and_a_behaviour():
     log, target, _ = small_log()
     for options in ({}, {"groups": [0, 0, 1]}):
         with pytest.raises(ParameterError, match="groups"):
-            offline.estimate("mips", log, target, **options)
+            estimate("mips", log, target, **options)
     with pytest.raises(UnknownNameError, match="did you mean 'groups'"):
         offline.evaluate_offline(target, log, group=[0, 0, 1])
 

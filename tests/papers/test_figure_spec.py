@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, UnknownNameError
-from dpb_gym.papers import judge, load_figures, targets
+from dpb_gym.papers import figure_files, judge, load_figures
 from dpb_gym.papers.curves import Curve
 from dpb_gym.papers.figure_result import fill
 from dpb_gym.papers.figure_spec import Figure
@@ -19,7 +19,7 @@ from dpb_gym.running.plan import plan_suite
 from dpb_gym.suites.schema import read_spec
 from dpb_gym.suites.spec import Cell
 
-ALL = targets()
+ALL = list(figure_files())
 
 
 def fabricated(figure: Figure, replicates: int = 5) -> list[Curve]:

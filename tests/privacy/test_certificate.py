@@ -65,9 +65,13 @@ def test_a_change_of_any_field_is_detected(certificate):
 def test_findings_cannot_be_changed_with_a_new_digest(certificate):
     findings = [path for path, _ in leaves(certificate.content) if "findings" in path]
     events = [("entries", 0, "facts", "guarantee", "curve", 0, name) for name in ("sigma", "kind")]
-    lifetime = ("entries", 0, "facts", "lifetime", "largest_rho")
-    budget = ("entries", 0, "facts", "budget")
-    for path in [*findings, *events, lifetime, budget]:
+    facts = ("entries", 0, "facts")
+    account = [
+        (*facts, "lifetime", name)
+        for name in certificate.content["entries"][0]["facts"]["lifetime"]
+    ]
+    others = [(*facts, name) for name in ("agent", "budget", "generator")]
+    for path in [*findings, *events, *account, *others]:
         content = changed(certificate.content, path)
         content["sha256"] = _digest({k: v for k, v in content.items() if k != "sha256"})
         wrong = Certificate(content).check()

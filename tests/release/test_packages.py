@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dpb_gym import agent_specs
-from dpb_gym.papers import targets
+from dpb_gym.papers import figure_files
 from dpb_gym.suites.suite import suite_names
 
 ROOT = Path(__file__).parents[2]
@@ -145,13 +145,13 @@ def test_the_installed_package_finds_its_own_files(installed, tmp_path):
     code = (
         "import dpb_gym, dpb_agents, dpb_data, json\n"
         "from importlib.resources import files\n"
-        "from dpb_gym.papers import targets\n"
+        "from dpb_gym.papers import figure_files\n"
         "from dpb_gym.suites.suite import suite_names, load_suite\n"
         "recipes = [f.name for f in files('dpb_agents').joinpath('recipes').iterdir()]\n"
         "pages = [f.name for f in files('dpb_gym.report').joinpath('templates').iterdir()]\n"
         "[load_suite(name) for name in suite_names()]\n"
         "print(json.dumps([dpb_gym.__file__, dpb_agents.__file__, dpb_data.__file__, recipes,"
-        " pages, sorted(dpb_gym.agent_specs()), list(suite_names()), list(targets())]))"
+        " pages, sorted(dpb_gym.agent_specs()), list(suite_names()), list(figure_files())]))"
     )
     out = call(installed / "bin" / "python", "-c", code, cwd=tmp_path, PYTHONPATH="")
     *homes, recipes, pages, agents, suites, papers = json.loads(out)
@@ -159,7 +159,7 @@ def test_the_installed_package_finds_its_own_files(installed, tmp_path):
     assert set(recipes) >= {p.name for p in (ROOT / "agents/recipes").glob("*.yaml")}
     assert pages
     assert set(agents) >= {n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_a")}
-    assert suites == list(suite_names()) and papers == list(targets())
+    assert suites == list(suite_names()) and papers == list(figure_files())
 
 
 def test_kernels_of_the_wheel_are_not_compiled(installed, tmp_path):

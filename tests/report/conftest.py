@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult, TrackResult, TrackRow
+from dpb_gym.report.leaderboard_data import (
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+    TrackResult,
+    TrackRow,
+)
 
 CHECKPOINTS = np.unique(np.geomspace(1, 10_000, 40).round().astype(int))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report import Interval
+from dpb_gym.report.leaderboard_data import Interval
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 

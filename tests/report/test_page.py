@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
-from dpb_gym.report import Audit, Interval, html
-from dpb_gym.report.leaderboard_data import REFERENCES, RulingComparison
+from dpb_gym.report import html
+from dpb_gym.report.leaderboard_data import REFERENCES, Audit, Interval, RulingComparison
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
 from dpb_gym.report.tables import board
 

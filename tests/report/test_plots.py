@@ -13,7 +13,8 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from dpb_gym.errors import ParameterError, UnknownNameError
-from dpb_gym.report import Interval, plot, plot_frontier
+from dpb_gym.report import plot, plot_frontier
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.tables import board
 
 
@@ -236,7 +237,8 @@ def test_no_global_state_is_touched(make, tmp_path):
 import sys
 import dpb_gym.report
 assert "matplotlib" not in sys.modules and "jinja2" not in sys.modules
-from dpb_gym.report import LeaderboardData, plot
+from dpb_gym.report import plot
+from dpb_gym.report.leaderboard_data import LeaderboardData
 import matplotlib
 before = matplotlib.rcParams.copy()
 plot(LeaderboardData("t", "s", "2026-01-01", "0", None, "", ()), {str(tmp_path / "x.png")!r})

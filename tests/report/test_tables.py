@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report import Interval, number_format
+from dpb_gym.report import number_format
 from dpb_gym.report.comparison_groups import Group, budget_order, scale_of, short
-from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.report.leaderboard_data import Interval, Origin
 from dpb_gym.report.number_format import MINUS, decimals, number, tick
 from dpb_gym.report.palette import shade
 from dpb_gym.report.tables import board

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report import Interval, TaskResult, records, table, to_csv, to_json, to_latex
+from dpb_gym.report import records, table, to_csv, to_json, to_latex
 from dpb_gym.report.columns import COLUMNS, ResultColumn, register
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
+from dpb_gym.report.leaderboard_data import Interval, TaskResult
 from dpb_gym.report.number_format import decimals, number
 
 

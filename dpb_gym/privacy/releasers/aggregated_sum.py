@@ -166,7 +166,7 @@ class AggregatedSum(DisjointSum):
         assert self.clip is not None
         enough = max(1, math.ceil((1.0 - self.dropout) * clients))
         std, width = self._sigma / math.sqrt(enough), self.shape.width
-        finest = ROUNDING * self.sensitivity / ((self._participations or 1) * math.sqrt(width))
+        finest = ROUNDING * self.sensitivity / (self.records_per_unit * math.sqrt(width))
         grid = math.ldexp(0.5, math.frexp(min(std / CELLS, finest))[1])  # a power of two
         largest = clients * (self.clip.longest / grid + 1.0)
         largest += TAIL * math.sqrt(clients) * std / grid

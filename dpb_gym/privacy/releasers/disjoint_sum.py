@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.sums import Sum
-from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
+from dpb_gym.privacy.releasers.weighted_sum import Plan, WeightedSum
 from dpb_gym.validation import FloatArray
 
 Messages = NDArray[Any]
@@ -38,9 +37,7 @@ class DisjointSum(WeightedSum):
     """``"device"``: records become messages in `mail`; ``"server"``: they are read from it."""
     mail: Messages | None = None
 
-    def _planned(
-        self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
-    ) -> Schedule:
+    def _planned(self, schedule: Plan, model: ReleaseModel | None) -> Schedule:
         if model is None:
             raise BudgetError(
                 f"{self.what}: this agent's releases are planned for a trusted curator only "

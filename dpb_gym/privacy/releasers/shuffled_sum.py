@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -43,11 +44,11 @@ class ShuffledBits:
     bits: float
 
     @classmethod
-    def calibrated(cls, rho: float, batch: int, levels: int, sums: Sum, records: int) -> Self:
-        """Return the bits that spend `rho` on records of these sums, `records` of each unit."""
+    def calibrated(cls, rho: float, batch: int, levels: int, sums: Sum) -> Self:
+        """Return the bits that spend `rho` on records of these sums."""
         assert sums.clip is not None
         grid = sums.clip.longest / levels
-        bits = sums.sensitivity / grid + records * math.sqrt(sums.shape.width)
+        bits = sums.sensitivity / grid + sums.records_per_unit * math.sqrt(sums.shape.width)
         each = math.ceil((EPSILON * bits) ** 2 / (2.0 * rho * batch))
         if each * batch > 2**53:
             raise BudgetError(f"rho = {rho:g} needs too many coins per batch; give at least 1e-10")
@@ -135,8 +136,7 @@ class ShuffledSum(BatchSum):
         _check(self)
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
-        records = self._participations or 1
-        self._bits_sent = ShuffledBits.calibrated(rho, self.batch, self.levels, self, records)
+        self._bits_sent = ShuffledBits.calibrated(rho, self.batch, self.levels, self)
         return self._bits_sent.sigma, self._bits_sent.grid, self._bits_sent.event
 
     def _noisy(self) -> FloatArray:
@@ -175,12 +175,9 @@ class ShuffledBatches(DisjointSum):
 
     def _calibrated(self, rho: float) -> list[ShuffledBits]:
         assert isinstance(self._plan, Schedule)
-        found, width = [], self.shape.width
-        for batch in self._plan.sizes.tolist():
-            levels = ShuffledBits.fine_levels(batch, width)
-            records = self._participations or 1
-            found.append(ShuffledBits.calibrated(rho, batch, levels, self, records))
-        return found
+        levels = partial(ShuffledBits.fine_levels, width=self.shape.width)
+        sizes = self._plan.sizes.tolist()
+        return [ShuffledBits.calibrated(rho, size, levels(size), self) for size in sizes]
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         batches = self._calibrated(rho)

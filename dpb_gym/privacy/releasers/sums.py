@@ -108,6 +108,7 @@ class Sum(Releaser):
         self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._cap = None if limit is None else ContributionCap(limit, curator.replicates)
         self._participations = participations if limit is None else limit
+        self.records_per_unit = self._participations or 1
         self.sensitivity = self._distance(curator, sensitivity, what)
         self._printed = validation.optional(validation.real, "sigma", sigma, 0.0, open_low=True)
         self._sigma = 0.0
@@ -160,7 +161,7 @@ class Sum(Releaser):
             return sigma, 0.0, GaussianEvent(sigma, self.sensitivity * self.gain)
         grid = grid_of(sigma)
         rounding = grid * math.sqrt(self.shape.width) / self.least_weight
-        distance = self.gain * (self.sensitivity + (self._participations or 1) * rounding)
+        distance = self.gain * (self.sensitivity + self.records_per_unit * rounding)
         sigma = self._printed or gaussian_sigma(rho, distance)
         sigma = math.ceil(sigma / grid) * grid
         return sigma, grid, ZCDPEvent(0.5 * (distance / sigma) ** 2)

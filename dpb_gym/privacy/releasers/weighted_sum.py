@@ -20,6 +20,9 @@ from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.validation import FloatArray
 
+Plan = Schedule | Callable[[float], Schedule]
+"""A schedule, or a function that returns it for a given sigma."""
+
 
 class WeightedSum(Sum):
     """Running sums of weighted records with independent noise at the times of a `Schedule`.
@@ -45,7 +48,7 @@ class WeightedSum(Sum):
         curator: CuratorProtocol,
         width: int | RecordShape,
         *,
-        schedule: Schedule | Callable[[float], Schedule],
+        schedule: Plan,
         model: ReleaseModel | None = None,
         **options: object,
     ) -> None:
@@ -55,9 +58,7 @@ class WeightedSum(Sum):
         self._sum = np.zeros_like(self._total)
         self.releases = 0
 
-    def _planned(
-        self, schedule: Schedule | Callable[[float], Schedule], model: ReleaseModel | None
-    ) -> Schedule | Callable[[float], Schedule]:
+    def _planned(self, schedule: Plan, model: ReleaseModel | None) -> Plan:
         """Return the plan; with system noise, fix it and the smallest weight."""
         if not self.curator.system_noise:
             return schedule

@@ -12,33 +12,23 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
+from dpb_gym.problems.conditions import protocol, response_model
 from dpb_gym.problems.conditions.condition import Condition
-from dpb_gym.problems.conditions.protocol import (
-    Availability,
-    Returning,
-    Stock,
-    delayed,
-    known,
-    unknown_horizon,
-)
-from dpb_gym.problems.conditions.response_model import (
-    Contamination,
-    Drift,
-    Features,
-    Intercept,
-    Types,
-)
 from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.rounds import Array, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.streams import Stream, generator
 
-_ORDER = (Features, Intercept, Drift, Types, Contamination, Availability, Stock, Returning)
+_ORDER = (
+    *(response_model.Features, response_model.Intercept, response_model.Drift),
+    *(response_model.Types, response_model.Contamination),
+    *(protocol.Availability, protocol.Stock, protocol.Returning),
+)
 ROUND_CONDITIONS: dict[str, type[Condition]] = {condition.name: condition for condition in _ORDER}
 """Conditions that change rounds, in the order in which they are applied."""
 INFO_CONDITIONS: dict[str, Callable[[ProblemInfo, Any], ProblemInfo]] = {
-    "delay": delayed,
-    "unknown_horizon": unknown_horizon,
-    "prior": known,
+    "delay": protocol.delayed,
+    "unknown_horizon": protocol.unknown_horizon,
+    "prior": protocol.known,
 }
 """Conditions that change only the `ProblemInfo`, so that they apply to any problem."""
 CONDITIONS: dict[str, Callable[..., Any]] = {**ROUND_CONDITIONS, **INFO_CONDITIONS}

@@ -100,7 +100,7 @@ def test_a_second_run_computes_nothing_and_agrees(tuned: Any, tmp_path: Path) ->
     grids = {recipe.agent: recipe.grid for recipe in tuned.recipes}
     again = tune(ENV, list(grids), BUDGETS, grids=grids, out=tmp_path, **SMALL)
     assert tuned.rounds == (2 * 5 + 3) * 3 * 40 and again.rounds == 0
-    assert again.to_dict() == tuned.to_dict()
+    assert repr(again.recipes) == repr(tuned.recipes)
     wider = {"lin-ucb": {"alpha": [0.0, 3.0, 0.3]}}
     more = tune(ENV, ["lin-ucb"], grids=wider, out=tmp_path, **SMALL)
     assert more.rounds == 3 * 40
@@ -130,7 +130,7 @@ def test_successive_halving_by_brute_force(tmp_path: Path) -> None:
             assert point.first == pytest.approx(own[0])
         survivors.append(set(kept))
     again = tune(ENV, ["adaprivate-ts"], BUDGETS, **how)
-    assert again.rounds == 0 and again.to_dict() == done.to_dict()
+    assert again.rounds == 0 and repr(again.recipes) == repr(done.recipes)
     assert survivors[0] != survivors[1], "the budgets are halved apart"
 
 
@@ -321,15 +321,15 @@ def test_the_command(capfd: Any, tmp_path: Path) -> None:
     assert "adaprivate-ts" in printed and "rho=0.5" in printed and "tuning seeds 1000000" in printed
     assert cli.run([*words, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert [agent["points"] for agent in found["agents"]] == [2, 2]
-    assert found["agents"][1]["parameters"]["batch"] == 7
-    assert found["agents"][0]["budgets"][0]["best"]["replicates"] == 2
+    assert [agent["points"] for agent in found["recipes"]] == [2, 2]
+    assert found["recipes"][1]["parameters"]["batch"] == 7
+    assert found["recipes"][0]["choices"][0]["points"][0]["replicates"] == 2
     assert (tmp_path / "out/recipes/adaprivate-ts.yaml").exists()
     assert cli.run([*words, "--recipes", str(tmp_path / "mine")]) == 0
     assert (tmp_path / "mine/lin-ucb.yaml").exists()
     assert cli.run([*words, "--points", "3", "--halving", "2", "--json"]) == 0
     found = json.loads(capfd.readouterr().out.partition("{")[2].join(["{", ""]))
-    assert found["agents"][0]["budgets"][0]["best"]["replicates"] == 4
+    assert found["recipes"][0]["choices"][0]["points"][0]["replicates"] == 4
 
 
 def test_help_has_an_example() -> None:

@@ -16,7 +16,7 @@ import pytest
 from dpb_gym.errors import ResultError
 from dpb_gym.privacy import Budget, Composition, GaussianEvent, Guarantee
 from dpb_gym.registry import agent_spec
-from dpb_gym.report import Audit
+from dpb_gym.report.leaderboard_data import Audit
 from dpb_gym.results import leaderboard, metrics
 from dpb_gym.results.cell_result import CellResult, Timing
 from dpb_gym.results.result import Result

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report import Normalisation
+from dpb_gym.report.leaderboard_data import Normalisation
 from dpb_gym.results import metrics
 
 SAMPLES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)

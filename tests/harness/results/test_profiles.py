@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import dpb_gym
 from dpb_gym.errors import ParameterError
-from dpb_gym.report import Interval, LeaderboardData, Row, TaskResult, TrackResult
+from dpb_gym.report.leaderboard_data import Interval, LeaderboardData, Row, TaskResult, TrackResult
 from dpb_gym.results.profiles import compared, improvements, performance_profile, profiles
 
 ONE = Interval(1.0, 1.0, 1.0)

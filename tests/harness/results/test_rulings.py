@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpb_gym.registry import agent_spec
-from dpb_gym.report import Interval, Row, TaskResult
-from dpb_gym.report.leaderboard_data import DEFAULTS, TUNED
+from dpb_gym.report.leaderboard_data import DEFAULTS, TUNED, Interval, Row, TaskResult
 from dpb_gym.results.leaderboard import _ruling
 from dpb_gym.results.rulings import comparisons, holm, paired_p
 

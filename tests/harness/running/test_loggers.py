@@ -14,7 +14,6 @@ import pytest
 import dpb_gym
 from dpb_gym import cli
 from dpb_gym.errors import MissingExtraError, ParameterError, UnknownNameError
-from dpb_gym.running import callbacks
 from dpb_gym.running.callbacks import MLflow, TensorBoard, WandB, logger
 
 pytestmark = pytest.mark.loggers
@@ -145,7 +144,7 @@ def test_missing_loggers_are_named(monkeypatch: Any) -> None:
     with pytest.raises(ParameterError, match=r"mlflow cannot log to 'no://where': \w+Exception: "):
         logger("mlflow=no://where")
     for name, extra in (("wandb", "wandb"), ("mlflow", "mlflow"), ("tensorboard", "log")):
-        monkeypatch.setattr(callbacks, "import_module", missing)
+        monkeypatch.setattr("dpb_gym.errors.import_module", missing)
         with pytest.raises(MissingExtraError, match=rf"pip install 'dpb-gym\[{extra}\]'"):
             logger(f"{name}=x")
 

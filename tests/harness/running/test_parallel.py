@@ -327,7 +327,7 @@ def test_workers_and_backends_are_checked(monkeypatch: pytest.MonkeyPatch) -> No
     for bad in (0, -1, 1.5, True, "2"):
         with pytest.raises(ParameterError, match="workers"):
             check_backend(bad)  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="loky, dask"):
+    with pytest.raises(ParameterError, match="'loky', 'dask'"):
         check_backend(1, "ray")
     with pytest.raises(ParameterError, match="scheduler"):
         check_backend(1, "loky", "tcp://x")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dpb_gym.report import LeaderboardData, html
+from dpb_gym.report import html
+from dpb_gym.report.leaderboard_data import LeaderboardData
 
 VISIBLE = """
 const task = document.querySelector('#task-' + arguments[0]);
@@ -38,22 +39,29 @@ const settled = frame(frame(() => setTimeout(done, 30)));
 const wait = () => 'ready' in root.dataset ? settled() : setTimeout(wait, 5);
 wait();
 """
-COLOURS = """
-let node = document.querySelector(arguments[0]), back;
-const colour = getComputedStyle(node).color;
-do {
-  back = getComputedStyle(node).backgroundColor;
-  node = node.parentElement;
-} while (back === 'rgba(0, 0, 0, 0)' && node);
-return [colour, back];
+# WCAG contrast of every visible text against what is behind it, lowest first.
+CONTRASTS = """
+const parse = text => (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+const over = ([r, g, b, a = 1], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
+const light = colour => colour.map(v => v / 255)
+  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + [0.2126, 0.7152, 0.0722][i] * v, 0);
+const behind = node => {
+  const below = node.parentElement ? behind(node.parentElement) : [255, 255, 255];
+  return over(parse(getComputedStyle(node).backgroundColor), below);
+};
+const found = [];
+for (const node of document.querySelectorAll('body *')) {
+  if (![...node.childNodes].some(child => child.nodeType === 3 && child.data.trim())) continue;
+  if (node.matches('script, noscript *, :disabled, :disabled + *, .unseen')) continue;
+  if (!node.checkVisibility()) continue;
+  const style = getComputedStyle(node), back = behind(node), svg = node instanceof SVGElement;
+  const fore = over(parse(svg ? style.fill : style.color), back);
+  const [low, high] = [light(fore), light(back)].sort((a, b) => a - b);
+  found.push([(high + 0.05) / (low + 0.05), node.textContent.slice(0, 40)]);
+}
+return found.sort((a, b) => a[0] - b[0]);
 """
-
-
-def luminance(colour: str) -> float:
-    """WCAG's relative luminance of a CSS ``rgb(...)``."""
-    parts = [float(x) / 255 for x in colour.split("(")[1].rstrip(")").split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 class Reader:
@@ -115,10 +123,16 @@ class Reader:
         """Pixels at which the curves end, by row number."""
         return dict(self.driver.execute_script(ENDS, task))
 
-    def contrast(self, selector: str) -> float:
-        """WCAG contrast of an element's text against what is behind it."""
-        low, high = sorted(map(luminance, self.driver.execute_script(COLOURS, selector)))
-        return (high + 0.05) / (low + 0.05)
+    def contrasts(self) -> list[tuple[float, str]]:
+        """Contrast and beginning of every visible text, lowest contrast first."""
+        return [(ratio, text) for ratio, text in self.driver.execute_script(CONTRASTS)]
+
+    def unfold_all(self) -> None:
+        """Opens every section, with the details of a row."""
+        script = "document.querySelectorAll('details').forEach(d => { d.open = true; })"
+        self.driver.execute_script(script)
+        self.settle()
+        self.press("#row-0-0 .more button")
 
 
 @pytest.fixture(scope="session")

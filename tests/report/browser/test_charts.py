@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval, html
+from dpb_gym.report import html
+from dpb_gym.report.leaderboard_data import Interval
 
 pytestmark = pytest.mark.browser
 
@@ -83,31 +84,56 @@ def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, mak
     assert page.visible()[0].startswith("One-pass MNL")
 
 
+@pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_is_readable_in_both_themes(opened, make, dark):
-    page = opened(make.data(), dark=dark)
+def test_text_is_readable_in_both_themes(opened, make, dark, width):
+    page = opened(make.data(), dark=dark, width=width)
     back = page.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (back == "rgb(255, 255, 255)") is not dark
-    for selector in (
-        "h1",
-        ".meta",
-        "td.guarantee",
-        ".ends",
-        "thead button",
-        ".heat td.h0",
-        ".heat td.h3 small",
-        ".heat td.h5",
-        ".heat .source",
-        ".heat caption",
-        ".who-is",
-        ".lead",
-        ".how",
-        ".said",
-        ".verdict.pass",
-        ".verdict.fail",
-        "tr.reference .label",
-    ):
-        assert page.contrast(selector) >= 4.5, selector
+    page.unfold()
+    page.unfold_all()
+    found = page.contrasts()
+    assert len(found) > 400 and found[0][0] >= 4.5, found[:5]
+
+
+NAMED = {"button", "checkbox", "combobox", "image", "img", "link", "radio", "region", "table"}
+NAMED |= {"searchbox", "textbox", "form"}
+
+
+def test_a_screen_reader_gets_a_name_of_everything_to_use(opened, make):
+    page = opened(make.data())
+    page.unfold()
+    page.unfold_all()
+    nodes = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    used = [node for node in nodes if node.get("role", {}).get("value") in NAMED]
+    assert {node["role"]["value"] for node in used} >= {"button", "radio", "table"}
+    assert len(used) > 100
+    assert [node for node in used if not node.get("name", {}).get("value")] == []
+
+
+FOCUSED = """
+const node = document.activeElement;
+const outlined = one => (({ outlineStyle, outlineWidth }) =>
+  outlineStyle === 'solid' && parseFloat(outlineWidth) > 0)(getComputedStyle(one));
+const shown = outlined(node) || (node.nextElementSibling && outlined(node.nextElementSibling));
+return [node.name || node.id || node.value || node.tagName, Boolean(shown)];
+"""
+
+
+def test_the_tab_key_visits_the_switches_in_order_and_shows_where_it_is(opened, make):
+    from selenium.webdriver import ActionChains, Keys
+
+    page = opened(make.arena(agents=9, sizes=2, budgets=3), width=390, height=844)
+    visited = []
+    while "q" not in visited and len(visited) < 80:
+        ActionChains(page.driver).send_keys(Keys.TAB).perform()
+        name, shown = page.execute_script(FOCUSED)
+        assert shown, name
+        visited.append(name)
+    wanted = ["trust", "board", "heat", "rho=0.1", "Agent A of assortment", "q"]
+    assert set(wanted) <= set(visited), visited
+    places = [visited.index(name) for name in wanted]
+    assert places == sorted(places)
 
 
 def test_nasty_labels_are_shown_as_they_are_and_run_nothing(opened, make):

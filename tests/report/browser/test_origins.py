@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval
-from dpb_gym.report.leaderboard_data import Origin
+from dpb_gym.report.leaderboard_data import Interval, Origin
 from dpb_gym.report.number_format import number
 from dpb_gym.report.page import placed, render
 from dpb_gym.results.profiles import improvements, profiles

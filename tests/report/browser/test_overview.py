@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dpb_gym.report import Interval
-from dpb_gym.report.leaderboard_data import Origin, RulingComparison
+from dpb_gym.report.leaderboard_data import Interval, Origin, RulingComparison
 from dpb_gym.report.number_format import number
 from dpb_gym.results.result import Result
 
@@ -139,7 +138,6 @@ return Object.fromEntries([...document.querySelectorAll('#pictures figure')].map
 def test_the_answer_is_the_least_regret_within_an_epsilon(opened, board, dark):
     """At delta 1e-5 all rows of the board have epsilon 1."""
     page = opened(board, dark=dark)
-    assert min(page.contrast(".wins small"), page.contrast(".wins .times")) >= 4.5
     assert page.execute_script(WINNERS) == {"Assortment": ["One-pass MNL"]}
     one = next(r for r in board.tasks[0].rows if r.key == "One-pass MNL (rho=1)")
     assert ratio(board, one.key) in page.find(".wins").text

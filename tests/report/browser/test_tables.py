@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpb_gym.report import Interval, records
+from dpb_gym.report import records
 from dpb_gym.report.columns import COLUMNS, ResultColumn, register
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import decimals, number
 from dpb_gym.report.tables import board
 
