@@ -1,21 +1,28 @@
 """Growth of the cost of privacy with the horizon, the budget and the dimension.
 
-``python benchmarks/growth.py`` prints the tables of docs/growth.md in Markdown; ``--plot FILE``
-draws them; ``--replicates N`` and ``--only AGENT`` reduce the work. The excess of an agent is the
-paired difference between its regret and that of its non-private version on the same customers. An
-exponent is the least-squares slope of log mean excess on the logarithm of T, rho or d, with a 95%
-t-interval from the jackknife over replicates.
+``python benchmarks/growth.py --replicates 12`` plays all agents, stores the excess of every
+replicate in docs/results/growth.json, and writes the tables and the picture of docs/growth.md.
+``--only AGENT`` plays one again; without ``--replicates`` the page is written from what is stored.
+A test compares the digests of the agents with the code of today.
+
+The excess of an agent is the paired difference between its regret and that of its non-private
+version on the same customers. An exponent is the least-squares slope of log mean excess on the
+logarithm of T, rho or d, with a 95% t-interval from the jackknife over replicates.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from marked import put
 from numpy.typing import NDArray
+from paper_pages import code
 
 import dpb_gym
 from dpb_gym.papers.pairing import interval, leave_one_out
@@ -23,6 +30,8 @@ from dpb_gym.report.figure_layout import scale_axes
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.palette import shade
 
+REPOSITORY = Path(__file__).parents[1]
+STORED = REPOSITORY / "docs/results/growth.json"
 HORIZONS = (2_500, 5_000, 10_000, 20_000, 40_000)
 RHOS = (0.0125, 0.05, 0.2, 0.8)
 MIDDLE_T, MIDDLE_RHO = 10_000, 0.05
@@ -113,7 +122,7 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
             for axes, (name, (along, found)) in zip(
                 grid[row], all_found.get(case.agent, {}).items()
             ):
-                ends = [interval(leave_one_out(sample)) for sample in found]
+                ends = [interval(leave_one_out(np.asarray(sample))) for sample in found]
                 shown = [(a, e) for a, e in zip(along, ends) if e.mean > 0]
                 # Clip at a hundredth of the mean, as a logarithmic axis has no zero.
                 below = [min(e.mean - e.low, 0.99 * e.mean) for _, e in shown]
@@ -135,32 +144,46 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
     figure.savefig(path, dpi=110)
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--replicates", type=int, default=20)
-    parser.add_argument("--only", choices=[case.agent for case in CASES])
-    parser.add_argument("--plot", metavar="FILE")
-    options = parser.parse_args()
-    cases = [case for case in CASES if options.only in (None, case.agent)]
-    found = {case.agent: measured(case, options.replicates) for case in cases}
-    print("| agent | exponent in T | theorem | in rho | theorem | in d | theorem |")
-    print("|---|---|---|---|---|---|---|")
-    for case in cases:
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """Return the exponents, and the excess at every point, as tables of the page."""
+    lines = ["| agent | exponent in T | bound | in rho | bound | in d | bound |", "|---" * 7 + "|"]
+    points = ["| agent | non-private version | along | mean excess |", "|---" * 4 + "|"]
+    for case in (case for case in CASES if case.agent in found):
         cells = []
-        for (along, values), theorem in zip(found[case.agent].values(), case.theorem):
-            slope = exponent(along, values)
-            text = "-" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
+        for (name, (along, values)), theorem in zip(found[case.agent].items(), case.theorem):
+            samples = [np.asarray(sample) for sample in values]
+            slope = exponent(tuple(along), samples)
+            text = "–" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
             cells += [text, f"{theorem:g}"]
-        print(f"| `{case.agent}` | {' | '.join(cells)} |")
-    for case in cases:
-        print(f"\n`{case.agent}` over `{case.exact}`, mean excess with its 95% interval:\n")
-        for name, (along, values) in found[case.agent].items():
-            ends = [interval(leave_one_out(sample)) for sample in values]
-            each = [f"{e.mean:.3g} ± {e.high - e.mean:.2g} at {a:g}" for a, e in zip(along, ends)]
-            print(f"- {name}: {'; '.join(each)}")
-    if options.plot:
-        draw(options.plot, found)
+            ends = [interval(leave_one_out(sample)) for sample in samples]
+            each = [f"{a:g}: {e.mean:.3g} ± {e.high - e.mean:.3g}" for a, e in zip(along, ends)]
+            exact = "itself" if case.exact == case.agent else f"`{case.exact}`"
+            points.append(f"| `{case.agent}` | {exact} | {name} | {'; '.join(each)} |")
+        lines.append(f"| `{case.agent}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *points])
+
+
+def main() -> None:
+    """Play what is asked for, and write the page and the picture from what is stored."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--replicates", type=int, help="play again")
+    parser.add_argument("--only", choices=[case.agent for case in CASES])
+    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
+    options = parser.parse_args()
+    data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {"agents": {}, "cases": {}}
+    for case in CASES if options.replicates else ():
+        if options.only in (None, case.agent):
+            played = measured(case, options.replicates)
+            data["cases"][case.agent] = {
+                name: [along, [[float(f"{v:.5g}") for v in sample] for sample in samples]]
+                for name, (along, samples) in played.items()
+            }
+            data["agents"] |= {name: code(name) for name in (case.agent, case.exact)}
+    if options.rekey:
+        data["agents"] = {name: code(name) for name in data["agents"]}
+    STORED.write_text(json.dumps(data).replace("]], ", "]],\n") + "\n", encoding="utf-8")
+    put(REPOSITORY / "docs/growth.md", "growth", table(data["cases"]))
+    draw(str(REPOSITORY / "docs/_static/growth.png"), data["cases"])
 
 
 if __name__ == "__main__":

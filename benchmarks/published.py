@@ -29,7 +29,7 @@ import yaml
 from marked import put, replaced
 
 from dpb_gym import Result, report
-from dpb_gym.report.comparison_groups import Group, budget_order, group_of, short
+from dpb_gym.report.comparison_groups import Group, amount, budget_order, group_of, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
     RULINGS,
@@ -173,7 +173,8 @@ def losses(data: LeaderboardData) -> str:
     ours = {group_of(row) for row in private if row.name in own}
     others = sorted({group_of(row) for row in private} - ours, key=lambda group: group.rank)
     absent = ", ".join(group.label for group in others)
-    parts.append(f"Our agents did not take part, and lead nothing, under: {absent}.")
+    if absent:
+        parts.append(f"Our agents did not take part, and lead nothing, under: {absent}.")
     return "\n\n".join(parts)
 
 
@@ -217,14 +218,15 @@ def on_pages(page: str, data: LeaderboardData) -> str:
     """Return a page with every block ``<!-- board TASK: AGENT; AGENT -->`` written again.
 
     A block has the agents' mean regret by budget, with defaults and with tuned parameters if these
-    differ.
+    differ. Budgets that name a trust model are left out.
     """
     tasks = {task.task: task for task in data.tasks}
 
     def table(words: str, _: str) -> str:
         place, _, names = words.partition(":")
         listed = [name.strip() for name in names.split(";")]
-        rows = [row for row in tasks[place].rows if row.private and row.name in listed]
+        named = [row for row in tasks[place].rows if row.private and row.name in listed]
+        rows = [row for row in named if row.budget == amount(row.budget)]
         budgets = sorted({row.budget for row in rows}, key=budget_order)
         titles = ["agent", "parameters", *(short(budget) for budget in budgets if budget)]
         lines = [titles, ["---"] * len(titles)]

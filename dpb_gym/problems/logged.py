@@ -96,8 +96,7 @@ class Logged:
             private if isinstance(private, ReleasedFit)
             else release_fit(rows, choice == 0, longest, private)
         )  # fmt: skip
-        coefficients = np.array(self.released.coefficients)
-        self.fit = replace(self.fit, coefficients=coefficients)
+        self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
         self, name: str, contexts: Array, people: Array | None, draws: int, part: str

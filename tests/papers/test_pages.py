@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,107 @@ def test_every_figure_of_the_recommendation_paper_is_stored(pages: Any) -> None:
         assert f"| `/{figure.split('/')[1]}` |" in text, figure
 
 
+def texts(block: str) -> dict[str, str]:
+    """Return the pages with a block of this name."""
+    found = {
+        path.relative_to(ROOT / "docs").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+    }
+    return {name: text for name, text in found.items() if f"<!-- {block} " in text}
+
+
 def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
-    found = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
-    found = [text for text in found if "<!-- rows " in text]
-    assert len(found) >= 3 and all(pages.with_rows(text) == text for text in found)
+    found = texts("rows")
+    assert len(found) >= 3
+    for name, text in found.items():
+        assert pages.with_rows(text) == text, name
+
+
+@pytest.fixture
+def cells(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("measured")
+
+
+def test_cells_on_pages_are_those_of_stored_suites(cells: Any) -> None:
+    found = texts("cells")
+    for name, text in found.items():
+        assert cells.on_pages(text) == text, name
+    used = {word for text in found.values() for word in re.findall(r"<!-- cells ([\w-]+):", text)}
+    assert used == {path.stem for path in cells.SUITES.glob("*.json")}
+
+
+def test_stored_suites_are_those_of_the_code_of_today(cells: Any) -> None:
+    stale = []
+    for path in sorted(cells.SUITES.glob("*.yaml")):
+        data, now = cells.read(path.stem), cells.digests(path.stem)
+        old = [name for name, code in now["agents"].items() if data["agents"].get(name) != code]
+        if old or data["suite"] != now["suite"]:
+            stale.append(f"{path.stem}: {', '.join(old) or 'its file'}")
+    assert not stale, f"run again, or --rekey what cannot have changed: {'; '.join(stale)}"
+
+
+def test_cells_of_a_suite_are_shown_by_budget_or_by_task(cells: Any, monkeypatch: Any) -> None:
+    data = {
+        "cells": [
+            ["d-3", "one-pass-pricing", "eps=2,delta=2e-8", "1234.5", "7.25"],
+            ["d-3", "random", "none", "9.876", "0.5"],
+            ["d-5", "random", "none", "12.34", "0.5"],
+        ]
+    }
+    monkeypatch.setattr(cells, "read", lambda name: data)
+    assert cells.table("one-pass-pricing", ["d-3"]).splitlines()[2:] == [
+        "| one-pass-pricing | 1,234 ± 7 | – |",
+        "| random | – | 9.88 ± 0.50 |",
+    ]
+    assert cells.table("one-pass-pricing", ["d-3", "d-5"]).splitlines()[2:] == [
+        "| one-pass-pricing | eps=2 | 1,234 ± 7 | – |",
+        "| random | no budget | 9.88 ± 0.50 | 12.3 ± 0.5 |",
+    ]
+
+
+@pytest.fixture
+def growth(monkeypatch: Any) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("growth")
+
+
+def test_the_growth_of_regret_is_written_from_the_code_of_today(growth: Any) -> None:
+    marked, data = importlib.import_module("marked"), json.loads(growth.STORED.read_text())
+    page = (ROOT / "docs/growth.md").read_text(encoding="utf-8")
+    assert marked.block(page, "growth") == growth.table(data["cases"])
+    assert set(data["cases"]) == {case.agent for case in growth.CASES}
+    now = {name: growth.code(name) for name in data["agents"]}
+    assert data["agents"] == now, "run benchmarks/growth.py --replicates 12, or --rekey"
+
+
+WRITTEN = re.compile(r"<!-- (\w+)(?: [^>\n]*)? -->\n.*?<!-- /\1 -->|```.*?```", re.DOTALL)
+
+
+def test_decimals_in_the_text_of_a_reproduction_are_in_its_tables() -> None:
+    page = (ROOT / "docs/papers/adaprivate-ts.md").read_text(encoding="utf-8")
+    blocks = " ".join(match[0] for match in WRITTEN.finditer(page))
+    quoted = set(re.findall(r"(?<![\w.])\d+\.\d+", WRITTEN.sub("", page)))
+    assert not {number for number in quoted if number not in blocks}
+
+
+TYPED = ("account.md", "conditions.md", "one-pass.md", "own-data.md")
+"""Pages with means that no stored result has."""
+
+
+def test_means_with_errors_stand_in_written_blocks() -> None:
+    """A typed mean on a page of an agent, a paper or a measurement fails this test.
+
+    Quotes of papers may have them.
+    """
+    typed = re.compile(r"\d ?(?:±|\+-) ?\.?\d|\d \[\d[\d.,]*, \d")
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT / "docs").as_posix()
+        if name.startswith("_") or name in TYPED:
+            continue
+        text = WRITTEN.sub("", path.read_text(encoding="utf-8"))
+        found = typed.findall("\n".join(x for x in text.splitlines() if not x.startswith(">")))
+        assert not found, f"{name}: {found}"
 
 
 def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:

@@ -128,7 +128,7 @@ def test_extreme_numbers_are_drawn(opened, make):
         make.row(
             rng,
             agent=f"A{k}",
-            regret=Interval(v, min(v, 0.9 * v), max(v, 1.1 * v)),
+            regret=Interval(v, -1.0 if v == 5.0 else min(v, 0.9 * v), max(v, 1.1 * v)),
             budget=f"rho={k + 1}",
             notion="joint",
             unit="user-round",

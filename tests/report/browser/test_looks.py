@@ -101,20 +101,20 @@ NAMED |= {"searchbox", "textbox", "form"}
 
 
 def test_a_screen_reader_gets_a_name_of_everything_to_use(opened, make):
-    page = opened(make.data())
+    page = opened(make.arena(agents=9, sizes=2, budgets=3))
     page.unfold()
     page.unfold_all()
     nodes = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     used = [node for node in nodes if node.get("role", {}).get("value") in NAMED]
-    assert {node["role"]["value"] for node in used} >= {"button", "radio", "table"}
+    assert {node["role"]["value"] for node in used} >= {"button", "combobox", "radio", "table"}
     assert len(used) > 100
     assert [node for node in used if not node.get("name", {}).get("value")] == []
 
 
 FOCUSED = """
 const node = document.activeElement;
-const outlined = one => (({ outlineStyle, outlineWidth }) =>
-  outlineStyle === 'solid' && parseFloat(outlineWidth) > 0)(getComputedStyle(one));
+const outlined = one => (({ outlineStyle, outlineWidth, opacity }) =>
+  opacity > 0 && outlineStyle === 'solid' && parseFloat(outlineWidth) > 0)(getComputedStyle(one));
 const shown = outlined(node) || (node.nextElementSibling && outlined(node.nextElementSibling));
 return [node.name || node.id || node.value || node.tagName, Boolean(shown)];
 """

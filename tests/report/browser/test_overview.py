@@ -173,8 +173,13 @@ def test_the_first_screen_shows_a_whole_picture(opened, make, width, height, dar
 
 
 def test_a_budget_sorts_the_table_of_agents(opened, board):
-    page = opened(board)
+    task = board.tasks[0]
+    odd = [replace(row, agent="Odd", name="odd") for row in task.rows if row.name == "dpmnl"]
+    least = [Interval(v, v, v) for v in (1e-3, 1e4)]
+    rows = (*task.rows, *(replace(row, regret=value) for row, value in zip(odd, least)))
+    page = opened(replace(board, tasks=(replace(task, rows=rows),)))
     first = [label for label, *_ in heat(page)]
+    assert first[0] == "Odd"
     page.press("#heat thead button[value='rho=1']")
     th = page.find("#heat thead th:has(button[value='rho=1'])")
     assert th.get_attribute("aria-sort") == "ascending"
@@ -190,13 +195,14 @@ def test_a_budget_sorts_the_table_of_agents(opened, board):
 
 def test_the_name_of_an_agent_opens_its_rows(opened, make):
     data = make.arena(agents=9, sizes=2, budgets=3)
-    page = opened(data, hash="#board=pricing-size1")
+    page = opened(data, hash="#board=pricing-size1", height=900)
     label = heat(page)[0][0]
     page.press("#heat tbody tr:not(.group) button")
     task = next(t for t, one in enumerate(data.tasks) if one.task == "pricing-size1")
     shown = page.visible(task)
     assert shown and {text.partition("|")[0] for text in shown} == {label}
-    assert page.find(f"#task-{task}").get_attribute("open") is not None
+    place = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+    assert abs(page.execute_script(place, f"#task-{task}")) < 40
     assert page.switch_to.active_element.tag_name == "summary"
 
 
