@@ -83,7 +83,7 @@ def opposite_corners(dim: int) -> Pair:
     )
 
 
-CORNERS = {"env_kwargs": {"dim": 8}, "pair": opposite_corners(8)}
+CORNERS = {"env_kwargs": {"dim": 4}, "pair": opposite_corners(4)}
 SPARSE = {"env_kwargs": {"dim": 8}, "params": {"spread": 1.0}, "pair": opposite_signs(8)}
 # In these environments two records are as far apart as the claim allows, or nearly. Where the slope
 # of demand is small, a record of curvature and response has nearly no curvature. In many dimensions

@@ -39,8 +39,7 @@ def clopper_pearson_upper(errors: ArrayLike, trials: float, confidence: float) -
     if not trials > 0 or (k < 0).any() or (k > trials).any():
         raise ParameterError(f"errors must lie in 0..{trials}; got {errors!r}")
     inside = np.minimum(k, trials - 1e-9)
-    limit: FloatArray = np.where(k >= trials, 1.0, betaincinv(inside + 1, trials - inside, level))
-    return limit
+    return np.where(k >= trials, 1.0, betaincinv(inside + 1, trials - inside, level))
 
 
 def mu_bound(fpr: ArrayLike, fnr: ArrayLike) -> FloatArray:
@@ -50,8 +49,7 @@ def mu_bound(fpr: ArrayLike, fnr: ArrayLike) -> FloatArray:
     fp, fn = _rates(fpr, fnr)
     with np.errstate(invalid="ignore"):
         bound = ndtri(1.0 - fp) - ndtri(fn)
-    clean: FloatArray = np.where(np.isnan(bound), 0.0, np.maximum(bound, 0.0))
-    return clean
+    return np.where(np.isnan(bound), 0.0, np.maximum(bound, 0.0))
 
 
 def epsilon_bound(fpr: ArrayLike, fnr: ArrayLike, delta: float) -> FloatArray:

@@ -82,8 +82,7 @@ class Refutable:
         if self.rho is not None:
             rhos = [bounds.rho_bound(a, b) for a, b in zip(fpr, fnr)]
             ratios.append(np.array(rhos) / max(self.rho, SMALL))
-        best: FloatArray = np.max(ratios, axis=0) if ratios else bounds.mu_bound(fpr, fnr)
-        return best
+        return np.max(ratios, axis=0) if ratios else bounds.mu_bound(fpr, fnr)
 
 
 def audit_scores(

@@ -145,8 +145,7 @@ class Tap:
         """Return isometric rows: off-diagonal entries of symmetric matrices count twice."""
         if values.ndim == 2:
             return values
-        d = values.shape[1]
-        upper = np.triu_indices(d)
+        upper = np.triu_indices(values.shape[1])
         return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
 
     def _at_minimum(self, due: Any = None) -> None:

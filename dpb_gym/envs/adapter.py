@@ -228,8 +228,7 @@ class AdaptedInstance(Instance):
             if key in infos[0]
         }
         expected = np.array([info["expected_reward"] for info in infos], np.float64)
-        rewards = np.array([reward for _, _, reward, _ in played])
-        return Feedback(rewards, **known), expected
+        return Feedback(np.array([reward for _, _, reward, _ in played]), **known), expected
 
     def advance(self, lanes: Array | None = None) -> None:
         if self.t[0] >= self.problem.horizon:

@@ -325,8 +325,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
             info = {"t": 0} if resetting[i] else {k: only(v, i) for k, v in values.items()}
             if same_step and ended[i]:
                 info |= {name: value[i] for name, value in last_offer.items()}
-                last = {"final_obs": lane(final, i), "final_info": info}
-                infos = self._add_info(infos, last, i)
+                infos = self._add_info(infos, {"final_obs": lane(final, i), "final_info": info}, i)
                 self._restart([i], [None] * self.num_envs)
                 info = {"t": 0}
             infos = self._add_info(infos, info, i)

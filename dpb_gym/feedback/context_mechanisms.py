@@ -45,8 +45,7 @@ class GaussianContexts(LocalMechanism):
     @classmethod
     def for_budget(cls, budget: Budget, vectors: int, dim: int) -> Self:
         """Return the mechanism with the least noise within a budget."""
-        sigma = gaussian_sigma(equivalent_rho(budget), 2.0, vectors)
-        return cls(sigma, vectors, dim)
+        return cls(gaussian_sigma(equivalent_rho(budget), 2.0, vectors), vectors, dim)
 
     @property
     def bound(self) -> float:
@@ -157,8 +156,7 @@ class GaussianStatistics(LocalMechanism):
         given = validation.array("rewards", rewards, (len(features),))
         r = np.minimum(np.maximum(given, self.low), self.high)
         out = np.empty_like(numbers)
-        vectors = features[:, None, :]
-        kernels.regression_records.statistics(vectors, r, self.sigma, numbers, out)
+        kernels.regression_records.statistics(features[:, None, :], r, self.sigma, numbers, out)
         return out
 
 
@@ -185,8 +183,7 @@ class CapStatistics(GaussianStatistics):
         # entries off the diagonal count twice in the norm of x x'
         lengths = np.full((self.dim, self.dim), math.sqrt(2.0))
         np.fill_diagonal(lengths, 1.0)
-        upper = lengths[np.triu_indices(self.dim)]
-        self._lengths = np.concatenate([upper, np.ones(self.dim)])
+        self._lengths = np.concatenate([lengths[np.triu_indices(self.dim)], np.ones(self.dim)])
         self.width += 2  # the message's additional coordinate and the coin
 
     @classmethod

@@ -139,8 +139,7 @@ class RandomizedResponse(ResponseMechanism):
 
     def estimate(self, messages: ArrayLike) -> FloatArray:
         """Return unbiased estimates ``(B, k)`` of the one-hot encoded true answers."""
-        sent = np.asarray(messages, dtype=np.int64)
-        hot = sent[:, None] == np.arange(self.categories)
+        hot = np.asarray(messages, dtype=np.int64)[:, None] == np.arange(self.categories)
         debiased: FloatArray = (hot - self.other) / (self.keep - self.other)
         return debiased
 
@@ -228,8 +227,7 @@ class GaussianResponse(_Additive):
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> GaussianResponse:
         """Return the mechanism with the least noise within a budget."""
-        sigma = gaussian_sigma(equivalent_rho(budget), high - low)
-        return cls(sigma, low, high)
+        return cls(gaussian_sigma(equivalent_rho(budget), high - low), low, high)
 
     def _quantile(self, numbers: FloatArray) -> FloatArray:
         return numbers
@@ -261,5 +259,4 @@ class LaplaceResponse(_Additive):
         centred = numbers - 0.5
         # a uniform of exactly 0 would give infinite noise
         twice = np.minimum(2.0 * np.abs(centred), 1.0 - 2.0**-53)
-        noise: FloatArray = -np.sign(centred) * portable.each(portable.log1p, -twice)
-        return noise
+        return -np.sign(centred) * portable.each(portable.log1p, -twice)

@@ -145,8 +145,7 @@ class _Contexts(Layer):
         """Return the observation space with the messages' bound on features."""
         top = np.float32(self.mechanism.bound)
         if isinstance(space, gymnasium.spaces.Dict):
-            shape = space["features"].shape
-            noisy = gymnasium.spaces.Box(-top, top, shape, np.float32)
+            noisy = gymnasium.spaces.Box(-top, top, space["features"].shape, np.float32)
             return gymnasium.spaces.Dict({**space.spaces, "features": noisy})
         low, high = space.low.copy(), space.high.copy()
         end = self.mechanism.vectors * self.mechanism.dim

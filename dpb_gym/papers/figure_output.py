@@ -176,8 +176,7 @@ def _colours(lines: Sequence[Mapping[str, Any]]) -> list[Any]:
         return [shade(i)[0] for i in range(len(lines))]
     from matplotlib import colormaps
 
-    shades = np.linspace(0.05, 0.78, len(lines))
-    return [colormaps["viridis"](float(shade)) for shade in shades]
+    return [colormaps["viridis"](float(shade)) for shade in np.linspace(0.05, 0.78, len(lines))]
 
 
 def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:

@@ -213,5 +213,4 @@ def guarantee_epsilon(curve: Curve) -> Measured:
     """Return the epsilon of the guarantee at the budget's delta (1e-5 without one)."""
     if curve.series.guarantee is None:
         return constant(math.inf)
-    guarantee = read_guarantee(curve.series.guarantee)
-    return constant(guarantee.epsilon(report_delta(curve.budget)))
+    return constant(read_guarantee(curve.series.guarantee).epsilon(report_delta(curve.budget)))

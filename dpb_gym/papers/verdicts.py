@@ -194,8 +194,7 @@ def _neighbours(curves: Sequence[Curve], axis: str) -> list[tuple[Curve, Curve]]
             groups.setdefault(rest, []).append(curve)
     pairs = []
     for group in groups.values():
-        ordered = sorted(group, key=lambda curve: curve.axes[axis])
-        for before, after in pairwise(ordered):
+        for before, after in pairwise(sorted(group, key=lambda curve: curve.axes[axis])):
             if before.axes[axis] == after.axes[axis]:
                 at = word(before.axes[axis])
                 raise ResultError(f"several curves have {axis}={at}: give another axis")

@@ -124,8 +124,7 @@ class Account:
         self._thread.acquire()
         if self._process != os.getpid():  # a forked process would share its parent's lock
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            log = f"{self.path}-log"
-            self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._log = os.open(f"{self.path}-log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             for file in (self._file, self._log):
                 weakref.finalize(self, os.close, file)
             self._process, self._spent = os.getpid(), np.empty(0)

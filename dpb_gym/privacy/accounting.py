@@ -143,8 +143,7 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
             for share in _SPLITS
         ]
     elif len(others) > 1 and any(_single_sampled(event) for event in others):
-        parts = len(others)
-        candidates.append(sum(_epsilon([event], delta_ / parts) for event in others))
+        candidates.append(sum(_epsilon([event], delta_ / len(others)) for event in others))
     return max(0.0, min(candidates))
 
 

@@ -143,8 +143,7 @@ class _Pure(Event):
         total = np.logaddexp(a * keep + (1 - a) * other, a * other + (1 - a) * keep)
         if k > 2:
             total = np.logaddexp(total, portable.log(k - 2) + other)
-        divergence: FloatArray = self.count * np.maximum(total / (a - 1), 0.0)
-        return divergence
+        return self.count * np.maximum(total / (a - 1), 0.0)
 
 
 @dataclass(frozen=True)

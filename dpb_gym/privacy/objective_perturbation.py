@@ -78,8 +78,7 @@ class PerturbedObjectiveEvent(Event):
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         best = np.minimum(self.verified(orders), self.all_orders(orders))
-        total: FloatArray = self.count * (best + 0.5 * self.output_mu**2 * orders)
-        return total
+        return self.count * (best + 0.5 * self.output_mu**2 * orders)
 
     @property
     def zcdp(self) -> float:
@@ -89,8 +88,7 @@ class PerturbedObjectiveEvent(Event):
 def _curvature_term(t: float, a: FloatArray) -> FloatArray:
     """Return [log(1+t) - log(1+a t) - log(1-(a-1) t)] / (a-1), without cancellation."""
     u = a - 1
-    term: FloatArray = -(np.log1p(u * t / (1 + t)) + np.log1p(-u * t)) / u
-    return term
+    return -(np.log1p(u * t / (1 + t)) + np.log1p(-u * t)) / u
 
 
 @lru_cache(maxsize=4096)  # every block of replicates has the same plan

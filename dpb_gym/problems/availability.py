@@ -65,8 +65,7 @@ def original_actions(action: Array, index: Array | None) -> Array:
         return action
     rows = action.reshape(len(action), -1)
     chosen = np.take_along_axis(index, np.maximum(rows, 0), axis=1)
-    found: Array = np.where(rows < 0, rows, chosen).reshape(action.shape)
-    return found
+    return np.where(rows < 0, rows, chosen).reshape(action.shape)
 
 
 def original_probabilities(shares: Array, index: Array | None) -> Array:

@@ -326,8 +326,7 @@ class Instance:
         size = 0
         block = self._rounds - int(self._cursor[0])
         while True:
-            context = self.round().context
-            for part in context[1:]:
+            for part in self.round().context[1:]:
                 if part is not None:
                     part.flags.writeable = False
                     size += part.nbytes

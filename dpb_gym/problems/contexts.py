@@ -123,8 +123,7 @@ class ContextSchedule:
         else:
             weight = ((t - 1) / (self.horizon - 1)).astype(np.float32)
         weight = weight.reshape(-1, *(1,) * (first.ndim - 1))
-        mixed: Array = (np.float32(1.0) - weight) * first + weight * second
-        return mixed
+        return (np.float32(1.0) - weight) * first + weight * second
 
 
 def fixed_rows(name: str, value: Any, horizon: int, shape: tuple[int, ...]) -> Array:

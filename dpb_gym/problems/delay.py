@@ -216,9 +216,7 @@ class Arrivals:
         lost, uniform = queue.draws.next()[0].tolist()
         late = len(self._tails) - int(np.searchsorted(self._tails, uniform, side="right"))
         closed = self._window is not None and late > self._window
-        if lost < self._lost or closed or queue.t + late > self._horizon:
-            return None
-        return late
+        return None if lost < self._lost or closed or queue.t + late > self._horizon else late
 
     def swap(self, buffer: DelayBuffer, rows: dict[str, Array]) -> dict[str, Array]:
         """Put this round's rows ``(B, ...)`` into a buffer; return copies of those that arrive."""

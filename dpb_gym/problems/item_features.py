@@ -21,8 +21,7 @@ def svd_factors(rows: Any, dim: int) -> Array:
     """Return right singular vectors times singular values, without privacy for the rows' users."""
     from scipy.sparse.linalg import svds
 
-    start = np.ones(min(rows.shape))
-    _, singular, right = svds(rows, k=dim, v0=start, solver="arpack")
+    _, singular, right = svds(rows, k=dim, v0=np.ones(min(rows.shape)), solver="arpack")
     descending = np.argsort(singular)[::-1]
     factors = (right[descending] * singular[descending, None]).T
     largest = np.abs(factors).argmax(axis=0)

@@ -264,8 +264,7 @@ class Recommendation(Kind):
             return chosen
         assert info.n_candidates is not None
         # A uniform is below 1 - 2^-53, but its product with m may round up to m.
-        index = (uniforms * info.n_candidates).astype(np.int64)
-        return np.minimum(index, info.n_candidates - 1)
+        return np.minimum((uniforms * info.n_candidates).astype(np.int64), info.n_candidates - 1)
 
     def sizes(self, space: Any) -> dict[str, int] | None:
         """Return the number of candidates of a `Discrete` space."""

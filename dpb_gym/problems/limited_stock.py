@@ -85,8 +85,7 @@ def bid_prices(
     best, squares, least = prices, np.zeros(len(rate)), np.inf
     count, most = len(rounds.uniform), problem.info.reward_range[1]
     for _ in range(steps or STEPS):
-        net = priced(rounds, np.tile(prices, (count, 1)))
-        action, value = problem.best_action(hidden, net)
+        action, value = problem.best_action(hidden, priced(rounds, np.tile(prices, (count, 1))))
         sold = units(problem, hidden, rounds, action, len(rate)).sum(axis=0) / count
         bound = float(value.sum()) / count + sum((prices * rate).tolist())
         if bound < least:

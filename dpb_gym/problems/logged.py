@@ -96,8 +96,7 @@ class Logged:
             private if isinstance(private, ReleasedFit)
             else release_fit(rows, choice == 0, longest, private)
         )  # fmt: skip
-        coefficients = np.array(self.released.coefficients)
-        self.fit = replace(self.fit, coefficients=coefficients)
+        self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
         self, name: str, contexts: Array, people: Array | None, draws: int, part: str
@@ -243,8 +242,8 @@ class LoggedPricing(Logged, PricingProblem):
                 + (
                     "The noise of private= is too large: give a larger budget"
                     if private
-                    else "Prices were perhaps set by what was known of the customer: give that as "
-                    "features"
+                    else "Prices perhaps followed demand (endogenous prices): give what they were "
+                    "set by as features"
                 )
             )
         self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))

@@ -110,8 +110,7 @@ class PricingProblem(Problem):
 
     def _drifting(self) -> Array:
         t = np.linspace(0.0, 1.0, self.horizon)[:, None]
-        phase = np.arange(self.dim - 1)[None, :]
-        angle = 2.0 * np.pi * 8.0 * t + phase
+        angle = 2.0 * np.pi * 8.0 * t + np.arange(self.dim - 1)[None, :]
         path = (2.0 * t - 1.0) * 0.7 + 0.3 * portable.each(kernels.elementary.sin, angle)
         return path.astype(np.float32)
 

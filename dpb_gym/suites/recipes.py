@@ -134,8 +134,7 @@ def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):
-                path = home / f"{name}.yaml"
-                data = _read(path)
+                data = _read(home / f"{name}.yaml")
                 if isinstance(data, dict) and _points(data):
                     found.append(data)
     return found

@@ -283,8 +283,7 @@ def parse_suite(text: str, source: str) -> Suite:
 
 def suite_names() -> list[str]:
     """Return the names of the package's suites."""
-    folder = resources.files("dpb_gym.suites")
-    names = [file.name for file in folder.iterdir()]
+    names = [file.name for file in resources.files("dpb_gym.suites").iterdir()]
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 

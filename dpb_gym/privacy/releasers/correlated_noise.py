@@ -201,8 +201,7 @@ class SquareRootToeplitz(Toeplitz):
 @functools.lru_cache(maxsize=16)
 def square_root_coefficients(steps: int) -> FloatArray:
     """Return f_0..f_{steps-1}, the first column of the square root of the running-sum matrix."""
-    k = np.arange(1, steps)
-    return np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / k)])
+    return np.concatenate([[1.0], np.cumprod(1.0 - 0.5 / np.arange(1, steps))])
 
 
 def blt_sensitivity(theta: FloatArray, omega: FloatArray, steps: int) -> float:

@@ -107,8 +107,7 @@ class CapMessage:
         capped = self.below + (1.0 - self.below) * level
         level = np.where(coin < self.inside, capped, self.below * level)
         aimed = portable.each(kernels.elementary.normal_of, np.minimum(level, 1.0 - 2.0**-53))
-        moved = normals + (aimed - along)[:, None] * units
-        return np.asarray(self.sigma * moved)
+        return np.asarray(self.sigma * (normals + (aimed - along)[:, None] * units))
 
     def log_density(self, sent: FloatArray, rows: FloatArray) -> FloatArray:
         """Return the log-densities ``(B,)`` of messages given rows, up to a constant."""

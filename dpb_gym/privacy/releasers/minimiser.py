@@ -182,8 +182,7 @@ class LossMinimiser(Minimiser):
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:
         points, norms = self._released.copy(), np.zeros(len(linear))
-        bends = np.empty((*linear.shape, self.dim))
-        state = (self._losses, due, points, norms, bends)
+        state = (self._losses, due, points, norms, np.empty((*linear.shape, self.dim)))
         kernels.newton.minimise(*state, ridge=ridge, linear=linear, precision=tolerance)
         _check(norms[due], tolerance)
         return points, norms

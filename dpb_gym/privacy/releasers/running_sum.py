@@ -126,6 +126,4 @@ class RunningSum(Sum):
     @property
     def noise_std_max(self) -> float:
         """Largest standard deviation of the noise over all releases."""
-        if self.sigma == 0:
-            return 0.0
-        return self.sigma * math.sqrt(float(self.variances.max()))
+        return 0.0 if self.sigma == 0 else self.sigma * math.sqrt(float(self.variances.max()))

@@ -154,8 +154,7 @@ class Drift(Condition):
         angle = np.asarray(angle, np.float64)[..., None]
         cosine = portable.each(kernels.elementary.sin, angle + np.pi / 2)
         sine = portable.each(kernels.elementary.sin, angle)
-        turned: Array = cosine * theta + sine * away
-        return turned
+        return cosine * theta + sine * away
 
     def fields(self) -> dict[str, Field]:
         if self.kind != "walk":
