@@ -188,8 +188,7 @@ def _single_sampled(event: events.Event) -> bool:
 
 
 def _single_response(event: events.Event) -> bool:
-    pure = isinstance(event, events.PureEvent | events.RandomizedResponseEvent)
-    return pure and event.count == 1
+    return isinstance(event, events.PureEvent | events.RandomizedResponseEvent) and event.count == 1
 
 
 def _response_epsilon(event: events.RandomizedResponseEvent, delta_: float) -> float:
