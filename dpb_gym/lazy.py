@@ -40,7 +40,10 @@ def lazy_names(
     def load(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home_of[name]), name)
+        from dpb_gym.progress_lines import progress_lines
+
+        with progress_lines(f"importing {package}.{name}"):
+            value = getattr(importlib.import_module(home_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
+from dpb_gym.progress_lines import progress_lines
 
 
 def leaderboard(
@@ -321,6 +322,12 @@ def cost(
     )
 
 
+def _write_files(found: Any, html: str | None, plot: str | None) -> None:
+    for path, write in ((html, found.to_html), (plot, found.plot)):
+        if path is not None:
+            write(path)
+
+
 def cost_of_privacy(
     source: str = Argument(metavar="FILE|ENV", help="A log, .csv or .parquet; or an environment."),
     problem: str | None = Option(
@@ -341,15 +348,14 @@ def cost_of_privacy(
 
     Example: dpb cost-of-privacy loans.csv --problem pricing --set bought=sold --set features=[term]
     """
-    from dpb_gym.planning import privacy_cost
+    with progress_lines("cost-of-privacy"):
+        from dpb_gym.planning import privacy_cost
 
-    found = privacy_cost.cost_of_privacy(
-        source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
-        **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
-    )  # fmt: skip
-    for path, write in ((html, found.to_html), (plot, found.plot)):
-        if path is not None:
-            write(path)
+        found = privacy_cost.cost_of_privacy(
+            source, options.read_budgets(budget) or privacy_cost.BUDGETS, problem,
+            **options.read_settings(set_), horizon=horizon, replicates=replicates, workers=workers,
+        )  # fmt: skip
+        _write_files(found, html, plot)
     if json:
         options.print_json(
             {"sentences": found.sentences, "losses": found.records(), "notes": found.notes}
@@ -378,21 +384,20 @@ def advise(
 
     Example: dpb advise sales.xlsx --set price=fee --currency EUR --html sales.html
     """
-    from dpb_gym.planning import advice, privacy_cost
+    with progress_lines("advise"):
+        from dpb_gym.planning import advice, privacy_cost
 
-    asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
-    found = advice.advise(
-        source, problem, budgets=asked, horizon=horizon,
-        replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,
-        **options.read_settings(set_),
-    )  # fmt: skip
+        asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
+        found = advice.advise(
+            source, problem, budgets=asked, horizon=horizon,
+            replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,
+            **options.read_settings(set_),
+        )  # fmt: skip
+        if not dry_run:
+            _write_files(found, html, plot)
     if dry_run:
         options.print_text(str(found))
-        return
-    for path, write in ((html, found.to_html), (plot, found.plot)):
-        if path is not None:
-            write(path)
-    if json:
+    elif json:
         texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
         options.print_json({"sentences": found.sentences, "earnings": found.records(), **texts})
     else:

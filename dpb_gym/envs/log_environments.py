@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import inspect
 import os
 import re
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from threading import Event, Thread
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
 from dpb_gym.envs.registration import ENVIRONMENTS, RATINGS, make_problem, register_environment
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.problems.fitting import LARGEST_RIDGE, LISTENER, cached, step
+from dpb_gym.problems.fitting import LARGEST_RIDGE, cached
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.problems.rating_replay import ReplayProblem
+from dpb_gym.progress_lines import progress_lines, step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -147,43 +144,6 @@ def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@contextlib.contextmanager
-def progress_lines(
-    name: str, progress: bool | Callable[[str], Any] | None
-) -> Iterator[Callable[[str], Any]]:
-    """Yield a function that reports the current step; steps of `from_log` are reported too.
-
-    Args:
-        name: Name of the operation, the beginning of each line.
-        progress: True or None for lines on standard error after two seconds, every two seconds on
-            a terminal and every five elsewhere; False for silence; or a function that is called
-            with each step.
-    """
-    start, done = time.monotonic(), Event()
-    step, wait = ["reading"], 2.0 if sys.stderr.isatty() else 5.0
-
-    def say(what: str) -> None:
-        step[0] = what
-        if callable(progress):
-            progress(what)
-
-    def watch() -> None:
-        seconds = 2.0
-        while not done.wait(seconds):
-            print(f"{name}: {step[0]} ({time.monotonic() - start:.0f} s so far)",
-                  file=sys.stderr, flush=True)  # fmt: skip
-            seconds = wait
-
-    if progress in (True, None):
-        Thread(target=watch, daemon=True).start()
-    token = LISTENER.set(say)
-    try:
-        yield say
-    finally:
-        LISTENER.reset(token)
-        done.set()
-
-
 def from_log(
     source: Any,
     problem: str,
@@ -221,7 +181,7 @@ def from_log(
             coefficients are then released with noise from the operating system (extra
             ``[secure]``), and the guarantee of every agent says so. A new call may release, and
             spend, again. All bounds must be declared.
-        progress: See `progress_lines`.
+        progress: See `dpb_gym.progress_lines.progress_lines`.
         **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
             `dpb_data.clicks` and `dpb_data.ratings`.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpb_gym import report, validation
 from dpb_gym.agent import Agent
-from dpb_gym.envs.log_environments import LogEnvironment, from_log, progress_lines
+from dpb_gym.envs.log_environments import LogEnvironment, from_log
 from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
@@ -23,6 +23,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.logged import Logged
+from dpb_gym.progress_lines import progress_lines, share_played
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
@@ -252,8 +253,7 @@ def advise(
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
         workers: See `evaluate`.
-        progress: True for lines on standard error at least every five seconds, False for silence,
-            or a function that receives them.
+        progress: See `dpb_gym.progress_lines.progress_lines`.
         dry_run: Only return the `dpb_data.Roles` of the columns.
         **columns: Columns by role, ``features``, ``missing``, ``decimal``, and further arguments of
             `from_log`.
@@ -313,7 +313,7 @@ class _Runs:
             warnings.simplefilter("ignore", RuntimeWarning)  # failures are notes
             return evaluate(
                 self.log, agents, T, replicates, first, [T], self.settings(part), budgets,
-                self.workers, lambda done, of: self.say(f"{what}, {done / max(of, 1):.0%} played"),
+                self.workers, share_played(what, self.say),
             )  # fmt: skip
 
     def settings(self, part: str) -> dict[str, Any]:
@@ -353,7 +353,8 @@ def _advice(
     unit, size = _unit(problem, currency, roles)
     earnings = _earnings(run, rows, names, size)
     informed = not run.fitted or problem.fit.informed
-    thin = "" if informed and earnings[-1].lost.low > 0.0 else _thin(run, problem, names[BASE])
+    beaten = earnings[-1].lost.low > 0.0
+    thin = "" if informed and beaten else _thin(run, problem, names[BASE], beaten)
     repairs = tuple(getattr(problem, "repairs", ()))
     visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
     notes = [note for note in result_notes(result, visits) if note not in repairs]
@@ -465,26 +466,35 @@ def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
     return "responses" if isinstance(problem, Logged) else "units of reward", 1.0
 
 
-def _thin(run: _Runs, problem: Any, agent: str) -> str:
-    """Return the sentence on a log that is too thin, with the number of customers needed."""
-    said = (
-        f"This log is too thin: no agent is shown to beat random choices in {run.horizon:,} "
-        "customers"
+def _thin(run: _Runs, problem: Any, agent: str, beaten: bool) -> str:
+    """Return the sentence on a log that is too thin, with the number of customers needed.
+
+    Args:
+        run: Runs on the log's environment.
+        problem: The environment.
+        agent: The best non-private agent.
+        beaten: Whether it beats random choices if the model is right.
+    """
+    why = (
+        "its model predicts held-out customers no better than a constant"
+        if beaten
+        else f"no agent is shown to beat random choices in {run.horizon:,} customers"
     )
+    said = f"This log is too thin: {why}"
     if not run.fitted:
         return f"{said}."
     run.say("computing how many customers are needed")
     needed = log_checks.customers_needed(problem)
     if needed is None:
-        return f"{said}, and with this variation no number of customers up to 10^9 would do."
+        return f"{said}. With this variation no number of customers up to 10^9 would do."
     while 2 * needed * 8 <= _MOST_SIMULATED:
         agents = {"agent": agent, RANDOM: RANDOM}
         played = run.play(f"checking {needed:,}", agents, "fitted", 8, horizon=needed)
         last = {row.agent: row.regret[:, -1] for row in played.rows}
         if metrics.interval(last[RANDOM] - last["agent"]).low > 0.0:
-            return f"{said}; about {_about(needed)} like them would be needed, as simulated."
+            return f"{said}. About {_about(needed)} such customers would be needed, as simulated."
         needed *= 2
-    return f"{said}; by the model's information about {_about(needed)} like them are needed."
+    return f"{said}. By the model's information, about {_about(needed)} such customers are needed."
 
 
 def _about(count: int) -> str:

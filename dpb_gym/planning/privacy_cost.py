@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -17,6 +16,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
+from dpb_gym.progress_lines import progress_lines, share_played
 from dpb_gym.report.comparison_groups import Group
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.notebook import grid
@@ -213,7 +213,8 @@ def cost_of_privacy(
         replicates: Independent replicates, at least 2.
         seed: Replicate i has seed ``seed + i``.
         workers: See `dpb_gym.evaluate`.
-        progress: See `dpb_gym.evaluate`; also in logs by default.
+        progress: See `dpb_gym.progress_lines.progress_lines`; or a function of (rounds done,
+            rounds in all).
         **log: Further arguments of `dpb_gym.from_log`, or parameters of the environment.
 
     Raises:
@@ -230,10 +231,22 @@ def cost_of_privacy(
     replicates = validation.integer("replicates", replicates, 2)
     budgets = [budgets] if isinstance(budgets, (str, Budget)) else budgets
     limits = [check_protects(b) for b in budgets if b]
-    if problem is not None:
-        source, log = from_log(source, problem, **log), {}
-    elif not isinstance(source, str) or Path(source).suffix:
+    if problem is None and (not isinstance(source, str) or Path(source).suffix):
         raise ParameterError("name the problem of the log: problem='pricing', columns by name")
+    shown = callable(progress) or progress is False
+    with progress_lines("cost_of_privacy", not shown) as say:
+        if problem is not None:
+            source, log = from_log(source, problem, **log), {}
+        return _cost(source, limits, agents, horizon, first, replicates, seed, workers,
+                     progress if shown else share_played("comparing agents", say), log)  # fmt: skip
+
+
+def _cost(
+    source: str, budgets: Sequence[Budget], agents: Sequence[str] | None, horizon: int | None,
+    first: int | None, replicates: int, seed: int, workers: int | None, progress: Any,
+    parameters: dict[str, Any],
+) -> PrivacyCost:  # fmt: skip
+    """Return the losses of agents on an environment."""
     found = environment(source)
     if agents is None and found.kind not in RECOMMENDED:
         raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
@@ -242,8 +255,7 @@ def cost_of_privacy(
     split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
     result = evaluate(
         source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
-        (*resolve_checkpoints("log", T), split), log, [*limits, "none"], workers,
-        (None if sys.stderr.isatty() else True) if progress is None else progress,
+        (*resolve_checkpoints("log", T), split), parameters, [*budgets, "none"], workers, progress,
     )  # fmt: skip
     base = [s for s in result.rows if (s.agent, s.budget) == (ours, "none")]
     if not base:

@@ -131,6 +131,8 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         return gaussian_epsilon(mu, delta_)
     if len(events) == 1 and _single_sampled(events[0]):
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
+    if len(events) == 1 and _single_response(events[0]):
+        return _response_epsilon(events[0], delta_)  # type: ignore[arg-type]
     divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     candidates = [renyi_to_epsilon(divergence, delta_)]
     if all(isinstance(event, WITH_PAIR) and _loss(event) <= LARGEST_LOSS for event in events):
@@ -183,6 +185,21 @@ def _conversion(delta_: float) -> tuple[FloatArray, FloatArray]:
 
 def _single_sampled(event: events.Event) -> bool:
     return isinstance(event, events.PoissonGaussianEvent) and event.count == 1
+
+
+def _single_response(event: events.Event) -> bool:
+    return isinstance(event, events.PureEvent | events.RandomizedResponseEvent) and event.count == 1
+
+
+def _response_epsilon(event: events.RandomizedResponseEvent, delta_: float) -> float:
+    """Return the exact epsilon at delta of one k-ary randomized response.
+
+    The true answer has probability p, each other one p e^-eps0. The divergence at e <= eps0 is
+    p - p e^(e - eps0), which is delta where e = log((1 - delta) e^eps0 - delta (k - 1)).
+    """
+    others = delta_ * (event.categories - 1) * exp(-event.epsilon)
+    inside = -delta_ - others
+    return max(0.0, event.epsilon + log1p(inside)) if inside > -1.0 else 0.0
 
 
 def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float:

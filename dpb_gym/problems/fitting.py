@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,13 +13,12 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
+from dpb_gym.progress_lines import step
 from dpb_gym.streams import Stream, generator
 
 T = TypeVar("T")
 Bounds = Mapping[str, tuple[float, float]]
 FEWEST_ROWS = 50
-LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
-"""Called with each step of processing a log, see `step`."""
 _HELD_OUT = 5  # one customer in five, at random, is held out
 TELLING = 0.98
 """Share of pairs (response, no response) that a feature orders right if it is a copy of the
@@ -117,13 +115,6 @@ def cached(make: Callable[..., T]) -> Callable[..., T]:
     return made
 
 
-def step(what: str) -> None:
-    """Report the next step to the registered listener, if any."""
-    listener = LISTENER.get()
-    if listener is not None:
-        listener(what)
-
-
 def check_varies(taken: Array, did: str, name: str) -> None:
     """Raise `DataError` for a log in which all responses are the same."""
     if taken.min() == taken.max():
@@ -180,7 +171,7 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
             )
         raise DataError(
             f"{name}: {feature} tells the response of nearly every customer: it is a copy of it, "
-            "or was recorded after it. Leave it out"
+            "or was recorded after it. Leave it out: name the others in features="
         )
 
 

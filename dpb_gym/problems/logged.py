@@ -242,8 +242,8 @@ class LoggedPricing(Logged, PricingProblem):
                 + (
                     "The noise of private= is too large: give a larger budget"
                     if private
-                    else "Prices were perhaps set by what was known of the customer: give that as "
-                    "features"
+                    else "Prices perhaps followed demand (endogenous prices): give what they were "
+                    "set by as features"
                 )
             )
         self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import target, write_whole
+from dpb_gym.progress_lines import progress_lines
 from dpb_gym.report.comparison_groups import budget_order, short
 from dpb_gym.report.number_format import tick
 from dpb_gym.report.tables import Line, Table
@@ -86,6 +87,7 @@ def legend(
     return found
 
 
+@progress_lines("drawing")
 def finish(
     title: str,
     panels: Sequence[Panel],

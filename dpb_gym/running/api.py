@@ -64,7 +64,7 @@ def evaluate(
             ``"none"`` among them adds a run without, where an agent can do without.
         workers: Processes; None for one per core. The results are the same for any number.
         progress: True for progress bars, False for silence, or a function of (rounds done,
-            rounds in all). By default bars on a terminal, after two seconds.
+            rounds in all). By default bars on a terminal, after one second.
         backend: ``"loky"`` for this machine, ``"dask"`` for a cluster; then `workers` says
             into how many blocks the replicates are divided at least.
         scheduler: Address of the dask scheduler.

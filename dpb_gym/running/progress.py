@@ -26,7 +26,7 @@ Show: TypeAlias = bool | Callable[[int, int], Any] | None
 
 POLL_SECONDS = 0.25
 LOG_SECONDS = 5.0
-ASKED_SECONDS, UNASKED_SECONDS = 0.5, 2.0
+ASKED_SECONDS, UNASKED_SECONDS = 0.5, 1.0
 """Seconds before progress is shown."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_data import data_files, table_repair
+from dpb_data import data_files, exported_files, table_repair
 from dpb_data.table_column import POSITIVE, Column
 from dpb_gym.errors import DataError
 
@@ -25,6 +25,7 @@ Array = NDArray[Any]
 BLOCK = 1 << 24
 NULLS = ("", "NULL", "NA")
 _UNIT = "\x1f"  # replaces a separator of several characters for Arrow, which takes one
+_NO_ROWS = ". Delete lines above the header and below the last row"
 _FLAGS = ("0", "false", "0.0", "1", "true", "1.0")
 _ARROW = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<line>\d+): )?"
@@ -74,6 +75,7 @@ class Opened:
         if missing:
             some = ", ".join(self.columns[:30]) + (" ..." if len(self.columns) > 30 else "")
             hint = hint or (": the file is not UTF-8" if "\ufffd" in some else "")
+            hint = hint or (_NO_ROWS if self.unit == "line" and len(self.columns) == 1 else "")
             raise DataError(
                 f"{head}: expected the columns {', '.join(map(str, missing))}, found {some}{hint}"
             )
@@ -210,14 +212,17 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         if place.suffix.lower() == ".parquet":
             return _open_parquet(place)
         if place.suffix.lower() in (".xlsx", ".xlsm"):
-            cells, first = table_repair.excel_rows(place, repair or table_repair.Repair())
+            cells, first = exported_files.excel_rows(place, repair or table_repair.Repair())
             return Opened(place.stem, str(place), [*cells], partial(arrays, cells), "row", first)
         found = data_files.Source(place)
         if found.main is None:
             raise DataError(f"{place}: expected the path of a CSV, .xlsx or Parquet file")
         raw = found.read(found.main)
-        raw = raw if repair is None else table_repair.plain_text(raw, repair)
-        return open_csv(raw, found.where(found.main))
+        if repair is None:
+            return open_csv(raw, found.where(found.main))
+        raw = exported_files.plain_text(raw, repair)
+        above, mark = exported_files.header_line(raw, repair)
+        return open_csv(raw, found.where(found.main), above=above, delimiter=mark)
     frame = table_repair.as_columns(source)
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa
@@ -282,6 +287,7 @@ def open_csv(
     nulls: Sequence[str] = NULLS,
     quoted: bool = True,
     strict: bool = True,
+    above: int = 0,
 ) -> Opened:
     """Open a delimited file in memory and read the names of its columns.
 
@@ -293,17 +299,18 @@ def open_csv(
         nulls: Texts of missing values.
         quoted: Whether fields may be in double quotes.
         strict: Whether a missing final newline, the sign of a file that was cut, is an error.
+        above: Number of lines above the header.
 
     Raises:
         DataError: It is not text, empty, or was cut.
     """
     data_files.refuse_foreign(raw, where)
     raw = raw.removeprefix(b"\xef\xbb\xbf")
-    first = data_files.first_line(raw, where)
+    first = data_files.first_line(raw.split(b"\n", above)[above], where)
     if not (names or first.strip()):
         raise DataError(f"{where}: line 1: expected the columns' names, found an empty line")
-    delimiter = delimiter or max(",;\t|", key=first.count)
-    header = 0 if names else 1
+    delimiter = delimiter or max(exported_files.SEPARATORS, key=first.count)
+    header = 0 if names else 1 + above
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
         raw = _with_short_separator(raw, delimiter, where)
@@ -363,7 +370,7 @@ def _explained(error: str, columns: Mapping[int, Column], delimiter: str) -> str
     line = f"line {parts['line']}: " if parts["line"] else ""
     value = re.search("invalid value '(.*)'", parts["what"], re.DOTALL)
     if parts["column"] is None:
-        fields = rf"expected \1 fields separated by {delimiter!r}, found \2"
+        fields = rf"expected \1 fields separated by {delimiter!r}, found \2{_NO_ROWS}"
         what = re.sub(r"Expected (\d+) columns, got (\d+)", fields, parts["what"])
         return line + what[:200].replace(_UNIT, delimiter)
     column = columns[int(parts["column"])]

@@ -22,17 +22,21 @@ from dpb_gym.errors import DataError, ParameterError
 NAMES = {
     "price": "price rate fare quote preis prix precio prezzo unit_price tariff",
     "bought": "bought purchased purchase sold accepted accept converted booked quantity qty "
-    "units menge kauf gekauft achete comprado demand",
+    "units menge kauf gekauft gebucht achete comprado reservado venduto demand",
     "offered": "offered visitors views impressions",
     "case": "case chid set choice_set session search srch_id obs",
-    "item": "item item_id alt alternative product product_id prop_id mode brand movie movie_id sku",
-    "chosen": "chosen choice choose selected decision booking_bool",
-    "rating": "rating stars",
+    "item": "item item_id alt alternative product product_id prop_id mode brand movie movie_id sku "
+    "film banner article arm",
+    "chosen": "chosen choice choose selected decision booking_bool choix eleccion scelta wahl",
+    "rating": "rating stars note bewertung",
     "reward": "click clicked reward response",
-    "propensity": "propensity propensity_score pscore probability",
-    "person": "person person_id user user_id customer customer_id who id",
+    "propensity": "propensity propensity_score pscore prob probability",
+    "person": "person person_id user user_id customer customer_id who id "
+    "utilisateur usuario nutzer kunde cliente",
 }
 """Column names of each role; other cases, and ``userId`` for ``user_id``, are known too."""
+_BY_WORD = frozenset(("price", "bought", "reward", "propensity"))
+"""Roles of the only column whose name contains one of the names as a word, if none has the name."""
 _EVENTS_EACH = 10
 _UNIX = 1e8
 _PROBLEMS = {
@@ -126,20 +130,26 @@ def _named(
 ) -> tuple[str, dict[str, Any]]:
     """Return the layout that the columns' names fit, and the columns by role."""
     words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in opened.columns}
-    plain = {re.sub(r"[\s.-]+", "_", text.lower()): name for name, text in words.items()}
+    plain = {re.sub(r"\W+", "_", text.lower()).strip("_"): name for name, text in words.items()}
     roles = {}
     for role, names in NAMES.items():
+        known = set(names.split())
         found = [plain[name] for name in names.split() if name in plain]
+        some = [name for text, name in plain.items() if known & {*text.split("_")}]
+        found = found or (some if role in _BY_WORD and len(some) == 1 else [])
         own = given.get("user" if role == "person" else role, given.get(role))
         if own is not None or found:
             roles[role] = own if own is not None else found[0]
     for layout, (kind, needed) in _PROBLEMS.items():
         if problem in (None, kind) and {*needed} <= {*roles}:
             return layout, {r: roles[r] for r in (*needed, *_EXTRA[layout]) if r in roles}
-    what = "; ".join(f"{kind}: {', '.join(needed)}" for kind, needed in _PROBLEMS.values())
+    what = "; ".join(f"{', '.join(needed)} for {layout}" for layout, (_, needed) in
+                     _PROBLEMS.items())  # fmt: skip
+    seen = "; ".join(f"{role} is {column!r}" for role, column in roles.items())
     raise DataError(
-        f"{opened.where}: the columns {', '.join(opened.columns[:30])} fit no problem. Name "
-        f"them, e.g. price='fee', bought='sold'. Needed are, for {what}"
+        f"{opened.where}: the roles of the columns {', '.join(opened.columns[:30])} are not known "
+        f"by their names{f', but {seen}' if seen else ''}. Name them, e.g. bought='sold' or --set "
+        f"bought=sold. Needed are {what}"
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_gym import validation
-from dpb_gym.errors import DataError, optional_module
+from dpb_gym.errors import DataError
 
 MISSING_RULES = ("drop", "median", "error")
 MOST_DROPPED = 0.1
@@ -23,7 +23,7 @@ MOST_DROPPED = 0.1
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
 _ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
            "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
-_YES = ("true", "yes", "y", "ja", "oui", "si", "sold", "t")
+_YES = ("true", "yes", "y", "ja", "oui", "si", "sí", "sì", "sold", "t")
 _NO = ("false", "no", "n", "nein", "non", "not sold", "f")
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
@@ -302,59 +302,6 @@ def _days(moments: Any) -> Any:
 
     seconds = moments.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     return pc.divide(seconds.cast(pa.float64()), 86400.0)
-
-
-def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
-    """Return the columns of the first sheet with rows of an .xlsx file, and the header's number.
-
-    Rows above the header, which is the first row with two cells, are left out, as are empty rows.
-
-    Raises:
-        DataError: If the file is damaged or has no rows.
-        MissingExtraError: If openpyxl is not installed.
-    """
-    openpyxl = optional_module("openpyxl", "reading .xlsx files", "data")
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
-    except Exception as error:  # openpyxl raises whatever its parsers raise
-        raise DataError(f"{path}: expected an .xlsx file, found damage ({error})") from error
-    full = {title: rows for title, rows in sheets.items() if sum(map(_filled, rows)) > 2}
-    if not full:
-        raise DataError(f"{path}: expected a sheet with a header and rows, found none")
-    title, rows = next(iter(full.items()))
-    if len(full) > 1:
-        repair.note(f"only the sheet {title!r} of {', '.join(full)} was read", len(rows))
-    top = next(k for k, row in enumerate(rows) if _filled(row) > 1)
-    repair.note("rows above the header left out", top)
-    kept = [row for row in rows[top + 1 :] if _filled(row)]
-    names = [str(n) if n is not None else f"unnamed {k}" for k, n in enumerate(rows[top])]
-    return {name: [row[k] for row in kept] for k, name in enumerate(names)}, top + 2
-
-
-def _filled(row: tuple[Any, ...]) -> int:
-    return sum(cell not in (None, "") for cell in row)
-
-
-def plain_text(raw: bytes, repair: Repair) -> bytes:
-    """Return a text file as UTF-8 with line feeds and complete lines, ready for a CSV reader."""
-    wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
-        try:
-            text = raw.decode(encoding)
-            break
-        except UnicodeDecodeError:
-            continue
-    else:
-        return raw  # the reader says what is wrong
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    lines = text.count("\n")
-    if encoding != "utf-8-sig":
-        repair.note(f"the file's encoding is {encoding}, not UTF-8", lines)
-    if not text.endswith("\n") and lines > 1:
-        text = text[: text.rfind("\n") + 1]
-        repair.note("the last line does not end, was perhaps cut off, and is left out", 1)
-    return (text.rstrip("\n") + "\n").encode()
 
 
 def as_columns(source: Any) -> Any:

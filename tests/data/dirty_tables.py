@@ -127,6 +127,13 @@ def cut(table: dict[str, Any], folder: Path) -> Path:
     return path
 
 
+def titled(table: dict[str, Any], folder: Path) -> Path:
+    path = semicolons(table, folder)
+    title = b"sep=;\r\n\r\nQuotes, all branches\r\nSeason;;;\r\n"
+    path.write_bytes(title + path.read_bytes())
+    return path
+
+
 ALL = COLUMNS
 DIRTY = {
     "semicolons and decimal commas": Case(semicolons, ("price: decimal comma read (240",), ALL),
@@ -147,6 +154,9 @@ DIRTY = {
     "a list of records": Case(records, (), ALL),
     "UTF-16 and spaces in the header": Case(
         wide_bytes, ("encoding is utf-16", "' PRICE ' was read as 'price'"), ALL
+    ),
+    "lines above the header": Case(
+        titled, ("rows above the header left out (4", "decimal comma read (240"), ALL
     ),
     "cut in the last line": Case(cut, ("the last line does not end",), ALL, slice(None, -1)),
 }

@@ -85,6 +85,16 @@ def test_other_units_and_an_empty_file_are_refused_with_a_remedy(tmp_path: Path)
         dpb_data.prices(tmp_path / "empty.csv")
 
 
+def test_lines_that_belong_to_no_row_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("Title\nprice,bought\n1.5,0\n2.5,x\n3.5,1\n")
+    with pytest.raises(DataError, match=r"line 4: expected bought to be .*found 'x'"):
+        dpb_data.prices(file)
+    file.write_text("Title\nprice,bought\n1.5,0\n2.5,1\nTotal\n")
+    with pytest.raises(DataError, match="Delete lines above the header and below the last row"):
+        dpb_data.prices(file)
+
+
 @given(
     st.lists(st.integers(0, 10**8), min_size=30, max_size=60),
     st.sampled_from([(",", "."), (",", " "), (".", ","), (".", "'")]),

@@ -76,6 +76,13 @@ def test_the_choice_of_an_agent_states_the_right_guarantees():
     assert private <= found and len(found) > 20
 
 
+# What a first visitor came for: the agent's regret on the arena, and the cost on the table.
+ANSWERS = {
+    "arena": (r">mine</td>(<td[^>]*>[^<]*</td>){2}<td[^>]*>[\d,.]+ \[[\d,.]+, [\d,.]+\]",),
+    "own_data": (r"at eps=1,delta=1e-6 you lose [\d.]+% \[", r">one-pass-pricing</td>"),
+}
+
+
 @pytest.mark.parametrize("script", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run_as_notebooks(script, tmp_path):
     tutorials = module("dpb_site.tutorials")
@@ -90,6 +97,8 @@ def test_tutorials_run_as_notebooks(script, tmp_path):
     assert "text/html" in kinds
     text = "\n".join(tutorials.shown(notebook, tmp_path / "page.md")[1:])
     assert text.startswith("# ") and "<table" in text
+    for answer in ANSWERS.get(script.stem, ()):
+        assert re.search(answer, text), answer
     assert len(list(tmp_path.glob("page-*.png"))) == text.count("```{image}")
 
 

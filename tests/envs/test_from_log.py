@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,6 @@ import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import Budget
-from dpb_gym.envs.log_environments import progress_lines
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import BudgetError, DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import fit_mnl, log_chances, scale
@@ -30,6 +30,7 @@ from dpb_gym.problems.logged import (
     _relative,
 )
 from dpb_gym.problems.released_fit import release_fit
+from dpb_gym.progress_lines import progress_lines
 from dpb_gym.streams import AgentStreams
 
 
@@ -626,17 +627,21 @@ def test_slow_steps_are_reported(monkeypatch: Any) -> None:
             lines.put(self.getvalue())
 
     made, lines = list[Finished](), Queue[str]()
-    monkeypatch.setattr("dpb_gym.envs.log_environments.Event", Finished)
-    for terminal, wait in ((False, 5.0), (True, 2.0)):
+    monkeypatch.setattr("dpb_gym.progress_lines.Event", Finished)
+    for terminal, waits in ((False, [2.0, 4.0]), (True, [0.5, 1.0])):
         monkeypatch.setattr("sys.stderr", Lines())
         monkeypatch.setattr("sys.stderr.isatty", lambda terminal=terminal: terminal)
-        with progress_lines("from_log", True) as say:
-            say("fitting to all 320 customers")
+        with progress_lines("from_log", True) as say, progress_lines("inner") as inner:
+            say("reading")
+            inner("fitting to all 320 customers")
             for count in (1, 2):
                 made[-1].ticks.put(True)
                 found = lines.get(timeout=60)
                 assert found.count("from_log: fitting to all 320 customers (") == count
-        assert made[-1].waits[:2] == [2.0, wait], "a line is due after these seconds"
+                assert found.count("\r" if terminal else "\n") == count
+        assert made[-1].waits[:2] == waits, "a line is due after these seconds"
+        left = sys.stderr.getvalue().split("\r")[-2].strip() if terminal else ""
+        assert not left, "the last line on a terminal is erased"
 
 
 def test_results_are_shown_without_the_log(tmp_path: Any) -> None:

@@ -158,6 +158,19 @@ def test_gaussian_agrees_with_both_peer_accountants_under_replace_one() -> None:
     assert wrong.get_epsilon(DELTA) > 1.9 * ours
 
 
+@given(st.floats(0.01, 20.0), st.integers(2, 9), st.floats(1e-12, 0.5))
+def test_one_response_is_accounted_exactly(epsilon_: float, categories: int, delta_: float) -> None:
+    """The hockey-stick divergence of two rows of the mechanism's matrix is delta at epsilon."""
+    other = 1.0 / (math.exp(epsilon_) + categories - 1.0)
+    rows = np.full((2, categories), other)
+    rows[0, 0] = rows[1, 1] = other * math.exp(epsilon_)
+    event = RandomizedResponseEvent(epsilon_, categories)
+    found = accounting.epsilon(of(event), delta_)
+    spent = np.maximum(rows[0] - math.exp(found) * rows[1], 0.0).sum()
+    assert spent <= delta_ + 1e-12
+    assert found == 0.0 or spent == pytest.approx(delta_, rel=1e-6, abs=1e-12)
+
+
 def test_counts_of_randomized_response_compose() -> None:
     """`PLDAccountant` ignores the count of randomized response; ours does not."""
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent, SelfComposedDpEvent
