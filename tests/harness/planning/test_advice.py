@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError
 from dpb_gym.planning import log_checks
-from dpb_gym.planning.advice import RANDOM, SINGLE, Advice
+from dpb_gym.planning.advice import RANDOM, SINGLE, Advice, _thin
 from dpb_gym.results import metrics
 
 SETTINGS: dict[str, Any] = {"horizon": 400, "replicates": 12, "progress": False}
@@ -127,6 +128,21 @@ def test_a_thin_log_gets_no_percentage() -> None:
     assert log_checks.customers_needed(problem) >= 400
 
 
+@pytest.mark.parametrize(("horizon", "end"), [
+    (400, "About 200 such customers would do if the fitted model were exact, as simulated."),
+    (100, "About 200 such customers would be needed, as simulated."),
+])  # fmt: skip
+def test_customers_that_were_simulated_are_enough_for_an_exact_model(
+    horizon: int, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_checks, "customers_needed", lambda problem: 200)
+    rows = [SimpleNamespace(agent="agent", regret=np.array([[1.0], [2.0]])),
+            SimpleNamespace(agent=RANDOM, regret=np.array([[9.0], [10.5]]))]  # fmt: skip
+    run = SimpleNamespace(horizon=horizon, fitted=True, say=print,
+                          play=lambda *args, **kwargs: SimpleNamespace(rows=rows))  # fmt: skip
+    assert _thin(run, None, "best", beaten=False).endswith(end)  # type: ignore[arg-type]
+
+
 def test_more_information_needs_fewer_customers() -> None:
     strong = dpb_gym.from_log(synthetic.loans(1500), "pricing", features=["score"], progress=False)
     needed = log_checks.customers_needed(dpb_gym.make_problem(strong))
@@ -215,6 +231,14 @@ def test_columns_are_guessed_once_and_shown() -> None:
         dpb_gym.advise(LOG, bounds={"price": (0, 1e300)}, **SETTINGS)
     with pytest.raises(AgentError, match="none of private-pricing runs at none"):
         dpb_gym.advise(LOG, agents="private-pricing", budgets="rho=1", **SETTINGS)
+
+
+def test_a_column_with_a_given_role_is_guessed_for_no_other() -> None:
+    table = {"cliente": [1, 1, 2, 2], "prodotto": ["a", "b"] * 2, "scelto": [1, 0, 0, 1],
+             "qualita": [0.1, 0.7, 0.1, 0.7]}  # fmt: skip
+    given = {"case": "cliente", "item": "prodotto", "chosen": "scelto"}
+    roles = dpb_gym.advise(table, dry_run=True, progress=False, **given)
+    assert roles.layout == "long choices" and "person" not in roles.columns
 
 
 @pytest.mark.parametrize(
