@@ -46,6 +46,11 @@ class Agent(Policy, ABC):
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
     stretches = False
 
+    @property
+    def class_name(self) -> str:
+        """Name of the class that its author wrote."""
+        return type(self).__name__
+
     def set_up(
         self,
         problem: ProblemInfo,
@@ -77,7 +82,7 @@ class Agent(Policy, ABC):
             source = None if budget is None else NoiseSource(streams.noise)
         if budget is not None and self.protects is None:
             raise AgentError(
-                f"{type(self).__name__} gets a budget but does not say what it protects: "
+                f"{self.class_name} gets a budget but does not say what it protects: "
                 "register_agent(..., protects=('central', 'reward')), or set the attribute"
             )
         for blocked in ("act", "observe", "play"):  # set by `save` of a private run
@@ -224,6 +229,11 @@ class BatchedSingle(Agent):
         self._maker = maker
         self._params = dict(params or {})
         self.copies: list[SingleAgent] = []
+
+    @property
+    def class_name(self) -> str:
+        """Name of the class of the copies."""
+        return str(getattr(self._maker, "__name__", type(self).__name__))
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         self._problem = problem

@@ -180,7 +180,7 @@ def test_a_budget_needs_something_to_protect() -> None:
     class Silent(Claims):
         protects = None
 
-    with pytest.raises(AgentError, match="does not say what it protects"):
+    with pytest.raises(AgentError, match="Silent gets a budget but does not say what it protects"):
         play(Silent)
 
 
