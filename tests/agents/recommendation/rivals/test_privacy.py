@@ -247,10 +247,11 @@ def test_audit_passes_and_fails_for_a_tenth_of_the_noise_variance(name):
         def quieter(problem, streams, curator):
             begin(problem, streams, curator)
             curator.seal()
-            for attribute in ("_sigma", "_scale"):
-                if hasattr(agent.releaser, attribute):
-                    scale = getattr(agent.releaser, attribute) / math.sqrt(10)
-                    setattr(agent.releaser, attribute, scale)
+            releaser = behind(agent.releaser)
+            quiet = [name for name in ("_sigma", "_scale") if hasattr(releaser, name)]
+            assert quiet
+            for attribute in quiet:
+                setattr(releaser, attribute, getattr(releaser, attribute) / math.sqrt(10))
 
         agent.begin = quieter
         return agent
