@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -174,6 +176,13 @@ class Forks:
         return subprocess.CompletedProcess(
             words, status, self.out.read_text(), self.err.read_text()
         )
+
+
+@pytest.fixture
+def import_benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A function that imports a module of the folder `benchmarks`."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    return importlib.import_module
 
 
 @pytest.fixture(scope="session")

@@ -492,12 +492,9 @@ def _thin(run: _Runs, problem: Any, agent: str, beaten: bool) -> str:
         played = run.play(f"checking {needed:,}", agents, "fitted", 8, horizon=needed)
         last = {row.agent: row.regret[:, -1] for row in played.rows}
         if metrics.interval(last[RANDOM] - last["agent"]).low > 0.0:
-            if needed <= run.horizon:
-                return (
-                    f"{said}. About {_about(needed)} such customers would do if the fitted model "
-                    "were exact, as simulated."
-                )
-            return f"{said}. About {_about(needed)} such customers would be needed, as simulated."
+            played_here = needed <= run.horizon
+            enough = "do if the fitted model were exact" if played_here else "be needed"
+            return f"{said}. About {_about(needed)} such customers would {enough}, as simulated."
         needed *= 2
     return f"{said}. By the model's information, about {_about(needed)} such customers are needed."
 

@@ -89,7 +89,7 @@ def _most_used(rows: Sequence[RowResult]) -> dict[str, RowResult]:
         agent, kind = row.cell.agent, row.cell.task.kind
         if row.guarantee is not None:
             key = audit_key(agent, kind)
-            uses.setdefault((agent.name, kind), Counter()).update([key])
+            uses.setdefault((agent.name, kind), Counter())[key] += 1
             found.setdefault(key, row)
     chosen = [key for counts in uses.values() for key, _ in counts.most_common(MOST_AUDITED)]
     return {key: found[key] for key in chosen}

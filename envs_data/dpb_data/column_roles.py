@@ -129,11 +129,10 @@ def _named(
     opened: Opened, problem: str | None, given: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Return the layout that the columns' names fit, and the columns by role."""
-    words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in opened.columns}
+    given_columns = {value for value in given.values() if isinstance(value, str)}
+    free = [name for name in opened.columns if name not in given_columns]
+    words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in free}
     plain = {re.sub(r"\W+", "_", text.lower()).strip("_"): name for name, text in words.items()}
-    # a column with a given role has no other
-    own_columns = {value for value in given.values() if isinstance(value, str)}
-    plain = {text: name for text, name in plain.items() if name not in own_columns}
     roles = {}
     for role, names in NAMES.items():
         known = set(names.split())

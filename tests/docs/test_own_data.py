@@ -15,9 +15,8 @@ PAGE = (ROOT / "docs/own-data.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def advice(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("advice")
+def advice(import_benchmark: Any) -> Any:
+    return import_benchmark("advice")
 
 
 def test_the_page_is_written_from_the_stored_result(advice: Any) -> None:

@@ -18,9 +18,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def pages(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("paper_pages")
+def pages(import_benchmark: Any) -> Any:
+    return import_benchmark("paper_pages")
 
 
 @pytest.mark.parametrize("paper", ["adaprivate-ts", "private-assortment", "private-pricing"])
@@ -55,9 +54,8 @@ def test_rows_on_other_pages_are_those_of_stored_tables(pages: Any) -> None:
 
 
 @pytest.fixture
-def cells(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("measured")
+def cells(import_benchmark: Any) -> Any:
+    return import_benchmark("measured")
 
 
 def test_cells_on_pages_are_those_of_stored_suites(cells: Any) -> None:
@@ -98,9 +96,8 @@ def test_cells_of_a_suite_are_shown_by_budget_or_by_task(cells: Any, monkeypatch
 
 
 @pytest.fixture
-def growth(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("growth")
+def growth(import_benchmark: Any) -> Any:
+    return import_benchmark("growth")
 
 
 def test_the_growth_of_regret_is_written_from_the_code_of_today(growth: Any) -> None:
@@ -170,9 +167,8 @@ def test_blocks_are_replaced_by_name_and_words(pages: Any) -> None:
 
 
 @pytest.fixture
-def others(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("other_pages")
+def others(import_benchmark: Any) -> Any:
+    return import_benchmark("other_pages")
 
 
 def test_the_page_of_worlds_is_written_from_stored_results(others: Any) -> None:
@@ -229,9 +225,8 @@ def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:
 
 
 @pytest.fixture
-def grid(monkeypatch: Any) -> Any:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("robustness")
+def grid(import_benchmark: Any) -> Any:
+    return import_benchmark("robustness")
 
 
 def test_the_grid_of_robustness_is_written_from_stored_results(grid: Any) -> None:

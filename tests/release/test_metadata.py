@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import tomllib
 from datetime import date
@@ -102,9 +101,8 @@ def test_the_environment_of_the_tests_has_every_extra():
     assert f"'.[{installed}]'" in README
 
 
-def test_badges_match_the_metadata(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    script = importlib.import_module("published")
+def test_badges_match_the_metadata(import_benchmark):
+    script = import_benchmark("published")
     for name, text in script.badges(PROJECT).items():
         assert (ROOT / f"docs/_static/badge-{name}.svg").read_text() == script.badge(text)
         assert f"![{text.replace('|', ': ' if name != 'python' else ' ')}]" in README

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,8 @@ def data() -> LeaderboardData:
     return Result.load(PUBLISHED).to_leaderboard()
 
 
-def test_the_metadata_are_those_of_the_result(monkeypatch, data):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    sheet = importlib.import_module("datasheet")
+def test_the_metadata_are_those_of_the_result(import_benchmark, data):
+    sheet = import_benchmark("datasheet")
     path = PUBLISHED.with_suffix(".croissant.json")
     assert path.read_text(encoding="utf-8") == sheet.text(PUBLISHED)
     page = (ROOT / "docs" / "datasheet.md").read_text(encoding="utf-8")
@@ -64,10 +62,9 @@ def test_the_metadata_are_those_of_the_result(monkeypatch, data):
         ("docs/tuning.md", "tuned"),
     ],
 )
-def test_claims_are_written_from_it(monkeypatch, data, path, name):
+def test_claims_are_written_from_it(import_benchmark, data, path, name):
     """An edited number, or a result without its tables, fails this test."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    script = importlib.import_module("published")
+    script = import_benchmark("published")
     written = {
         "tables": lambda: script.index(data),
         "headline": lambda: script.headline(data),
@@ -81,17 +78,15 @@ def test_claims_are_written_from_it(monkeypatch, data, path, name):
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text
 
 
-def test_rows_on_pages_of_agents_are_written_from_it(monkeypatch, data):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    script = importlib.import_module("published")
+def test_rows_on_pages_of_agents_are_written_from_it(import_benchmark, data):
+    script = import_benchmark("published")
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
     texts = [text for text in texts if "<!-- board " in text]
     assert len(texts) >= 2
     assert all(script.on_pages(text, data) == text for text in texts)
 
 
-def test_the_loss_of_a_local_score_message_is_quoted_right(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    losses = importlib.import_module("trust").score_losses()
+def test_the_loss_of_a_local_score_message_is_quoted_right(import_benchmark):
+    losses = import_benchmark("trust").score_losses()
     text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
     assert " / ".join(f"{loss:.0f}" for loss in losses) in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import shlex
 from pathlib import Path
@@ -80,9 +79,8 @@ def test_hooks_and_issue_forms_are_valid():
         assert all(part["type"] and part["attributes"] for part in form["body"])
 
 
-def test_the_table_of_sizes_lists_every_package(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    structure = importlib.import_module("structure")
+def test_the_table_of_sizes_lists_every_package(import_benchmark):
+    structure = import_benchmark("structure")
     table = TEXT.partition("<!-- structure -->")[2].partition("<!-- /structure -->")[0]
     listed = set(re.findall(r"^\| (\S+) \| [\d,]+ \| [\d,]+ \|$", table, re.M))
     assert listed == {*structure.sizes()[0], "all"}

@@ -38,8 +38,9 @@ INFO = {
 
 def write(pages: Pages) -> None:
     """Write the pages of all environments and their index."""
-    rows, ids = [], [i for i in ENVIRONMENTS if i.startswith("DPB/")]  # not those of logs
-    for entry in map(ENVIRONMENTS.__getitem__, ids):
+    own = [entry for entry in ENVIRONMENTS.values() if entry.id.startswith("DPB/")]  # not logs
+    rows = []
+    for entry in own:
         page = f"environments/{slug(entry.id)}"
         pages.write(page, environment_page(entry))
         rows.append([f"[`{entry.id}`](/_generated/{page}.md)", entry.kind, entry.summary])
@@ -53,7 +54,7 @@ def write(pages: Pages) -> None:
             "[data](/data.md), [Expedia](/expedia.md). See also how to "
             "[add an environment](/add-an-environment.md).",
             table(["id", "problem", "description"], rows),
-            toctree([slug(i) for i in ids], "hidden"),
+            toctree([slug(entry.id) for entry in own], "hidden"),
         ],
     )
 
