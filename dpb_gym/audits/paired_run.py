@@ -20,6 +20,7 @@ from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.releaser import Releaser, behind
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
@@ -88,6 +89,9 @@ def play(
     first = seeds_from(seed, part)
     streams = AgentStreams(range(first, first + 2 * runs), "audit")
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
+    for releaser in releasers(agent):
+        if isinstance(releaser, Sum):
+            releaser.refuses_long = True
     taps, messages = _taps(agent, runs, factor)
     instance = problem.instance([seed])
     check_pair(pair, instance.context().features.shape[1:])

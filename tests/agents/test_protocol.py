@@ -139,6 +139,29 @@ def test_a_single_agent_is_batched():
     assert agent.copies[0].rng is not agent.copies[1].rng
 
 
+class Long(dpb_gym.SingleAgent):
+    """Add directions of length 3."""
+
+    def begin(self):
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
+
+    def act(self, context):
+        return 0
+
+    def observe(self, context, action, feedback):
+        x = context.features[action].astype(float)
+        self.sums.add(feedback.reward, along=3.0 * x / np.linalg.norm(x))
+
+
+def test_an_audit_refuses_long_directions_that_a_run_clips():
+    """Of agents that protect contexts, for which an error in a run would depend on them."""
+    options = {"supports": ["recommendation"], "protects": ("joint", "user-round")}
+    dpb_gym.register_agent("long", **options)(Long)
+    dpb_gym.evaluate("DPB/Recommendation-v0", {"m": ("long", "rho=1")}, horizon=9, replicates=2)
+    with pytest.raises(AgentError, match="record 1 of replicate 0 has length 3; at most 1"):
+        dpb_gym.audit("long", "rho=1", runs=50, horizon=8)
+
+
 def test_single_agents_do_not_observe_unobserved_rounds():
     dpb_gym.register_agent("echo", supports=["recommendation"])(Echo)
     agent = make_agent("echo")

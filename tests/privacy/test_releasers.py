@@ -23,6 +23,7 @@ from dpb_gym.privacy import (
     NonNegativeBall,
     PoissonGaussianEvent,
     PSDBall,
+    ReleaseModel,
     Schedule,
     Segment,
 )
@@ -63,6 +64,46 @@ def test_segment_clips_value_and_direction(values: np.ndarray, directions: np.nd
     assert releaser.release() == pytest.approx(expected, abs=1e-12)
     outside = (values < -0.5) | (values > 1.0) | (norms > 1 + 2e-6)
     assert (releaser.clipped_count >= outside).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "trust"),
+    [
+        ("batch_sum", ""),
+        ("running_sum", ""),
+        *(("weighted_sum", trust) for trust in ("", "@aggregator", "@shuffler", "@local")),
+    ],
+)
+def test_long_public_directions_are_refused(kind: str, trust: str) -> None:
+    own = curator(f"rho=0.5{trust}", 2, unit="reward", notion="central", horizon=9)
+    model = ReleaseModel(horizon=9, unit_noise=0.05, rate=0.1, spread=2.0, prior=0.5)
+    schedule = Schedule.unweighted(np.array([9]))
+    plan = {"schedule": schedule, "model": model} if kind == "weighted_sum" else {}
+    sums = getattr(own, kind)(3, reward=(-1.0, 2.0), **plan)
+    short, long = np.eye(3)[:2] * (1 + 1e-7), np.array([[0.6, 0.8, 0.0], [0.0, 3.0, 4.0]])
+    sums.add([1.0, 1.0], short)
+    before = behind(sums)._total.copy()
+    text = r"record 2 of replicate 1 has length 5; .*L.* reward=\(-1 \* L, 2 \* L\)"
+    with pytest.raises(ParameterError, match=text):
+        sums.add([1.0, 1.0], long)
+    assert sums.rounds == 1
+    np.testing.assert_array_equal(behind(sums)._total, before)
+    with pytest.raises(ParameterError, match="record 4 of replicate 1 has length 5"):
+        sums.add_rounds(np.ones((3, 2)), np.stack([short, short, long]))
+    with pytest.raises(ParameterError, match="length inf"):
+        sums.add([1.0, 1.0], np.full((2, 3), 1e200))
+
+
+def test_long_protected_directions_are_clipped_without_an_error() -> None:
+    """An error would depend on a protected context; without a budget nothing is protected."""
+    released = []
+    for size in (1.0, 5.0):
+        sums = curator("rho=0.5", horizon=9).batch_sum(3, reward=(0.0, 1.0))
+        sums.add([1.0], np.eye(3)[:1] * size)
+        released.append(sums.release())
+    np.testing.assert_array_equal(*released)
+    with pytest.raises(ParameterError, match="has length 5"):
+        curator(None, horizon=9).batch_sum(3, reward=(0.0, 1.0)).add([1.0], np.eye(3)[:1] * 5.0)
 
 
 @pytest.mark.parametrize("radius", [1e-170, 1e-165, 1e-150, 1.0, 1e160])

@@ -280,6 +280,7 @@ class LocalSum(DisjointSum):
         values = validation.array("values", records, (self.replicates,))
         self._along = validation.array("directions", along, (self.replicates, self.shape.width))
         self._check_room(1)
+        self._ends(self._along)
         numbers = np.minimum(np.maximum(values, clip.low), clip.high) - 0.5 * (clip.low + clip.high)
         # without a direction the message says nothing about the number
         self._own = np.where(self._along.any(axis=1), numbers, 0.0)[:, None]

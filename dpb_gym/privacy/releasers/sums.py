@@ -63,6 +63,8 @@ class Sum(Releaser):
         clipped_count: Clipped records per replicate. Not private; for debugging only.
         grid: Records are rounded to multiples of it (system noise only), or 0.
         law: ``"gaussian"``, or ``"laplace"`` in a subclass that adds Laplace noise.
+        refuses_long: Whether `add` rejects a direction longer than 1. True where directions are
+            public and without a budget. A protected one is clipped, as an error would disclose it.
 
     Raises:
         ParameterError: If a parameter is out of range, or the records have no bound.
@@ -104,6 +106,7 @@ class Sum(Releaser):
         self.clip = clip
         self._side = self.shape.symmetric or self.shape.width
         self._radius = clip.radius if isinstance(clip, Ball) else math.inf
+        self.refuses_long = curator.unit in RESPONSES or not curator.private
         self.rounds, self.grid = 0, 0.0
         self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._cap = None if limit is None else ContributionCap(limit, curator.replicates)
@@ -210,8 +213,9 @@ class Sum(Releaser):
 
         Raises:
             HorizonExceeded: Beyond the declared horizon; nothing changes.
-            ParameterError: On a wrong shape, NaN or infinity, or a matrix that is not symmetric
-                or, for a `PSDBall`, not positive semidefinite; nothing changes.
+            ParameterError: On a wrong shape, NaN or infinity, a direction longer than 1 (see
+                `refuses_long`), or a matrix that is not symmetric or, for a `PSDBall`, not
+                positive semidefinite; nothing changes.
         """
         self.ready()
         if self._cap is not None:
@@ -248,9 +252,27 @@ class Sum(Releaser):
                 records = np.maximum(records, 0.0)
             _raise_for(codes.add_clipped_rounds(records, *ball))
         else:
-            ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
+            ends = self._ends(along)
             _raise_for(codes.add_scaled_rounds(records, along, *ends, *ball))
         self.rounds += len(records)
+
+    def _ends(self, along: FloatArray) -> tuple[float, float, float]:
+        """Return the range of numbers and the norm of directions; see `refuses_long`."""
+        clip, most = self.clip, (1.0 + kernels.continual.COUNTED) ** 2
+        if not isinstance(clip, Segment):
+            return NO_ENDS
+        if self.refuses_long and not np.vdot(along, along) <= most:  # faster than each length
+            squares = np.einsum("...i,...i->...", along, along)
+            # the kernels reject NaN and infinity
+            if not squares.max() <= most and np.isfinite(along).all():
+                *earlier, replicate = np.unravel_index(squares.argmax(), squares.shape)
+                raise ParameterError(
+                    f"{self.what}: the direction of record {self.rounds + sum(earlier) + 1} of "
+                    f"replicate {replicate} has length {math.sqrt(squares.max()):.4g}; at most 1 "
+                    "is allowed. Divide directions by a bound L of their lengths, multiply numbers "
+                    f"by L, and declare reward=({clip.low:g} * L, {clip.high:g} * L)"
+                )
+        return clip.low, clip.high, 1.0
 
     def _check_room(self, rounds: int) -> None:
         """Raise HorizonExceeded if so many more rounds were not declared."""
@@ -276,8 +298,7 @@ class Sum(Releaser):
             if self.shape.symmetric and vectors.ndim <= 3:
                 status = codes.add_squares(numbers, vectors.reshape(B, -1, self._side), psd, *ball)
             elif vectors.ndim == 2:
-                ends = (clip.low, clip.high, 1.0) if isinstance(clip, Segment) else NO_ENDS
-                status = codes.add_scaled(numbers, vectors, *ends, *ball)
+                status = codes.add_scaled(numbers, vectors, *self._ends(vectors), *ball)
             else:
                 raise ParameterError(
                     f"directions have too many axes: their shape is {vectors.shape}"

@@ -136,7 +136,7 @@ def test_no_image_of_a_replaced_reward_moves_further_than_norm_times_range():
 
 def test_records_are_clipped_validated_and_counted():
     made = sums(sigma=1e-9)
-    made.add(np.array([7.0, 0.5]), np.array([[3.0, 4.0, 0.0], [1.0, 0.0, 0.0]]))
+    made.add(np.array([7.0, 0.5]), np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]]))
     np.testing.assert_allclose(
         made.release(np.ones(2, bool)), [[0.6, 0.8, 0.0], [0.5, 0.0, 0.0]], atol=1e-7
     )
