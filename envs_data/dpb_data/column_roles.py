@@ -13,7 +13,7 @@ import numpy as np
 from dpb_data.choices import LAYOUTS, is_layout, stem, wide_layout
 from dpb_data.column_reader import Array, Column, Opened, open_table
 from dpb_data.data_files import existing_path
-from dpb_data.dataset_registry import find_dataset
+from dpb_data.dataset_registry import datasets, find_dataset
 from dpb_data.formats import holds_ratings
 from dpb_data.rating_table import MAX_LEVELS, renumber
 from dpb_data.table_repair import Repair
@@ -38,6 +38,8 @@ NAMES = {
 _BY_WORD = frozenset(("price", "bought", "reward", "propensity"))
 """Roles of the only column whose name contains one of the names as a word, if none has the name."""
 _EVENTS_EACH = 10
+NAMED = ("choices", "ratings", "prices")
+"""Kinds of the data sets whose name is enough."""
 _UNIX = 1e8
 _PROBLEMS = {
     "clicks": ("recommendation", ("item", "reward", "propensity")),
@@ -95,7 +97,12 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
     if path and (data.kind == "ratings" if data else holds_ratings(existing_path(source))):
         return Roles("recommendation", "a published file of ratings", {}, {})
     if data is not None and data.kind != "prices":
-        raise DataError(f"{data.name}: give the CSV file of its rounds instead of its name")
+        named = ", ".join(d.name for d in datasets() if d.generate and d.kind in NAMED)
+        raise DataError(
+            f"{data.name}: give the CSV file of its rounds instead of its name "
+            "(dpb_data.write_sample('synthetic-open-bandit', 'rounds.csv') writes such a file). "
+            f"Generated data need no file: {named}"
+        )
     repair = Repair(given.get("missing"), given.get("decimal"))
     opened = open_table(data.generate() if data and data.generate else source, repair)
     known = next((lay for lay in LAYOUTS.values() if is_layout(opened, lay)), None)

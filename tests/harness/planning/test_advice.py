@@ -218,6 +218,8 @@ def test_columns_are_guessed_once_and_shown() -> None:
         dpb_gym.advise({"room rate": [1.0], "kept": [0], "offer": [1]})
     with pytest.raises(DataError, match=r"not known by their names\. Name them, e\.g\. bought="):
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
+    with pytest.raises(DataError, match=r"write_sample\(.*need no file: .*synthetic-loans"):
+        dpb_gym.advise("synthetic-open-bandit", **SETTINGS)
     with pytest.raises(ParameterError, match="replicates must be an integer >= 8"):
         dpb_gym.advise(LOG, **{**SETTINGS, "replicates": 4})
     for budgets in (None, []):
