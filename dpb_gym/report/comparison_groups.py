@@ -19,7 +19,7 @@ NOTIONS: dict[str, str] = {
     ),
     "anticipating": (
         "Anticipating: everything the system shows after a customer has left reveals little about "
-        "that customer. Joint implies anticipating, never the other way."
+        "that customer. It is weaker: a joint guarantee includes it, but not the reverse."
     ),
     "central": (
         "Central: the whole transcript, every action included, reveals little about the protected "
