@@ -168,6 +168,15 @@ def test_noise_and_true_costs_on_pages_are_those_of_the_agents_of_today(
         assert noise.on_pages(text) == text, f"{name}: run benchmarks/noise.py"
 
 
+def test_effects_of_constants_are_those_of_the_agents_of_today(import_benchmark: Any) -> None:
+    constants, marked = import_benchmark("constants"), importlib.import_module("marked")
+    data, page = json.loads(constants.STORED.read_text()), (ROOT / "docs/one-pass.md").read_text()
+    assert marked.block(page, "constants") == constants.table(data)
+    assert list(data) == ["one-pass-pricing", "one-pass-mnl"]
+    for agent, found in data.items():
+        assert found["code"] == constants.code(agent), f"run constants.py {agent} --store"
+
+
 @pytest.fixture
 def lifetime(import_benchmark: Any) -> Any:
     return import_benchmark("lifetime")
