@@ -304,8 +304,8 @@ def blocks(data: dict[str, Any]) -> dict[str, str]:
         ),
         "speed": "\n".join(
             [
-                f"The file of {10**7:,} people has {speed['megabytes']} MB. Other processes used all "
-                "cores meanwhile.",
+                f"The file of {10**7:,} people has {speed['megabytes']} MB. Other processes used "
+                "all cores meanwhile.",
                 "",
                 "| rounds per commit | wall time per round | processor time per round |",
                 "|---|---|---|",
