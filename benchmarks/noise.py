@@ -12,7 +12,9 @@ from typing import Any
 from marked import replaced
 
 from dpb_gym import make_agent, make_problem
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Ball, Budget, Curator
+from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.streams import AgentStreams
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -122,10 +124,24 @@ def pricing() -> str:
     return ruled(*rows)
 
 
+def combinations() -> str:
+    """Return the noise of combined releases, and of a buffered Toeplitz sum of as many steps."""
+    rows = [["T", "releases", "largest noise", "noise at T", "`blt`, as many steps"]]
+    for horizon in (1_000, 10_000, 100_000, 1_000_000):
+        schedule = Schedule.geometric(horizon, 100, 1.1, 1.25)
+        std = schedule.best_weights(1.0, 0.0).std
+        curator = Curator("rho=0.5", noise=NoiseSource.from_seed(0), horizon=len(std))
+        blt = curator.running_sum(1, mechanism="blt", clip=Ball(0.5))
+        cells = f"{horizon:,}", f"{len(std)}", *map(short, (std.max(), std[-1], blt.noise_std_max))
+        rows.append(list(cells))
+    return ruled(*rows)
+
+
 def on_pages(page: str) -> str:
     """Return a page with every block ``<!-- noise NAME -->`` written again."""
-    tables = {"dpmnl": dpmnl, "rivals": rivals, "adaprivate": adaprivate, "pricing": pricing}
-    return replaced(page, "noise", lambda name, _: tables[name]())
+    tables = (dpmnl, rivals, adaprivate, pricing, combinations)
+    made_by = {table.__name__: table for table in tables}
+    return replaced(page, "noise", lambda name, _: made_by[name]())
 
 
 def main() -> None:
