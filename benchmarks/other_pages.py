@@ -39,7 +39,7 @@ def store(folder: Path) -> None:
         rows = json.loads(file.read_text(encoding="utf-8"))
         rows = rows["rows"] if isinstance(rows, dict) else rows  # stored before
         ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
-        data = {"agents": {name: code(name) for name in ours}, "rows": rows}
+        data = {"agents": {name: code(name.partition("@")[0]) for name in ours}, "rows": rows}
         text = json.dumps(data, indent=1) + "\n"
         (OUTSIDE / file.name).write_text(text, encoding="utf-8")
 

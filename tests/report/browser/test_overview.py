@@ -213,6 +213,20 @@ def published():
     return Result.load(PUBLISHED).to_leaderboard()
 
 
+CUT = """
+return [...document.querySelectorAll('#switches *')].filter(node => node.getClientRects().length)
+  .filter(node => node.getBoundingClientRect().right > document.documentElement.clientWidth)
+  .map(node => node.textContent || node.value);
+"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 1400])
+def test_no_switch_is_cut(opened, published, width):
+    page = opened(published, width=width, height=900)
+    assert page.find("#delta").is_displayed() and page.find("[data-switch=trust]").is_displayed()
+    assert page.execute_script(CUT) == []
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_visitor_finds_who_wins_at_epsilon_1_without_trust(opened, published, width):
     """One action; the answer is computed from the published numbers."""
