@@ -105,6 +105,24 @@ def adaprivate() -> str:
     return ruled(*rows)
 
 
+def sampling() -> str:
+    """Return the noise of a rescaled sampled sum over that of an unsampled one."""
+    budgets = {epsilon: f"eps={epsilon},delta=1e-5" for epsilon in EPSILONS}
+    rows = [["q", *(f"epsilon {epsilon:g}: in [0, 1], centred" for epsilon in EPSILONS)]]
+    plain = {e: made(FILMS, "adaprivate-ts", b).releaser.sigma for e, b in budgets.items()}
+    for q in (0.3, 0.5, 0.7, 0.9):
+        cells = []
+        for epsilon, budget in budgets.items():
+            ratios = []
+            for centre in (False, True):
+                agent = made(FILMS, "adaprivate-amp", budget, sampling=q, centre=centre)
+                unsampled = plain[epsilon]
+                ratios.append(f"{agent.releaser.sigma / q / unsampled:.2f}")
+            cells.append(", ".join(ratios))
+        rows.append([f"{q:g}", *cells])
+    return ruled(*rows)
+
+
 def pricing() -> str:
     """Return ridge, noise and true epsilon of private-pricing at T = 100,000."""
     head = ["calibration", "nominal epsilon", "ridge", "MLE noise", "node noise", "true epsilon"]
@@ -139,7 +157,7 @@ def combinations() -> str:
 
 def on_pages(page: str) -> str:
     """Return a page with every block ``<!-- noise NAME -->`` written again."""
-    tables = (dpmnl, rivals, adaprivate, pricing, combinations)
+    tables = (dpmnl, rivals, adaprivate, sampling, pricing, combinations)
     made_by = {table.__name__: table for table in tables}
     return replaced(page, "noise", lambda name, _: made_by[name]())
 

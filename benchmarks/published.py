@@ -96,11 +96,13 @@ def headline(data: LeaderboardData) -> str:
     """Return the counts of both rulings as one paragraph."""
     own, tuned = data.tally(DEFAULTS), data.tally(TUNED)
     return (
-        f"With every agent's **defaults**, the same for all tasks and budgets, this project's "
-        f"agents have less regret than the best other agent in **{own['ahead']} of {own['all']}** "
-        f"comparisons at equal privacy ({own['holm']} after Holm's correction), undecided in "
-        f"{own['undecided']} and behind in {own['behind']}. With everybody **tuned** they are "
-        f"ahead in {tuned['ahead']} ({tuned['holm']} after Holm), undecided in "
+        "**Self-tuning ruling**: every agent has its defaults, the same for all tasks and budgets. "
+        "This project's agents have less regret than the best other agent in "
+        f"**{own['ahead']} of {own['all']}** comparisons at equal privacy ({own['holm']} after "
+        f"Holm's correction). They are undecided in {own['undecided']} and behind in "
+        f"{own['behind']}. **Tuned ruling**: agents with a trusted curator are tuned per task "
+        f"and budget, at equal cost. This project's agents are ahead in {tuned['ahead']} of "
+        f"{tuned['all']} ({tuned['holm']} after Holm's correction), undecided in "
         f"{tuned['undecided']} and behind in {tuned['behind']}."
     )
 

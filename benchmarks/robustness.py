@@ -339,6 +339,7 @@ def main() -> None:
             save(found, agents)
             print(name, flush=True)
     put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
+    put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
 
 
 if __name__ == "__main__":

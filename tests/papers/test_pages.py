@@ -177,6 +177,14 @@ def test_effects_of_constants_are_those_of_the_agents_of_today(import_benchmark:
         assert found["code"] == constants.code(agent), f"run constants.py {agent} --store"
 
 
+def test_regret_of_private_tuning_is_that_of_the_agents_of_today(import_benchmark: Any) -> None:
+    tuning, marked = import_benchmark("private_tuning"), importlib.import_module("marked")
+    data, page = json.loads(tuning.STORED.read_text()), (ROOT / "docs/tuning.md").read_text()
+    assert marked.block(page, "private") == tuning.table(data)
+    for agent in tuning.ENVS:
+        assert data[agent]["code"] == tuning.code(agent), f"run private_tuning.py {agent}"
+
+
 @pytest.fixture
 def lifetime(import_benchmark: Any) -> Any:
     return import_benchmark("lifetime")
@@ -262,6 +270,8 @@ def test_the_grid_of_robustness_is_written_from_stored_results(grid: Any) -> Non
     page = (ROOT / "docs/agents/robustness.md").read_text(encoding="utf-8")
     assert list(data["cases"]) == list(grid.cases())
     assert marked.block(page, "grid") == grid.table(data["cases"])
+    losses = (ROOT / "docs/where-ours-loses.md").read_text(encoding="utf-8")
+    assert marked.block(losses, "within") == grid.table(data["cases"]).partition("\n\n")[0]
 
 
 def test_regret_under_conditions_is_written_from_the_stored_suite(grid: Any) -> None:
