@@ -251,6 +251,16 @@ class SystemNoise(NoiseSource):
                 "double precision; system noise needs more noise or fewer records"
             )
 
+    def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
+        """Toss every coin: fair ones are bits of the generator, others uniforms of 53 bits."""
+        return np.reshape([self._heads(int(n), probability) for n in tosses.flat], tosses.shape)
+
+    def _heads(self, tosses: int, probability: float) -> float:
+        if probability != 0.5:
+            return float((self.generators[0].random(tosses) < probability).sum())
+        bits = int.from_bytes(os.urandom((tosses + 7) // 8)) >> (-tosses % 8)
+        return float(bits.bit_count())
+
     def discrete_gaussian(self, std: float, width: int) -> FloatArray:
         self._grid = 1.0
         return self.gaussian(std, width)
