@@ -185,6 +185,14 @@ def test_regret_of_private_tuning_is_that_of_the_agents_of_today(import_benchmar
         assert data[agent]["code"] == tuning.code(agent), f"run private_tuning.py {agent}"
 
 
+def test_the_page_of_speed_is_written_from_stored_timings(import_benchmark: Any) -> None:
+    speed = import_benchmark("speed")
+    data, page = json.loads(speed.STORED.read_text()), speed.PAGE.read_text(encoding="utf-8")
+    assert speed.on_page(page, data) == page
+    blocks = {words.split()[0] for words in re.findall(r"<!-- speed ([\w ]+) -->", page)}
+    assert blocks == set(data)
+
+
 @pytest.fixture
 def lifetime(import_benchmark: Any) -> Any:
     return import_benchmark("lifetime")
