@@ -9,6 +9,11 @@ names module constants or constructor parameters; several that are joined by com
     python benchmarks/constants.py one-pass-pricing --checkout DIRECTORY
 
 compares with the agent of another revision, of which DIRECTORY is a checkout.
+
+    python benchmarks/constants.py one-pass-pricing --store
+
+measures the overrides of `SHOWN`, stores the ratios in docs/results/constants.json with a digest of
+the agent's code, and writes the table of docs/one-pass.md. A test compares both.
 """
 
 from __future__ import annotations
@@ -22,9 +27,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from marked import put
+from paper_pages import code
 
 import dpb_gym
 from dpb_gym.privacy import Budget
@@ -38,6 +46,21 @@ MODULES = [
     "recommendation.one_pass_linear",
     "recommendation.one_pass_linear_joint",
 ]
+REPOSITORY = Path(__file__).parents[1]
+STORED = REPOSITORY / "docs/results/constants.json"
+# Overrides, cases and budgets of the table of docs/one-pass.md.
+SHOWN = {
+    "one-pass-mnl": (
+        ("UNSURE=1", "DRAWS=16", "EXACT_RELEASES=1"),
+        ("easy", "standard"),
+        ("rho=0.1", "none"),
+    ),
+    "one-pass-pricing": (
+        ("TWINS=1", "LEAST_EVENNESS=0", "WIDE=1.4", "WIDE=4"),
+        ("easy", "intercept"),
+        ("rho=0.1", "rho=1"),
+    ),
+}
 FIRST_SEED = 1_007_000  # within the arena's tuning seeds
 BUDGETS = ["rho=0.02", "rho=0.1", "rho=0.5", "rho=1", "none"]
 LINEAR: dict[str, tuple[int, dict[str, Any]]] = {
@@ -153,6 +176,54 @@ def regret_of_checkout(directory: str, arguments: list[str]) -> Any:
     return np.array(json.loads(ran.stdout))
 
 
+def parsed(text: str) -> dict[str, Any]:
+    """Return the values of an override by their names."""
+    parts = (part.split("=") for part in text.split(","))
+    return {name: ast.literal_eval(value) for name, value in parts}
+
+
+def compared(other: Any, own: Any) -> tuple[float, float]:
+    """Return the ratio of mean regrets and its standard error, paired by replicates."""
+    ratio = other.mean() / own.mean()
+    error = (other - ratio * own).std(ddof=1) / np.sqrt(len(own)) / own.mean()
+    return float(ratio), float(error)
+
+
+def store(agent: str, replicates: int, longest: int) -> None:
+    """Measure and store the shown overrides of an agent."""
+    data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
+    overrides, cases, budgets = SHOWN[agent]
+    seeds, cells = range(FIRST_SEED, FIRST_SEED + replicates), []
+    for case in cases:
+        problem = make_problem(agent, case, longest)
+        for budget in budgets:
+            own = regret(agent, problem, budget, seeds, {})
+            for text in overrides:
+                other = regret(agent, problem, budget, seeds, parsed(text))
+                found = [round(value, 3) for value in compared(other, own)]
+                cells.append([text, case, budget, *found])
+                print(*cells[-1], flush=True)
+    data[agent] = {"code": code(agent), "replicates": replicates, "cells": cells}
+    STORED.write_text(json.dumps(data).replace("], [", "],\n[") + "\n", encoding="utf-8")
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return the stored ratios of all agents, a row per override."""
+    lines = []
+    for agent, found in data.items():
+        _, cases, budgets = SHOWN[agent]
+        places = [(case, budget) for case in cases for budget in budgets]
+        titles = [f"{case}, {budget.replace('none', 'no budget')}" for case, budget in places]
+        lines += ["", f"| {agent} | {' | '.join(titles)} |"]
+        lines.append("|---" * (len(places) + 1) + "|")
+        rows: dict[str, dict[tuple[str, str], str]] = {}
+        for text, case, budget, ratio, error in found["cells"]:
+            rows.setdefault(text, {})[case, budget] = f"{ratio:.2f} ± {error:.2f}"
+        for text, row in rows.items():
+            lines.append(f"| `{text}` | {' | '.join(row[place] for place in places)} |")
+    return "\n".join(lines).strip("\n")
+
+
 def main(arguments: list[str]) -> None:
     """Play and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -164,14 +235,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--budgets", default=",".join(BUDGETS))
     parser.add_argument("--replicates", type=int, default=16)
     parser.add_argument("--longest", type=int, default=30_000, help="most rounds of a case")
+    parser.add_argument("--store", action="store_true", help="measure the table of the page")
     asked = parser.parse_args(arguments)
-    overrides = {
-        text: {
-            name: ast.literal_eval(value)
-            for name, value in (part.split("=") for part in text.split(","))
-        }
-        for text in asked.overrides
-    }
+    if asked.store:
+        store(asked.agent, asked.replicates, asked.longest)
+        page = table(json.loads(STORED.read_text("utf-8")))
+        put(REPOSITORY / "docs/one-pass.md", "constants", page)
+        return
+    overrides = {text: parsed(text) for text in asked.overrides}
     seeds = range(FIRST_SEED, FIRST_SEED + asked.replicates)
     ratios: dict[str, list[float]] = {}
     for case in asked.cases.split(",") if asked.cases else CASES[asked.agent]:
@@ -191,8 +262,7 @@ def main(arguments: list[str]) -> None:
                 cell += ["--replicates", str(asked.replicates)]
                 others[asked.checkout] = regret_of_checkout(asked.checkout, [asked.agent, *cell])
             for text, other in others.items():
-                ratio = other.mean() / own.mean()
-                error = (other - ratio * own).std(ddof=1) / np.sqrt(len(own)) / own.mean()
+                ratio, error = compared(other, own)
                 ratios.setdefault(text, []).append(ratio)
                 line += f"  {ratio:.3f} ± {error:.3f}"
             print(line, flush=True)

@@ -53,6 +53,13 @@ FIELDS = {
 }
 
 
+USES = (
+    "Compare agents at equal privacy, and test a new agent. Not intended: to choose a method for "
+    "people whose data differ from these, or to claim privacy of the raters."
+)
+REAL = [known for known in dpb_data.datasets() if not known.generated]
+
+
 def croissant(result: Path) -> dict[str, Any]:
     """Return the metadata of a published result as JSON-LD."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -73,6 +80,11 @@ def croissant(result: Path) -> dict[str, Any]:
         "version": "1.0.0",
         "citeAs": f"The dpb-gym developers. {suite.title}. {project['urls']['Source']}",
         "keywords": project["keywords"],
+        "isBasedOn": [
+            {"@type": "sc:Dataset", "name": d.name, "url": d.homepage, "usageInfo": d.terms}
+            for d in REAL
+        ],
+        "rai:dataUseCases": USES,
         "distribution": [
             {
                 "@type": "cr:FileObject",
@@ -115,15 +127,10 @@ def _field(column: pa.Field) -> dict[str, Any]:
 def table() -> str:
     """Return the real data sets that suites use, with their terms, in Markdown."""
     lines = ["| data set | content | terms | citation |", "|---|---|---|---|"]
-    for known in dpb_data.datasets():
-        if not known.generated:
-            cells = (
-                f"[`{known.name}`]({known.homepage})",
-                known.description,
-                known.terms,
-                known.citation,
-            )
-            lines.append("| " + " | ".join(" ".join(str(c).split()) for c in cells) + " |")
+    for known in REAL:
+        name = f"[`{known.name}`]({known.homepage})"
+        cells = (name, known.description, known.terms, known.citation)
+        lines.append("| " + " | ".join(" ".join(str(c).split()) for c in cells) + " |")
     return "\n".join(lines)
 
 

@@ -66,6 +66,16 @@ def measure(name: str, decisions: int) -> dict[str, float]:
             "at": seconds.index(order[-1]) + 1}  # fmt: skip
 
 
+def fresh(name: str, count: int) -> dict[str, float]:
+    """Return `measure` of a process with an empty cache of kernels."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--here", name, f"--decisions={count}"]
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        done = subprocess.run(command, check=True, capture_output=True, env=environment)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
 def main() -> None:
     """Measure every agent in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -78,11 +88,7 @@ def main() -> None:
         return
     print(f"{'agent':<24}{'serve':>9}{'median':>11}{'worst':>11}  of {args.decisions:,} decisions")
     for name in args.agents:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, __file__, "--here", name, f"--decisions={args.decisions}"]
-            environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
-            done = subprocess.run(command, check=True, capture_output=True, env=environment)
-        found = json.loads(done.stdout)
+        found = fresh(name, args.decisions)
         print(
             f"{name:<24}{found['serve']:>7.1f} s{1e3 * found['median']:>8.2f} ms"
             f"{1e3 * found['worst']:>8.2f} ms  decision {found['at']:,}, "

@@ -1,6 +1,11 @@
 """Lifetime budgets: regret over ten seasons of three problems, and an audit of one person.
 
-``python benchmarks/lifetime.py regret`` serves customers who return by a heavy-tailed law in ten
+``python benchmarks/lifetime.py regret rewards audit speed`` measures all parts, or some, stores
+them in docs/results/lifetime.json and writes the blocks of docs/account.md. Without parts the page
+is written from what is stored. A test compares the page with what is stored, and the digests of
+the agents with the code of today. ``--rekey`` writes the digests again, see paper_pages.py.
+
+``regret`` serves customers who return by a heavy-tailed law in ten
 seasons of pricing, assortment and recommendation. Each season is a new session whose prior is the
 estimate of the last one. It compares
 
@@ -11,22 +16,23 @@ estimate of the last one. It compares
 * ``non-private``: the same sessions without a budget.
 
 ``rewards`` is the same with an account per user-rewards and `one-pass-linear`.
-``python benchmarks/lifetime.py audit`` exchanges one person in all sessions, adds up the exact
-log-likelihood ratios of all releases, and repeats it with a third of the noise.
-``python benchmarks/lifetime.py speed`` measures an account of 10^7 people.
+``audit`` exchanges one person in all sessions, adds up the exact log-likelihood ratios of all
+releases, and repeats it with a third of the noise. ``speed`` measures an account of 10^7 people.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 import tempfile
 import time
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from marked import replaced
+from paper_pages import code
 
 import dpb_gym
 from dpb_gym import Budget, Prior
@@ -38,6 +44,8 @@ from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.registry import spec_of
 from dpb_gym.suites.spec import AgentRun
 
+REPOSITORY = Path(__file__).parents[1]
+STORED, PAGE = REPOSITORY / "docs/results/lifetime.json", REPOSITORY / "docs/account.md"
 SHORT = 48  # rounds of a season in the audit
 SEASONS, ROUNDS, PEOPLE, LIFETIME = 10, 1000, 10_000, Budget.approx(1.0, 1e-5)
 PROBLEMS = {
@@ -45,27 +53,36 @@ PROBLEMS = {
     "one-pass-mnl": ("DPB/Assortment-v0", {"n_items": 10, "capacity": 3, "dim": 2}),
     "one-pass-linear-joint": ("DPB/Recommendation-v0", {"dim": 2, "n_arms": 20}),
 }
+REWARDS = {name.removesuffix("-joint"): problem for name, problem in PROBLEMS.items()}
+LABELS = {
+    "account 1": "account, one record per person",
+    "account 2": "account, two records in different sessions",
+    "account 3": "account, three records in different sessions",
+    "per round": "per round, epsilon 1 per session",
+    "group": "per round, epsilon 1 per person for life",
+    "non-private": "non-private",
+}
 
 
-def worlds(seed: int) -> dict[str, Any]:
+def worlds(seed: int, problems: dict[str, Any] = PROBLEMS) -> dict[str, Any]:
     """Return an instance of every problem over all seasons; each has its own customers."""
     return {
         agent: dpb_gym.make_problem(
             env, horizon=SEASONS * ROUNDS, returning=PEOPLE, **kwargs
         ).instance([3 * seed + k])
-        for k, (agent, (env, kwargs)) in enumerate(PROBLEMS.items())
+        for k, (agent, (env, kwargs)) in enumerate(problems.items())
     }
 
 
-def largest_group(seed: int) -> int:
-    """Return the sum over sessions of n^2, n the rounds of the most frequent person."""
-    visits: Counter[int] = Counter()
+def groups(seed: int) -> np.ndarray:
+    """Return everybody's rounds in every session ``(sessions, people)``."""
+    visits = np.zeros((len(PROBLEMS) * SEASONS, PEOPLE), int)
     for k, instance in enumerate(worlds(seed).values()):
         for t in range(SEASONS * ROUNDS):
-            visits[3 * (t // ROUNDS) + k] += instance.context().users[0] == 0
+            visits[3 * (t // ROUNDS) + k, instance.context().users[0]] += 1
             if t < SEASONS * ROUNDS - 1:
                 instance.advance()
-    return sum(n * n for n in visits.values())
+    return visits
 
 
 def season(agent: str, instance: Any, budget: Any, prior: Any, account: Any, seed: int) -> Any:
@@ -104,10 +121,12 @@ def estimate(agent: Any) -> Prior:
     return Prior(theta[:d], precision=0.5 * (precision + precision.T))
 
 
-def regret(seed: int, budget: Budget | None, account: Account | None) -> dict[str, float]:
+def regret(
+    seed: int, budget: Budget | None, account: Account | None, problems: dict[str, Any]
+) -> dict[str, float]:
     """Return the regret of ten seasons of every problem."""
-    instances = worlds(seed)
-    total, priors = dict.fromkeys(PROBLEMS, 0.0), dict.fromkeys(PROBLEMS)
+    instances = worlds(seed, problems)
+    total, priors = dict.fromkeys(problems, 0.0), dict.fromkeys(problems)
     for s in range(SEASONS):
         sessions = {
             agent: season(agent, instance, budget, priors[agent], account, 100 * seed + s)
@@ -122,28 +141,42 @@ def regret(seed: int, budget: Budget | None, account: Account | None) -> dict[st
     return total
 
 
-def measure_regret(replicates: int, unit: str = "user") -> None:
-    """Print the regret of every way to protect people, problem by problem."""
+def measure_regret(replicates: int, unit: str = "user") -> dict[str, Any]:
+    """Return the regret of every way to protect people, by problem and replicate."""
+    problems = PROBLEMS if unit == "user" else REWARDS
     limit = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME).limit
-    print(f"{SEASONS} seasons of {ROUNDS} rounds, {PEOPLE} people")
+    visits = groups(0)
+    squares = np.sort((visits**2).sum(0))[-int((visits.sum(0) > 0).sum()) :]
     variants = {
         **{f"account {parts}": Budget.zcdp(limit / parts) for parts in (1, 2, 3)},
         "per round": Budget.zcdp(limit),
-        "group": Budget.zcdp(limit / largest_group(0)),
+        "group": Budget.zcdp(limit / float(squares[-1])),
         "non-private": None,
     }
+    found: dict[str, dict[str, list[float]]] = {}
     for name, budget in variants.items():
-        rows = []
-        for seed in range(replicates):
-            account = None
-            if name.startswith("account"):
-                account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME, unit=unit)
-            rows.append(list(regret(seed, budget, account).values()))
-        mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / replicates**0.5
-        cells = "  ".join(f"{m:8.1f} +- {e:5.1f}" for m, e in zip(mean, error))
-        print(f"{name:12} {cells}  sum {mean.sum():.1f}", flush=True)
-        if account is not None:
-            print(f"             {account.summary()}")
+        if unit == "user" or name in ("account 1", "account 2", "account 3", "per round"):
+            found[name] = {agent: [] for agent in problems}
+            for seed in range(replicates):
+                account = None
+                if name.startswith("account"):
+                    account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME, unit=unit)
+                for agent, value in regret(seed, budget, account, problems).items():
+                    found[name][agent].append(float(f"{value:.5g}"))
+            print(name, found[name], flush=True)
+
+    def epsilon(square: float) -> float:
+        event = ZCDPEvent(limit * square)
+        guarantee = Guarantee("joint", "user-round", curve=Composition.of(event))
+        return float(guarantee.epsilon(LIFETIME.delta))
+
+    people = {
+        "come": len(squares),
+        "largest_share": float(visits.sum(0).max() / visits.sum()),
+        "median_epsilon": epsilon(float(np.median(squares))),
+        "largest_epsilon": epsilon(float(squares[-1])),
+    }
+    return {"people": people, "regret": found}
 
 
 def exchanged(agent: str, budget: Budget, targets: list[int], seed: int, **how: Any) -> Any:
@@ -159,42 +192,48 @@ def exchanged(agent: str, budget: Budget, targets: list[int], seed: int, **how: 
     return play(run, problem, pair, targets, seed=seed, part=1, **how)
 
 
-def measure_audit(runs: int) -> None:
-    """Audit a person who comes once or twice in each of thirty sessions."""
+def measure_audit(runs: int = 2000) -> dict[str, Any]:
+    """Return an audit of a person who comes once or twice in each of thirty sessions."""
     account = Account(Path(tempfile.mkdtemp()) / "people", LIFETIME)
     budget, rng = Budget.zcdp(account.limit / 12), np.random.default_rng(0)
     per_round = Guarantee("joint", "user-round", curve=Composition.of(ZCDPEvent(budget.limit)))
     claimed = Guarantee("anticipating", "user", curve=Composition.of(ZCDPEvent(account.limit)))
-    factors = (1.0, 1.0 / 3.0)
-    scores = {factor: np.zeros(2 * runs) for factor in factors}
-    admitted = 0
+    scores = {factor: np.zeros(2 * runs) for factor in (1.0, 1.0 / 3.0)}
+    admitted, sessions = 0, 0
     for number in range(SEASONS * len(PROBLEMS)):
         charges = SessionCharges(account, per_round, {})
         arrivals = sorted(rng.choice(SHORT // 2, 1 + (rng.random() < 0.2), replace=False) + 1)
         targets = [int(t) for t in arrivals if charges.admit(0)]
-        if not targets:
-            continue
-        admitted += len(targets)
+        admitted, sessions = admitted + len(targets), sessions + bool(targets)
         agent = list(PROBLEMS)[number % len(PROBLEMS)]
-        for factor in factors:
-            found = exchanged(agent, budget, targets, number, runs=runs, factor=factor)
-            scores[factor] += found.scores
-        print(f"session {number}, {agent}: rounds {targets}, mu^2 {found.power:.4g}", flush=True)
-    print(f"{admitted} records, {account.summary()}")
-    for factor, score in scores.items():
-        report = audit_scores(
-            score[:runs], score[runs:], claimed, subject="one person", confidence=0.95, details={}
-        )
-        print(f"noise times {factor:.3g}: {report}")
+        for factor in scores if targets else ():
+            scores[factor] += exchanged(
+                agent, budget, targets, number, runs=runs, factor=factor
+            ).scores
+    reports = [
+        audit_scores(score[:runs], score[runs:], claimed, subject="one person", details={})
+        for score in scores.values()
+    ]
+    return {
+        "admitted": admitted,
+        "sessions": sessions,
+        "claimed": account.limit,
+        "shown": [
+            next(bound.bound for bound in report.comparisons if bound.quantity == "rho")
+            for report in reports
+        ],
+        "verdicts": [report.verdict for report in reports],
+    }
 
 
-def measure_speed() -> None:
-    """Measure an account of 10^7 people: a charge, and a commit every so many charges."""
+def measure_speed() -> dict[str, Any]:
+    """Return us per charge of an account of 10^7 people, by charges per commit, and its size."""
     path = Path(tempfile.mkdtemp()) / "people"
     account, rng = Account(path, "rho=1"), np.random.default_rng(0)
     for user in (10**7 - 1, *range(0, 10**7, 512)):  # every page of the file
         account.charge(user, 1e-9)
     account.commit()
+    took = {}
     for every in (1, 10, 100, 1000, 10_000):
         users = rng.integers(0, 10**7, min(50_000, 300 * every)).tolist()
         start, processor = time.perf_counter(), time.process_time()
@@ -202,22 +241,114 @@ def measure_speed() -> None:
             account.charge(user, 1e-3)
             if n % every == 0:
                 account.commit()
-        wall, busy = time.perf_counter() - start, time.process_time() - processor
-        print(
-            f"a commit every {every} rounds: {1e6 * wall / len(users):.1f} us per round, "
-            f"{1e6 * busy / len(users):.1f} us of processor"
-        )
-    print(f"{path.stat().st_size / 1e6:.0f} MB")
+        spent = time.perf_counter() - start, time.process_time() - processor
+        took[str(every)] = [float(f"{1e6 * seconds / len(users):.3g}") for seconds in spent]
+    return {"megabytes": round(path.stat().st_size / 1e6), "us": took}
+
+
+def regret_table(found: dict[str, dict[str, list[float]]]) -> str:
+    """Return a table of mean regrets with standard errors, a row per way to protect people."""
+    lines = ["| | pricing | assortment | recommendation | sum |", "|---" * 5 + "|"]
+    for name, agents in found.items():
+        values = np.array([*agents.values(), np.sum(list(agents.values()), axis=0)])
+        errors = values.std(1, ddof=1) / values.shape[1] ** 0.5
+        cells = [
+            f"{mean:,.{0 if mean >= 100 else 1}f} ± {error:,.{0 if mean >= 100 else 1}f}"
+            for mean, error in zip(values.mean(1), errors)
+        ]
+        lines.append(f"| {' | '.join([LABELS[name], *cells])} |")
+    return "\n".join(lines)
+
+
+def ratios(found: dict[str, dict[str, list[float]]], to: str) -> str:
+    """Return the regrets of the accounts with one to three records over that of another way."""
+    sums = {name: float(np.sum(list(agents.values()))) for name, agents in found.items()}
+    return ", ".join(f"{sums[f'account {parts}'] / sums[to]:.2g}" for parts in (1, 2, 3))
+
+
+def blocks(data: dict[str, Any]) -> dict[str, str]:
+    """Return the text of every block of the page."""
+    user, rewards, audit, speed = (data[part] for part in ("regret", "rewards", "audit", "speed"))
+    people, first = user["people"], next(iter(user["regret"]["per round"].values()))
+    return {
+        "regret": "\n".join(
+            [
+                f"Of {PEOPLE:,} people {people['come']:,} come. The most frequent one has "
+                f"{people['largest_share']:.1%} of the rounds. Standard errors are over "
+                f"{len(first)} replicates.",
+                "",
+                regret_table(user["regret"]),
+                "",
+                '"Per round, epsilon 1 per session" limits no person: the median person has an '
+                f"epsilon of {people['median_epsilon']:.2g}, and the most frequent one of "
+                f"{people['largest_epsilon']:,.0f}. The account with one, two and three records "
+                f"has {ratios(user['regret'], 'per round')} times its regret. The account has "
+                f"{ratios(user['regret'], 'group')} times the regret of noise alone that gives "
+                "every person epsilon 1 for life.",
+            ]
+        ),
+        "rewards": "\n".join(
+            [
+                regret_table(rewards["regret"]),
+                "",
+                f"The account has {ratios(rewards['regret'], 'per round')} times the regret of "
+                '"per round" with one, two and three records.',
+            ]
+        ),
+        "audit": (
+            f"The account admits {audit['admitted']} records in {audit['sessions']} sessions. The "
+            "exact log-likelihood ratios of all releases together show a rho of "
+            f"{audit['shown'][0]:.2g} of the claimed {audit['claimed']:.3g} "
+            f"({audit['verdicts'][0]}). With a third of the noise they show "
+            f"{audit['shown'][1]:.2g} ({audit['verdicts'][1]})."
+        ),
+        "speed": "\n".join(
+            [
+                f"The file of {10**7:,} people has {speed['megabytes']} MB. Other processes used "
+                "all cores meanwhile.",
+                "",
+                "| rounds per commit | wall time per round | processor time per round |",
+                "|---|---|---|",
+                *(
+                    f"| {int(every):,} | {wall:,.{int(wall < 100)}f} us | {busy:.1f} us |"
+                    for every, (wall, busy) in speed["us"].items()
+                ),
+            ]
+        ),
+    }
+
+
+def on_page(page: str, data: dict[str, Any]) -> str:
+    """Return the page with every block ``<!-- lifetime PART -->`` written again."""
+    return replaced(page, "lifetime", lambda part, _: blocks(data)[part])
+
+
+def main() -> None:
+    """Measure what is asked for, and write the page from what is stored."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("parts", nargs="*", help="regret, rewards, audit, speed")
+    parser.add_argument("--replicates", type=int, default=4)
+    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
+    options = parser.parse_args()
+    data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
+    measures = {
+        "regret": lambda: measure_regret(options.replicates),
+        "rewards": lambda: measure_regret(options.replicates, "user-rewards"),
+        "audit": measure_audit,
+        "speed": measure_speed,
+    }
+    for part in options.parts:
+        data[part] = measures[part]()
+        if part != "speed":
+            agents = REWARDS if part == "rewards" else PROBLEMS
+            data[part]["agents"] = {name: code(name) for name in agents}
+        STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    if options.rekey:
+        for part in data.values():
+            part |= {"agents": {name: code(name) for name in part.get("agents", {})}}
+        STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    number = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    if sys.argv[1] == "speed":
-        measure_speed()
-    elif sys.argv[1] == "audit":
-        measure_audit(number)
-    elif sys.argv[1] == "rewards":
-        PROBLEMS["one-pass-linear"] = PROBLEMS.pop("one-pass-linear-joint")
-        measure_regret(number, "user-rewards")
-    else:
-        measure_regret(number)
+    main()

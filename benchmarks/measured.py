@@ -9,7 +9,8 @@ pages are written from what is stored. Tests compare the pages with what is stor
 with the code of today. ``--rekey`` writes the digests again, see paper_pages.py.
 
 A page has blocks ``<!-- cells NAME: TASK; TASK -->``. With one task the columns are budgets, with
-several they are tasks, and each budget has a row.
+several they are tasks, and each budget has a row. NAME can be a suite of the package.
+``<!-- waits -->`` has the extra wait of delayed responses, which is simulated.
 """
 
 from __future__ import annotations
@@ -20,21 +21,35 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from marked import replaced
 from paper_pages import code
 
 from dpb_gym import Result
 from dpb_gym.privacy import Budget
+from dpb_gym.problems.delay import Arrivals, Delay
 from dpb_gym.report.comparison_groups import budget_order, short
 from dpb_gym.suites.suite import load_suite
 
 DOCS = Path(__file__).parents[1] / "docs"
 SUITES = DOCS / "results" / "suites"
+WAITS = (
+    "geometric=50",
+    "geometric=50,lost=0.1",
+    "pareto=10,cap=1000",
+    "pareto=50,cap=5000,shape=1.2",
+)
+
+
+def file(name: str) -> Path:
+    """Return the file of a suite, here or in the package."""
+    own = SUITES / f"{name}.yaml"
+    return own if own.exists() else DOCS.parent / f"dpb_gym/suites/{name}.yaml"
 
 
 def digests(name: str) -> dict[str, Any]:
     """Return the digests of a suite's file and of the code of its agents."""
-    path = SUITES / f"{name}.yaml"
+    path = file(name)
     names = sorted({agent.name for agent in load_suite(str(path)).agents})
     return {
         "suite": hashlib.sha256(path.read_bytes()).hexdigest()[:16],
@@ -77,7 +92,7 @@ def formatted(mean: str, half: str) -> str:
 def table(name: str, tasks: list[str]) -> str:
     """Return a table of some tasks of a suite, rows in the order of its agents."""
     data = read(name)
-    labels = list(dict.fromkeys(a.label for a in load_suite(str(SUITES / f"{name}.yaml")).agents))
+    labels = list(dict.fromkeys(a.label for a in load_suite(str(file(name))).agents))
     cells = {
         (task, label, Budget.parse(budget)): formatted(mean, half)
         for task, label, budget, mean, half in data["cells"]
@@ -99,6 +114,27 @@ def table(name: str, tasks: list[str]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
 
 
+def waits(rounds: int = 20_000, seeds: int = 5) -> str:
+    """Return a table of delays and of the extra waits for responses that arrive earlier."""
+    lines = ["| delay | its mean | extra wait, mean | largest |", "|---|---|---|---|"]
+    for text in WAITS:
+        delay, late, extra = Delay.parse(text), [], []
+        assert delay is not None
+        for seed in range(seeds):
+            arrivals = Arrivals(delay, rounds, [seed])
+            (queue,) = arrivals._queues
+            for t in range(1, rounds + 1):
+                queue.t = t
+                queue.put(arrivals._late(queue))
+                due = queue.waiting[0][0] if queue.waiting else 0
+                if origin := queue.take()[1]:
+                    late.append(due - origin)
+                    extra.append(t - due)
+        cells = f"`{text}`", f"{np.mean(late):.1f}", f"{np.mean(extra):.1f}", f"{max(extra)}"
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def on_pages(page: str) -> str:
     """Return a page with every block of cells written again."""
 
@@ -106,7 +142,7 @@ def on_pages(page: str) -> str:
         name, _, tasks = words.partition(":")
         return table(name.strip(), [task.strip() for task in tasks.split(";")])
 
-    return replaced(page, "cells", made)
+    return replaced(replaced(page, "cells", made), "waits", lambda _, __: waits())
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def store(folder: Path) -> None:
     for file in sorted(folder.glob("*.json")):
         rows = json.loads(file.read_text(encoding="utf-8"))
         rows = rows["rows"] if isinstance(rows, dict) else rows  # stored before
-        ours = sorted({row["agent"] for row in rows if row["by"] == "us"})
+        ours = sorted({row["agent"].partition("@")[0] for row in rows if row["by"] == "us"})
         data = {"agents": {name: code(name) for name in ours}, "rows": rows}
         text = json.dumps(data, indent=1) + "\n"
         (OUTSIDE / file.name).write_text(text, encoding="utf-8")

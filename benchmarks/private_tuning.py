@@ -1,17 +1,24 @@
-"""Print the regret of privately tuned agents relative to freely tuned ones.
+"""Measure the regret of privately tuned agents relative to freely tuned ones.
 
 Both tune on the same customers. Free tuning runs every point of the grid at the full budget and
 chooses by raw regret. Private tuning runs at `cost_of_run` and chooses by noisy rewards. Selections
 are simulated from two runs of every point. The chosen points are evaluated at the full budget.
 
-Example: python benchmarks/private_tuning.py private-pricing DPB/Pricing-v0
+``python benchmarks/private_tuning.py AGENT ...`` stores the ratios of agents in
+docs/results/private-tuning.json with digests of their code, and writes the table of docs/tuning.md.
+Without agents the page is written from what is stored. A test compares both.
 """
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from marked import put
+from paper_pages import code
 
 import dpb_gym
 from dpb_gym.planning.private_tuning import COUNTING, RUNS, cost_of_run
@@ -19,6 +26,13 @@ from dpb_gym.planning.tuning import TUNING_SEEDS, choose_points, read_grid
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec
 
+REPOSITORY = Path(__file__).parents[1]
+STORED = REPOSITORY / "docs/results/private-tuning.json"
+ENVS = {
+    "private-pricing": "DPB/Pricing-v0",
+    "one-pass-pricing": "DPB/Pricing-v0",
+    "adaprivate-ts": "DPB/Recommendation-v0",
+}
 HORIZON, REPLICATES, SELECTIONS = 4000, 20, 4000
 
 
@@ -31,12 +45,13 @@ def means(name, env, points, budget, seed):
     return np.array(found).T
 
 
-def main(name: str, env: str) -> None:
-    """Print one line per budget."""
-    spec, rng = agent_spec(name), np.random.default_rng(0)
-    points = choose_points(spec, read_grid(spec), {}, None)
+def measured(name: str) -> dict[str, list[float]]:
+    """Return the ratios of private tuning, a random point and the defaults, by epsilon."""
+    spec, env, rng = agent_spec(name), ENVS[name], np.random.default_rng(0)
+    points, found = choose_points(spec, read_grid(spec), {}, None), {}
     low, high = dpb_gym.make_problem(env, horizon=HORIZON).info.reward_range
-    for budget in (Budget.approx(1.0, 1e-5), Budget.approx(4.0, 1e-5)):
+    for epsilon in (1, 4):
+        budget = Budget.approx(float(epsilon), 1e-5)
         rho = cost_of_run(budget, RUNS)
         regrets = means(name, env, points, budget, 0)[1]
         free = regrets[means(name, env, points, budget, TUNING_SEEDS.start)[1].argmin()]
@@ -50,9 +65,31 @@ def main(name: str, env: str) -> None:
             scores = rewards[rng.integers(2, size=runs), at] + std * rng.normal(size=runs)
             chosen.append(regrets[at[scores.argmax()]])
         ratios = np.array([np.mean(chosen), regrets.mean(), regrets[0]]) / free
-        print(f"{name} {env} {budget}: private {ratios[0]:.3f}, a random point {ratios[1]:.3f}, "
-              f"defaults {ratios[2]:.3f} times the regret of free tuning")  # fmt: skip
+        found[str(epsilon)] = [round(float(ratio), 3) for ratio in ratios]
+        print(name, epsilon, found[str(epsilon)], flush=True)
+    return found
+
+
+def table(data: dict[str, Any]) -> str:
+    """Return the stored ratios, a row per agent."""
+    lines = [
+        "| agent, environment | epsilon 1: private, a random point, defaults | epsilon 4 |",
+        "|---|---|---|",
+    ]
+    for name in ENVS:
+        cells = (", ".join(f"{value:.2f}" for value in data[name][e]) for e in ("1", "4"))
+        lines.append(f"| `{name}`, `{ENVS[name]}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure the given agents and write the page from what is stored."""
+    data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
+    for name in sys.argv[1:]:
+        data[name] = {**measured(name), "code": code(name)}
+        STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    put(REPOSITORY / "docs/tuning.md", "private", table(data))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

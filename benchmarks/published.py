@@ -29,6 +29,7 @@ import yaml
 from marked import put, replaced
 
 from dpb_gym import Result, report
+from dpb_gym.privacy import Budget
 from dpb_gym.report.comparison_groups import Group, amount, budget_order, group_of, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
@@ -41,6 +42,8 @@ from dpb_gym.report.leaderboard_data import (
     TaskResult,
 )
 from dpb_gym.report.tables import base_label
+from dpb_gym.results.cell_result import CellResult
+from dpb_gym.results.result_directory import ResultDirectory
 
 OURS = ("one-pass-mnl", "one-pass-pricing", "one-pass-linear", "one-pass-linear-joint")
 # Agents of the README's table: the paper's, ours, and the non-private baseline.
@@ -93,11 +96,13 @@ def headline(data: LeaderboardData) -> str:
     """Return the counts of both rulings as one paragraph."""
     own, tuned = data.tally(DEFAULTS), data.tally(TUNED)
     return (
-        f"With every agent's **defaults**, the same for all tasks and budgets, this project's "
-        f"agents have less regret than the best other agent in **{own['ahead']} of {own['all']}** "
-        f"comparisons at equal privacy ({own['holm']} after Holm's correction), undecided in "
-        f"{own['undecided']} and behind in {own['behind']}. With everybody **tuned** they are "
-        f"ahead in {tuned['ahead']} ({tuned['holm']} after Holm), undecided in "
+        "**Self-tuning ruling**: every agent has its defaults, the same for all tasks and budgets. "
+        "This project's agents have less regret than the best other agent in "
+        f"**{own['ahead']} of {own['all']}** comparisons at equal privacy ({own['holm']} after "
+        f"Holm's correction). They are undecided in {own['undecided']} and behind in "
+        f"{own['behind']}. **Tuned ruling**: agents with a trusted curator are tuned per task "
+        f"and budget, at equal cost. This project's agents are ahead in {tuned['ahead']} of "
+        f"{tuned['all']} ({tuned['holm']} after Holm's correction), undecided in "
         f"{tuned['undecided']} and behind in {tuned['behind']}."
     )
 
@@ -292,6 +297,46 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     return "\n".join([head, "", *lines])
 
 
+def cost(data: LeaderboardData, results: Iterable[CellResult]) -> str:
+    """Return rows, agent rounds and core-minutes of the rows of each ruling.
+
+    Budgets that name a trust model are counted apart.
+    """
+    place = {
+        (task.task, row.agent, Budget.text(row.budget)): (
+            row.ruling if row.budget == amount(row.budget) else "trust"
+        )
+        for task in data.tasks
+        for row in task.rows
+    }
+    rows, rounds, minutes = Counter(place.values()), Counter[str](), Counter[str]()
+    shared = 0.0
+    for result in results:
+        if result.timing is not None:
+            ruling, timing = place[result.cell.row], result.timing
+            rounds[ruling] += timing.rounds
+            minutes[ruling] += (timing.agent_seconds + timing.response_seconds) / 60
+            shared += timing.environment_seconds / timing.companions / 60
+    titles = {
+        DEFAULTS: "defaults",
+        TUNED: "tuned parameters",
+        "trust": "defaults, [other trust models](trust.md)",
+    }
+    lines = ["| rows with | rows | agent rounds | core-minutes |", "|---|---|---|---|"]
+    for ruling in titles:
+        cells = f"{rows[ruling]:,} | {rounds[ruling] / 1e6:,.0f} M | {minutes[ruling]:.1f}"
+        lines.append(f"| {titles[ruling]} | {cells} |")
+    alone, total = minutes[DEFAULTS] + shared, minutes.total() + shared
+    return "\n".join(
+        [
+            *lines,
+            f"| customers, shared by all rows | | | {shared:.1f} |",
+            "",
+            f"The self-tuning ruling takes {alone:.0f} core-minutes, all rows {total:.0f}.",
+        ]
+    )
+
+
 def badges(project: dict[str, Any]) -> dict[str, str]:
     """Return the left and right text of each badge, from the project's metadata."""
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
@@ -332,6 +377,8 @@ def main() -> None:
     page = report.html(data, folder / f"{options.result.name}.html")
     datasheet.write(published, options.repository)
     put(folder / "index.md", "tables", index(data))
+    arena = options.repository / "docs/arena.md"
+    put(arena, "cost", cost(data, ResultDirectory.open(published).results()))
     put(options.repository / "docs/index.md", "headline", headline(data))
     put(options.repository / "docs/where-ours-loses.md", "losses", losses(data))
     put(options.repository / "README.md", "agents", readme(data))

@@ -7,8 +7,8 @@ code of today. Seeds are used for nothing else.
 In a case our agent is compared with the best non-private agent, of all of `FREE` with default and
 with tuned parameters. The best is chosen on the same seeds, which favours it.
 
-``--suite RESULT`` uses a result of the suite robustness-v0, of all tasks or a few. It updates their
-cells in the table of docs/conditions.md and draws docs/_static/robustness.png from it.
+``--suite`` writes the table of docs/conditions.md and draws docs/_static/robustness.png from what
+``measured.py`` stored of the suite robustness-v0.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import measured
 import numpy as np
-from marked import block, put
+from marked import put
 from numpy.typing import NDArray
 from paper_pages import code
 from scipy.special import stdtrit
@@ -269,34 +270,27 @@ def table(found: dict[str, dict[str, list[list[float]]]]) -> str:
     return "\n".join([*heads, "", head, "|---" * 13 + "|", *lines])
 
 
-def shares(result: dpb_gym.Result) -> dict[tuple[str, str], float]:
-    """Return mean regret in percent of random choice, by condition and agent; * is private."""
+def shares() -> list[list[str]]:
+    """Return mean regret in percent of random choice, a row per condition; * is private."""
     final: dict[tuple[str, str], list[float]] = {}
-    for row in result.records():
-        if row["round"] == 2000:
-            name = row["agent"] + " *" * (row["budget"] != "none")
-            final.setdefault((row["task"], name), []).append(row["regret"])
-    return {
-        (task.partition("-")[2], name): 100.0
-        * float(np.mean(values) / np.mean(final[task, "Random"]))
+    for task, agent, budget, mean, _ in measured.read("robustness-v0")["cells"]:
+        name = agent + " *" * (budget != "none")
+        final.setdefault((task, name), []).append(float(mean))
+    found = {
+        (task.partition("-")[2], name): f"{100 * values[0] / final[task, 'Random'][0]:.0f}"
         for (task, name), values in final.items()
         if name not in ("Random", "Oracle")
     }
+    names = list(dict.fromkeys(name for _, name in found))
+    conditions = dict.fromkeys(condition for condition, _ in found)
+    rows = [[one, *(found.get((one, name), "") for name in names)] for one in conditions]
+    return [["condition", *names], *rows]
 
 
-def renewed(page: Path, found: dict[tuple[str, str], float]) -> list[list[str]]:
-    """Return the page's table with these cells; new rows and columns come last."""
-    text = block(page.read_text(encoding="utf-8"), "robustness")
-    lines = text.replace("\\*", "*").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line]
-    names, table = rows[0][1:], {row[0]: row[1:] for row in rows[2:]}
-    names += [name for name in dict.fromkeys(name for _, name in found) if name not in names]
-    for (condition, name), value in found.items():
-        row = table.setdefault(condition, [])
-        row += [""] * (len(names) - len(row))
-        row[names.index(name)] = f"{value:.0f}"
-    filled = [[name, *row, *[""] * (len(names) - len(row))] for name, row in table.items()]
-    return [["condition", *names], *filled]
+def ruled(table: list[list[str]]) -> str:
+    """Return the table in Markdown."""
+    lines = [table[0], ["---"] * len(table[0]), *table[1:]]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace("*", "\\*")
 
 
 def draw(table: list[list[str]], picture: Path) -> None:
@@ -319,16 +313,6 @@ def draw(table: list[list[str]], picture: Path) -> None:
     figure.savefig(picture, dpi=200, metadata={"Software": None})
 
 
-def show_suite(folder: Path, repository: Path) -> None:
-    """Write the regret under each condition, as a table and as a picture."""
-    page = repository / "docs/conditions.md"
-    table = renewed(page, shares(dpb_gym.Result.load(folder)))
-    ruled = [table[0], ["---"] * len(table[0]), *table[1:]]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in ruled)
-    put(page, "robustness", text.replace("*", "\\*"))
-    draw(table, repository / "docs/_static/robustness.png")
-
-
 def save(found: dict[str, Any], agents: dict[str, str]) -> None:
     """Store results in the order of the grid, and digests of our agents' code."""
     ordered = {name: found[name] for name in cases() if name in found}
@@ -341,10 +325,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--case", help="play the cases whose name contains this again")
     parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
-    parser.add_argument("--suite", type=Path)
+    parser.add_argument("--suite", action="store_true", help="write what measured.py stored")
     options = parser.parse_args()
-    if options.suite is not None:
-        show_suite(options.suite, REPOSITORY)
+    if options.suite:
+        put(REPOSITORY / "docs/conditions.md", "robustness", ruled(shares()))
+        draw(shares(), REPOSITORY / "docs/_static/robustness.png")
         return
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
     found, agents = stored.get("cases", {}), stored.get("agents", {})
@@ -358,6 +343,7 @@ def main() -> None:
             save(found, agents)
             print(name, flush=True)
     put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
+    put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
 
 
 if __name__ == "__main__":

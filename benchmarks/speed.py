@@ -7,6 +7,9 @@ Every number is the median over repeats of interleaved measurements of processor
 so that a busy machine slows both sides of a ratio equally. Other packages are timed in their own
 environments, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py); Stable-Baselines3 if
 installed. Each curve runs in a separate process, whose peak memory is shown.
+
+``--store`` stores the parts that were measured in docs/results/speed.json, with the processor and
+the day, and writes the tables of docs/speed.md from it. A test compares both.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -21,27 +25,36 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 # Use one core; must be set before NumPy is imported.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
+import decisions  # noqa: E402
 import gymnasium  # noqa: E402
+import install_weight  # noqa: E402
 import numpy as np  # noqa: E402
+from marked import replaced  # noqa: E402
 
 from dpb_gym import make_agent, make_problem  # noqa: E402
 from dpb_gym.privacy import Budget  # noqa: E402
 from dpb_gym.streams import AgentStreams  # noqa: E402
 
 HERE = Path(__file__).parent
+STORED, PAGE = HERE.parent / "docs/results/speed.json", HERE.parent / "docs/speed.md"
 CURVES = {
     "one-pass-mnl": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 5}),
     "one-pass-pricing": ("DPB/Pricing-v0", {"dim": 5}),
     "one-pass-linear": ("DPB/Recommendation-v0", {"dim": 10}),
 }
 BUDGETS = ("none", "rho=1")
-PARTS = ("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves")
+PARTS = (
+    *("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves"),
+    *("decisions", "weight"),
+)
 BOARD, ROWS, CELLS = "docs/leaderboard/dpb-bench-v1", 2000, 100_000
 # Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
 SERIES = {
@@ -393,6 +406,79 @@ def draw(path, found):
         figure.savefig(path, dpi=150)
 
 
+def slowest(report):
+    """Measure the decisions of served agents, with an empty cache of kernels."""
+    for name in decisions.AGENTS:
+        found = decisions.fresh(name, 2000)
+        report(f"{name}: serve", found["serve"], "-", "s")
+        report(f"{name}: median decision", 1e3 * found["median"], "-", "ms")
+        report(f"{name}: slowest of 2,000 decisions", 1e3 * found["worst"], "-", "ms")
+        report(f"{name}: compilation after serve", found["late"], "0", "s")
+
+
+def weight(report):
+    """Measure the disk space of the required packages."""
+    sizes = {name: size for name, (size, _) in install_weight.weights(()).items()}
+    report("all required packages", sum(sizes.values()), "-", "MB")
+    for name in sorted(sizes, key=sizes.__getitem__)[:-5:-1]:
+        report(name, sizes[name], "-", "MB")
+
+
+def processor():
+    """Return the name of the processor."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def shown(value, unit):
+    """Return a measured value with its unit, with three digits or all before the point."""
+    number = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{number} times" if unit == "x" else f"{number} {unit}"
+
+
+def table(part: str, data: dict[str, Any]) -> str:
+    """Return the table of a part of `data`; "curves T" and "curves B" are along T and B."""
+    name, _, along = part.partition(" ")
+    found = data[name]
+    rows = found["rows"]
+    if along:
+        sizes = [f"T={T:,} B={B}" for T, B in SERIES[along]]
+        at = {row["figure"]: row for row in rows}
+        lines = [["agent", *sizes, "peak memory"]]
+        for agent in CURVES:
+            for budget in BUDGETS:
+                own = [at[f"{agent}, {budget}, {size}"] for size in sizes]
+                title = f"`{agent}`, {budget.replace('none', 'no budget')}"
+                cells = [f"{row['value']:.3g}" for row in own]
+                lines.append([title, *cells, own[-1]["target"].removesuffix(" at most")])
+    else:
+        lines = [["measured", "value"]]
+        lines += [[row["figure"], shown(row["value"], row["unit"])] for row in rows]
+    lines.insert(1, ["---"] * len(lines[0]))
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{found['processor']}, {found['day']}:\n\n{text}"
+
+
+def on_page(page: str, data: dict[str, Any]) -> str:
+    """Return the page with every block ``<!-- speed PART -->`` written again."""
+    return replaced(page, "speed", lambda part, _: table(part, data))
+
+
+def store(rows: list[dict[str, Any]]) -> None:
+    """Store the measured parts and write the page."""
+    data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
+    for part in dict.fromkeys(row["part"] for row in rows):
+        kept = ("figure", "value", "target", "unit")
+        own = [{key: row[key] for key in kept} for row in rows if row["part"] == part]
+        day = date.today().isoformat()
+        data[part] = {"processor": processor(), "day": day, "rows": own}
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    STORED.write_text(text + "\n", encoding="utf-8")
+    PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rounds")
@@ -402,6 +488,7 @@ def main():
     parser.add_argument("--series", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--extend", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--store", action="store_true", help="write docs/speed.md")
     args = parser.parse_args()
     if args.series:
         print(json.dumps(measure(*args.series)))
@@ -413,7 +500,8 @@ def main():
     rows: list[dict] = []
 
     def report(name, value, target, unit="x"):
-        rows.append({"figure": name, "value": value, "target": target, "unit": unit})
+        value = float(f"{value:.4g}")
+        rows.append({"part": part, "figure": name, "value": value, "target": target, "unit": unit})
         print(f"{name:<74}{value:>10.3g} {unit:<9} target {target}", flush=True)
 
     parts = {
@@ -425,9 +513,13 @@ def main():
         "clone": lambda: clone(report),
         "board": lambda: board(report, repeats),
         "curves": lambda: curves(report, args.plot),
+        "decisions": lambda: slowest(report),
+        "weight": lambda: weight(report),
     }
     for part in args.only or PARTS:
         parts[part]()
+        if args.store:
+            store(rows)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 

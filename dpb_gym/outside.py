@@ -65,7 +65,8 @@ class Setting:
         delta: The stated delta; 0 for pure privacy.
         open: Function of a seed and a number of rounds that returns the world.
         rivals: Agents of the authors by name.
-        ours: Our agents, by trust model.
+        ours: Our agents, by the trust model of their guarantees. An agent that plays under several
+            has the budget's ending, as in ``"one-pass-linear@aggregator"``.
         published: Regret that the authors publish, by agent, or empty.
         scale: Public factor of the features, so that their norm is at most about 1.
     """
@@ -182,7 +183,11 @@ def _shuffle_linear(folder: Path, epsilon: float) -> Setting:
         for name, of in trust.items()
     }
     info = ProblemInfo("recommendation", 20_000, d, (0.0, 1.0), n_candidates=arms, n_arms=arms)
-    ours = {"joint": ("one-pass-linear-joint",), "local": ("local-lin-greedy", "local-glm-sgd")}
+    ours = {
+        "joint": ("one-pass-linear-joint",),
+        "shuffle": ("one-pass-linear-joint@shuffler",),
+        "local": ("local-lin-greedy", "local-glm-sgd", "one-pass-linear-joint@local"),
+    }
     return Setting(20_000, info, epsilon, delta, open_, rivals, ours, scale=math.sqrt(0.5))
 
 
@@ -209,7 +214,8 @@ def _private_arms(folder: Path, epsilon: float, gap: float) -> Setting:
         "BatchSEDistDP": rival(code.BatchSEDistDP, 4, epsilon, "aggregator"),
     }
     info = ProblemInfo("recommendation", 10**6, arms, (0.0, 1.0), n_candidates=arms, n_arms=arms)
-    return Setting(10**6, info, epsilon, 1e-6, open_, rivals, {"central": ("one-pass-linear",)})
+    ours = {"central": ("one-pass-linear",), "aggregator": ("one-pass-linear@aggregator",)}
+    return Setting(10**6, info, epsilon, 1e-6, open_, rivals, ours)
 
 
 class _Ratings:
@@ -257,8 +263,8 @@ def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     info = ProblemInfo("recommendation", 10**6, 20, (-1.0, 1.0), n_candidates=20)
     # nearly all features have norm at most 0.1
     return Setting(10**6, info, epsilon, delta, lambda seed, _: _Ratings(env, seed), rivals,
-                   {"local": ("local-lin-greedy", "local-lin-ucb")}, {"LinUCB": 962.4},
-                   scale=10.0)  # fmt: skip
+                   {"local": ("local-lin-greedy", "local-lin-ucb", "one-pass-linear-joint@local")},
+                   {"LinUCB": 962.4}, scale=10.0)  # fmt: skip
 
 
 class _Sparse:
@@ -350,8 +356,8 @@ def _ldp_logistic(folder: Path, epsilon: float) -> Setting:
     true = {"LDP-SGD": epsilon, "LDP-GLOC": gaussian_epsilon(math.sqrt(10.0) / sigma, delta)}
     rivals = {name: Rival(regret(name), true[name], "local") for name in names}
     info = ProblemInfo("recommendation", 10**6, 2, (0.0, 1.0), n_candidates=10)
-    return Setting(10**6, info, epsilon, delta, open_, rivals,
-                   {"local": ("local-lin-greedy", "local-glm-sgd")})  # fmt: skip
+    ours = {"local": ("local-lin-greedy", "local-glm-sgd", "one-pass-linear-joint@local")}
+    return Setting(10**6, info, epsilon, delta, open_, rivals, ours)
 
 
 WORLDS: dict[str, tuple[str, Callable[..., Setting], dict[str, tuple[Any, ...]]]] = {
@@ -369,9 +375,10 @@ WORLDS: dict[str, tuple[str, Callable[..., Setting], dict[str, tuple[Any, ...]]]
 
 def play(setting: Setting, agent: str, seed: int, rounds: int) -> float:
     """Return the regret of one of our agents with its defaults at the stated epsilon and delta."""
-    budget = f"eps={setting.epsilon!r},delta={setting.delta!r}"
+    name, at, trust = agent.partition("@")
+    budget = f"eps={setting.epsilon!r},delta={setting.delta!r}{at}{trust}"
     info = replace(setting.info, horizon=rounds)
-    session = serve(agent, budget, info, noise="seeded", seed=seed, warm=False)
+    session = serve(name, budget, info, noise="seeded", seed=seed, warm=False)
     world, total = setting.open(seed, rounds), 0.0
     low, high = info.reward_range
     arms = None if info.n_arms is None else np.arange(info.n_arms)

@@ -27,7 +27,8 @@ class Mine(dpb_gym.SingleAgent):
 
 
 # %% [markdown]
-# Play the first replicates of the task `pricing-easy` beside published agents.
+# Play a fifth of the rounds of the task `pricing-easy`, on four replicates, beside published
+# agents.
 
 # %%
 task = next(task for task in load_suite("dpb-bench-v1").tasks if task.name == "pricing-easy")

@@ -268,3 +268,41 @@ def normals_of(uniforms, out):
         tail[k] = _beyond(tail[k])
     for k in range(found):
         out[place[k]] = tail[k]
+
+
+@inline
+def _exp_of_small(x):
+    """e^x for |x| <= 1.1, by Taylor's series."""
+    total = 1.0
+    for k in range(20, 0, -1):
+        total = 1.0 + total * x / k
+    return total
+
+
+@jit
+def discrete_gaussians(normals, uniforms, places, std, out):
+    """Try to turn each normal into a discrete Gaussian; see `NoiseSource.discrete_gaussian`.
+
+    Args:
+        normals: Standard normals ``(n,)``.
+        uniforms: On [0, 1), ``(n,)``.
+        places: Output: where `out` still has none, at the front.
+        std: Scale, at least 8.
+        out: Accepted integers are written to ``out[places]``.
+
+    Returns:
+        Number of places that are left.
+    """
+    most = (8.4 * std + 0.25) / (2.0 * std * std)  # largest exponent of an acceptance
+    left = 0
+    for i in range(len(normals)):
+        x = std * normals[i]
+        y = np.floor(x + 0.5)
+        exponent = (x - y) * (x + y) / (2.0 * std * std) - most
+        # e^x >= 1 + x decides nearly always
+        if uniforms[i] < 1.0 + exponent or uniforms[i] < _exp_of_small(exponent):
+            out[places[i]] = y
+        else:
+            places[left] = places[i]
+            left += 1
+    return left

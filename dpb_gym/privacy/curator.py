@@ -202,7 +202,7 @@ class Curator:
         Raises:
             BudgetError: If a sum has got a second record. Its guarantee is for one.
         """
-        own = map(behind, self.releasers) if self.private else ()
+        own = map(behind, self.releasers)
         counted = [releaser for releaser in own if getattr(releaser, "per_round", False)]
         before = [releaser.rounds for releaser in counted]
         yield

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import kernels, validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.streams import BlockDraws
@@ -91,22 +91,15 @@ class NoiseSource:
         exp((x^2 - y^2) / (2 std^2)). So y has probability proportional to exp(-y^2 / (2 std^2)),
         up to the largest normal that 53 bits give.
         """
-        most = (8.4 * std + 0.25) / (2.0 * std * std)  # largest exponent of an acceptance
         out = np.empty((self.replicates, width))
+        normals, uniforms = np.empty((1, width)), np.empty(width)
         for i, rng in enumerate(self.generators):
-            missing = np.arange(width)
-            while len(missing):
-                normals = np.empty((1, len(missing)))
-                self.fill(i, normals)
-                x = std * normals[0]
-                y = np.floor(x + 0.5)
-                exponents = (x - y) * (x + y) / (2.0 * std * std) - most
-                uniforms = rng.random(len(missing))
-                accepted = uniforms < 1.0 + exponents  # e^x >= 1 + x decides nearly always
-                close = ~accepted
-                accepted[close] = uniforms[close] < _exp_of_small(exponents[close])
-                out[i, missing[accepted]] = y[accepted]
-                missing = missing[~accepted]
+            places, missing = np.arange(width), width
+            while missing:
+                self.fill(i, normals[:, :missing])
+                rng.random(out=uniforms[:missing])
+                tried = normals[0, :missing], uniforms[:missing], places[:missing]
+                missing = kernels.elementary.discrete_gaussians(*tried, std, out[i])
         return out
 
     def gumbel(self, shape: tuple[int, ...]) -> FloatArray:
@@ -258,6 +251,16 @@ class SystemNoise(NoiseSource):
                 "double precision; system noise needs more noise or fewer records"
             )
 
+    def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
+        """Toss every coin: fair ones are bits of the generator, others uniforms of 53 bits."""
+        return np.reshape([self._heads(int(n), probability) for n in tosses.flat], tosses.shape)
+
+    def _heads(self, tosses: int, probability: float) -> float:
+        if probability != 0.5:
+            return float((self.generators[0].random(tosses) < probability).sum())
+        bits = int.from_bytes(os.urandom((tosses + 7) // 8)) >> (-tosses % 8)
+        return float(bits.bit_count())
+
     def discrete_gaussian(self, std: float, width: int) -> FloatArray:
         self._grid = 1.0
         return self.gaussian(std, width)
@@ -278,14 +281,6 @@ class SystemNoise(NoiseSource):
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)
-
-
-def _exp_of_small(x: FloatArray) -> FloatArray:
-    """Return e^x for |x| <= 1.1, by Taylor's series: the same bits on every machine."""
-    total = np.ones_like(x)
-    for k in range(20, 0, -1):
-        total = 1.0 + total * x / k
-    return total
 
 
 def grid_of(sigma: float) -> float:

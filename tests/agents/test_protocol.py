@@ -232,8 +232,9 @@ def test_a_private_agent_without_protects_is_told_so():
         dpb_gym.evaluate("DPB/Pricing-v0", {"a": ("random", "rho=1")}, horizon=5, replicates=2)
 
 
+@pytest.mark.parametrize("budget", ["rho=1", None])
 @pytest.mark.parametrize(("limit", "told"), [(None, True), (2, False)])
-def test_a_second_record_in_a_round_is_told_in_that_round(limit, told):
+def test_a_second_record_in_a_round_is_told_in_that_round(limit, told, budget):
     class Twice(dpb_gym.SingleAgent):
         protects = ("central", "user-rewards" if limit else "reward")
 
@@ -251,7 +252,7 @@ def test_a_second_record_in_a_round_is_told_in_that_round(limit, told):
                 self.sums.add([0.1, 0.2], **({"users": [0]} if limit else {}))
 
     def play():
-        dpb_gym.evaluate("DPB/Recommendation-v0", {"a": (Twice, "rho=1")}, horizon=9, replicates=2)
+        dpb_gym.evaluate("DPB/Recommendation-v0", {"a": (Twice, budget)}, horizon=9, replicates=2)
 
     if not told:
         play()

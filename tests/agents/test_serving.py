@@ -262,6 +262,37 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
     assert (seen[0] != seen[1]).all(), "the same customers, other noise"
 
 
+@pytest.mark.parametrize("trust", ["", "@aggregator", "@shuffler", "@local"])
+@pytest.mark.parametrize(
+    ("agent", "env", "response"),
+    [
+        ("one-pass-pricing", "DPB/Pricing-v0", True),
+        ("one-pass-mnl", "DPB/Assortment-v0", None),
+        ("one-pass-linear", "DPB/Recommendation-v0", 1.0),
+        ("one-pass-linear-joint", "DPB/Recommendation-v0", 1.0),
+    ],
+)
+def test_recommended_agents_serve_under_every_trust_model(
+    agent: str, env: str, response: Any, trust: str, tmp_path: Any
+) -> None:
+    """With noise of the operating system, also on a device."""
+    pytest.importorskip("opendp")
+    problem = dpb_gym.make_problem(env, horizon=60)
+    instance = problem.instance([0])
+    session = dpb_gym.serve(agent, f"rho=40{trust}", problem.info, warm=False)
+    assert session.guarantee.rho == pytest.approx(40.0, rel=0.01)
+    for _ in range(60):
+        context = instance.context()
+        given = {"revenues": context.revenues[0]} if context.revenues is not None else {}
+        decision, _ = session.decide(context.features[0], **given)
+        session.observe(decision, response)
+        instance.advance() if context.t < 60 else None
+    assert session.agent.curator.system_noise
+    assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
+    session.save(tmp_path / "session")
+    assert b"PCG64DXSM" not in (tmp_path / "session").read_bytes()
+
+
 @pytest.mark.parametrize("kind", ["assortment", "pricing", "recommendation"])
 def test_agents_serve_with_system_noise_or_are_named_on_the_page(kind: str) -> None:
     pytest.importorskip("opendp")

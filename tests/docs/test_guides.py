@@ -55,6 +55,17 @@ def test_the_glossary_is_sorted_and_complete():
     assert all(len(text) > 20 for _, text in entries)
 
 
+def test_every_erratum_of_a_paper_quotes_it_and_refutes_it_by_code():
+    parts = re.split(r"^##+ ", (DOCS / "errata.md").read_text(), flags=re.M)
+    errata = [part for part in parts if re.match(r"[APR]\d+[., ]", part)]
+    assert len(errata) > 35
+    for part in errata:
+        title, _, text = part.partition("\n")
+        assert text.startswith("\n> "), f"no quotation: {title}"
+        code = "".join(re.findall(r"```python\n(.*?)```", text, re.S))
+        assert "assert" in code or "No error" in title, f"no assertion: {title}"
+
+
 def test_the_choice_of_an_agent_states_the_right_guarantees():
     text = (DOCS / "choose.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\| (.+) \|$", text, re.M)[1:]

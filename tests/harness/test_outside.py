@@ -68,10 +68,29 @@ def test_rows_have_their_agents_and_ours(folder: Path, one_setting: None) -> Non
     assert 0.0 < regret["one-pass-linear"] < 0.5 * regret["DPSE"]
     assert {row["agent"]: row["true"] for row in rows} == {
         "DPSE": None, "BatchSEDistDP": 1.0, "one-pass-linear": 1.0,
+        "one-pass-linear@aggregator": 1.0,
     }  # fmt: skip
+    curator, aggregator = (regret[f"one-pass-linear{at}"] for at in ("", "@aggregator"))
+    assert curator < aggregator < 0.9 * regret["DPSE"]
     assert {row["by"] for row in rows} == {"authors", "us"} and rows[0]["sd"] > 0
     assert rows == list(outside.outside("private-arms", folder, runs=2, rounds=2000))
     assert "MABPrivate" not in sys.modules and str(folder) not in sys.path
+
+
+def test_our_agents_have_the_trust_model_of_their_rows(folder: Path, monkeypatch: Any) -> None:
+    """The guarantee of the session that plays says the same as the row."""
+    notions, serve = [], outside.serve
+
+    def listen(*args: Any, **options: Any) -> Any:
+        session = serve(*args, **options)
+        notions.append(session.guarantee.notion)
+        return session
+
+    monkeypatch.setattr(outside, "serve", listen)
+    rows = outside.outside("private-arms", folder, runs=1, rounds=50)
+    trusts = [row["trust"] for row in rows if row["by"] == "us"]
+    assert trusts == [notion.replace("aggregate", "aggregator") for notion in notions]
+    assert set(trusts) == {"central", "aggregator"}
 
 
 @pytest.mark.parametrize("world", list(outside.WORLDS))

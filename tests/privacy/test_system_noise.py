@@ -115,6 +115,25 @@ class TestSystem:
         drawn = SystemNoise(1).normal(4000).ravel()
         assert stats.kstest(drawn, "norm").pvalue > 1e-4
 
+    @pytest.mark.parametrize(("tosses", "probability"), [(3, 0.5), (8, 0.5), (61, 0.5), (40, 0.2)])
+    def test_heads_are_binomial(
+        self, tosses: int, probability: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = []
+        real = os.urandom
+        monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or real(n))
+        drawn = SystemNoise(2).heads(np.full((2, 6000), float(tosses)), probability)
+        assert drawn.shape == (2, 6000) and 8 * sum(asked) >= tosses * drawn.size
+        law = stats.binom.pmf(np.arange(tosses + 1), tosses, probability)
+        seen = np.bincount(drawn.ravel().astype(int))
+        assert len(seen) <= tosses + 1
+        seen, busy = np.pad(seen, (0, tosses + 1 - len(seen))), law * drawn.size > 10
+        assert (
+            stats.chisquare(seen[busy], law[busy] / law[busy].sum() * seen[busy].sum()).pvalue
+            > 1e-5
+        )
+        assert (SystemNoise(1).heads(np.zeros((1, 5)), probability) == 0.0).all()
+
     def test_binary_tree(self) -> None:
         replicates, horizon = 60, 21
         releaser = running(

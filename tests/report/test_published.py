@@ -60,6 +60,7 @@ def test_the_metadata_are_those_of_the_result(import_benchmark, data):
         ("docs/trust.md", "trust"),
         ("docs/trust.md", "aims"),
         ("docs/tuning.md", "tuned"),
+        ("docs/arena.md", "cost"),
     ],
 )
 def test_claims_are_written_from_it(import_benchmark, data, path, name):
@@ -73,6 +74,7 @@ def test_claims_are_written_from_it(import_benchmark, data, path, name):
         "trust": lambda: script.trust.table(data),
         "aims": lambda: script.trust.aims(data),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
+        "cost": lambda: script.cost(data, ResultDirectory.open(PUBLISHED).results()),
     }[name]()
     text = (ROOT / path).read_text(encoding="utf-8")
     assert f"<!-- {name} -->\n{written}\n<!-- /{name} -->" in text

@@ -76,6 +76,8 @@ class DPMNLApprox(DPMNL):
             epsilon = rho + 4 rho log T, as in section 5.1.
         sigma: With ``calibration="paper"``: noise of the MLE as in ``"theorem-5"``, or twice as
             large, as in ``"algorithm-4"``.
+        levels: Number m of levels in the noise of the Gram sum: 1 + ceil(log2 T) as in
+            ``"algorithm-5"``, or floor(log2 T) + 1 as in ``"lemma-s6"`` (erratum A17).
     """
 
     # The Gram sum is too noisy to show anything: nearly all of epsilon goes to one MLE.
@@ -92,6 +94,7 @@ class DPMNLApprox(DPMNL):
     calibration: str = choice("verified", CALIBRATIONS)
     conversion: str = choice("correct", CONVERSIONS)
     sigma: str = choice("theorem-5", SIGMAS)
+    levels: str = choice("algorithm-5", ("algorithm-5", "lemma-s6"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,7 +156,8 @@ class DPMNLApprox(DPMNL):
 
         The factor sqrt(2) is that of the diagonal of the symmetrised noise (N + N') / sqrt(2).
         """
-        split, m = self._split(self._asked), 1 + (T - 1).bit_length()
+        split = self._split(self._asked)
+        m = T.bit_length() if self.levels == "lemma-s6" else 1 + (T - 1).bit_length()
         noise = math.sqrt(32 * m * K) * portable.log(4 / split.gram_delta) / split.gram_epsilon
         return noise * math.sqrt(2) * (1.0 if self._printed else math.sqrt(K))
 

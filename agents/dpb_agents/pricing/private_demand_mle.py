@@ -82,10 +82,14 @@ class PrivateMLE(Minimiser):
     def minimise(
         self, due: Array, linear: Array, ridge: float, tolerance: float
     ) -> tuple[Array, Array]:
-        self._linear, self._tolerance = linear, tolerance
+        self._linear, self._precision = linear, 0.5 * tolerance
         self._newton(due, ridge, 0.0, self._theta)
         for b in np.flatnonzero(due & (_norms(self._theta) > RADIUS)):
             self._search_sphere(int(b), ridge)
+            if self._norm[b] > tolerance:  # lengths of so inexact minimisers do not differ
+                self._precision = 0.0
+                self._search_sphere(int(b), ridge)
+                self._precision = 0.5 * tolerance
         return self._theta, self._norm
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
@@ -100,7 +104,7 @@ class PrivateMLE(Minimiser):
 
     def _newton(self, due: Array, ridge: float, decrement: float, theta: Array) -> None:
         known = (due, self._model, self._demand.zeta, ridge, self._hessian, self._linear)
-        stops = (decrement, 0.5 * self._tolerance)
+        stops = (decrement, self._precision)
         agent_kernels.demand.newton(*self.records.stored, *known, *stops, theta, self._norm)
 
     def _search_sphere(self, b: int, ridge: float) -> None:

@@ -14,15 +14,10 @@ from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
-from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
-
-# Instead of the sums of `OnePassLinear`.
-NO_REGRESSION = False, False, 1.0, *[np.empty((0, 0))] * 2, *[np.empty((0, 0, 0))] * 2
-FEW = 16  # rounds whose rows fit in a core's cache
 
 
 @register_agent(
@@ -37,10 +32,12 @@ class OnePassLinearJoint(OnePass):
     adversary may see every recommendation except the user's own.
 
     A row consists of the isometric half of v v', times w_H, and of v times w_u and the reward,
-    scaled to [-1/2, 1/2]. Two rows differ by at most 1. Up to w_H^2 = w_u^2 / 8 the curvature
-    costs the response nothing (docs/agents/one-pass-linear.md). theta is the posterior mean given
-    the best combination of the releases, with the curvature shrunk by its known noise. Where every
-    round offers the same arms, v v' is public and the agent is `OnePassLinear` on these v.
+    scaled to [-1/2, 1/2]. A candidate that is shorter than its round's others has shorter slopes
+    in v, and the reward of a longer one counts less (`kernels.joint_records.joint_rows`). Two rows
+    differ by at most 1. Up to w_H^2 = w_u^2 / 8 the curvature costs the response nothing
+    (docs/agents/one-pass-linear.md). theta is the posterior mean given the best combination of the
+    releases, with the curvature shrunk by its known noise. Where every round offers the same arms,
+    v v' is public and the agent is `OnePassLinear` on unit vectors v.
 
     Args:
         prior_mean: See `OnePass`; its length is learnt.
@@ -69,6 +66,7 @@ class OnePassLinearJoint(OnePass):
 
     def _open(self, curator: Curator) -> None:
         self._arms: Array | None = None
+        self.stretches = False
         if self.problem.fixed_arms:
             if curator.private and self.problem.partial_feedback:
                 raise AgentError(
@@ -77,14 +75,13 @@ class OnePassLinearJoint(OnePass):
                     "which protects rewards only"
                 )
             super()._open(curator)
-            self.stretches = False
             return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
         self._weights = joint_weights(self.curvature)
         # Rewards are <v, t>, t = scale [theta; level / b], in units of their range. prior_mean
-        # belongs to x and t to x / |x|: the factor between them is taken as uniform in [0, 1], of
-        # mean 1/2 and variance 1/12.
+        # belongs to x and t to x over the lengths of its round, which are taken as uniform in
+        # [0, 1], of mean 1/2 and variance 1/12.
         self._scale = np.append(np.ones(d), 1.0 / b) * math.sqrt(1.0 + b * b) / self._range
         known = self._mean * self._scale
         self._center = 0.5 * known
@@ -125,32 +122,13 @@ class OnePassLinearJoint(OnePass):
             observed = self._cap.admit(context.users) & observed
             self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
-        agent_kernels.linear_records.joint_rows(
-            self._directions, response, self._weights, self._rows
+        agent_kernels.joint_records.joint_rows(
+            context.features, self._phi, self._directions, response, self._weights, self._rows
         )
         self.releaser.add(self._rows, users=context.users)
         # the number of records is public except in rejection replay
-        if self.problem.partial_feedback:
-            self._recorded += 1.0 / (self.problem.n_candidates or 1)
-        else:
-            self._recorded += observed
-
-    def play(self, rounds: Stretch) -> Array:
-        return self._play(rounds, NO_REGRESSION, self._record)
-
-    def _record(self, reward: Array, directions: Array) -> None:
-        """Add the records of several rounds to the releaser, a few rounds at a time."""
-        (rounds, B, n), width = directions.shape, self._rows.shape[1]
-        response = np.clip(reward / self._range, -0.5, 0.5)
-        each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
-        for first in range(0, rounds, FEW):
-            part = slice(first, first + FEW)
-            vectors, numbers = directions[part].reshape(-1, n), response[part].reshape(-1)
-            rows = np.empty((len(numbers), width))
-            agent_kernels.linear_records.joint_rows(vectors, numbers, self._weights, rows)
-            self.releaser.add_rounds(rows.reshape(-1, B, width))
-        for _ in range(rounds):
-            self._recorded += each
+        rate = 1.0 / (self.problem.n_candidates or 1)
+        self._recorded += rate if self.problem.partial_feedback else observed
 
     def _check_arms(self, context: Context) -> None:
         """Raise AgentError unless the arms have the features of the first round."""
@@ -177,30 +155,31 @@ class OnePassLinearJoint(OnePass):
             std = self.releaser.sigma * float(self._combinations.std[batch])
             uneven = float(self._combinations.uneven[batch])
         curvature, response = (float(w) for w in self._weights)
-        rounds = float(self.releaser.rounds)
-        t = np.empty((len(sums), n))
-        agent_kernels.linear_records.joint_posterior(
-            np.ascontiguousarray(sums[:, :-n]) / curvature,
-            np.ascontiguousarray(sums[:, -n:]) / response,
-            self._recorded,
-            std / curvature,
-            0.25 * uneven,
-            std**2 * self._bent,
-            # a floor for exact sums keeps the matrices invertible
-            max((std / response) ** 2, 1e-6 * rounds),
-            self._center,
-            self._prior,
-            self.intercept,
-            t,
-        )
+        halves = np.ascontiguousarray(sums[:, :-n]) / curvature
+        responses = np.ascontiguousarray(sums[:, -n:]) / response
+        b, noise, t = self.intercept, std / curvature, np.empty((len(sums), n))
+        # a floor for exact sums keeps the matrices invertible
+        floor = max((std / response) ** 2, 1e-6 * float(self.releaser.rounds))
+        given = noise, 0.25 * uneven, std**2 * self._bent, floor, self._center, self._prior
+        # The trace of the slopes' block is a share of the largest, taken as uniform in [0, 1], of
+        # mean 1/2 and variance 1/12. The half's rows have n, n - 1, ... entries.
+        most = self._recorded / (1.0 + b * b)
+        trace = halves[:, [j * n - j * (j - 1) // 2 for j in range(n - 1)]].sum(axis=1)
+        spread = 1.0 + 12.0 * (n - 1) * (noise / most) ** 2
+        share = np.clip(0.5 + (trace / most - 0.5) / spread, 1e-3, 1.0)
+        # as of unit vectors with this trace and the level, which is known
+        number, constant = self._recorded - (1.0 - share) * most, b / np.sqrt(share)
+        for one in (slice(r, r + 1) for r in range(len(sums))):
+            agent_kernels.linear_records.joint_posterior(
+                halves[one], responses[one], number[one], *given, *constant[one], t[one]
+            )
         self.theta = t / self._scale
 
 
 def joint_weights(curvature: float) -> Array:
     """Return (w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
-    most = 1.0
-    if curvature > 0.125:
-        most = 2.0 * curvature + 0.5 + 1.0 / (32.0 * curvature)
+    h = max(curvature, 0.125)
+    most = 2.0 * h + 0.5 + 1.0 / (32.0 * h)
     return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most)])
 
 

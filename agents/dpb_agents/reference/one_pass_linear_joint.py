@@ -3,10 +3,11 @@
 docs/agents/one-pass-linear.md derives every formula. The agent `one-pass-linear-joint` computes
 the same for many replicates at once, with compiled kernels.
 
-A record is the unit vector v of the chosen candidate and the centred reward s in [-1/2, 1/2], in
-units of the range w: E s = <v, t>, t = sqrt(1 + b^2) / w [theta; level / b]. What is released is
-the row (w_H half of v v', w_u s v). Two rows differ by at most 1, so that a whole round, context
-and reward, is protected.
+A record is the vector v of the chosen candidate, |v| <= 1, and the centred reward s in
+[-1/2, 1/2], in units of the range w: E s = <v, t>, t = sqrt(1 + b^2) / w [theta; level / b]. The
+length l of a candidate is relative to those of its round: where it is below 1 the slopes of v are
+multiplied by it, else s is divided by it. What is released is the row (w_H half of v v', w_u s v).
+Two rows differ by at most 1, so that a whole round, context and reward, is protected.
 """
 
 from __future__ import annotations
@@ -56,17 +57,21 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         self.curvature = curvature
 
     def direction(self, x, action):
-        """Return z = x - kappa xbar, without what the round's candidates share.
+        """Return z of the chosen candidate."""
+        return self.contrast(x)[action]
+
+    def contrast(self, x):
+        """Return all z = x - kappa xbar, without what the round's candidates share.
 
         kappa = (1 - (1 + 2 / d) s^2 / |xbar|^2)_+, at most 1 - 1 / m, shrinks xbar like James and
         Stein: s^2 is what |xbar|^2 is by chance, up to a relative variance of 2 / d.
         """
         xbar, m = x.mean(axis=0), len(x)
         if m == 1 or not xbar.any():
-            return x[action]
+            return x
         s2 = ((x - xbar) ** 2).sum() / (m * (m - 1))
         kappa = 1 - (1 + 2 / self.d) * s2 / (xbar @ xbar)
-        return x[action] - min(max(kappa, 0.0), 1 - 1 / m) * xbar
+        return x - min(max(kappa, 0.0), 1 - 1 / m) * xbar
 
     def open(self):
         """Make the releaser and the prior of t."""
@@ -75,7 +80,8 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
             super().open()
             return
         d, b, n = self.d, self.intercept, self.d + 1
-        # |row - row'|^2 <= 2 w_H^2 (1 - g^2) + w_u^2 (1 + |g|) / 2, g = <v, v'>: largest at
+        # |row - row'|^2 increases in |v| and |v'| given g = <v, v'>, so it is at most that of unit
+        # vectors: <= 2 w_H^2 (1 - g^2) + w_u^2 (1 + |g|) / 2, largest at
         # |g| = 1 for w_H^2 <= w_u^2 / 8, else at |g| = w_u^2 / (8 w_H^2). The weights make it 1.
         h = self.curvature
         largest = 1.0 if h <= 1 / 8 else 2 * h + 1 / 2 + 1 / (32 * h)
@@ -116,6 +122,11 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
             return
         _, v = self.record(context, action)
         s = min(max((feedback.reward - self.c) / self.w, -0.5), 0.5)
+        if v.any():
+            squares = (self.contrast(context.features.astype(float)) ** 2).sum(axis=1)
+            length = math.sqrt(squares[action] / squares.mean())
+            v[: self.d] *= min(1.0, length)
+            s /= max(1.0, length)
         half = self.root2 * np.outer(v, v)[self.upper]
         self.sums.add(np.concatenate([self.w_H * half, self.w_u * s * v]))
         k, t = self.sums.releases - 1, self.sums.rounds
@@ -149,14 +160,17 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         H = np.zeros((n, n))
         H[self.upper] = row[:-n] / self.w_H / self.root2
         H = H + np.triu(H, 1).T
-        # |v| = 1: the trace of the slopes' block and the constant's entry are known.
-        trace = t / (1 + self.intercept**2)
-        level, c = t - trace, H[d, :d]
+        # The constant's entry is known. The trace of the slopes' block is a share of the largest,
+        # taken as uniform in [0, 1], of mean 1/2 and variance 1/12.
+        most = t / (1 + self.intercept**2)
+        level, c = t - most, H[d, :d]
+        share = (np.trace(H[:d, :d]) / most - 0.5) / (1 + 12 * d * (s / most) ** 2) + 0.5
+        trace = min(max(share, 1e-3), 1.0) * most
         # The cross term, shrunk by its expected noise d s^2 / 2; |c|^2 <= level trace.
         if c.any():
             kept = max(0.0, 1 - d * s**2 / 2 / (c @ c))
             c = min(kept, math.sqrt(level * trace / (c @ c))) * c
-        # The Schur complement: its trace is known, its deviation D from even is shrunk likewise.
+        # The Schur complement: its trace follows, its deviation D from even is shrunk likewise.
         cut = np.outer(c, c) / level
         even = (trace - np.trace(cut)) / d * np.eye(d)
         D = H[:d, :d] - cut

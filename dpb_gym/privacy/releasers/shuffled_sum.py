@@ -113,8 +113,8 @@ class ShuffledSum(BatchSum):
         **options: Further parameters of `BatchSum`. Records need `clip` or `reward`.
 
     Raises:
-        ParameterError: If a parameter is out of range, or the noise is system noise (customers
-            are simulated).
+        ParameterError: If a parameter is out of range, or the noise is system noise (whole
+            batches are simulated).
     """
 
     def __init__(
@@ -134,6 +134,8 @@ class ShuffledSum(BatchSum):
         if self.sampling < 1 or self._printed:
             raise ParameterError("shuffled sums have their own noise: leave sampling and sigma out")
         _check(self)
+        if curator.system_noise:
+            raise ParameterError("the bits of whole batches are simulated: noise='seeded'")
 
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         self._bits_sent = ShuffledBits.calibrated(rho, self.batch, self.levels, self)
@@ -209,7 +211,5 @@ class ShuffledBatches(DisjointSum):
 def _check(sums: Sum) -> None:
     """Raise ParameterError unless the bound of a shuffled sum holds for its records."""
     curator = sums.curator
-    if curator.system_noise:
-        raise ParameterError("customers' bits are simulated: noise='seeded'")
     if curator.private and (curator.relation != "replace-one" or sums.clip is None):
         raise ParameterError("shuffled records need a bound (clip, reward) and replace-one")

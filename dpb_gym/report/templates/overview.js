@@ -166,7 +166,8 @@ function drawWinners({ task }, holder) {
     make('b', line, baseLabel(row.agent));
     line.append(' ');
     make('span', line, base > 0 ? multiple(row, base) : text(row.loss.mean), base > 0 ? 'times h' + HEAT.findIndex(limit => ratio <= limit) : '');
-    make('small', line, ' ' + (SUBJECT[row.group.split('/')[1]] || row.kind));
+    line.append(' ');
+    make('small', line, SUBJECT[row.group.split('/')[1]] || row.kind);
   }
 }
 

@@ -75,6 +75,25 @@ def test_the_printed_inverse_is_not_valid_at_large_epsilon() -> None:
 # ------------------------------------------------------------------ constants
 
 
+@pytest.mark.parametrize("calibration", ["paper", "verified"])
+def test_both_printed_counts_of_levels(calibration: str) -> None:
+    """Erratum A17: 15 and 14 levels at T = 10,000."""
+    env = {"dim": 5, "capacity": 10, "context_norm": "clip"}
+    for horizon, ratio in ((10_000, 14 / 15), (8191, 13 / 14), (8192, 1.0)):
+        many, few = (
+            begun(
+                Budget.zcdp(1.0),
+                {"calibration": calibration, "levels": text},
+                horizon=horizon,
+                **env,
+            )
+            for text in ("algorithm-5", "lemma-s6")
+        )
+        found = few._releasers.gram.sigma / many._releasers.gram.sigma
+        assert found == pytest.approx(math.sqrt(ratio))
+        assert (few.curator.guarantee.rho <= 1.0) or calibration == "paper"
+
+
 @pytest.mark.parametrize("conversion", ["paper", "correct"])
 def test_the_papers_constants(conversion: str) -> None:
     """Algorithms 4 and 5 and the width of section S.3.3, by hand."""

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import dpb_gym
-from dpb_agents.kernels import linear_records
+from dpb_agents.kernels import joint_records, linear_records
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
@@ -401,6 +401,83 @@ def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
         worst = max(worst, best)
     assert worst == pytest.approx(1.0, abs=2e-3)
     assert worst <= 1 + 1e-9
+
+
+def round_row(features, reward, curvature):
+    """Return the row of a private round in which candidate 0 was chosen."""
+    x = np.array([features], np.float32)
+    d, seen, response = x.shape[2], np.ones(1, bool), np.clip([reward], -0.5, 0.5)
+    phi, v, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
+    linear_records.directions(x, np.zeros(1, np.int64), seen, True, 0.35, phi, v, moments)
+    rows = np.zeros((1, (d + 1) * (d + 4) // 2))
+    joint_records.joint_rows(x, phi, v, response, joint_weights(curvature), rows)
+    return rows[0]
+
+
+@pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 3.0])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 4)])
+def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape):
+    """Hill climbing from random pairs of candidates of uneven lengths, and rewards."""
+    rng = np.random.default_rng(shape[1])
+
+    def gap(pair, rewards):
+        rows = [round_row(x, reward, curvature) for x, reward in zip(pair, rewards)]
+        return float(np.linalg.norm(rows[0] - rows[1]))
+
+    worst = 0.0
+    for _ in range(6):
+        pair = rng.normal(size=(2, *shape)) * rng.choice([0.1, 1.0, 10.0], (2, shape[0], 1))
+        rewards, step = rng.normal(size=2), 1.0
+        best = gap(pair, rewards)
+        for _ in range(800):
+            trial = pair * np.exp(step * rng.normal(size=(2, shape[0], 1)))
+            trial += step * np.abs(pair).mean() * rng.normal(size=pair.shape)
+            other = rewards + step * rng.normal(size=2)
+            found = gap(trial, other)
+            if found > best:
+                pair, rewards, best = trial, other, found
+            else:
+                step = max(step * 0.98, 1e-4)
+        worst = max(worst, best)
+    assert worst == pytest.approx(1.0, abs=2e-2)
+    assert worst <= 1 + 1e-9
+
+
+def test_replacing_a_record_of_any_length_moves_its_row_by_at_most_1():
+    """Rows of vectors in the unit ball are no farther apart than those of unit vectors."""
+    rng = np.random.default_rng(4)
+    for curvature in (0.05, 0.2, 1.0, 5.0):
+        for _ in range(500):
+            v = rng.normal(size=(2, 3))
+            v *= rng.random((2, 1)) ** 0.3 / np.linalg.norm(v, axis=1, keepdims=True)
+            rewards = rng.choice([-0.5, 0.5], 2)
+            rows = [joint_row(own, r, curvature) for own, r in zip(v, rewards)]
+            # unit vectors of the same inner product
+            unit = np.zeros((2, 5))
+            unit[:, :3] = v
+            unit[[0, 1], [3, 4]] = np.sqrt(1 - (v**2).sum(axis=1))
+            longest = [joint_row(own, r, curvature) for own, r in zip(unit, rewards)]
+            gap = np.linalg.norm(longest[0] - longest[1])
+            assert np.linalg.norm(rows[0] - rows[1]) <= gap + 1e-12 <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("size", [0.2, 1.0, 30.0])
+def test_rows_of_rounds_hold_lengths_relative_to_the_candidates(size):
+    """A shorter candidate has shorter slopes, the reward of a longer one is divided."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(4, 3)).astype("f4").astype(float) + 1.0
+    x[0] *= size
+    x = x.astype("f4").astype(float)
+    z = x - james_stein(x) * x.mean(0)
+    assert james_stein(x) > 0 or size == 30.0
+    length = np.linalg.norm(z[0]) / np.sqrt((z**2).sum(axis=1).mean())
+    assert (length > 1) == (size > 1)
+    v = np.append(z[0] / np.linalg.norm(z[0]), 0.35) / math.sqrt(1 + 0.35**2)
+    v[:3] *= min(1.0, length)
+    wanted = joint_row(v, 0.4 / max(1.0, length), 0.2)
+    for unit in (1e-3, 1.0, 1e4):
+        np.testing.assert_allclose(round_row(unit * x, 0.4, 0.2), wanted, atol=1e-6)
+    assert not round_row(0.0 * x, 0.4, 0.2).any()
 
 
 def test_joint_rows_hold_the_record():

@@ -282,6 +282,28 @@ def test_records_are_clipped_to_the_bounds():
         releaser().add(x[0], np.array([np.nan, 0.0]), y[0])
 
 
+@pytest.mark.parametrize("tolerance", [1e-8, 1e-6, 1e-3])
+def test_minimisers_on_the_sphere_meet_the_tolerance(tolerance):
+    """The gradient, up to a multiple of theta, is recomputed by NumPy."""
+    B, n, d, ridge, rng = 600, 100, 3, 1.0, np.random.default_rng(0)
+    curator = Curator("rho=1", ("joint", "user-round"), noise=NoiseSource.from_seed(4, B))
+    estimator = PrivateMLE(curator, d, n, Demand.of("logistic", 4.0, 3.0))
+    estimator.ready()
+    for _ in range(n):
+        x = np.ones((B, d - 1), np.float32)
+        x[:, 1:] = rng.choice([-1.0, 1.0], (B, d - 2))
+        estimator.add(x, rng.random(B), (rng.random(B) < 0.9) * 1.0)
+    linear = 10.0 * rng.normal(size=(B, d))
+    theta, norm = estimator.minimise(np.ones(B, bool), linear, ridge, tolerance)
+    outside = np.linalg.norm(theta, axis=1) > 2.0 - 1e-9
+    assert 100 < outside.sum() < B and (norm <= tolerance).all()
+    gradient = estimator.derivatives(theta)[0] + ridge * theta + linear
+    pull = np.einsum("bk,bk->b", gradient, theta) / np.einsum("bk,bk->b", theta, theta)
+    assert (pull[outside] < 0.0).all()
+    gradient[outside] -= pull[outside, None] * theta[outside]
+    assert np.linalg.norm(gradient, axis=1).max() <= 1.001 * tolerance + 1e-12
+
+
 def test_all_calls_are_charged_at_once():
     estimator = releaser()
     estimator.ready()

@@ -213,6 +213,20 @@ def published():
     return Result.load(PUBLISHED).to_leaderboard()
 
 
+CUT = """
+return [...document.querySelectorAll('#switches *')].filter(node => node.getClientRects().length)
+  .filter(node => node.getBoundingClientRect().right > document.documentElement.clientWidth)
+  .map(node => node.textContent || node.value);
+"""
+
+
+@pytest.mark.parametrize("width", [360, 390, 1400])
+def test_no_switch_is_cut(opened, published, width):
+    page = opened(published, width=width, height=900)
+    assert page.find("#delta").is_displayed() and page.find("[data-switch=trust]").is_displayed()
+    assert page.execute_script(CUT) == []
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_a_visitor_finds_who_wins_at_epsilon_1_without_trust(opened, published, width):
     """One action; the answer is computed from the published numbers."""
@@ -229,4 +243,8 @@ def test_a_visitor_finds_who_wins_at_epsilon_1_without_trust(opened, published, 
         if local and budget.startswith("eps=1,delta=1e-5"):
             finals.setdefault(agent, []).append(record["regret"][-1])
     assert len(finals) >= 4
-    assert min(finals, key=lambda agent: sum(finals[agent]) / len(finals[agent])) in shown
+    task = next(task for task in published.tasks if task.task == "recommendation-standard")
+    units = {row.agent: row.unit for row in task.rows if row.trust_model == "local"}
+    ranked = sorted(finals, key=lambda agent: sum(finals[agent]) / len(finals[agent]))
+    winners = {units[agent]: agent for agent in reversed(ranked)}
+    assert sorted(shown) == sorted(winners.values()) and len(winners) == 2
