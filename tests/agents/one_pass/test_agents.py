@@ -318,7 +318,7 @@ def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
 
 
 def test_draws_do_not_depend_on_the_unit_of_the_responses():
-    """Where nothing is cut and noise is small, `cut` only multiplies the rows, whose weights undo it."""
+    """Without cuts and with little noise, `cut` only multiplies rows, whose weights undo it."""
     contexts = np.random.default_rng(3).uniform(-0.1, 0.1, (40, 12, 3))
     problem = problem_of("one-pass-mnl", 40, contexts=contexts, theta=[9.0, 0.0, -12.0])
     seeds, found = range(1_000_960, 1_000_976), []
