@@ -75,6 +75,10 @@ class Case(NamedTuple):
     horizon: int = 10_000
 
     @property
+    def replicates(self) -> int:
+        return REPLICATES * (4 if self.track == "assortment" else 1)
+
+    @property
     def track(self) -> str:
         name = self.env.partition("/")[2].partition("-")[0].lower()
         return "recommendation" if name == "multiarmed" else name
@@ -167,7 +171,7 @@ def play(case: Case) -> dict[str, list[list[float]]]:
         case.env,
         agents | {"random": "random"},
         horizon=T,
-        replicates=REPLICATES,
+        replicates=case.replicates,
         seed=SEED,
         checkpoints=[T // 10, T - T // 10, T],
         env_kwargs=kwargs,
@@ -177,7 +181,7 @@ def play(case: Case) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {}
     for row in result.records():
         curves = found.setdefault(
-            f"{row['agent']} {row['budget']}", [[] for _ in range(REPLICATES)]
+            f"{row['agent']} {row['budget']}", [[] for _ in range(case.replicates)]
         )
         curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
     return found

@@ -110,6 +110,13 @@ class OnePassMNL(OnePassNewton):
         super().learn(estimate, late)
         agent_kernels.posterior.rare_directions(self.theta, self.covariance, self.norm, self._rare)
 
+    def _posterior(self, estimate: Combined) -> tuple[Array, ...]:
+        # At distance 1, where `rate` is the typical eigenvalue, a cut response has variance cut^2
+        # and the curvature has trace cut. Draws use that variance. A single theta is safer with 1.
+        if self.layout.private and self.rounds < self._unsure:
+            estimate = estimate._replace(uneven=self.cut * estimate.uneven)
+        return super()._posterior(estimate)
+
     def act(self, context: Context) -> Array:
         x, revenues = context.features, context.offered_revenues
         if self.rounds < self._unsure:

@@ -98,8 +98,7 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
             what="running sums of curvature and response",
         )
         # public weights of releases 0..k in the best estimate of the sum
-        best_weights = self.sums.schedule.best_weights
-        self.plan = best_weights(self.sums.sigma * noise, h) if private else None
+        self.plan = self.sums.schedule.best_weights(self.sums.sigma * noise, h) if private else None
         self.t, self.ends, self.releases = 0, list(self.sums.schedule.ends), []
         # Revenues that differ make a greedy policy explore. Equal ones do not.
         equal = info.equal_revenues and info.reward_range[1] > 0
@@ -181,7 +180,8 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         alpha = self.plan.weights[k] - (self.plan.weights[without - 1] if without else 0.0)
         std = self.sums.sigma * np.linalg.norm(alpha / self.sums.schedule.scales)
         row = sum(weight * release for weight, (_, release) in zip(alpha, self.releases))
-        return row, std, self.plan.uneven[k]
+        # Draws expect the variance tau^2 per curvature tau, of scores cut at distance 1.
+        return row, std, (self.tau if self.t < self.unsure else 1.0) * self.plan.uneven[k]
 
     def posterior(self, row, std, spread):
         """Return mean, covariance and root of theta given noisy sums, and its likeliest size."""

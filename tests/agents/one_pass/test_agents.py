@@ -317,6 +317,20 @@ def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
     assert (regret < 0.2 * chance).all()
 
 
+def test_draws_do_not_depend_on_the_unit_of_the_responses():
+    """Without cuts and with little noise, `cut` only multiplies rows, whose weights undo it."""
+    contexts = np.random.default_rng(3).uniform(-0.1, 0.1, (40, 12, 3))
+    problem = problem_of("one-pass-mnl", 40, contexts=contexts, theta=[9.0, 0.0, -12.0])
+    seeds, found = range(1_000_960, 1_000_976), []
+    for cut in (0.5, 2.0):
+        agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut)
+        play(agent, problem, seeds, 8)  # of 9 with draws
+        found.append((agent.theta, np.einsum("bii->b", agent.covariance)))
+    (short, narrow), (long, wide) = found
+    assert np.abs(long - short).max() < 0.1 * np.abs(long).max() > 1.0
+    np.testing.assert_allclose(narrow, wide, rtol=0.1)
+
+
 def test_prices_separate_an_intercept_from_a_slope():
     """Price 1 alone, and greedy prices, know only the difference of the two."""
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=4000, **with_intercept(4000))
