@@ -191,7 +191,7 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
     )
     page = Page(render(make.data(comparisons=found)))
     first, second = page.named("headline")
-    assert "2 of 4" in first["text"] and "1 are undecided and in 1 they" in first["text"]
+    assert "2 of 4" in first["text"] and "1 is undecided and in 1 they" in first["text"]
     assert "1 of the 2 leads also hold" in first["text"] and "hidden" not in first
     assert "0 of 1" in second["text"] and "hidden" in second
     assert [c[:2] for c in page.data()["comparisons"]] == [
