@@ -86,7 +86,8 @@ class _Runner:
             delivered = context, action, feedback
             if delivery is not None:
                 delivered = delivery.deliver(action, feedback, self.number)
-            agent.observe(*delivered)
+            with agent.curator.one_record_each():
+                agent.observe(*delivered)
             own, answered = clock() - t2 + t1 - t0, t2 - t1
             if spent.wall != compiled:  # compilation takes longer than a round
                 extra, compiled = spent.wall - compiled, spent.wall

@@ -259,3 +259,22 @@ def test_a_second_record_in_a_round_is_told_in_that_round(limit, told, budget):
         return
     with pytest.raises(AgentError, match=r"round 3 .*2 records in one round"):
         play()
+
+
+@pytest.mark.parametrize("budget", ["rho=1", None])
+def test_a_second_record_of_a_batched_agent_is_told_in_that_round(budget):
+    class Twice(dpb_gym.Agent):
+        protects = ("central", "reward")
+
+        def begin(self, problem, streams, curator):
+            self.sums = curator.running_sum(2, clip=1.0)
+
+        def act(self, context):
+            return np.zeros(len(context.features), np.int64)
+
+        def observe(self, context, action, feedback):
+            for _ in range(2 if context.t == 3 else context.t > 3):
+                self.sums.add(np.full((len(action), 2), 0.1))
+
+    with pytest.raises(AgentError, match=r"round 3\b.*2 records in one round"):
+        dpb_gym.evaluate("DPB/Recommendation-v0", {"a": (Twice, budget)}, horizon=9, replicates=2)
