@@ -52,3 +52,32 @@ def joint_rows(features, phi, directions, response, weights, rows):
         directions[b, :d] *= min(1.0, length)
         response[b] /= max(1.0, length)
     linear_records.joint_rows(directions, response, weights, rows)
+
+
+@jit
+def play_greedy(rounds, theta, rules, weights, rows, action):
+    """Write choices and rows of `OnePassLinearJoint` for rounds without a release.
+
+    Args:
+        rounds: Features ``(n, B, m, d)``; rewards and whether they are observed, of every
+            candidate ``(n, B, m)``.
+        theta: ``(B, d + 1)``.
+        rules: Intercept, and middle and width of the range of the rewards.
+        weights: See `joint_rows`.
+        rows: Output ``(n, B, width)``.
+        action: Output ``(n, B)``.
+    """
+    features, rewards, observed = rounds
+    intercept, middle, width = rules
+    n, B, _, d = features.shape
+    phi, v, moments = np.empty((B, 2 * d + 1)), np.empty((B, d + 1)), np.empty((B, d + 3))
+    response, seen, none = np.empty(B), np.empty(B, np.bool_), np.zeros(B)
+    for t in range(n):
+        x, chosen = features[t], action[t]
+        linear_records.best_candidates(x, theta, np.empty((B, d, d)), none, theta, chosen)
+        for b in range(B):
+            response[b] = (rewards[t, b, chosen[b]] - middle) / width
+            response[b] = max(-0.5, min(0.5, response[b]))
+            seen[b] = observed[t, b, chosen[b]]
+        linear_records.directions(x, chosen, seen, True, intercept, phi, v, moments)
+        joint_rows(x, phi, v, response, weights, rows[t])

@@ -14,10 +14,13 @@ from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
+
+FEW = 16  # rounds whose rows fit in a core's cache
 
 
 @register_agent(
@@ -66,7 +69,6 @@ class OnePassLinearJoint(OnePass):
 
     def _open(self, curator: Curator) -> None:
         self._arms: Array | None = None
-        self.stretches = False
         if self.problem.fixed_arms:
             if curator.private and self.problem.partial_feedback:
                 raise AgentError(
@@ -75,6 +77,7 @@ class OnePassLinearJoint(OnePass):
                     "which protects rewards only"
                 )
             super()._open(curator)
+            self.stretches = False
             return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
@@ -129,6 +132,25 @@ class OnePassLinearJoint(OnePass):
         # the number of records is public except in rejection replay
         rate = 1.0 / (self.problem.n_candidates or 1)
         self._recorded += rate if self.problem.partial_feedback else observed
+
+    def play(self, rounds: Stretch) -> Array:
+        n, B = rounds.shape
+        rules = self.intercept, self._middle, self._range
+        each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
+        action, start = np.empty((n, B), np.int64), 0
+        while start < n:
+            left = self.releaser.schedule.ends[self._batches :][:1] - self.releaser.rounds
+            part = slice(start, min([n, start + FEW, *(start + left).tolist()]))
+            given = rounds.context.features[part], rounds.reward[part], rounds.observed[part]
+            start, rows = part.stop, np.empty((part.stop - start, *self._rows.shape))
+            agent_kernels.joint_records.play_greedy(
+                given, self.theta, rules, self._weights, rows, action[part]
+            )
+            self.releaser.add_rounds(rows)
+            for _ in rows:
+                self._recorded += each
+            self._update_if_due()
+        return action
 
     def _check_arms(self, context: Context) -> None:
         """Raise AgentError unless the arms have the features of the first round."""
