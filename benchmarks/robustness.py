@@ -29,7 +29,7 @@ import dpb_gym
 
 REPOSITORY = Path(__file__).parents[1]
 STORED = REPOSITORY / "docs/results/robustness.json"
-SEED, REPLICATES = 2_500_000, 8
+SEED, REPLICATES = 2_500_000, 32
 BUDGETS = ["rho=0.1", "rho=1", "rho=2.56", "rho=100", "none"]
 JUDGED = {"rho=1": 1.5, "rho=0.1": 2.5}
 ALTERNATE = [18.0, -18.0, 18.0, -18.0, 18.0]
@@ -73,10 +73,6 @@ class Case(NamedTuple):
     ours: tuple[str, ...]
     design: tuple[str, tuple[int, ...]] | None = None
     horizon: int = 10_000
-
-    @property
-    def replicates(self) -> int:
-        return REPLICATES * (4 if self.track == "assortment" else 1)
 
     @property
     def track(self) -> str:
@@ -171,7 +167,7 @@ def play(case: Case) -> dict[str, list[list[float]]]:
         case.env,
         agents | {"random": "random"},
         horizon=T,
-        replicates=case.replicates,
+        replicates=REPLICATES,
         seed=SEED,
         checkpoints=[T // 10, T - T // 10, T],
         env_kwargs=kwargs,
@@ -181,7 +177,7 @@ def play(case: Case) -> dict[str, list[list[float]]]:
     found: dict[str, list[list[float]]] = {}
     for row in result.records():
         curves = found.setdefault(
-            f"{row['agent']} {row['budget']}", [[] for _ in range(case.replicates)]
+            f"{row['agent']} {row['budget']}", [[] for _ in range(REPLICATES)]
         )
         curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
     return found
