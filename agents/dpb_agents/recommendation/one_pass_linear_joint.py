@@ -185,7 +185,7 @@ class OnePassLinearJoint(OnePass):
         given = noise, 0.25 * uneven, std**2 * self._bent, floor, self._center, self._prior
         # The trace of the slopes' block is a share of the largest, taken as uniform in [0, 1], of
         # mean 1/2 and variance 1/12. The half's rows have n, n - 1, ... entries.
-        most = self._recorded / (1.0 + b * b)
+        most = np.maximum(self._recorded, 1e-9) / (1.0 + b * b)  # 0 records are possible
         trace = halves[:, [j * n - j * (j - 1) // 2 for j in range(n - 1)]].sum(axis=1)
         spread = 1.0 + 12.0 * (n - 1) * (noise / most) ** 2
         share = np.clip(0.5 + (trace / most - 0.5) / spread, 1e-3, 1.0)

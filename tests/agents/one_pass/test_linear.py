@@ -794,3 +794,19 @@ def test_the_releaser_is_the_weighted_sum_of_the_library():
     assert behind(agent.releaser).clipped_count.tolist() == [0]
     play(agent, problem, [0], 100, change=lambda outcome: outcome.expected + 1.0)
     assert behind(agent.releaser).clipped_count[0] > 50
+
+
+@pytest.mark.parametrize("budget", ["eps=0.5,delta=1e-5", None])
+@pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
+def test_without_any_record_theta_is_finite(name, budget):
+    """As with an account that refuses everybody."""
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=60, dim=3)
+    agent = make_agent(name)
+    agent.set_up(problem.info, AgentStreams([0, 1]), budget and Budget.parse(budget))
+    instance, nobody = problem.instance([0, 1]), np.zeros(2, bool)
+    for t in range(60):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, Feedback(np.zeros(2), observed=nobody))
+        assert np.isfinite(agent.theta).all(), t
+        instance.advance() if t < 59 else None
