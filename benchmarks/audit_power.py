@@ -34,6 +34,7 @@ from marked import block, put  # noqa: E402
 from mechanism_audits import mechanism_audits  # noqa: E402
 from message_audits import message_audits  # noqa: E402
 from objective_audits import audit_objective, hostile_choices  # noqa: E402
+from paper_pages import code  # noqa: E402
 
 from dpb_gym import Budget, agent_specs, make_agent  # noqa: E402
 from dpb_gym.audits import (  # noqa: E402
@@ -98,6 +99,7 @@ ATTAINED: dict[str, dict[str, Any]] = {
     "one-pass-sparse": SPARSE,
     "one-pass-sparse-joint": SPARSE,
 }
+AGENTS = Path(__file__).parents[1] / "docs/results/audits.json"
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 Audit = Callable[[float, float, int, int], AuditReport]
 
@@ -271,7 +273,12 @@ def published_rows(runs: int, only: str) -> dict[str, str]:
 
 
 def write_rows(page: Path, rows: dict[str, str]) -> None:
-    """Write these rows to the page, and keep its rows of other agents."""
+    """Write these rows to the page, and keep its rows of other agents.
+
+    Digests of the agents' code are stored, which a test compares with the code of today.
+    """
+    stored = json.loads(AGENTS.read_text(encoding="utf-8")) | {name: code(name) for name in rows}
+    AGENTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     old = block(page.read_text(encoding="utf-8"), "audits").splitlines()[2:]
     rows = {line.split("`")[1]: line for line in old} | rows
     heads = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -306,3 +307,32 @@ def test_cells_compare_as_documented(grid: Any) -> None:
     assert cell.half == pytest.approx(half, rel=1e-6)
     assert grid.cell(ours, best, chance=1e5, T=1000).tail == 0.0
     assert grid.cell(ours, ours[::-1], chance=1.0, T=1000).ahead == "-"
+
+
+def test_published_audits_are_of_the_agents_of_today(import_benchmark: Any) -> None:
+    audits, marked = import_benchmark("audit_power"), importlib.import_module("marked")
+    stored = json.loads(audits.AGENTS.read_text(encoding="utf-8"))
+    page = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in marked.block(page, "audits").splitlines()[2:]]
+    assert sorted(rows) == sorted(stored) == sorted(audits.private_agents())
+    stale = [name for name in stored if stored[name] != audits.code(name)]
+    assert not stale, f"run audit_power.py --published --only AGENT: {', '.join(stale)}"
+
+
+@pytest.fixture
+def fits(import_benchmark: Any) -> Any:
+    return import_benchmark("expedia_fits")
+
+
+def test_fits_to_generated_searches_are_those_of_today(fits: Any) -> None:
+    marked = importlib.import_module("marked")
+    lines = marked.block(fits.PAGE.read_text(encoding="utf-8"), "fits").splitlines()
+    assert lines[2:6] == fits.generated()
+
+
+@pytest.mark.real_data("expedia")
+@pytest.mark.filterwarnings("ignore:.*is cut off")
+def test_fits_to_real_searches_are_those_of_today(fits: Any) -> None:
+    marked = importlib.import_module("marked")
+    lines = marked.block(fits.PAGE.read_text(encoding="utf-8"), "fits").splitlines()
+    assert lines[6:] == fits.real(Path(os.environ["DPB_DATA"]) / "expedia")

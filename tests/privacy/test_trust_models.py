@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from curated import curator
+from scipy.optimize import brentq
+from scipy.stats import norm
 from test_sensitivity import search
 
 from dpb_gym.audits import audit_sum, releaser_audits
@@ -105,6 +109,25 @@ class TestOneCallForAll:
     def test_without_a_budget_and_with_a_curator_it_is_the_weighted_sum(self):
         for budget in (None, "rho=1"):
             assert type(summed(budget)[1]) is WeightedSum
+
+
+def test_the_page_states_the_variance_of_a_cap_message():
+    """Over that of the Gaussian whose exact (epsilon, delta) curve attains the budget."""
+    page = (Path(__file__).parents[2] / "docs/trust.md").read_text(encoding="utf-8")
+    said = re.search(
+        r"At epsilon = 1 and delta = 1e-5 its variance is ([\d.]+) of the Gaussian's, at epsilon = "
+        r"5 it is ([\d.]+), for rows of norm 0.71 at distance 1",
+        " ".join(page.split()),
+    )
+    for epsilon, ratio in zip((1.0, 5.0), said.groups()):
+
+        def excess(std, epsilon=epsilon):
+            a, b = 0.5 / std, epsilon * std
+            return norm.cdf(a - b) - math.exp(epsilon) * norm.cdf(-a - b) - 1e-5
+
+        gaussian = brentq(excess, 0.05, 50.0)
+        sigma = CapMessage.best(epsilon, math.sqrt(0.5)).sigma
+        assert f"{(sigma / gaussian) ** 2:.2f}" == ratio
 
 
 class TestPlans:
