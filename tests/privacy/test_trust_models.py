@@ -115,8 +115,8 @@ def test_the_page_states_the_variance_of_a_cap_message():
     """Over that of the Gaussian whose exact (epsilon, delta) curve attains the budget."""
     page = (Path(__file__).parents[2] / "docs/trust.md").read_text(encoding="utf-8")
     said = re.search(
-        r"At epsilon = 1 and delta = 1e-5 its variance is ([\d.]+) of the Gaussian's, at epsilon = "
-        r"5 it is ([\d.]+), for rows of norm 0.71 at distance 1",
+        r"For rows of norm 0.71 at distance 1 and delta = 1e-5, its variance is ([\d.]+) of the "
+        r"Gaussian's at epsilon = 1. At epsilon = 5 it is ([\d.]+);",
         " ".join(page.split()),
     )
     for epsilon, ratio in zip((1.0, 5.0), said.groups()):
