@@ -39,7 +39,7 @@ import install_weight  # noqa: E402
 import numpy as np  # noqa: E402
 from marked import replaced  # noqa: E402
 
-from dpb_gym import make_agent, make_problem  # noqa: E402
+from dpb_gym import evaluate, make_agent, make_problem  # noqa: E402
 from dpb_gym.privacy import Budget  # noqa: E402
 from dpb_gym.streams import AgentStreams  # noqa: E402
 
@@ -53,7 +53,7 @@ CURVES = {
 BUDGETS = ("none", "rho=1")
 PARTS = (
     *("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves"),
-    *("decisions", "weight"),
+    *("decisions", "weight", "isolation"),
 )
 BOARD, ROWS, CELLS = "docs/leaderboard/dpb-bench-v1", 2000, 100_000
 # Sizes (T, B) of a series, ascending, as a process's peak memory never decreases.
@@ -416,6 +416,24 @@ def slowest(report):
         report(f"{name}: compilation after serve", found["late"], "0", "s")
 
 
+def isolation(report):
+    """Measure the wall time of a round with and without a process for the curator."""
+    for replicates in (1, 10):
+        for isolate, name in ((False, "in one process"), (True, "with --isolate")):
+            play(20, replicates, isolate)  # compiles
+            few, many = (play(rounds, replicates, isolate) for rounds in (20, 220))
+            report(f"a round of {replicates} replicates, {name}", 5.0 * (many - few), "-", "ms")
+
+
+def play(rounds, replicates, isolate):
+    """Return the wall time of a run of one-pass-linear, in seconds."""
+    start = time.perf_counter()
+    agents = {"ours": ("one-pass-linear", "rho=1")}
+    options = {"horizon": rounds, "replicates": replicates, "isolate": isolate}
+    evaluate("DPB/Recommendation-v0", agents, progress=False, **options)
+    return time.perf_counter() - start
+
+
 def weight(report):
     """Measure the disk space of the required packages."""
     sizes = {name: size for name, (size, _) in install_weight.weights(()).items()}
@@ -515,6 +533,7 @@ def main():
         "curves": lambda: curves(report, args.plot),
         "decisions": lambda: slowest(report),
         "weight": lambda: weight(report),
+        "isolation": lambda: isolation(report),
     }
     for part in args.only or PARTS:
         parts[part]()

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpb_gym.planning.private_tuning import cost_of_run
+from dpb_gym.privacy import Budget, Curator, NoiseSource
+
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
     not (ROOT / "docs/papers/results").exists(), reason="stored results are not part of the sdist"
@@ -336,3 +339,17 @@ def test_fits_to_real_searches_are_those_of_today(fits: Any) -> None:
     marked = importlib.import_module("marked")
     lines = marked.block(fits.PAGE.read_text(encoding="utf-8"), "fits").splitlines()
     assert lines[6:] == fits.real(Path(os.environ["DPB_DATA"]) / "expedia")
+
+
+def test_the_share_of_a_private_tuning_run_is_that_of_the_accounting() -> None:
+    page = " ".join((ROOT / "docs/tuning.md").read_text(encoding="utf-8").split())
+    assert "about a seventh at epsilon 1, and a fifth at epsilon 4" in page
+    for epsilon, share in ((1.0, 1 / 7), (4.0, 1 / 5)):
+        budget = Budget.approx(epsilon, 1e-5)
+        curator = Curator(budget, noise=NoiseSource.from_seed(0), horizon=1)
+        curator.batch_sum(1, clip=1.0)
+        curator.seal()
+        part = cost_of_run(budget, 32) / curator.guarantee.rho
+        assert part == pytest.approx(share, rel=0.05)
+    assert "0.002 of rho = 0.5 per run" in page
+    assert f"{cost_of_run(Budget.zcdp(0.5), 32):.3f}" == "0.002"
