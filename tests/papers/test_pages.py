@@ -333,12 +333,14 @@ def test_fits_to_generated_searches_are_those_of_today(fits: Any) -> None:
     assert lines[2:6] == fits.generated()
 
 
-@pytest.mark.real_data("expedia")
 @pytest.mark.filterwarnings("ignore:.*is cut off")
 def test_fits_to_real_searches_are_those_of_today(fits: Any) -> None:
+    folder = Path(os.environ.get("DPB_DATA", "")) / "expedia"
+    if not all((folder / file).is_file() for file, _ in fits.FILES.values()):
+        pytest.skip("needs the files of searches in the folder DPB_DATA")
     marked = importlib.import_module("marked")
     lines = marked.block(fits.PAGE.read_text(encoding="utf-8"), "fits").splitlines()
-    assert lines[6:] == fits.real(Path(os.environ["DPB_DATA"]) / "expedia")
+    assert lines[6:] == fits.real(folder)
 
 
 def test_the_share_of_a_private_tuning_run_is_that_of_the_accounting() -> None:
