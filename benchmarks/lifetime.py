@@ -344,8 +344,8 @@ def main() -> None:
             data[part]["agents"] = {name: code(name) for name in agents}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     if options.rekey:
-        for part in data.values():
-            part |= {"agents": {name: code(name) for name in part.get("agents", {})}}
+        for part in (part for part in data.values() if "agents" in part):
+            part["agents"] = {name: code(name) for name in part["agents"]}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
 
