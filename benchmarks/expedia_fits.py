@@ -41,11 +41,6 @@ def rows(name: str, **source: object) -> list[str]:
     return found
 
 
-def generated() -> list[str]:
-    """Return the rows of generated searches."""
-    return rows("generated")
-
-
 def real(folder: Path) -> list[str]:
     """Return the rows of the two files in `folder`."""
     found = []
@@ -58,7 +53,7 @@ def real(folder: Path) -> list[str]:
 
 def main() -> None:
     """Write the table."""
-    lines = generated() + real(Path(os.environ["DPB_DATA"]) / "expedia")
+    lines = rows("generated") + real(Path(os.environ["DPB_DATA"]) / "expedia")
     table = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|", *lines]
     put(PAGE, "fits", "\n".join(table))
 

@@ -330,7 +330,7 @@ def fits(import_benchmark: Any) -> Any:
 def test_fits_to_generated_searches_are_those_of_today(fits: Any) -> None:
     marked = importlib.import_module("marked")
     lines = marked.block(fits.PAGE.read_text(encoding="utf-8"), "fits").splitlines()
-    assert lines[2:6] == fits.generated()
+    assert lines[2:6] == fits.rows("generated")
 
 
 @pytest.mark.filterwarnings("ignore:.*is cut off")
