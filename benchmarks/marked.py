@@ -1,9 +1,9 @@
-"""Text between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page."""
+"""Text between the marks ``<!-- NAME -->`` and ``<!-- /NAME -->`` of a page, and tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -41,6 +41,12 @@ def replaced(page: str, name: str, make: Callable[[str, str], str]) -> str:
         return f"{match[1]}\n{made}\n<!-- /{name} -->"
 
     return _pattern(name).sub(new, page)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown whose first row is its head."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _pattern(name: str) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marked import replaced
+from marked import replaced, table
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.privacy import Ball, Budget, Curator
@@ -30,12 +30,6 @@ def made(where: Any, name: str, budget: str, horizon: int = 10_000, **params: An
     agent = make_agent(name, **params)
     agent.set_up(problem.info, AgentStreams([0]), Budget.parse(budget))
     return agent
-
-
-def ruled(*rows: list[str]) -> str:
-    """Return a table in Markdown whose first row is its head."""
-    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines)
 
 
 def called(name: str, params: dict[str, Any]) -> str:
@@ -69,7 +63,7 @@ def dpmnl() -> str:
         values = plan.ridge, plan.sigma, getattr(gram, "_sum", gram).noise_std_max
         cells = *values, spent.rho, spent.epsilon(1e-5)
         rows.append([called(name, params), *map(short, cells)])
-    return ruled(*rows)
+    return table(rows)
 
 
 def rivals() -> str:
@@ -84,7 +78,7 @@ def rivals() -> str:
     ):
         spent = made(FILMS, name, "eps=1,delta=1e-5", **params).curator.guarantee
         rows.append([called(name, params), short(spent.epsilon(1e-5))])
-    return ruled(*rows)
+    return table(rows)
 
 
 def adaprivate() -> str:
@@ -102,7 +96,7 @@ def adaprivate() -> str:
             spent = agent.curator.guarantee.epsilon(1e-5)
             cells.append(f"{short(agent.releaser.sigma)}, {short(spent)}")
         rows.append([called(name, params).replace('"0.3"', "0.3"), *cells])
-    return ruled(*rows)
+    return table(rows)
 
 
 def sampling() -> str:
@@ -120,7 +114,7 @@ def sampling() -> str:
                 ratios.append(f"{agent.releaser.sigma / q / unsampled:.2f}")
             cells.append(", ".join(ratios))
         rows.append([f"{q:g}", *cells])
-    return ruled(*rows)
+    return table(rows)
 
 
 def pricing() -> str:
@@ -139,7 +133,7 @@ def pricing() -> str:
         plan, gram = agent._releasers.estimator.plan, agent._releasers.gram
         cells = plan.ridge, plan.sigma, gram.sigma, agent.curator.guarantee.epsilon(2e-10)
         rows.append([f"`{calibration}`", f"{epsilon:g}", *map(short, cells)])
-    return ruled(*rows)
+    return table(rows)
 
 
 def combinations() -> str:
@@ -152,13 +146,13 @@ def combinations() -> str:
         blt = curator.running_sum(1, mechanism="blt", clip=Ball(0.5))
         cells = f"{horizon:,}", f"{len(std)}", *map(short, (std.max(), std[-1], blt.noise_std_max))
         rows.append(list(cells))
-    return ruled(*rows)
+    return table(rows)
 
 
 def on_pages(page: str) -> str:
     """Return a page with every block ``<!-- noise NAME -->`` written again."""
     tables = (dpmnl, rivals, adaprivate, sampling, pricing, combinations)
-    made_by = {table.__name__: table for table in tables}
+    made_by = {one.__name__: one for one in tables}
     return replaced(page, "noise", lambda name, _: made_by[name]())
 
 

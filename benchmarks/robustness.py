@@ -18,9 +18,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import marked
 import measured
 import numpy as np
-from marked import put
 from numpy.typing import NDArray
 from paper_pages import code
 from scipy.special import stdtrit
@@ -283,10 +283,9 @@ def shares() -> list[list[str]]:
     return [["condition", *names], *rows]
 
 
-def ruled(table: list[list[str]]) -> str:
-    """Return the table in Markdown."""
-    lines = [table[0], ["---"] * len(table[0]), *table[1:]]
-    return "\n".join(f"| {' | '.join(row)} |" for row in lines).replace("*", "\\*")
+def ruled(rows: list[list[str]]) -> str:
+    """Return the rows of `shares` as a table in Markdown."""
+    return marked.table(rows).replace("*", "\\*")
 
 
 def draw(table: list[list[str]], picture: Path) -> None:
@@ -324,8 +323,9 @@ def main() -> None:
     parser.add_argument("--suite", action="store_true", help="write what measured.py stored")
     options = parser.parse_args()
     if options.suite:
-        put(REPOSITORY / "docs/conditions.md", "robustness", ruled(shares()))
-        draw(shares(), REPOSITORY / "docs/_static/robustness.png")
+        percents = shares()
+        marked.put(REPOSITORY / "docs/conditions.md", "robustness", ruled(percents))
+        draw(percents, REPOSITORY / "docs/_static/robustness.png")
         return
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
     found, agents = stored.get("cases", {}), stored.get("agents", {})
@@ -338,8 +338,8 @@ def main() -> None:
             agents |= {agent: code(agent) for agent in case.ours}
             save(found, agents)
             print(name, flush=True)
-    put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
-    put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
+    marked.put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
+    marked.put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
 
 
 if __name__ == "__main__":

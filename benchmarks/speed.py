@@ -36,8 +36,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MK
 import decisions  # noqa: E402
 import gymnasium  # noqa: E402
 import install_weight  # noqa: E402
+import marked  # noqa: E402
 import numpy as np  # noqa: E402
-from marked import replaced  # noqa: E402
 
 from dpb_gym import evaluate, make_agent, make_problem  # noqa: E402
 from dpb_gym.privacy import Budget  # noqa: E402
@@ -474,14 +474,12 @@ def table(part: str, data: dict[str, Any]) -> str:
     else:
         lines = [["measured", "value"]]
         lines += [[row["figure"], shown(row["value"], row["unit"])] for row in rows]
-    lines.insert(1, ["---"] * len(lines[0]))
-    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{found['processor']}, {found['day']}:\n\n{text}"
+    return f"{found['processor']}, {found['day']}:\n\n{marked.table(lines)}"
 
 
 def on_page(page: str, data: dict[str, Any]) -> str:
     """Return the page with every block ``<!-- speed PART -->`` written again."""
-    return replaced(page, "speed", lambda part, _: table(part, data))
+    return marked.replaced(page, "speed", lambda part, _: table(part, data))
 
 
 def store(rows: list[dict[str, Any]]) -> None:
