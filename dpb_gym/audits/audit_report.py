@@ -152,7 +152,7 @@ class AuditReport:
     def __str__(self) -> str:
         from jinja2 import Template
 
-        text = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
+        text: Template = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
         return text.render(report=self, delta=REPORT_DELTA).rstrip("\n")
 
     def _repr_html_(self) -> str:

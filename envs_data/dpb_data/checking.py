@@ -70,7 +70,7 @@ class CheckReport:
 
         sizes, published = (vars(sizes or Counts()) for sizes in (self.counts, self.expected))
         counts = [(key, n, published[key]) for key, n in sizes.items() if n is not None]
-        text = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
+        text: Template = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
         return text.render(report=self, counts=counts).rstrip("\n")
 
 
