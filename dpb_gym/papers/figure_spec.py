@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module, resources
 from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
@@ -16,8 +16,9 @@ from dpb_gym.errors import ParameterError, SuiteError, unknown_name
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
 from dpb_gym.papers.offpolicy_study import OffPolicyStudy
+from dpb_gym.report.leaderboard_data import distinct
 from dpb_gym.results.row_result import RowResult
-from dpb_gym.suites.schema import Many, Slug, Spec, read_spec
+from dpb_gym.suites.schema import Many, Slug, Spec, check_names, read_spec
 from dpb_gym.suites.suite import Suite, parse_suite
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
@@ -116,24 +117,17 @@ class Figure(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Figure:
-        ids = [table.id for table in self.tables]
-        for what, names in (("table", ids), ("claim", [claim.id for claim in self.claims])):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{what} given twice: {', '.join(twice)}")
+        ids = distinct([table.id for table in self.tables], "table given")
+        distinct([claim.id for claim in self.claims], "claim given")
         drawing, claims = self.drawing, [(f"claim {claim.id}", claim) for claim in self.claims]
-        used: list[tuple[str, str, Iterable[str], Collection[str]]] = [
+        check_names([
             ("quick.horizons", "task", self.quick.horizons, [t.name for t in self.suite.tasks]),
             *((place, "table", [claim.printed], ids) for place, claim in claims if claim.printed),
             ("variants", "axis", self.variants, self.axes),
             ("drawing", "axis", (drawing.columns, *drawing.lines, *drawing.where), self.axes),
             *((f"table {table.id}", "axis", table.axes, self.axes) for table in self.tables),
             *((place, "axis", claim.axes, self.axes) for place, claim in claims),
-        ]
-        for place, what, asked, known in used:
-            for name in asked:
-                if name not in known:
-                    raise ValueError(f"{place}: {unknown_name(what, name, known)}")
+        ])  # fmt: skip
         return self
 
     @property

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 
-from dpb_gym.errors import DPBError, ParameterError, SuiteError
+from dpb_gym.errors import DPBError, ParameterError, SuiteError, unknown_name
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
 Label = Annotated[str, AfterValidator(lambda text: printable(text))]
@@ -42,6 +42,18 @@ def in_memory(value: Any) -> bool:
     """Return whether a parameter is a data table, stored in results by name and digest only."""
     named = isinstance(getattr(value, "name", None), str)
     return named and callable(getattr(value, "digest", None))
+
+
+Named: TypeAlias = tuple[str, str, Iterable[str] | None, Collection[str]]
+"""Key, what its names stand for, the names, and those that exist."""
+
+
+def check_names(used: Iterable[Named]) -> None:
+    """Raise `ValueError` for the first name that does not exist."""
+    for key, what, names, known in used:
+        for name in names or ():
+            if name not in known:
+                raise ValueError(f"{key}: {unknown_name(what, name, known)}")
 
 
 def plain(value: Any, what: str) -> Any:
@@ -135,11 +147,7 @@ def read_spec(model: type[S], text: str, source: str) -> S:
 
 
 class _Loader(yaml.SafeLoader):
-    pass
-
-
-class _PackageLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml: 7 times as fast, but it ends the process on deep nesting."""
+    """PyYAML's own parser: libyaml is 7 times as fast, but deep nesting ends the process."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -154,14 +162,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
 
-for _loader in (_Loader, _PackageLoader):
-    _loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-    # YAML 1.1 reads 1e-5 as text: its numbers need a point and a signed exponent.
-    _loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-        list("-+0123456789"),
-    )
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# YAML 1.1 reads 1e-5 as text: its numbers need a point and a signed exponent.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
 
 
 MOST_TEXT, MOST_VALUES = 1 << 20, 20_000
@@ -178,12 +185,8 @@ def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def parse_yaml(text: str, *, trusted: bool = False) -> Any:
+def parse_yaml(text: str) -> Any:
     """Parse YAML.
-
-    Args:
-        text: The YAML.
-        trusted: Whether it belongs to an installed package; such text is parsed by libyaml.
 
     Raises:
         ValueError: If the text is not YAML, a key appears twice, or it is too large with
@@ -192,7 +195,7 @@ def parse_yaml(text: str, *, trusted: bool = False) -> Any:
     if len(text) > MOST_TEXT:
         raise ValueError(f"{len(text):,} characters are over {MOST_TEXT:,}")
     try:
-        loader = (_PackageLoader if trusted else _Loader)(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None
