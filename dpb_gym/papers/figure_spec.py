@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from importlib import import_module, resources
-from importlib.metadata import entry_points
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, SuiteError, unknown_name
+from dpb_gym.lazy import load_plugins
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
 from dpb_gym.papers.offpolicy_study import OffPolicyStudy
@@ -252,12 +251,7 @@ def figure_files() -> dict[str, Traversable]:
     it registers their quantities. A package that fails to import is skipped with a warning.
     """
     folders = [resources.files("dpb_gym.papers") / "figures"]
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            folders.append(resources.files(import_module(point.module)))
-        except Exception as error:  # one broken plug-in must not take the others down
-            text = f"could not load the papers of {point.value} ({point.name}): {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+    folders += map(resources.files, load_plugins(ENTRY_POINT_GROUP))
     found: dict[str, Traversable] = {}
     for folder in folders:
         for paper in (one for one in folder.iterdir() if one.is_dir()):
