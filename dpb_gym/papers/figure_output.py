@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.files import make_folder, write_file, write_json
+from dpb_gym.files import make_folder, write_file
 from dpb_gym.papers.curves import Curve, distinct, words
 from dpb_gym.papers.figure_result import PICTURE, FigureResult
 from dpb_gym.papers.figure_spec import Drawing, Figure
@@ -47,7 +48,8 @@ def write(result: FigureResult) -> None:
     buffer = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(result.rows()), buffer)
     write_file(folder / DATA, buffer.getvalue(), durable=False)
-    write_json(folder / VERDICT_FILE, result.to_dict())
+    verdicts = json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+    write_file(folder / VERDICT_FILE, verdicts.encode())
     write_file(folder / NOTES, markdown(result).encode())
     page = html([result], f"Reproduction of {result.figure.target}")
     write_file(folder / PAGE, page.encode())
