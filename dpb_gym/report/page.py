@@ -101,29 +101,19 @@ def render(data: LeaderboardData) -> str:
         board=shown,
         tallies=tallies if any(tally["all"] for tally in tallies.values()) else {},
         deltas=DELTAS,
-        standings=comparison_groups.STANDINGS,
+        groups=comparison_groups,
         place=lambda table: numbered[id(table)],
-        created=_readable(data.created),
+        moment=datetime.fromisoformat(data.created),
         agents=list(dict.fromkeys(base_label(r.agent) for t in data.tasks for r in t.rows)),
-        rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
-        note=comparison_groups.COMPARISON_NOTE,
-        explained=[column for column in COLUMNS if column.help],
-        notions=comparison_groups.NOTIONS,
-        units=comparison_groups.UNITS,
+        columns=COLUMNS,
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",
     )
     return page
-
-
-def _readable(created: str) -> str:
-    moment = datetime.fromisoformat(created)
-    day = f"{moment.day} {moment:%B %Y}"
-    return day if len(created) <= 10 else f"{day}, {moment:%H:%M %Z}".strip()
 
 
 def bibtex(data: LeaderboardData) -> str:
