@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import write_text
 from dpb_gym.report.columns import columns
-from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
+from dpb_gym.report.leaderboard_data import LeaderboardData, TaskResult
 from dpb_gym.report.tables import board
 from dpb_gym.report.templating import TEMPLATES, template
 
@@ -31,15 +31,11 @@ def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
     ``regret``, ``regret_low``, ``regret_high``. The budget appears as text and as the numbers
     ``rho``, ``epsilon`` and ``delta``. Curves, parameters and single replicates are in `to_json`.
     """
-    return [record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
-
-
-def record(task: TaskResult, row: Row | TrackRow) -> dict[str, Any]:
-    """Return a row of a task as a flat dict."""
-    found: dict[str, Any] = {}
-    for column in columns("records"):
-        found |= column.entries(task, row)
-    return found
+    rows = [(table.task, line.row) for table in board(data).tasks for line in table.ordered]
+    return [
+        {k: v for column in columns("records") for k, v in column.entries(task, row).items()}
+        for task, row in rows
+    ]
 
 
 def attributes(thing: object, *names: str) -> dict[str, Any]:
