@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -17,7 +17,7 @@ from dpb_gym.papers.curves import Curve, Scalar, coordinate
 from dpb_gym.papers.offpolicy_study import OffPolicyStudy
 from dpb_gym.report.leaderboard_data import distinct
 from dpb_gym.results.row_result import RowResult
-from dpb_gym.suites.schema import Many, Slug, Spec, check_names, read_spec
+from dpb_gym.suites.schema import Many, Slug, Spec, read_spec
 from dpb_gym.suites.suite import Suite, parse_suite
 
 ENTRY_POINT_GROUP = "dpb_gym.papers"
@@ -119,14 +119,18 @@ class Figure(Spec):
         ids = distinct([table.id for table in self.tables], "table given")
         distinct([claim.id for claim in self.claims], "claim given")
         drawing, claims = self.drawing, [(f"claim {claim.id}", claim) for claim in self.claims]
-        check_names([
+        used: list[tuple[str, str, Iterable[str], Collection[str]]] = [
             ("quick.horizons", "task", self.quick.horizons, [t.name for t in self.suite.tasks]),
             *((place, "table", [claim.printed], ids) for place, claim in claims if claim.printed),
             ("variants", "axis", self.variants, self.axes),
             ("drawing", "axis", (drawing.columns, *drawing.lines, *drawing.where), self.axes),
             *((f"table {table.id}", "axis", table.axes, self.axes) for table in self.tables),
             *((place, "axis", claim.axes, self.axes) for place, claim in claims),
-        ])  # fmt: skip
+        ]
+        for place, what, asked, known in used:
+            for name in asked:
+                if name not in known:
+                    raise ValueError(f"{place}: {unknown_name(what, name, known)}")
         return self
 
     @property

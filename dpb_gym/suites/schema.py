@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping
-from typing import Annotated, Any, TypeAlias, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError
 
-from dpb_gym.errors import DPBError, ParameterError, SuiteError, unknown_name
+from dpb_gym.errors import DPBError, ParameterError, SuiteError
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9.]+)*$", max_length=60)]
 Label = Annotated[str, AfterValidator(lambda text: printable(text))]
@@ -42,18 +42,6 @@ def in_memory(value: Any) -> bool:
     """Return whether a parameter is a data table, stored in results by name and digest only."""
     named = isinstance(getattr(value, "name", None), str)
     return named and callable(getattr(value, "digest", None))
-
-
-Named: TypeAlias = tuple[str, str, Iterable[str] | None, Collection[str]]
-"""Key, what its names stand for, the names, and those that exist."""
-
-
-def check_names(used: Iterable[Named]) -> None:
-    """Raise `ValueError` for the first name that does not exist."""
-    for key, what, names, known in used:
-        for name in names or ():
-            if name not in known:
-                raise ValueError(f"{key}: {unknown_name(what, name, known)}")
 
 
 def plain(value: Any, what: str) -> Any:

@@ -17,17 +17,8 @@ from dpb_gym import validation
 from dpb_gym.errors import DPBError, ParameterError, SuiteError, shown, unknown_name
 from dpb_gym.files import read_regular
 from dpb_gym.privacy import Budget
-from dpb_gym.report.leaderboard_data import AnyBudget, distinct
-from dpb_gym.suites.schema import (
-    MOST_TEXT,
-    Label,
-    Many,
-    Slug,
-    Spec,
-    canonical,
-    check_names,
-    read_spec,
-)
+from dpb_gym.report.leaderboard_data import AnyBudget
+from dpb_gym.suites.schema import MOST_TEXT, Label, Many, Slug, Spec, canonical, read_spec
 from dpb_gym.suites.spec import Task
 
 SEED_SPAN = 1_000_000
@@ -187,7 +178,10 @@ class Suite(Spec):
                     f"{a}={low} and {b}={high} must be at least {SEED_SPAN:,} apart, so that the "
                     "seeds of evaluation, tuning and normalisation never meet"
                 )
-        names = distinct([task.name for task in self.tasks], "task given")
+        names = [task.name for task in self.tasks]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"task given twice: {', '.join(twice)}")
         for i, task in enumerate(self.tasks):
             if "horizon" in task.env_kwargs:
                 raise ValueError(f"tasks.{i}.env_kwargs: the horizon is given beside env_kwargs")
@@ -195,8 +189,9 @@ class Suite(Spec):
                 resolve_checkpoints(self.checkpoints, task.horizon)
             except DPBError as error:
                 raise ValueError(f"checkpoints: {error}") from None
-            named = [] if task.track is None else [task.track]
-            check_names([(f"tasks.{task.name}.track", "track", named, self.tracks)])
+            if task.track is not None and task.track not in self.tracks:
+                wrong = unknown_name("track", task.track, self.tracks)
+                raise ValueError(f"tasks.{task.name}.track: {wrong}")
         if TRACK_GRID in self.budgets:
             raise ValueError(f"budgets.{TRACK_GRID}: this name stands for the grids of the tracks")
         for name, track in self.tracks.items():
@@ -207,11 +202,15 @@ class Suite(Spec):
         for i, agent in enumerate(self.agents):
             if agent.points is not None and (agent.tasks, agent.budgets) != (None, None):
                 raise ValueError(f"agents.{i}.points: stand for tasks and budgets; give no others")
-            check_names([
-                (f"agents.{i}.tasks", "task", agent.tasks, places),
-                (f"agents.{i}.exclude", "task", agent.exclude, places),
-                (f"agents.{i}.points", "task", agent.points, names),
-            ])  # fmt: skip
+            for key, named, known in (
+                ("tasks", agent.tasks, places),
+                ("exclude", agent.exclude, places),
+                ("points", agent.points, names),
+            ):
+                for name in named or ():
+                    if name not in known:
+                        wrong = unknown_name("task", name, known)
+                        raise ValueError(f"agents.{i}.{key}: {wrong}")
             if agent.budgets != TRACK_GRID:
                 self._check_grid(agent.budgets, f"agents.{i}")
             elif DEFAULT_GRID not in self.budgets and not self.all_tracks_have_grids:
@@ -222,8 +221,9 @@ class Suite(Spec):
         return self
 
     def _check_grid(self, budgets: object, where: str) -> None:
-        named = [budgets] if isinstance(budgets, str) else []
-        check_names([(f"{where}.budgets", "budget grid", named, self.budgets)])
+        if isinstance(budgets, str) and budgets not in self.budgets:
+            wrong = unknown_name("budget grid", budgets, self.budgets)
+            raise ValueError(f"{where}.budgets: {wrong}")
 
     @property
     def all_tracks_have_grids(self) -> bool:
