@@ -141,9 +141,7 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
         curator = getattr(agent, "curator", None)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    if not issubclass(type(agent), Policy) or not isinstance(
-        curator, (privacy.Curator, type(None))
-    ):
+    if not (issubclass(type(agent), Policy) and isinstance(curator, privacy.Curator | None)):
         raise CheckpointError(f"{target} holds no agent")
     if curator is None or not curator.private:
         return agent

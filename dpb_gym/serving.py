@@ -332,10 +332,9 @@ class Session:
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
             raise CheckpointError(f"{path} holds an agent, but no session")
-        account = state.get("account")
-        return cls(
-            agent, state["problem"], account=None if account is None else privacy.Account(account)
-        )
+        file = state.get("account")
+        account = None if file is None else privacy.Account(file)
+        return cls(agent, state["problem"], account=account)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
