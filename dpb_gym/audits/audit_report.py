@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from dpb_gym import validation
@@ -16,6 +17,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 
 PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
 READS_RAW = "READS RAW DATA"
+LAYOUT = Path(__file__).with_name("audit_report.txt.j2")
 
 
 @dataclass(frozen=True)
@@ -148,30 +150,10 @@ class AuditReport:
         return {"claimed": claimed, "lower_bound": self.epsilon(), "verdict": self.verdict}
 
     def __str__(self) -> str:
-        claim = "non-private" if self.claimed is None else str(self.claimed)
-        lines = [
-            f"Audit of {self.subject}: {self.verdict}",
-            f"  claimed    {claim}",
-            f"  runs       2 x {self.runs}, {self.evaluated} of each evaluated",
-            f"  score      {self.score}",
-            f"  errors     {self.false_positives} false positives (rate <= {self.fpr_limit:.4g}), "
-            f"{self.false_negatives} false negatives (rate <= {self.fnr_limit:.4g})",
-        ]
-        lines += [
-            f"  bound      {c}"
-            for c in self.comparisons
-            if c.quantity != "eps" or c.delta == REPORT_DELTA or c.violated
-        ]
-        if self.parametric_mu is not None:
-            lines.append(f"  normal     mu >= {self.parametric_mu:.4g} if the scores are normal")
-        lines.append(
-            f"  ceiling    mu = {self.ceiling:.3g}: more cannot be shown with so few runs; "
-            f"all bounds hold with confidence {self.confidence:g}"
-        )
-        if self.control is not None:
-            lines.append(f"  control    with a third of the noise: {self.control}")
-        lines += [f"  {name:<10} {value}" for name, value in self.details.items()]
-        return "\n".join(lines)
+        from jinja2 import Template
+
+        text: Template = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
+        return text.render(report=self, delta=REPORT_DELTA).rstrip("\n")
 
     def _repr_html_(self) -> str:
         from dpb_gym.report.notebook import grid

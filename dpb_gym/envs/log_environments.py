@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
-from dpb_gym.envs.registration import ENVIRONMENTS, RATINGS, make_problem, register_environment
+from dpb_gym.envs.registration import ENVIRONMENTS, REVEALS, make_problem, register_environment
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.fitting import LARGEST_RIDGE, cached
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
@@ -67,19 +67,6 @@ def replay_problem(data: Any = "synthetic-movielens", *args: Any, **kwargs: Any)
 _own = inspect.signature(replay_problem).parameters["data"]
 replay_problem.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [_own, *list(inspect.signature(ReplayProblem).parameters.values())[1:]]
-)
-
-
-_FITTED = (
-    "contexts are customers of the log, person_uses counts their rows; bounds that were not "
-    "declared are the log's; expected_reward, oracle_reward and regret in info follow from "
-    "parameters that were fitted to it without noise"
-)
-
-
-_RELEASED = (
-    "contexts are customers of the log; expected_reward, oracle_reward and regret in info follow "
-    "from parameters that were released privately; the report of the fit is raw"
 )
 
 
@@ -255,12 +242,13 @@ def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
         # The callable, not its name: workers receive the problem, as they do not know the id.
         maker = replay_problem if replayed else LOGGED[problem]
         maker(data=table, **settings)  # raises for an unsuitable log
+        fit = "released log" if "private" in settings else "fitted log"
         register_environment(
             env_id,
             maker,
             kind=problem,
             summary=f"{problem.capitalize()} on the log {table.name!r}",
-            reveals=RATINGS if replayed else _RELEASED if "private" in settings else _FITTED,
+            reveals=REVEALS["ratings" if replayed else fit],
             data=table,
             **settings,
         )

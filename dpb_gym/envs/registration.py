@@ -6,10 +6,12 @@ Problems are imported lazily.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -99,59 +101,14 @@ class Environment:
         return with_conditions(problem, conditions) if conditions else problem
 
 
-_SIMULATED = "nothing: customers are simulated, and contexts do not depend on responses"
-RATINGS = (
-    "item features are an SVD of the training users' ratings (private with feature_epsilon); "
-    "candidates are items that the person has rated; n_arms, rating_uses and person_uses count "
-    "ratings; expected_reward and oracle_reward in info are ratings of the person"
-)
-_SEARCHES = (
-    "contexts are searches of the log; items, their features, scaling and prices are the log's; "
-    "expected_reward, oracle_reward and regret in info follow from parameters that were fitted to "
-    "its choices without noise"
-)
-
-# By kind, problem and `reveals`: names and summaries.
-_BUILT_IN: dict[tuple[str, str, str], dict[str, str]] = {
-    ("assortment", "problems.assortment:AssortmentProblem", _SIMULATED): {
-        "Assortment": "MNL assortment of at most K of N items (Cho & Sun)",
-    },
-    ("assortment", "problems.expedia:ExpediaProblem", _SEARCHES): {
-        "ExpediaAssortment": "Assortment of hotels for searches from Expedia's log (data=NAME or "
-        "path)",
-    },
-    ("pricing", "problems.pricing:PricingProblem", _SIMULATED): {
-        "Pricing": "Personalised pricing, logistic or Gaussian demand (Chen, Simchi-Levi & Wang)",
-        "PricingTwoType": "Two customer types: plain DP forces linear regret (Proposition 1)",
-    },
-    ("recommendation", "problems.recommendation:RecommendationProblem", _SIMULATED): {
-        "Recommendation": "Linear contextual recommendation, 5 of 100 arms (Riyazat & Ukwatta)",
-        "RecommendationRankDeficient": "Candidates confined to one rank-5 subspace for 500 rounds "
-        "at a time",
-        "RecommendationHighDim": "Linear contextual recommendation with d = 50",
-    },
-    ("recommendation", "problems.recommendation:MultiArmedProblem", _SIMULATED): {
-        "MultiArmed": "Multi-armed bandit: the same 10 arms every round, one-hot features",
-    },
-    ("recommendation", "envs.log_environments:replay_problem", RATINGS): {
-        "MovieLensReplay": "Recommendation replayed from MovieLens ratings (data=NAME or path)",
-        "JesterReplay": "Recommendation replayed from Jester ratings (data=NAME or path)",
-    },
-}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "PricingTwoType": {"dim": 2, "customers": "two-type"},
-    "RecommendationRankDeficient": {"design": "blocks", "rank": 5},
-    "RecommendationHighDim": {"dim": 50},
-    "MovieLensReplay": {"data": "synthetic-movielens", "dim": 50},
-    "JesterReplay": {"data": "synthetic-jester", "dim": 50},
-}
+_BUILT_IN = json.loads(Path(__file__).with_name("environments.json").read_text("utf-8"))
+REVEALS: dict[str, str] = _BUILT_IN["reveals"]
+"""Texts for `Environment.reveals`, by name."""
 ENVIRONMENTS: dict[str, Environment] = {
-    (env_id := f"DPB/{name}-v0"): Environment(
-        env_id, kind, f"dpb_gym.{problem}", _DEFAULTS.get(name, {}), summary, reveals
-    )
-    for (kind, problem, reveals), named in _BUILT_IN.items()
-    for name, summary in named.items()
+    env_id: Environment(env_id, **{**entry, "reveals": REVEALS[entry["reveals"]]})
+    for env_id, entry in _BUILT_IN["environments"].items()
 }
+"""Registered environments by id; the built-in ones are in ``environments.json``."""
 ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
 LOG_ID = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
 

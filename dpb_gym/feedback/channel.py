@@ -104,13 +104,11 @@ class ResponseChannel:
         Raises:
             ParameterError: If a response is outside the mechanism's domain.
         """
-        (reward, choice, demand, _, _), estimate = self._send(revenues, action, feedback, numbers)
+        sent, estimate = self._send(revenues, action, feedback, numbers)
         seen = feedback.observed
-        if seen is not None:
-            reward, estimate = np.where(seen, reward, 0.0), np.where(seen, estimate, 0.0)
-            demand = None if demand is None else np.where(seen, demand, 0.0)
-            choice = None if choice is None else np.where(seen, choice, -1)
-        return Feedback(reward, choice, demand, seen), estimate
+        if seen is None:
+            return sent, estimate
+        return sent.where(seen)._replace(observed=seen), np.where(seen, estimate, 0.0)
 
     def _send(
         self, revenues: Array | None, action: Array, feedback: Feedback, numbers: Array

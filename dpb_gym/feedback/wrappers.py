@@ -91,6 +91,9 @@ class _Contexts(Layer):
         self._features: Array | None = None
         self._known = np.full(self._lanes, -1)
         self._last: Any = None
+        for name in ("observation_space", "single_observation_space"):
+            if hasattr(env, name):
+                setattr(self, name, self._space(getattr(env, name)))
 
     def _fit(self, info: ProblemInfo) -> None:
         mechanism = self.mechanism
@@ -168,18 +171,9 @@ class PrivateContexts(_Contexts, SingleLayer):
             (rejection replay).
     """
 
-    def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
-        super().__init__(env, mechanism)
-        self.observation_space = self._space(env.observation_space)
-
 
 class VectorPrivateContexts(_Contexts, VectorLayer):
     """Vector version of `PrivateContexts`, with the same arguments and errors."""
-
-    def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
-        super().__init__(env, mechanism)
-        self.single_observation_space = self._space(env.single_observation_space)
-        self.observation_space = self._space(env.observation_space)
 
 
 class _Statistics(ChosenLayer):

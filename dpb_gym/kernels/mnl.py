@@ -97,13 +97,59 @@ def _equal_and_positive(revenues):
 
 
 @jit
-def best_slates(utility, revenues, K, exactly, slates, values):
-    """Compute exact best assortments of at most or exactly K items, by Dinkelbach's iteration.
+def best_slate_one(utility, revenues, K, exactly, start, slate):
+    """Compute the best assortment of items by Dinkelbach's iteration; return its revenue.
 
     For a value z the best set is the at most K items of largest positive
     exp(u_i) (r_i - z), or the K items of largest such score; z <- revenue of that set
-    increases until the set is optimal (Dinkelbach 1967). Equal revenues make this the K
-    largest utilities.
+    increases until the set is optimal (Dinkelbach 1967).
+
+    Args:
+        utility: ``(N,)``.
+        revenues: ``(N,)``, -inf for items that cannot be offered.
+        K: Capacity.
+        exactly: Whether sets must hold K items.
+        start: First z, at least 0; ignored if `exactly`. The first step may decrease z. With 0 the
+            set is the best one. Otherwise it is if its revenue is at least `start`.
+        slate: Output ``(K,)``, ascending items, padded with -1.
+    """
+    N = utility.shape[0]
+    keys, trial = np.empty(N, np.int64), np.empty(K, np.int64)
+    scores, weight = np.empty(N), np.empty(N)
+    top = -np.inf
+    for i in range(N):
+        if utility[i] > top:
+            top = utility[i]
+    for i in range(N):
+        weight[i] = exp(utility[i] - top)
+    z, floor, best = start, 0.0, 0.0
+    for a in range(K):
+        slate[a] = -1
+    if exactly:
+        n = top_indices(revenues, K, -np.inf, slate, keys)
+        best = revenue_of(slate, n, utility, revenues)
+        z, floor = best, -np.inf
+    while True:
+        for i in range(N):
+            scores[i] = weight[i] * (revenues[i] - z)
+        if _same(scores, floor, slate):
+            return best
+        n = top_indices(scores, K, floor, trial, keys)
+        if n == 0:
+            return best
+        value = revenue_of(trial, n, utility, revenues)
+        if not value > best:
+            return best
+        z = best = value
+        for a in range(K):
+            slate[a] = trial[a]
+
+
+@jit
+def best_slates(utility, revenues, K, exactly, slates, values):
+    """Compute exact best assortments of at most or exactly K items; see `best_slate_one`.
+
+    Equal revenues make this the K largest utilities.
 
     Args:
         utility: ``(B, N)``.
@@ -115,43 +161,12 @@ def best_slates(utility, revenues, K, exactly, slates, values):
     """
     B, N = utility.shape
     keys = np.empty(N, np.int64)
-    trial = np.empty(K, np.int64)
-    scores = np.empty(N)
-    weight = np.empty(N)
     for b in range(B):
         if _equal_and_positive(revenues[b]):
             n = top_indices(utility[b], K, -np.inf, slates[b], keys)
             values[b] = revenue_of(slates[b], n, utility[b], revenues[b])
-            continue
-        top = -np.inf
-        for i in range(N):
-            if utility[b, i] > top:
-                top = utility[b, i]
-        for i in range(N):
-            weight[i] = exp(utility[b, i] - top)
-        z, floor = 0.0, 0.0
-        for a in range(K):
-            slates[b, a] = -1
-        values[b] = 0.0
-        if exactly:
-            n = top_indices(revenues[b], K, -np.inf, slates[b], keys)
-            z, floor = revenue_of(slates[b], n, utility[b], revenues[b]), -np.inf
-            values[b] = z
-        while True:
-            for i in range(N):
-                scores[i] = weight[i] * (revenues[b, i] - z)
-            if _same(scores, floor, slates[b]):
-                break
-            n = top_indices(scores, K, floor, trial, keys)
-            if n == 0:
-                break
-            value = revenue_of(trial, n, utility[b], revenues[b])
-            if not value > z:
-                break
-            z = value
-            values[b] = value
-            for a in range(K):
-                slates[b, a] = trial[a]
+        else:
+            values[b] = best_slate_one(utility[b], revenues[b], K, exactly, 0.0, slates[b])
 
 
 @jit

@@ -192,8 +192,7 @@ class Curator:
             kind(self, RecordShape(size or 0, matrices or 0), **options)
         else:
             kind(self, size, **options)
-        handle = self.releasers[-1]
-        return WithoutAxis(handle) if self._without_axis else handle
+        return self.releasers[-1]
 
     @contextmanager
     def one_record_each(self) -> Iterator[None]:
@@ -240,7 +239,7 @@ class Curator:
         share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
-        self.releasers.append(Handle(releaser))
+        self.releasers.append(WithoutAxis(releaser) if self._without_axis else Handle(releaser))
         self._shares.append(share)
 
     def seal(self) -> None:

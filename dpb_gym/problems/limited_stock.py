@@ -287,12 +287,7 @@ class StockInstance(Instance):
         check_offered(round_.context, action)
         feedback, expected = self.problem.respond(self.hidden, round_, action)
         if not open_.all():
-            demand, choice = feedback.demand, feedback.choice
-            feedback = feedback._replace(
-                reward=np.where(open_, feedback.reward, 0.0),
-                demand=None if demand is None else np.where(open_, demand, 0.0),
-                choice=None if choice is None else np.where(open_, choice, -1),
-            )
+            feedback = feedback.where(open_)
             expected = np.where(open_, expected, 0.0)
         return feedback, expected, round_, open_
 

@@ -162,6 +162,15 @@ class Feedback(NamedTuple):
     observed: Array | None = None
     answer: Array | None = None
 
+    def where(self, kept: Array) -> Feedback:
+        """Return the feedback with no reward, demand or choice where the mask ``(B,)`` is False."""
+        choice, demand = self.choice, self.demand
+        return self._replace(
+            reward=np.where(kept, self.reward, 0.0),
+            choice=None if choice is None else np.where(kept, choice, -1),
+            demand=None if demand is None else np.where(kept, demand, 0.0),
+        )
+
 
 class Round(NamedTuple):
     """One round with its hidden parts; agents see `context` only."""

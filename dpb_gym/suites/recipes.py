@@ -125,7 +125,7 @@ def _said(tuned: Mapping[str, Any], cost: Any) -> str:
 @functools.cache
 def _read(path: Path) -> Any:
     """Return the content of a YAML file, None without one; cached, as tracks share recipes."""
-    return parse_yaml(path.read_text("utf-8"), trusted=True) if path.is_file() else None
+    return parse_yaml(path.read_text("utf-8")) if path.is_file() else None
 
 
 @functools.cache

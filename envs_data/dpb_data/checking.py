@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpb_data.data_files import Source
@@ -14,6 +14,7 @@ from dpb_data.dataset_registry import LOADERS, Counts, DataSet, find_dataset
 from dpb_data.rating_loader import claimed_dataset, load_with_counts
 from dpb_gym.errors import DataError, MissingExtraError
 
+LAYOUT = Path(__file__).with_name("check_report.txt.j2")
 _MD5_LINE = re.compile(r"^([0-9a-f]{32})[ *]+(\S+)$", re.MULTILINE)
 
 
@@ -65,20 +66,12 @@ class CheckReport:
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"{self.dataset or 'unregistered data'}: {'ok' if self.ok else 'NOT ok'}"]
-        lines += [f"  path    {self.path}"] if self.path else []
-        lines += [f"  format  {self.format}"] if self.format else []
-        for file in self.files:
-            size = "" if file.size is None else f"{file.size:,} bytes"
-            lines.append(f"  {file.status:<7} {file.name:<20} {size:>20}")
-        for key, found in asdict(self.counts).items() if self.counts else ():
-            expected = getattr(self.expected, key) if self.expected else None
-            if found is not None:
-                published = f" (published: {expected:,})" if expected is not None else ""
-                lines.append(f"  {found:>14,} {key}{published}")
-        lines += [f"  problem: {problem}" for problem in self.problems]
-        lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        from jinja2 import Template
+
+        sizes, published = (vars(sizes or Counts()) for sizes in (self.counts, self.expected))
+        counts = [(key, n, published[key]) for key, n in sizes.items() if n is not None]
+        text: Template = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
+        return text.render(report=self, counts=counts).rstrip("\n")
 
 
 def check(name_or_path: str | os.PathLike[str]) -> CheckReport:

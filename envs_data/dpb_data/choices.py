@@ -127,8 +127,14 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
     if layout is not None and layout not in LAYOUTS:
         raise unknown_name("layout of choices", layout, LAYOUTS)
     opened = open_table(source)
-    name = layout or _layout_of(opened)
-    return (_long if LAYOUTS[name].case else _wide)(opened, LAYOUTS[name])
+    found = find_layout(opened) if layout is None else LAYOUTS[layout]
+    if found is None:
+        raise DataError(
+            f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
+            f"{', '.join(sorted(opened.columns))[:200]}. Choices of your own load with "
+            "dpb_data.choices(file, case=, item=, chosen=, features=[...])"
+        )
+    return (_long if found.case else _wide)(opened, found)
 
 
 def synthetic_choices() -> ChoiceTable:
@@ -324,22 +330,14 @@ def _attributes(names: Sequence[str], required: bool = True) -> list[Column]:
     return [Column(name, kind="any", required=required) for name in names]
 
 
-def is_layout(opened: Opened, layout: Layout) -> bool:
-    """Return whether a table has the columns of a layout."""
-    first = next(iter((layout.alternatives or {"": ""}).values()))
-    wanted = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
-    return wanted <= set(opened.columns)
-
-
-def _layout_of(opened: Opened) -> str:
-    for key, layout in LAYOUTS.items():
-        if is_layout(opened, layout):
-            return key
-    raise DataError(
-        f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
-        f"{', '.join(sorted(opened.columns))[:200]}. Choices of your own load with "
-        "dpb_data.choices(file, case=, item=, chosen=, features=[...])"
-    )
+def find_layout(opened: Opened) -> Layout | None:
+    """Return the published layout whose columns a table has, or None."""
+    for layout in LAYOUTS.values():
+        first = next(iter((layout.alternatives or {"": ""}).values()))
+        needed = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
+        if needed <= {*opened.columns}:
+            return layout
+    return None
 
 
 def _grouped(

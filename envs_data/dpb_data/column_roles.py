@@ -10,46 +10,55 @@ from typing import Any
 
 import numpy as np
 
-from dpb_data.choices import LAYOUTS, is_layout, stem, wide_layout
+from dpb_data.choices import find_layout, stem, wide_layout
 from dpb_data.column_reader import Array, Column, Opened, open_table
 from dpb_data.data_files import existing_path
-from dpb_data.dataset_registry import datasets, find_dataset
+from dpb_data.dataset_registry import datasets, find_dataset, read_layouts
 from dpb_data.formats import holds_ratings
 from dpb_data.rating_table import MAX_LEVELS, renumber
 from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError, ParameterError
 
-NAMES = {
-    "price": "price rate fare quote preis prix precio prezzo unit_price tariff",
-    "bought": "bought purchased purchase sold accepted accept converted booked quantity qty "
-    "units menge kauf gekauft gebucht achete comprado reservado venduto demand",
-    "offered": "offered visitors views impressions",
-    "case": "case chid set choice_set session search srch_id obs",
-    "item": "item item_id alt alternative product product_id prop_id mode brand movie movie_id sku "
-    "film banner article arm",
-    "chosen": "chosen choice choose selected decision booking_bool choix eleccion scelta wahl",
-    "rating": "rating stars note bewertung",
-    "reward": "click clicked reward response",
-    "propensity": "propensity propensity_score pscore prob probability",
-    "person": "person person_id user user_id customer customer_id who id "
-    "utilisateur usuario nutzer kunde cliente",
-}
-"""Column names of each role; other cases, and ``userId`` for ``user_id``, are known too."""
-_BY_WORD = frozenset(("price", "bought", "reward", "propensity"))
-"""Roles of the only column whose name contains one of the names as a word, if none has the name."""
 _EVENTS_EACH = 10
 NAMED = ("choices", "ratings", "prices")
 """Kinds of the data sets whose name is enough."""
 _UNIX = 1e8
-_PROBLEMS = {
-    "clicks": ("recommendation", ("item", "reward", "propensity")),
-    "ratings": ("recommendation", ("person", "item", "rating")),
-    "long choices": ("assortment", ("case", "item", "chosen")),
-    "wide choices": ("assortment", ("chosen",)),
-    "prices": ("pricing", ("price", "bought")),
-}
-_EXTRA = {"clicks": ("person",), "ratings": (), "long choices": ("person",),
-          "wide choices": ("person",), "prices": ("person", "offered")}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role of columns, and the names by which they are known.
+
+    Attributes:
+        name: The argument of the reader.
+        names: Names of columns; other cases, and ``userId`` for ``user_id``, are known too.
+        by_word: Whether, if no column has a name, the only one with a name as a word counts.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    by_word: bool = False
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """A layout of a table with the problem that it fits.
+
+    Attributes:
+        name: Such as ``"long choices"``.
+        problem: Name of the problem.
+        needed: Roles that it needs.
+        optional: Roles that it may have.
+    """
+
+    name: str
+    problem: str
+    needed: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+ROLES: dict[str, Role] = read_layouts("roles", Role)
+TABLES: dict[str, TableLayout] = read_layouts("tables", TableLayout)
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
         )
     repair = Repair(given.get("missing"), given.get("decimal"))
     opened = open_table(data.generate() if data and data.generate else source, repair)
-    known = next((lay for lay in LAYOUTS.values() if is_layout(opened, lay)), None)
+    known = find_layout(opened)
     if known is not None and not given and problem in (None, "assortment"):
         about = ", ".join(known.features).replace("{}", "*")
         said = f"choices in the layout {known.name} (chosen: {known.chosen}; attributes: {about})"
@@ -128,8 +137,8 @@ def guess_roles(source: Any, problem: str | None = None, **given: Any) -> Roles:
     else:
         rest = [name for name in opened.columns if name not in used and name]
         columns["features"], unused = _features(opened, rest, layout, columns)
-    extra = {key: value for key, value in given.items() if key not in NAMES}
-    return Roles(_PROBLEMS[layout][0], layout, {**columns, **extra}, unused)
+    extra = {key: value for key, value in given.items() if key not in ROLES}
+    return Roles(TABLES[layout].problem, layout, {**columns, **extra}, unused)
 
 
 def _named(
@@ -141,19 +150,18 @@ def _named(
     words = {name: re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()) for name in free}
     plain = {re.sub(r"\W+", "_", text.lower()).strip("_"): name for name, text in words.items()}
     roles = {}
-    for role, names in NAMES.items():
-        known = set(names.split())
-        found = [plain[name] for name in names.split() if name in plain]
-        some = [name for text, name in plain.items() if known & {*text.split("_")}]
-        found = found or (some if role in _BY_WORD and len(some) == 1 else [])
-        own = given.get("user" if role == "person" else role, given.get(role))
+    for name, role in ROLES.items():
+        found = [plain[known] for known in role.names if known in plain]
+        if role.by_word and not found:
+            some = [column for text, column in plain.items() if {*role.names} & {*text.split("_")}]
+            found = some if len(some) == 1 else []
+        own = given.get("user" if name == "person" else name, given.get(name))
         if own is not None or found:
-            roles[role] = own if own is not None else found[0]
-    for layout, (kind, needed) in _PROBLEMS.items():
-        if problem in (None, kind) and {*needed} <= {*roles}:
-            return layout, {r: roles[r] for r in (*needed, *_EXTRA[layout]) if r in roles}
-    what = "; ".join(f"{', '.join(needed)} for {layout}" for layout, (_, needed) in
-                     _PROBLEMS.items())  # fmt: skip
+            roles[name] = own if own is not None else found[0]
+    for layout, table in TABLES.items():
+        if problem in (None, table.problem) and {*table.needed} <= {*roles}:
+            return layout, {r: roles[r] for r in (*table.needed, *table.optional) if r in roles}
+    what = "; ".join(f"{', '.join(t.needed)} for {layout}" for layout, t in TABLES.items())
     seen = "; ".join(f"{role} is {column!r}" for role, column in roles.items())
     raise DataError(
         f"{opened.where}: the roles of the columns {', '.join(opened.columns[:30])} are not known "

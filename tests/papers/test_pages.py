@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpb_gym import make_problem
 from dpb_gym.planning.private_tuning import cost_of_run
 from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.registry import make_agent
+from dpb_gym.streams import AgentStreams
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(
@@ -355,3 +358,43 @@ def test_the_share_of_a_private_tuning_run_is_that_of_the_accounting() -> None:
         assert part == pytest.approx(share, rel=0.05)
     assert "0.002 of rho = 0.5 per run" in page
     assert f"{cost_of_run(Budget.zcdp(0.5), 32):.3f}" == "0.002"
+
+
+@pytest.fixture
+def floors(import_benchmark: Any) -> Any:
+    return import_benchmark("floors")
+
+
+def test_simple_rivals_are_written_from_stored_results_of_the_agents_of_today(floors: Any) -> None:
+    marked, data = importlib.import_module("marked"), json.loads(floors.STORED.read_text())
+    assert list(data["problems"]) == [*floors.LOGS, *floors.ARMS]
+    assert marked.block(floors.PAGE.read_text(encoding="utf-8"), "floors") == floors.table(
+        data["problems"]
+    )
+    now = {name: floors.code(name) for name in data["agents"]}
+    assert data["agents"] == now, "run benchmarks/floors.py --problem PROBLEM"
+
+
+def test_marks_say_which_of_two_has_more_regret(floors: Any) -> None:
+    ours = np.array([4.0, 5.0, 6.0, 5.0])
+    assert floors.against(ours, ours - 2.0 + 0.1 * ours) == "3.5 **"
+    assert floors.against(ours, ours + np.array([-1.0, 1.0, 2.0, -1.0])) == "5.25 \\*"
+    assert floors.against(ours, ours + 2.0) == "7"
+    text = floors.table({"shop": {"one-pass-mnl rho=1": [4.0, 5.0], "random none": [1.0, 2.0]}})
+    assert "than random in 1 of 1, than best single action in 0 of 0, than dp-se in 0 of 0" in text
+    assert text.endswith("| shop | `one-pass-mnl` | rho=1 | 4.5 | 1.5 ** | – | – |")
+
+
+def test_arms_of_a_log_are_the_places_of_its_candidates(floors: Any) -> None:
+    problem = make_problem("DPB/Recommendation-v0", horizon=9, n_candidates=4)
+    agent, instance = make_agent("dp-se-by-place"), problem.instance([3])
+    agent.set_up(problem.info, AgentStreams([3]), Budget.zcdp(1.0))
+    chosen = []
+    for _ in range(9):
+        context = instance.context()
+        action = agent.act(context)
+        agent.observe(context, action, instance.respond(action).feedback)
+        chosen.append(int(action[0]))
+        if len(chosen) < 9:
+            instance.advance()
+    assert chosen == [1, 2, 3, 0, 1, 2, 3, 0, 1]

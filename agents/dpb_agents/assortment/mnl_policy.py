@@ -81,7 +81,7 @@ class MNLPolicy(WarmStart):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable(type(self).__name__, problem, "assortment", "n_items", "capacity")
-        B, N, K, d = streams.replicates, problem.n_items, problem.capacity, problem.dim
+        B, K, d = streams.replicates, problem.capacity, problem.dim
         self._problem, self._capacity = problem, K
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._releasers = self.releasers(problem, curator)
@@ -103,7 +103,7 @@ class MNLPolicy(WarmStart):
         self._updated_at = self._logdet.copy()
         self._updates = np.zeros(B, np.int64)
         self._rise = portable.log(self.growth)
-        self._utility = np.empty((B, N))
+        self._values = np.zeros(B)
 
     @property
     def updates(self) -> Array:
@@ -128,9 +128,9 @@ class MNLPolicy(WarmStart):
             width,
         )
         if self.rule == "ts":
-            agent_kernels.slates.sampled_slates(*known, self._normals.next(), self._utility, slates)
+            agent_kernels.slates.sampled_slates(*known, self._normals.next(), self._values, slates)
         else:
-            agent_kernels.slates.optimistic_slates(*known, self._utility, slates)
+            agent_kernels.slates.optimistic_slates(*known, self._values, slates)
         return slates
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:

@@ -89,7 +89,7 @@ class OnePassMNL(OnePassNewton):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable("one-pass-mnl", problem, "assortment", "n_items", "capacity")
-        B, N, d = streams.replicates, problem.n_items, problem.dim
+        B, d = streams.replicates, problem.dim
         # the trace of the curvature of items that are cut, spread over d coordinates
         rate = self.cut / d
         beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
@@ -103,7 +103,7 @@ class OnePassMNL(OnePassNewton):
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         self._unsure = UNSURE * max(d, self.first_release) if self._equal else 0.0
         self._normals = streams.normals(d)
-        self._utility = np.empty((B, N))
+        self._values = np.zeros(B)
         self._rare, self._drawn = np.zeros((B, d, d)), np.empty((B, d))
 
     def learn(self, estimate: Combined, late: Combined | None) -> None:
@@ -140,7 +140,7 @@ class OnePassMNL(OnePassNewton):
         x, revenues = context.features, context.offered_revenues
         equal = self._equal and context.available is None
         agent_kernels.slates.optimistic_slates(
-            x, revenues, equal, self._exactly, theta, self.root, 0.0, self._utility, slates
+            x, revenues, equal, self._exactly, theta, self.root, 0.0, self._values, slates
         )
         return slates
 

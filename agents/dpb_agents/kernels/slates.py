@@ -12,10 +12,14 @@ from dpb_agents.kernels.prices import BET
 from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
-from dpb_gym.kernels.mnl import best_slates, revenue_of, top_indices
+from dpb_gym.kernels.mnl import best_slate_one, revenue_of, top_indices
 
 # Larger utilities are clipped, so that sums of their exponentials stay finite.
 LARGEST_UTILITY = 300.0
+# Part of the last value that the next one is likely to exceed.
+WARY = 0.95
+# Bound of the utilities from which on such a guess is not used.
+LARGEST_PLAIN = 16.0
 
 
 @jit
@@ -48,22 +52,56 @@ def roots(matrices, shift, floor, root, logdet, ok):
                 root[b, i, j] = s / factor[i, i]
 
 
-@jit
-def _best_slate(b, utility, revenues, equal, exactly, slates):
-    """Write the best slate of replicate `b`; the arrays are those of all replicates."""
-    one, K = slice(b, b + 1), slates.shape[1]
-    if equal:
-        top_indices(utility[b], K, -np.inf, slates[b], np.empty(utility.shape[1], np.int64))
-    else:
-        best_slates(utility[one], revenues[one], K, exactly, slates[one], np.empty(1))
+@inline
+def _likely(features, norm, value):
+    """Return a value that the best slate is likely to exceed, given the last one; 0 for no guess.
+
+    Utilities are at most the largest entry of the features times `norm`. Where they may be
+    large, values of different slates are equal up to rounding.
+    """
+    largest = np.float32(0.0)
+    for i in range(features.shape[0]):
+        for k in range(features.shape[1]):
+            largest = max(largest, abs(features[i, k]))
+    return WARY * max(value, 0.0) if largest * norm < LARGEST_PLAIN else 0.0
 
 
 @inline
-def _turn(rows, columns):
-    """Transpose features into double precision, columns[k, i] = rows[i, k]."""
-    for i in range(rows.shape[0]):
+def _worthwhile(revenues, every, least, items):
+    """Write the items of a revenue above `least`, or `every` one; return their number.
+
+    A best slate of at most K items with a value of at least `least` holds no other item.
+    """
+    n = 0
+    for i in range(revenues.shape[0]):
+        items[n] = i
+        n += every or revenues[i] > least
+    return n
+
+
+@jit
+def _best_slate(items, utility, revenues, equal, exactly, least, slate):
+    """Write the best slate of some items; return its value, or 0 for `equal` revenues."""
+    n, K, value = items.shape[0], slate.shape[0], 0.0
+    if equal:
+        top_indices(utility, K, -np.inf, slate, np.empty(n, np.int64))
+    else:
+        own = np.empty(n)
+        for a in range(n):
+            own[a] = revenues[items[a]]
+        value = best_slate_one(utility, own, K, exactly, least, slate)
+    for a in range(K):
+        slate[a] = items[slate[a]] if slate[a] >= 0 else -1
+    return value
+
+
+@inline
+def _turn(rows, items, columns):
+    """Transpose features of some items into double precision, columns[k, a] = rows[items[a], k]."""
+    for a in range(items.shape[0]):
+        row = rows[items[a]]
         for k in range(rows.shape[1]):
-            columns[k, i] = rows[i, k]
+            columns[k, a] = row[k]
 
 
 @inline
@@ -82,7 +120,7 @@ def _add_products(weights, count, columns, out):
 
 
 @jit
-def optimistic_slates(features, revenues, equal, exactly, theta, root, width, utility, slates):
+def optimistic_slates(features, revenues, equal, exactly, theta, root, width, values, slates):
     """Compute the best slates under the utilities <x, theta> + width ||x||_{V^-1}.
 
     Args:
@@ -93,31 +131,44 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, ut
         theta: ``(B, d)``.
         root: ``(B, d, d)``, lower triangular.
         width: Multiplier of the bonus; 0 for no bonus.
-        utility: Output ``(B, N)``.
+        values: Values of the slates ``(B,)``, in place. The search is fastest if those of the call
+            before are near; the slates do not depend on them.
         slates: Output ``(B, K)``, ascending, padded with -1.
     """
     B, N, d = features.shape
-    columns, image, square = np.empty((d, N)), np.empty(N), np.empty(N)
+    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((3, N))
     for b in range(B):
-        _turn(features[b], columns)
-        utility[b] = 0.0
-        _add_products(theta[b], d, columns, utility[b])
-        if width > 0.0:
-            square[:] = 0.0
-            for j in range(d):
-                image[:] = 0.0
-                _add_products(root[b, j], j + 1, columns, image)
-                for i in range(N):
-                    square[i] += image[i] * image[i]
-            for i in range(N):
-                utility[b, i] += width * np.sqrt(square[i])
-        _best_slate(b, utility, revenues, equal, exactly, slates)
+        norm, squares = 0.0, 0.0
+        for j in range(d):
+            norm += abs(theta[b, j])
+            for k in range(j + 1 if width > 0.0 else 0):
+                squares += root[b, j, k] * root[b, j, k]
+        norm += width * np.sqrt(d * squares)
+        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        while True:
+            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            utility, image, square = buffers[0, :n], buffers[1, :n], buffers[2, :n]
+            _turn(features[b], items[:n], columns)
+            utility[:] = 0.0
+            _add_products(theta[b], d, columns, utility)
+            if width > 0.0:
+                square[:] = 0.0
+                for j in range(d):
+                    image[:] = 0.0
+                    _add_products(root[b, j], j + 1, columns, image)
+                    for i in range(n):
+                        square[i] += image[i] * image[i]
+                for i in range(n):
+                    utility[i] += width * np.sqrt(square[i])
+            given = items[:n], utility, revenues[b], equal, exactly
+            values[b] = _best_slate(*given, least, slates[b])
+            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+                break
+            least = WARY * values[b]
 
 
 @jit
-def sampled_slates(
-    features, revenues, equal, exactly, theta, root, width, normals, utility, slates
-):
+def sampled_slates(features, revenues, equal, exactly, theta, root, width, normals, values, slates):
     """Compute the best slates under the largest of M utilities drawn by Thompson sampling.
 
     Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1. The other arguments
@@ -128,21 +179,34 @@ def sampled_slates(
         normals: ``(B, M, d)``.
     """
     B, N, d = features.shape
-    columns, drawn, sample = np.empty((d, N)), np.empty(N), np.empty(d)
+    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((2, N))
+    samples = np.empty((normals.shape[1], d))
     for b in range(B):
-        _turn(features[b], columns)
-        utility[b] = -np.inf
         for m in range(normals.shape[1]):
             for k in range(d):
                 s = 0.0
                 for j in range(k, d):
                     s += root[b, j, k] * normals[b, m, j]
-                sample[k] = theta[b, k] + width * s
-            drawn[:] = 0.0
-            _add_products(sample, d, columns, drawn)
-            for i in range(N):
-                utility[b, i] = drawn[i] if drawn[i] > utility[b, i] else utility[b, i]
-        _best_slate(b, utility, revenues, equal, exactly, slates)
+                samples[m, k] = theta[b, k] + width * s
+        norm = 0.0
+        for m in range(normals.shape[1]):
+            norm = max(norm, np.sum(np.abs(samples[m])))
+        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        while True:
+            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            utility, drawn = buffers[0, :n], buffers[1, :n]
+            _turn(features[b], items[:n], columns)
+            utility[:] = -np.inf
+            for sample in samples:
+                drawn[:] = 0.0
+                _add_products(sample, d, columns, drawn)
+                for i in range(n):
+                    utility[i] = drawn[i] if drawn[i] > utility[i] else utility[i]
+            given = items[:n], utility, revenues[b], equal, exactly
+            values[b] = _best_slate(*given, least, slates[b])
+            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+                break
+            least = WARY * values[b]
 
 
 @jit

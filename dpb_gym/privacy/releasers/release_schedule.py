@@ -171,7 +171,7 @@ class ReleaseModel:
         ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
         noise, prior, rounds = sigma * self.unit_noise / self.rate, self.prior, self._lengths(ends)
         for _ in range(100):  # gives six digits of the model's regret
-            weights = 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1])
+            weights = 1.0 / np.sqrt(_later_precision(scales))
             signal = scales * np.cumsum(weights * sizes)
             precision = np.cumsum(signal**2)
             variance = noise**2 / precision + self.spread / ends
@@ -180,7 +180,7 @@ class ReleaseModel:
             scales = np.cumsum(gain[::-1])[::-1] * signal
             # the noise of releases without value must stay finite
             scales = np.maximum(scales / scales.max(), 1e-6)
-        return Schedule(ends, 1.0 / np.sqrt(np.cumsum(scales[::-1] ** 2)[::-1]), scales)
+        return Schedule(ends, 1.0 / np.sqrt(_later_precision(scales)), scales)
 
     def batches(self, sigma: float, per_record: bool = False) -> Schedule:
         """Return the best plan of disjoint batches, each released once.

@@ -105,8 +105,7 @@ class Releaser(ABC):
 PUBLIC = (
     "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
     "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
-    "message_bytes",
-    "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation", "record_std",
+    "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
     "sigma", "steps", "variances", "what",
 )  # fmt: skip
@@ -177,50 +176,37 @@ for _name in PUBLIC:
     setattr(Handle, _name, _shown(_name))
 for _name in METHODS:
     setattr(Handle, _name, _passed_on(_name))
-copyreg.pickle(Handle, lambda handle: (Handle, (_raw(handle),)))
 
 
 def behind(handle: Any) -> Any:
     """Return the releaser of a handle, for the curator, audits and tests."""
-    if isinstance(handle, WithoutAxis):
-        handle = handle.releaser
     return _raw(handle) if isinstance(handle, Handle) else handle
 
 
-class WithoutAxis:
-    """View of the handle of one replicate without the replicate axis.
+class WithoutAxis(Handle):
+    """A handle of one replicate without the replicate axis.
 
-    Records, directions, values and releases lose their leading axis of length 1. All other
-    attributes are those of the handle.
+    Records, directions, values and releases lose their leading axis of length 1.
     """
 
-    def __init__(self, releaser: Handle) -> None:
-        self.releaser: Any = releaser
+    __slots__ = ()
 
     def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
         """Add one record; see the `add` of the releaser."""
         directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
         if "users" in options:
             options["users"] = np.atleast_1d(options["users"])
-        self.releaser.add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+        super().add(np.asarray(record, dtype=np.float64)[None], directions, **options)
 
     def release(self) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
-        return np.asarray(self.releaser.release()[0])
+        return np.asarray(super().release()[0])
 
     @property
     def value(self) -> FloatArray:
         """Newest release."""
-        return np.asarray(self.releaser.value[0])
+        return np.asarray(super().value[0])
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "releaser":
-            raise AttributeError(name)
-        return getattr(self.releaser, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute of the releaser, for example `LossMinimiser.loss`."""
-        if name == "releaser":
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self.releaser, name, value)
+for _kind in (Handle, WithoutAxis):
+    copyreg.pickle(_kind, lambda handle: (type(handle), (_raw(handle),)))

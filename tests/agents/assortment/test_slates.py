@@ -61,42 +61,60 @@ def test_roots_report_small_eigenvalues() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.0, 3.0), st.integers(1, 7))
-def test_optimistic_slates(seed: int, d: int, width: float, K: int) -> None:
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 5),
+    st.floats(0.0, 3.0),
+    st.integers(1, 7),
+    st.sampled_from([0.0, 0.4, 0.8, 3.0]),
+)
+def test_optimistic_slates(seed: int, d: int, width: float, K: int, guess: float) -> None:
     features, revenues, theta, gram = draw(seed, 2, 7, d)
-    root = roots(gram)[0]
-    utility, slates = np.empty((2, 7)), np.empty((2, K), np.int64)
-    args = (features, revenues, False, False, theta, root, width, utility, slates)
+    values, slates = np.full(2, guess), np.empty((2, K), np.int64)
+    args = (features, revenues, False, False, theta, roots(gram)[0], width, values, slates)
     kernels.slates.optimistic_slates(*args)
+    utility = np.empty((2, 7))
     for b in range(2):
         x = features[b].astype(float)
         V = gram[b] + np.eye(d)
         bonus = np.sqrt(np.sum(x * np.linalg.solve(V, x.T).T, axis=1))
-        np.testing.assert_allclose(utility[b], x @ theta[b] + width * bonus, atol=1e-9)
+        utility[b] = x @ theta[b] + width * bonus
         items = slates[b][slates[b] >= 0]
         v = np.exp(utility[b, items])
         value = v @ revenues[b, items].astype(float) / (1 + v.sum())
-        assert value == pytest.approx(best_by_enumeration(utility[b], revenues[b], K), rel=1e-12)
+        best = best_by_enumeration(utility[b], revenues[b], K)
+        assert value == pytest.approx(best, rel=1e-9)
+        assert values[b] == pytest.approx(best, rel=1e-9)
     kernels.slates.optimistic_slates(*args[:2], True, *args[3:])
     for b in range(2):
         assert sorted(np.argsort(-utility[b], kind="stable")[:K]) == slates[b].tolist()
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 5), st.floats(0.1, 3.0), st.integers(1, 9))
-def test_sampled_slates(seed: int, d: int, width: float, M: int) -> None:
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 5),
+    st.floats(0.1, 3.0),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.8, 3.0]),
+)
+def test_sampled_slates(seed: int, d: int, width: float, M: int, guess: float) -> None:
     features, revenues, theta, gram = draw(seed, 2, 7, d)
-    root = roots(gram)[0]
     normals = np.random.default_rng(seed).normal(size=(2, M, d))
-    utility, slates = np.empty((2, 7)), np.empty((2, 3), np.int64)
-    args = (features, revenues, True, False, theta, root, width, normals, utility, slates)
-    kernels.slates.sampled_slates(*args)
+    values, slates = np.full(2, guess), np.empty((2, 3), np.int64)
+    args = (theta, roots(gram)[0], width, normals, values, slates)
+    kernels.slates.sampled_slates(features, revenues, False, False, *args)
+    ranked = np.empty_like(slates)
+    kernels.slates.sampled_slates(features, revenues, True, False, *args[:-1], ranked)
     for b in range(2):
         L = np.linalg.cholesky(gram[b] + np.eye(d))
         samples = theta[b] + width * np.linalg.solve(L.T, normals[b].T).T
-        drawn = features[b].astype(float) @ samples.T
-        np.testing.assert_allclose(utility[b], drawn.max(axis=1), atol=1e-8)
-        assert sorted(np.argsort(-utility[b], kind="stable")[:3]) == slates[b].tolist()
+        utility = (features[b].astype(float) @ samples.T).max(axis=1)
+        assert sorted(np.argsort(-utility, kind="stable")[:3]) == ranked[b].tolist()
+        items = slates[b][slates[b] >= 0]
+        v = np.exp(utility[items])
+        value = v @ revenues[b, items].astype(float) / (1 + v.sum())
+        assert value == pytest.approx(best_by_enumeration(utility, revenues[b], 3), rel=1e-9)
 
 
 def test_thompson_draws_have_the_right_covariance() -> None:
