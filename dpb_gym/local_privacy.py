@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpb_gym import validation
-from dpb_gym.agent import Agent
+from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
 from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import agent_spec, check_supported
 from dpb_gym.streams import AgentStreams, BlockDraws, fill_uniforms
 
@@ -76,6 +79,18 @@ class Responses(Messages):
         """Return the messages of one round; see `ResponseChannel.send`."""
         self.ready()
         return self.channel.send(context.revenues, action, feedback, self.numbers.next())
+
+    def send_rounds(self, rounds: Stretch) -> Sent:
+        """Return the message that each candidate's reward would cause, flat, in place of `send`.
+
+        A user sends that of the chosen candidate. All of a round share its random numbers.
+        """
+        self.ready()
+        n, B, m = rounds.reward.shape
+        numbers = np.repeat(self.numbers.take(n).reshape(n * B, -1), m, axis=0)
+        seen = None if rounds.partly is None else rounds.partly.ravel()
+        feedback = Feedback(rounds.reward.ravel(), observed=seen)
+        return self.channel.send(None, np.arange(n * B * m), feedback, numbers)
 
 
 class LocalPrivacy(Agent):
@@ -137,6 +152,7 @@ class LocalPrivacy(Agent):
             # messages exceed the range of the rewards, to which agents clip
             shown = replace(problem, reward_range=mechanism.bounds)
         self.inner.set_up(shown, streams)
+        self.stretches = plays_stretches(self.inner) and kind_of(problem.kind).response is None
 
     def _make(self, problem: ProblemInfo) -> Agent:
         if not isinstance(self.agent, str):
@@ -160,6 +176,11 @@ class LocalPrivacy(Agent):
                 scalar = self.responses.channel.mechanism.scalar
                 sent = sent._replace(demand=scalar(sent.demand))
         self.inner.observe(context, action, sent)
+
+    def play(self, rounds: Stretch) -> Array:
+        sent, estimate = self.responses.send_rounds(rounds)
+        reward = (estimate if self.debias else sent.reward).reshape(rounds.reward.shape)
+        return self.inner.play(Stretch(rounds.context, reward, rounds.partly))
 
     def probabilities(self, context: Context) -> Array | None:
         return self.inner.probabilities(context)
