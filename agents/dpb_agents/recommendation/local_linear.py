@@ -20,6 +20,7 @@ from dpb_gym.local_privacy import LocalPrivacy, Messages
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -80,8 +81,12 @@ class Statistics(Messages):
         observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
         chosen = np.empty((B, self.mechanism.dim))
         take_recommended(context.features, action, observed, chosen)
+        return self.message(chosen, feedback.reward)
+
+    def message(self, chosen: Array, reward: Array) -> Array:
+        """Return the messages for clipped features ``(B, d)``, 0 for none, and rewards ``(B,)``."""
         self.ready()
-        return self.mechanism.rows(chosen, feedback.reward - self.centre, self.numbers.next())
+        return self.mechanism.rows(chosen, reward - self.centre, self.numbers.next())
 
 
 @local(
@@ -150,7 +155,7 @@ class LocalLinear(WarmStart):
         self._trusted = np.tile(self.ridge * self._mean, (B, 1))
         self._noisy = np.zeros((B, d + 1, d + 1))
         self._spare = np.empty((B, d)), np.empty(B)
-        self._rounds = 0
+        self._rounds, self.stretches = 0, True
 
     @among_available
     def act(self, context: Context) -> Array:
@@ -162,7 +167,34 @@ class LocalLinear(WarmStart):
         return action
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        self._sums += self.statistics.send(context, action, feedback)
+        self._add(self.statistics.send(context, action, feedback))
+
+    def play(self, rounds: Stretch) -> Array:
+        (n, B), (_, d), theta = rounds.shape, self._trusted.shape, np.empty_like(self._trusted)
+        chosen, (weight, reward) = np.empty((n, B, d)), np.empty((2, n, B))
+        action, start = np.empty((n, B), np.int64), 0
+        width = np.full(B, self.alpha if self.rule == "ucb" else 0.0)
+        while start < n:
+            part = slice(start, min(n, start + self.refresh - self._rounds % self.refresh))
+            kernels.linalg.multiply(self._inverse, self._trusted, theta)
+            agent_kernels.linear.play_growing(
+                (rounds.context.features[part], rounds.reward[part], rounds.observed[part]),
+                (theta, theta[:0], self._inverse, width),
+                (np.empty((0, B, d, d)), np.empty((0, B))),
+                (np.zeros(B, np.int64), width, math.inf),
+                chosen[part],
+                weight[part],
+                reward[part],
+                action[part],
+            )
+            for x, r in zip(chosen[part], reward[part]):
+                self._add(self.statistics.message(x, r))
+            start = part.stop
+        return action
+
+    def _add(self, messages: Array) -> None:
+        """Add the messages of a round and update the policy if it is due."""
+        self._sums += messages
         self._rounds += 1
         if self._rounds % self.refresh == 0:
             self._update()
