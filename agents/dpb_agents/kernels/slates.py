@@ -93,7 +93,7 @@ def roots(matrices, shift, floor, root, logdet, ok):
 
 
 @inline
-def _likely(features, norm, value):
+def likely(features, norm, value):
     """Return a value that the best slate is likely to exceed, given the last one; 0 for no guess.
 
     Utilities are at most the largest entry of the features times `norm`. Where they may be
@@ -107,7 +107,13 @@ def _likely(features, norm, value):
 
 
 @inline
-def _worthwhile(revenues, every, least, items):
+def reached(least, value):
+    """Return whether a slate of the items that are `worthwhile` for `least` is the best one."""
+    return least == 0.0 or value > (1.0 + 1e-6) * least
+
+
+@inline
+def worthwhile(revenues, every, least, items):
     """Write the items of a revenue above `least`, or `every` one; return their number.
 
     A best slate of at most K items with a value of at least `least` holds no other item.
@@ -120,7 +126,7 @@ def _worthwhile(revenues, every, least, items):
 
 
 @jit
-def _best_slate(items, utility, revenues, equal, exactly, least, slate):
+def best_slate(items, utility, revenues, equal, exactly, least, slate):
     """Write the best slate of some items; return its value, or 0 for `equal` revenues."""
     n, K, value = items.shape[0], slate.shape[0], 0.0
     if equal:
@@ -169,9 +175,9 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
             for k in range(j + 1 if width > 0.0 else 0):
                 squares += root[b, j, k] * root[b, j, k]
         norm += width * np.sqrt(d * squares)
-        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
-            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            n = worthwhile(revenues[b], least == 0.0, least, items)
             utility, image, square = buffers[0, :n], buffers[1, :n], buffers[2, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = 0.0
@@ -186,8 +192,8 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
                 for i in range(n):
                     utility[i] += width * np.sqrt(square[i])
             given = items[:n], utility, revenues[b], equal, exactly
-            values[b] = _best_slate(*given, least, slates[b])
-            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
                 break
             least = WARY * values[b]
 
@@ -216,9 +222,9 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
         norm = 0.0
         for m in range(normals.shape[1]):
             norm = max(norm, np.sum(np.abs(samples[m])))
-        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
-            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            n = worthwhile(revenues[b], least == 0.0, least, items)
             utility, drawn = buffers[0, :n], buffers[1, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = -np.inf
@@ -228,8 +234,8 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
                 for i in range(n):
                     utility[i] = drawn[i] if drawn[i] > utility[i] else utility[i]
             given = items[:n], utility, revenues[b], equal, exactly
-            values[b] = _best_slate(*given, least, slates[b])
-            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
                 break
             least = WARY * values[b]
 
