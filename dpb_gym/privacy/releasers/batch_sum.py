@@ -96,7 +96,7 @@ class BatchSum(Sum):
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()
         sampled = self._bits is not None or overridden(self, "add_rounds", "add")
-        if sampled or self.shape.symmetric:
+        if sampled or (self.shape.symmetric and along is None):
             super().add_rounds(records, along)
         else:
             self._take_rounds(records, along, self._total)
