@@ -10,21 +10,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpb_gym import checkpoint, validation
+from dpb_gym import checkpoint, privacy, validation
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Curator, NoiseSource
-    from dpb_gym.problems.stretch import Stretch
 
 NOISES = ("seeded", "system")
 
@@ -55,9 +52,9 @@ class Agent(Policy, ABC):
         self,
         problem: ProblemInfo,
         streams: AgentStreams,
-        budget: Budget | None = None,
+        budget: privacy.Budget | None = None,
         *,
-        noise: str | NoiseSource = "seeded",
+        noise: str | privacy.NoiseSource = "seeded",
         shared: bool = False,
     ) -> None:
         """Create the curator, call `begin`, then calibrate and charge all planned releases.
@@ -75,11 +72,9 @@ class Agent(Policy, ABC):
             BudgetError: If there is a budget but the agent creates no releaser, or the prior's
                 release exceeds the budget.
         """
-        from dpb_gym.privacy import Curator, NoiseSource
-
-        source: NoiseSource | str | None = noise
+        source: privacy.NoiseSource | str | None = noise
         if isinstance(noise, str) and validation.choice("noise", noise, NOISES) == "seeded":
-            source = None if budget is None else NoiseSource(streams.noise)
+            source = None if budget is None else privacy.NoiseSource(streams.noise)
         if budget is not None and self.protects is None:
             raise AgentError(
                 f"{self.class_name} gets a budget but does not say what it protects: "
@@ -87,7 +82,7 @@ class Agent(Policy, ABC):
             )
         for blocked in ("act", "observe", "play"):  # set by `save` of a private run
             vars(self).pop(blocked, None)
-        self.curator = Curator(
+        self.curator = privacy.Curator(
             budget,
             self.protects or ("central", "reward"),
             noise=source,
@@ -111,7 +106,7 @@ class Agent(Policy, ABC):
         """
 
     @abstractmethod
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: privacy.Curator) -> None:
         """Initialise the state for ``streams.replicates`` new replicates of `problem`.
 
         All releasers are created here, by `curator`.
@@ -235,7 +230,7 @@ class BatchedSingle(Agent):
         """Name of the class of the copies."""
         return str(getattr(self._maker, "__name__", type(self).__name__))
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: privacy.Curator) -> None:
         self._problem = problem
         self.copies = []
         if problem.partial_feedback and curator.private and curator.unit in ("user-round", "user"):

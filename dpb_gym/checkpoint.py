@@ -28,14 +28,12 @@ import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from dpb_gym import privacy
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 3
@@ -70,7 +68,7 @@ class Policy:
 
     protects: tuple[str, str] | None = None
     retired: ClassVar[Mapping[str, str]] = {}
-    curator: Curator
+    curator: privacy.Curator
 
 
 def save(agent: Policy, path: str | os.PathLike[str]) -> None:
@@ -135,8 +133,6 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
         CheckpointError: If the file is missing, damaged, of another version, or refers to unknown
             classes; or if the agent has a budget and this checkpoint was loaded before.
     """
-    from dpb_gym.privacy import Curator
-
     target = Path(path)
     header, payload = _read(target)
     load_plugins(AGENTS)
@@ -145,7 +141,7 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
         curator = getattr(agent, "curator", None)
     except Exception as error:
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    if not issubclass(type(agent), Policy) or not isinstance(curator, (Curator, type(None))):
+    if not (issubclass(type(agent), Policy) and isinstance(curator, privacy.Curator | None)):
         raise CheckpointError(f"{target} holds no agent")
     if curator is None or not curator.private:
         return agent

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import uuid
 from pathlib import Path
-from typing import Any
 
 from dpb_gym.errors import ParameterError, ResultError
 
@@ -71,11 +69,6 @@ def write_file(path: Path, content: bytes, *, durable: bool = True) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON; see `write_file`."""
-    write_file(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def unwritable(path: Path, error: OSError) -> ResultError:

@@ -78,12 +78,15 @@ def own_packages() -> set[str]:
     return {__name__.partition(".")[0], *(module.partition(".")[0] for module in own)}
 
 
-def load_plugins(group: str, *, own: bool = False) -> None:
+def load_plugins(group: str, *, own: bool = False) -> list[str]:
     """Load the plug-ins of an entry-point group, each once; warn about those that fail.
 
     Args:
         group: Entry-point group.
         own: Whether to load only this package's own.
+
+    Returns:
+        The modules of the plug-ins that are loaded.
     """
     for ours, point in _plugins(group):
         if point in _loaded or (own and not ours):
@@ -95,3 +98,4 @@ def load_plugins(group: str, *, own: bool = False) -> None:
             what = group.rpartition(".")[2]
             text = f"could not load the {what} of {point.value} ({point.name}): {error}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return [point.module for _, point in _plugins(group) if point.module in sys.modules]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,14 +30,25 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.serving import serve
 
 
-class PublishedWorld(Protocol):
-    """One replicate of a published environment."""
+class PublishedWorld:
+    """One replicate of a published environment.
 
-    def features(self) -> Array:
-        """Return the features ``(K, d)`` of the arms in this round."""
+    Args:
+        features: Features ``(K, d)`` of the arms in the first round.
+        step: Function of features and an arm that returns the reward and the pseudo-regret of the
+            arm, and the features of the next round.
+
+    Attributes:
+        features: Those of this round.
+    """
+
+    def __init__(self, features: Array, step: Callable[[Array, int], tuple[Any, Any, Any]]) -> None:
+        self.features, self._step = features, step
 
     def play(self, arm: int) -> tuple[float, float]:
         """Return the reward and the pseudo-regret of an arm, and start the next round."""
+        reward, regret, self.features = self._step(self.features, arm)
+        return float(reward), float(regret)
 
 
 @dataclass(frozen=True)
@@ -117,19 +129,15 @@ def gaussian_epsilon(distance: float, delta: float) -> float:
     return Guarantee("local", "user-round", curve=curve).epsilon(delta)
 
 
-class _Bandit:
-    """Environments with `randomize`, `reward` and `pregret` and the same arms in every round."""
+def _bandit(env: Any, features: Array) -> PublishedWorld:
+    """An environment with `randomize`, `reward` and `pregret`, and the same arms in every round."""
 
-    def __init__(self, env: Any, features: Array) -> None:
-        self._env, self._features = env, features
-        env.reset_random()
+    def step(_: Array, arm: int) -> tuple[Any, Any, Array]:
+        env.randomize()
+        return env.reward(arm), env.pregret(arm), features
 
-    def features(self) -> Array:
-        return self._features
-
-    def play(self, arm: int) -> tuple[float, float]:
-        self._env.randomize()
-        return float(self._env.reward(arm)), float(self._env.pregret(arm))
+    env.reset_random()
+    return PublishedWorld(features, step)
 
 
 def _bandit_regret(make: Callable[[int], Any], agent: Any, options: Any) -> Callable[..., float]:
@@ -166,7 +174,7 @@ def _shuffle_linear(folder: Path, epsilon: float) -> Setting:
         return code.LinBandit(X, theta, epsilon, delta, batch, noise="bernoulli", seed=seed)
 
     def open_(seed: int, rounds: int) -> PublishedWorld:
-        return _Bandit(env := make(seed), env.X)
+        return _bandit(env := make(seed), env.X)
 
     # |x| <= sqrt(2): records (x, 1) and (x', 1) with opposite first parts change x by 2 and x x',
     # in the norm of its symmetric noise, by sqrt(8).
@@ -201,7 +209,7 @@ def _private_arms(folder: Path, epsilon: float, gap: float) -> Setting:
         return code.GaussBandit(mu, epsilon, seed=seed)
 
     def open_(seed: int, rounds: int) -> PublishedWorld:
-        return _Bandit(make(seed), np.eye(arms))
+        return _bandit(make(seed), np.eye(arms))
 
     def rival(agent: Any, growth: int, true: float, trust: str) -> Rival:
         options = {"crs": 1, "delta": 0.1, "dc": growth}
@@ -218,22 +226,15 @@ def _private_arms(folder: Path, epsilon: float, gap: float) -> Setting:
     return Setting(10**6, info, epsilon, 1e-6, open_, rivals, ours)
 
 
-class _Ratings:
+def _ratings(env: Any, seed: int) -> PublishedWorld:
     """MovieLensEnv of Zheng et al.: ratings of 20 films, completed by an SVD, scaled to [-1, 1]."""
 
-    def __init__(self, env: Any, seed: int) -> None:
-        import random
+    def step(_: Array, arm: int) -> tuple[Any, Any, Array]:
+        rewards = env.current_rewards()
+        return rewards[arm], rewards.max() - rewards[arm], np.asarray(env.observation())
 
-        random.seed(seed)
-        self._env, self._now = env, env.observation()
-
-    def features(self) -> Array:
-        return np.asarray(self._now)
-
-    def play(self, arm: int) -> tuple[float, float]:
-        rewards = self._env.current_rewards()
-        self._now = self._env.observation()
-        return float(rewards[arm]), float(rewards.max() - rewards[arm])
+    random.seed(seed)
+    return PublishedWorld(np.asarray(env.observation()), step)
 
 
 def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
@@ -246,12 +247,12 @@ def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     env = dataset.MovieLensEnv(str(file), 20, 20)
 
     def regret(seed: int, rounds: int) -> float:
-        world = _Ratings(env, seed)
+        world = _ratings(env, seed)
         _seed(seed)
         player = agent(20, epsilon=epsilon, delta=delta, alpha=0.1, T=rounds)
         for t in range(rounds):
             player.update_status(t + 1)
-            gram, sums, arm = player.construct(world.features(), env.current_rewards())
+            gram, sums, arm = player.construct(world.features, env.current_rewards())
             world.play(arm)
             player.server_update(gram, sums)
         return float(player.regret)
@@ -262,34 +263,23 @@ def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     rivals = {"LinUCB": Rival(regret, gaussian_epsilon(math.sqrt(6.0) / sigma, delta), "local")}
     info = ProblemInfo("recommendation", 10**6, 20, (-1.0, 1.0), n_candidates=20)
     # nearly all features have norm at most 0.1
-    return Setting(10**6, info, epsilon, delta, lambda seed, _: _Ratings(env, seed), rivals,
+    return Setting(10**6, info, epsilon, delta, lambda seed, _: _ratings(env, seed), rivals,
                    {"local": ("local-lin-greedy", "local-lin-ucb", "one-pass-linear-joint@local")},
                    {"LinUCB": 962.4}, scale=10.0)  # fmt: skip
 
 
-class _Sparse:
+def _autoregressive(seed: int, d: int, arms: int) -> PublishedWorld:
     """Contexts with autoregressive correlation 0.1, five coordinates matter, Gaussian noise."""
+    draws, beta = np.random.default_rng(seed), np.zeros(d)
+    lags = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    root = np.linalg.cholesky(0.1**lags)
+    beta[:5] = draws.uniform(0.5, 1.0, 5) * draws.choice([-1.0, 1.0], 5)
 
-    def __init__(self, seed: int, rounds: int, d: int, arms: int) -> None:
-        random = np.random.default_rng(seed)
-        lags = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
-        self._root, self._random = np.linalg.cholesky(0.1**lags), random
-        self._shape, self._beta = (arms, d), np.zeros(d)
-        self._beta[:5] = random.uniform(0.5, 1.0, 5) * random.choice([-1.0, 1.0], 5)
-        self._now = self._draw()
+    def step(features: Array, arm: int) -> tuple[Any, Any, Array]:
+        mean, coming = features @ beta, draws.normal(size=(arms, d)) @ root
+        return mean[arm] + 0.1 * draws.normal(), mean.max() - mean[arm], coming
 
-    def _draw(self) -> Array:
-        drawn: Array = self._random.normal(size=self._shape) @ self._root
-        return drawn
-
-    def features(self) -> Array:
-        return self._now
-
-    def play(self, arm: int) -> tuple[float, float]:
-        mean = self._now @ self._beta
-        self._now = self._draw()
-        reward = mean[arm] + 0.1 * self._random.normal()
-        return float(reward), float(mean.max() - mean[arm])
+    return PublishedWorld(draws.normal(size=(arms, d)) @ root, step)
 
 
 def _sparse(folder: Path, epsilon: float) -> Setting:
@@ -300,23 +290,9 @@ def _sparse(folder: Path, epsilon: float) -> Setting:
     array = np.load(file)  # (dimension, replicate, epsilon)
     found = {"FLIPHAT": float(array[0, :, choices.index(epsilon)].mean())}
     info = ProblemInfo("recommendation", 10_000, 400, (-6.0, 6.0), n_candidates=3)
-    return Setting(10_000, info, epsilon, 0.01, lambda seed, rounds: _Sparse(seed, rounds, 400, 3),
+    return Setting(10_000, info, epsilon, 0.01, lambda seed, _: _autoregressive(seed, 400, 3),
                    {}, {"joint": ("fliphat", "one-pass-sparse-joint")}, found,
                    scale=1.0 / math.sqrt(420.0))  # fmt: skip
-
-
-class _Logistic:
-    """GaussianLinearEnvironment of Han et al.: fresh unit contexts, logistic responses."""
-
-    def __init__(self, env: Any) -> None:
-        self._env, self._now = env, env.initialize()
-
-    def features(self) -> Array:
-        return np.asarray(self._now.T)
-
-    def play(self, arm: int) -> tuple[float, float]:
-        reward, regret, self._now = self._env.step(arm)
-        return float(reward), float(regret)
 
 
 def _ldp_logistic(folder: Path, epsilon: float) -> Setting:
@@ -333,7 +309,13 @@ def _ldp_logistic(folder: Path, epsilon: float) -> Setting:
 
     def open_(seed: int, rounds: int) -> PublishedWorld:
         _seed(seed)
-        return _Logistic(utils.get_settings(parameters("LDP-SGD", seed, rounds))[0])
+        env = utils.get_settings(parameters("LDP-SGD", seed, rounds))[0]
+
+        def step(_: Array, arm: int) -> tuple[Any, Any, Array]:
+            reward, regret, contexts = env.step(arm)
+            return reward, regret, np.asarray(contexts.T)
+
+        return PublishedWorld(np.asarray(env.initialize().T), step)
 
     def regret(name: str) -> Callable[[int, int], float]:
         def run(seed: int, rounds: int) -> float:
@@ -383,7 +365,7 @@ def play(setting: Setting, agent: str, seed: int, rounds: int) -> float:
     low, high = info.reward_range
     arms = None if info.n_arms is None else np.arange(info.n_arms)
     for _ in range(rounds):
-        features = np.asarray(setting.scale * world.features(), np.float32)
+        features = np.asarray(setting.scale * world.features, np.float32)
         number, arm = session.decide(features, arms=arms)
         reward, regret = world.play(int(arm))
         session.observe(number, min(max(reward, low), high))

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from dpb_gym import docstrings, validation
+from dpb_gym import docstrings, privacy, validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.checkpoint import PACKAGES, Policy
 from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name
@@ -22,9 +22,6 @@ from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.kinds import KINDS
 from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
 
 FACTORY = "factory:"
 ANY = "any"
@@ -66,7 +63,7 @@ class AgentSpec:
         """Return the spec with `params` overriding the spec's own."""
         return replace(self, params={**self.params, **params})
 
-    def streams(self, seeds: Sequence[int], budget: Budget | None = None) -> AgentStreams:
+    def streams(self, seeds: Sequence[int], budget: privacy.Budget | None = None) -> AgentStreams:
         """Return the random streams that the harness gives this agent.
 
         Decisions and noise are keyed by the replicate's seed and the agent's name, parameters and
@@ -87,7 +84,9 @@ class AgentSpec:
         """Defaults of all parameters, overridden by the spec's own."""
         return {**docstrings.defaults(self.maker), **self.params}
 
-    def guarantee(self, problem: ProblemInfo, budget: Budget | None) -> Guarantee | None:
+    def guarantee(
+        self, problem: ProblemInfo, budget: privacy.Budget | None
+    ) -> privacy.Guarantee | None:
         """Return the guarantee of the agent's curator on a problem.
 
         Raises:
@@ -233,9 +232,7 @@ def _check_registration(
             "'reward'), and one that does not protects nothing"
         )
     if protects is not None:
-        from dpb_gym.privacy import Guarantee
-
-        Guarantee(*protects)
+        privacy.Guarantee(*protects)
 
 
 def check_standing(name: str, standing: str) -> None:

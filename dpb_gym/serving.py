@@ -17,12 +17,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import privacy, validation
 from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
@@ -30,17 +31,6 @@ from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import (
-        Account,
-        Budget,
-        Certificate,
-        DisjointSum,
-        Guarantee,
-        SecureAggregator,
-        SessionCharges,
-    )
 
 WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
@@ -72,7 +62,7 @@ class Session:
         agent: Agent,
         problem: ProblemInfo,
         punctual: bool = False,
-        account: Account | None = None,
+        account: privacy.Account | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
         self._lock = threading.RLock()
@@ -82,21 +72,19 @@ class Session:
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
              "came": [], "charged": {}, "account": None if account is None else str(account.path)},
         )  # fmt: skip
-        self._charges: SessionCharges | None = None
+        self._charges: privacy.SessionCharges | None = None
         self._releases: list[int | None] = []
         if account is not None:
-            from dpb_gym.privacy import SessionCharges
-
             if self.guarantee is None:
                 raise AgentError("an account charges a guarantee: this session has no budget")
-            self._charges = SessionCharges(account, self.guarantee, self._state["charged"])
+            self._charges = privacy.SessionCharges(account, self.guarantee, self._state["charged"])
 
     @property
-    def guarantee(self) -> Guarantee | None:
+    def guarantee(self) -> privacy.Guarantee | None:
         """The agent's guarantee; None without a budget."""
         return self.agent.curator.guarantee
 
-    def certificate(self, audit: Any = None) -> Certificate:
+    def certificate(self, audit: Any = None) -> privacy.Certificate:
         """Return the certificate of the guarantee, with what the account has charged so far.
 
         Args:
@@ -105,7 +93,7 @@ class Session:
         Raises:
             AgentError: If the session has no budget.
         """
-        from dpb_gym.privacy.certificate import Certificate, code_of
+        from dpb_gym.privacy.certificate import code_of
 
         if self.guarantee is None:
             raise AgentError("a session without a budget has no certificate")
@@ -115,7 +103,7 @@ class Session:
             "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
             "lifetime": None if self.account is None else self.account.summary(),
         }  # fmt: skip
-        return Certificate.of([facts])
+        return privacy.Certificate.of([facts])
 
     @property
     def decisions(self) -> int:
@@ -288,29 +276,25 @@ class Session:
             finally:
                 sums.side, sums.mail = "", None
 
-    def aggregate_with(self, aggregator: SecureAggregator) -> None:
+    def aggregate_with(self, aggregator: privacy.SecureAggregator) -> None:
         """Add up the devices' messages by a real protocol, instead of the simulated one.
 
         Raises:
             AgentError: If the budget is not an aggregator's, or a message has been received.
         """
-        from dpb_gym.privacy import AggregatedSum
-
         with self._lock:
             sums = self._split_sums()
-            if not isinstance(sums, AggregatedSum) or sums.rounds:
+            if not isinstance(sums, privacy.AggregatedSum) or sums.rounds:
                 raise AgentError(
                     "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
                     f"before the first message; this session: {self.guarantee}"
                 )
             sums.aggregator = aggregator
 
-    def _split_sums(self) -> DisjointSum:
+    def _split_sums(self) -> privacy.DisjointSum:
         """Return the sums that take messages of devices."""
-        from dpb_gym.privacy import DisjointSum
-
         curator = self.agent.curator
-        sums = [r for r in map(behind, curator.releasers) if isinstance(r, DisjointSum)]
+        sums = [r for r in map(behind, curator.releasers) if isinstance(r, privacy.DisjointSum)]
         if len(sums) != 1 or curator.unit != "user-round" or self.account is not None:
             raise AgentError(
                 "devices need a budget without a trusted curator, such as 'rho=1@local', an agent "
@@ -348,10 +332,9 @@ class Session:
         state = vars(agent).get("_session")
         if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
             raise CheckpointError(f"{path} holds an agent, but no session")
-        from dpb_gym.privacy import Account
-
-        account = state.get("account")
-        return cls(agent, state["problem"], account=None if account is None else Account(account))
+        file = state.get("account")
+        account = None if file is None else privacy.Account(file)
+        return cls(agent, state["problem"], account=account)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -478,15 +461,13 @@ class Device:
     """
 
     def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
-        from dpb_gym.privacy import NoiseSource
-
         # a real aggregator, with its connections, stays on the server
         aggregator = getattr(behind(agent.curator.releasers[0]), "aggregator", None)
         copied = copy.deepcopy(agent, {id(aggregator): None})
         self._band = vars(copied).pop("_session").get("band")
         self.decision, self._agent, self._problem = decision, copied, problem
         seed = np.random.SeedSequence()  # of the operating system's entropy
-        fresh = NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
+        fresh = privacy.NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
         sums = behind(copied.curator.releasers[0])
         sums.become_device(None if copied.curator.system_noise else fresh)
 
@@ -530,13 +511,13 @@ def _locked(context: Context) -> Context:
 
 def serve(
     agent: str | type[Agent] | type[SingleAgent] | Callable[[], Agent | SingleAgent],
-    budget: Budget | str | None,
+    budget: privacy.Budget | str | None,
     problem: ProblemInfo | Problem | str,
     *,
     noise: str = "system",
     seed: int | None = None,
     warm: bool = True,
-    account: Account | None = None,
+    account: privacy.Account | None = None,
     list_price: float | None = None,
     max_spread: float | None = None,
     **params: Any,
@@ -577,15 +558,12 @@ def serve(
         >>> session.decisions, session.pending, str(session.guarantee)[:31]
         (1, (), 'anticipating zCDP rho=1 per use')
     """
-    from dpb_gym.envs.registration import make_problem
-    from dpb_gym.privacy import Budget
-
     info: Any = make_problem(problem) if isinstance(problem, str) else problem
     bound = getattr(info, "feature_bound", None)
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
-    asked, band = Budget.parse(budget), None
+    asked, band = privacy.Budget.parse(budget), None
     if (list_price, max_spread) != (None, None):
         if info.kind != "pricing" or list_price is None or max_spread is None:
             raise ParameterError("list_price and max_spread limit the prices of a pricing problem")
@@ -607,12 +585,14 @@ def serve(
         warm_up(spec, info, asked, noise)
     session = Session(made, info, punctual, account)
     typed = json.loads(json.dumps(spec.params, default=str))
-    run = {"agent": spec.name, "parameters": typed, "budget": Budget.text(asked)}
+    run = {"agent": spec.name, "parameters": typed, "budget": privacy.Budget.text(asked)}
     session._state |= {"facts": {**run, "generator": noise}, "bound": bound, "band": band}
     return session
 
 
-def warm_up(spec: AgentSpec, problem: ProblemInfo, budget: Budget | None, noise: str) -> None:
+def warm_up(
+    spec: AgentSpec, problem: ProblemInfo, budget: privacy.Budget | None, noise: str
+) -> None:
     """Compile the kernels that a session needs, once per process: play random customers.
 
     The copy of the agent plans for a short horizon, so that it passes all of its phases. Its

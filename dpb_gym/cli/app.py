@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+import dpb_gym
 from dpb_gym.cli import list_commands, result_commands, run_commands
 
 app = typer.Typer(
@@ -20,8 +21,6 @@ app.add_typer(data, name="data")
 
 def _version(value: bool) -> None:
     if value:
-        import dpb_gym
-
         print(f"dpb-gym {dpb_gym.__version__}")
         raise typer.Exit()
 

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer import Argument, Option
 
+import dpb_gym
+from dpb_gym import docstrings, privacy, suites
 from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
+from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
+from dpb_gym.problems.rounds import SOLD_OUT
 
 if TYPE_CHECKING:
     from dpb_gym.registry import AgentSpec
@@ -24,20 +28,10 @@ NAME: Any = Argument(help="Name of a data set; see: dpb data list")
 
 
 def _envs() -> list[dict[str, Any]]:
-    from dpb_gym.envs.registration import ENVIRONMENTS
-
     return [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
 
 
-def _agents() -> list[dict[str, Any]]:
-    from dpb_gym.registry import list_agents
-
-    return list_agents()
-
-
 def _suites() -> list[dict[str, Any]]:
-    from dpb_gym.suites.suite import load_suite, suite_names
-
     return [
         {
             "name": name,
@@ -46,7 +40,7 @@ def _suites() -> list[dict[str, Any]]:
             "replicates": suite.replicates,
             "title": suite.title,
         }
-        for name, suite in ((name, load_suite(name)) for name in suite_names())
+        for name, suite in ((name, suites.load_suite(name)) for name in suites.suite_names())
     ]
 
 
@@ -64,7 +58,7 @@ def _sets() -> list[dict[str, Any]]:
 
 
 KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "envs": _envs, "agents": _agents, "suites": _suites, "data": _sets
+    "envs": _envs, "agents": lambda: dpb_gym.list_agents(), "suites": _suites, "data": _sets
 }  # fmt: skip
 
 
@@ -164,26 +158,23 @@ def show(
 
     Example: dpb show one-pass-linear --budget rho=0.1
     """
-    from dpb_gym.envs.registration import ENVIRONMENTS
-    from dpb_gym.registry import agent_specs
-    from dpb_gym.suites.suite import suite_names
-
     bare = id.removeprefix("dpb_gym:")
     meanings: Mapping[str, str] = {}
-    if budget is not None and id not in agent_specs():
+    agents, names = dpb_gym.agent_specs(), suites.suite_names()
+    if budget is not None and id not in agents:
         raise BudgetError(f"--budget is for agents; {id!r} is none")
     if bare in ENVIRONMENTS:
         record, meanings = _environment(bare)
-    elif id in agent_specs():
+    elif id in agents:
         record, meanings = _agent(id, budget)
-    elif id in suite_names() or id.endswith((".yaml", ".yml")):
+    elif id in names or id.endswith((".yaml", ".yml")):
         record = _suite(id)
     else:
         import dpb_data
 
         sets = {known.name: known for known in dpb_data.datasets()}
         if id not in sets:
-            known = [*ENVIRONMENTS, *agent_specs(), *suite_names(), *sets]
+            known = [*ENVIRONMENTS, *agents, *names, *sets]
             raise unknown_name("environment, agent, suite or data set", id, known)
         record = sets[id].to_dict()
     if json:
@@ -224,8 +215,6 @@ def _print_record(record: dict[str, Any], meanings: Mapping[str, str]) -> None:
 
 
 def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
-    from dpb_gym.envs.registration import environment
-
     found = environment(name)
     try:
         problem = found.make_problem()
@@ -249,16 +238,13 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
 def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """Return the guarantee on a small problem of each kind, and the data that stay public."""
     from dpb_gym.audits.agent_audit import SMALL, small_setting
-    from dpb_gym.envs.registration import make_problem
-    from dpb_gym.privacy import Budget
     from dpb_gym.privacy.guarantee import PUBLIC
-    from dpb_gym.problems.rounds import SOLD_OUT
 
-    asked = Budget.parse(budget)
+    asked = privacy.Budget.parse(budget)
     found = {}
     for kind in [k for k in spec.supports if k in SMALL] if asked is not None else ():
         env_id, env_kwargs = small_setting(spec, kind)
-        guarantee = spec.guarantee(make_problem(env_id, **env_kwargs).info, asked)
+        guarantee = spec.guarantee(dpb_gym.make_problem(env_id, **env_kwargs).info, asked)
         assert guarantee is not None
         no_curator = guarantee.notion in ("aggregate", "shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
@@ -268,11 +254,9 @@ def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
 
 
 def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, str]]:
-    from dpb_gym import docstrings
-    from dpb_gym.registry import agent_spec
     from dpb_gym.report.comparison_groups import STANDINGS
 
-    spec = agent_spec(name)
+    spec = dpb_gym.agent_spec(name)
     cls = spec.maker
     facts = ("entry_point", "partial_feedback", "delayed_feedback", "needs_horizon", "fixed_arms")
     record = {
@@ -293,9 +277,8 @@ def _agent(name: str, budget: str | None) -> tuple[dict[str, Any], Mapping[str, 
 
 def _suite(name: str) -> dict[str, Any]:
     from dpb_gym.running.plan import plan_suite
-    from dpb_gym.suites.suite import load_suite
 
-    suite = load_suite(name)
+    suite = suites.load_suite(name)
     tasks = [
         {
             **plan.task.model_dump(exclude={"block"}),

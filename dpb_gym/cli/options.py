@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer import Argument, Option
 
+from dpb_gym import privacy
 from dpb_gym.errors import ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from dpb_gym.privacy import Budget
 
 USUAL_DELTA = "1e-5"
 BUDGET = "rho=R|eps=E,delta=D|none"
@@ -44,20 +43,18 @@ def budgets(text: str = "Budget") -> Any:
     return Option([], metavar=BUDGET, help=f"{text}; may be repeated.")
 
 
-def read_budgets(given: Sequence[str]) -> list[Budget | None]:
+def read_budgets(given: Sequence[str]) -> list[privacy.Budget | None]:
     """Parse budgets; an epsilon alone gets delta=1e-5, with a note on the standard error.
 
     Raises:
         BudgetError: If a budget is malformed or a number is out of range.
     """
-    from dpb_gym.privacy import Budget
-
     found = []
     for text in given:
         if re.fullmatch(r"\s*eps(ilon)?\s*=[^,]*", text):
             text = f"{text.strip()},delta={USUAL_DELTA}"
             note(f"taking delta={USUAL_DELTA}: --budget {text}")
-        found.append(Budget.parse(text))
+        found.append(privacy.Budget.parse(text))
     return found
 
 

@@ -12,8 +12,11 @@ import typer
 from rich.filesize import decimal
 from typer import Argument, Option
 
+import dpb_gym
+from dpb_gym import audits, privacy, report
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
+from dpb_gym.errors import AgentError, ResultError
 from dpb_gym.progress_lines import progress_lines
 
 
@@ -31,13 +34,11 @@ def leaderboard(
 
     Example: dpb leaderboard results/smoke --html leaderboard.html --plot regret.png
     """
-    from dpb_gym import report
-    from dpb_gym.results.result import Result
     from dpb_gym.results.row_audits import audit_rows
 
     for path in (html, plot):
         options.new_folder(path)
-    result = Result.load(directory)
+    result = dpb_gym.Result.load(directory)
     if audit:
         result.audits = audit_rows(directory, result.rows, runs, options.log)
         for kept in result.audits.values():
@@ -65,28 +66,25 @@ def certify(
 
     Example: dpb certify results/smoke --out certificate.json --html certificate.html
     """
-    from dpb_gym.errors import ResultError
-    from dpb_gym.privacy import Certificate
-    from dpb_gym.results.result import Result
     from dpb_gym.results.row_audits import audit_key
 
-    result, entries = Result.load(directory), []
+    result, entries = dpb_gym.Result.load(directory), []
     for row in result.rows:
         if row.guarantee is None or row.guarantee["curve"] is None:
             continue
         agent, task = row.cell.agent, row.cell.task
-        report = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+        audited = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
         provisos = task.problem().info.provisos if task.requires is None else ()
         entries.append({
             "agent": agent.name, "parameters": agent.params, "budget": row.budget,
             "problem": task.identity, "guarantee": row.guarantee, "provisos": provisos,
             "generator": "seeded", "lifetime": None,
-            "audit": None if "error" in report else report,
+            "audit": None if "error" in audited else audited,
             "code": {"revision": result.revision, **agent.identity},
         })  # fmt: skip
     if not entries:
         raise ResultError(f"{directory} holds no private results")
-    certificate = Certificate.of(entries)
+    certificate = privacy.Certificate.of(entries)
     for path in filter(None, (out, html)):
         options.new_folder(path)
         certificate.save(path)
@@ -95,11 +93,8 @@ def certify(
 
 def _verify_certificate(path: str) -> None:
     """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
-    from dpb_gym.privacy import Certificate
-    from dpb_gym.registry import agent_specs
-
-    agent_specs()  # of other packages, which may define accounting events
-    wrong = Certificate.load(path).check()
+    dpb_gym.agent_specs()  # of other packages, which may define accounting events
+    wrong = privacy.Certificate.load(path).check()
     print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
     if wrong:
         raise typer.Exit(1)
@@ -253,12 +248,9 @@ def audit(
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
-    from dpb_gym import audits
-    from dpb_gym.errors import AgentError
-    from dpb_gym.registry import agent_spec
     from dpb_gym.results.row_audits import AUDIT_BUDGET
 
-    if agent_spec(agent).budget == "never":
+    if dpb_gym.agent_spec(agent).budget == "never":
         raise AgentError(
             f"{agent!r} is not private: it claims nothing that an audit could refute. "
             "`dpb list agents` shows the private agents"
@@ -271,15 +263,15 @@ def audit(
     def say(line: str) -> None:
         options.log(f"{agent}, {time.perf_counter() - start:.0f} s: {line}")
 
-    report = audits.audit(
+    found = audits.audit(
         agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed,
         deployment=deployment, say=say,
     )  # fmt: skip
     if json:
-        options.print_json(report.to_dict())
+        options.print_json(found.to_dict())
     else:
-        options.print_text(str(report))
-    if report.verdict in ("FAIL", "READS RAW DATA"):
+        options.print_text(str(found))
+    if found.verdict in ("FAIL", "READS RAW DATA"):
         raise typer.Exit(1)
 
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from rich.filesize import decimal
 from typer import Argument, Option
 
+import dpb_gym
+from dpb_gym import papers, report, suites
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import BudgetError, ParameterError
 
 if TYPE_CHECKING:
-    from dpb_gym.papers import Reproduction
     from dpb_gym.planning.costs import Forecast
     from dpb_gym.planning.tuning import Point, Tuning
     from dpb_gym.running.execution import RunReport
     from dpb_gym.running.plan import TaskPlan
-    from dpb_gym.suites.suite import Suite
 
 DEFAULT_REPLICATES = 10
 SUITE: Any = Argument(
@@ -111,17 +111,16 @@ def run(
 
 def _of_suite(
     name: str, given: Mapping[str, Any], agents: str | None, tasks: str | None
-) -> tuple[Suite, list[TaskPlan]]:
+) -> tuple[suites.Suite, list[TaskPlan]]:
     """Return a suite and the plans of its tasks."""
     from dpb_gym.running.plan import plan_suite
-    from dpb_gym.suites.suite import load_suite
 
     if wrong := [f"--{option}" for option, value in given.items() if value not in (None, [])]:
         raise ParameterError(
             f"{', '.join(wrong)} belongs to a run with --env; a suite fixes it "
             "(restrict a suite with --agents, --tasks and --replicates)"
         )
-    suite = load_suite(name)
+    suite = suites.load_suite(name)
     plans = plan_suite(suite, options.names(agents), options.names(tasks))
     for plan in plans:
         if plan.missing:
@@ -133,14 +132,12 @@ def _of_env(
     agents: Sequence[str], given: Mapping[str, Any], tasks: str | None
 ) -> tuple[list[tuple[str, None, Any]], dict[str, Any]]:
     """Return agents with their parameters, and parameters of the environment."""
-    from dpb_gym.registry import agent_spec
-
     if tasks is not None:
         raise ParameterError("--tasks restricts a suite; --env is one task")
     if not agents:
         raise ParameterError("--env needs at least one --agent NAME (dpb list agents)")
     asked = [text for text in given["budget"] if text.strip() != "none"]
-    if asked and all(agent_spec(name).budget == "never" for name in agents):
+    if asked and all(dpb_gym.agent_spec(name).budget == "never" for name in agents):
         raise BudgetError(
             f"none of {', '.join(agents)} takes a budget, but {', '.join(asked)} was given"
         )
@@ -178,15 +175,13 @@ def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) 
 
 
 def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
-    from dpb_gym import report
-    from dpb_gym.results.result import Result
     from dpb_gym.running.progress import duration
 
     data = None
     if run.failures:
         options.log(f"dpb: {len(run.failures)} of {run.cells} cells failed; the others are kept")
     if len(run.failures) < run.cells:
-        data = Result.read(run.store).to_leaderboard()
+        data = dpb_gym.Result.read(run.store).to_leaderboard()
         if html is not None:
             path = report.html(data, html)
             print(f"page written to {path}", file=sys.stderr if as_json else None)
@@ -253,10 +248,10 @@ def tune(
             )
         owned[agents[0]] = {**alone, **owned.get(agents[0], {})}
     if private:
-        from dpb_gym.envs.registration import make_problem
         from dpb_gym.planning.private_tuning import tune_privately
 
-        problem = make_problem(env, **env_kwargs, **({"horizon": horizon} if horizon else {}))
+        own = env_kwargs | ({"horizon": horizon} if horizon else {})
+        problem = dpb_gym.make_problem(env, **own)
         how: Any = {"runs": runs, "replicates": replicates}
         chosen = [
             tune_privately(a, problem, b, owned.get(a), **how) for a in agents for b in budget
@@ -367,8 +362,6 @@ def reproduce(
 
     Example: dpb reproduce private-assortment/fig4 --replicates 10
     """
-    from dpb_gym import papers
-
     options.new_folder(out)
     done = papers.reproduce(
         target, out, replicates=replicates, quick=quick, workers=workers,
@@ -387,7 +380,7 @@ def reproduce(
     options.exit_on_failures(done.failures)
 
 
-def _print_reproduction(done: Reproduction) -> None:
+def _print_reproduction(done: papers.Reproduction) -> None:
     from dpb_gym.running.progress import duration
 
     done.table(options.console())

@@ -53,11 +53,8 @@ class Observations:
                 parts["user"] = gymnasium.spaces.Box(0, problem.horizon, (1,), np.int64)
             if info.masked:
                 parts["available"] = gymnasium.spaces.MultiBinary(shape[0])
-            self.space = gymnasium.spaces.Dict(parts)
-        else:
-            low = np.concatenate([box.low.ravel() for box in parts.values()])
-            high = np.concatenate([box.high.ravel() for box in parts.values()])
-            self.space = gymnasium.spaces.Box(low, high, dtype=np.float32)
+        named = gymnasium.spaces.Dict(parts)
+        self.space = named if self.mode == "dict" else gymnasium.spaces.flatten_space(named)
 
     def encode(self, context: Context) -> Array | dict[str, Array]:
         """Return fresh arrays with leading axis B."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpb_gym.errors import DPBError, ParameterError, ResultError
 from dpb_gym.files import write_file
-from dpb_gym.results.cell_result import COMPUTED, CellResult, stated_by
+from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.results.metrics import LARGEST
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_audits import audit_key, leaderboard_audit
@@ -136,7 +136,7 @@ def _checked(archive: Archive) -> ResultDirectory:
     try:
         submitted = store.manifest["submitted"]
         agent = submitted["agent"]["name"], submitted["agent"]["entry_point"]
-        stated = stated_by(printable(submitted["sender"]))
+        stated = f"stated by {printable(submitted['sender'])}"
         for key, report in store.manifest["audits"].items():
             _check_audit(key, report, agent[0])
     except (KeyError, TypeError, ValueError, RecursionError, DPBError) as error:

@@ -170,10 +170,8 @@ def _again(
     """
     cell = result.cell
     try:
-        missing = unavailable(cell)
-        if missing:
-            found.unavailable.append(f"{cell}: {missing}")
-            return None
+        if missing := unavailable(cell):
+            raise MissingExtraError(missing)
         if isolate is None:
             isolate = cell.agent.entry_point.partition(".")[0] not in own_packages()
         isolate = isolate and cell.agent.budget is not None

@@ -160,6 +160,16 @@ def add_squares(values, vectors, psd, radius, grid, pending, clipped):
 
 
 @jit
+def add_squares_rounds(values, vectors, psd, radius, grid, pending, clipped):
+    """`add_squares` of several rounds, one after another: values ``(n, B)``."""
+    for t in range(values.shape[0]):
+        status = add_squares(values[t], vectors[t], psd, radius, grid, pending, clipped)
+        if status != OK:
+            return status
+    return OK
+
+
+@jit
 def add_scaled(values, directions, low, high, longest, radius, grid, pending, clipped):
     """`add_clipped` of ``value * direction``, values clipped to a range, directions to a norm."""
     batch, width = directions.shape

@@ -296,33 +296,38 @@ def _diagonalise(a, v):
     for i in range(d):
         for j in range(d):
             largest = max(largest, abs(a[i, j]))
+    row = np.empty(d)
     for _ in range(MAX_SWEEPS):
         rotated = False
         for p in range(d - 1):
+            # Only the lower triangle changes, and row p is copied: few entries are not contiguous.
+            for k in range(d):
+                row[k] = a[max(p, k), min(p, k)]
             for q in range(p + 1, d):
-                entry = a[p, q]
+                entry, other = row[q], a[q]
                 if abs(entry) <= NEGLIGIBLE * largest:
                     continue
                 rotated = True
-                slant = 0.5 * (a[q, q] - a[p, p]) / entry
+                slant = 0.5 * (other[q] - row[p]) / entry
                 t = 1.0 / (abs(slant) + np.sqrt(slant * slant + 1.0))
                 if slant < 0.0:
                     t = -t
                 c = 1.0 / np.sqrt(t * t + 1.0)
                 s = t * c
-                low, high = a[p, p] - t * entry, a[q, q] + t * entry
-                # Row operations only, which are contiguous; the columns are their mirror.
-                for k in range(d):
-                    x, y = a[p, k], a[q, k]
-                    a[p, k], a[q, k] = c * x - s * y, s * x + c * y
+                low, high = row[p] - t * entry, other[q] + t * entry
+                for k in range(q):
+                    x, y = row[k], other[k]
+                    row[k], other[k] = c * x - s * y, s * x + c * y
+                for k in range(q + 1, d):
+                    x, y = row[k], a[k, q]
+                    row[k], a[k, q] = c * x - s * y, s * x + c * y
                 if wanted:
                     for k in range(d):
                         x, y = v[p, k], v[q, k]
                         v[p, k], v[q, k] = c * x - s * y, s * x + c * y
-                a[p, p], a[q, q] = low, high
-                a[p, q] = a[q, p] = 0.0
-                for k in range(d):
-                    a[k, p], a[k, q] = a[p, k], a[q, k]
+                row[p], row[q], other[q] = low, 0.0, high
+            for k in range(d):
+                a[max(p, k), min(p, k)] = row[k]
         if not rotated:
             break
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
@@ -18,6 +19,8 @@ from dpb_gym.offline.slate_log import SlateProbabilities
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
+
+REMARKS = Path(__file__).with_name("offline_remarks.txt.j2")
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,10 @@ class OfflineEvaluation:
         ]
 
     def _remarks(self) -> list[str]:
-        logged = f"logging policy {self.logged_mean:.4f}"
-        if self.true_value is not None:
-            logged += f"; true value on these contexts {self.true_value:.4f}"
-        remarks = [
-            f"{self.rounds:,} rounds, effective sample size {self.effective_sample_size:,.0f}; "
-            f"weights: mean {self.mean_weight:.3f}, largest {self.largest_weight:.3g}",
-            logged,
-        ]
-        if self.estimated:
-            remarks.append("propensities estimated by a model: the estimates have its bias")
-        if self.guarantee is not None:
-            remarks.append(f"trained with: {self.guarantee}")
-        return [*remarks, "estimates read raw rewards: not private"]
+        from jinja2 import Template
+
+        text: Template = Template(REMARKS.read_text("utf-8"), trim_blocks=True)
+        return text.render(found=self).split("\n")
 
     def __str__(self) -> str:
         wide = max(10, *(len(e.name) for e in self.estimates))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpb_gym.files import make_folder, write_file, write_json
+from dpb_gym.files import make_folder, write_file
 from dpb_gym.papers.curves import Curve, distinct, words
 from dpb_gym.papers.figure_result import PICTURE, FigureResult
 from dpb_gym.papers.figure_spec import Drawing, Figure
 from dpb_gym.papers.verdicts import CONDITIONAL, FAILS, HOLDS, MEANING, OUTCOMES, VERDICTS
 from dpb_gym.report.figure_layout import MUTED, style
-from dpb_gym.report.page import TEMPLATES, template
 from dpb_gym.report.palette import shade
+from dpb_gym.report.templating import TEMPLATES, template
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
 PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
+HOME = Path(__file__).parent
 WIDTH, HEIGHT = 3.3, 2.25
 TITLE = 46  # characters above a panel
 
@@ -46,7 +48,8 @@ def write(result: FigureResult) -> None:
     buffer = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(result.rows()), buffer)
     write_file(folder / DATA, buffer.getvalue(), durable=False)
-    write_json(folder / VERDICT_FILE, result.to_dict())
+    verdicts = json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n"
+    write_file(folder / VERDICT_FILE, verdicts.encode())
     write_file(folder / NOTES, markdown(result).encode())
     page = html([result], f"Reproduction of {result.figure.target}")
     write_file(folder / PAGE, page.encode())
@@ -55,7 +58,7 @@ def write(result: FigureResult) -> None:
 def html(results: Sequence[FigureResult], title: str) -> str:
     """Return a self-contained page of one or several figures, with their pictures."""
     pictures = [base64.b64encode(r.picture.read_bytes()).decode("ascii") for r in results]
-    return template(Path(__file__).parent).render(
+    return template(HOME).render(
         title=title,
         style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
         meaning=MEANING,
@@ -66,21 +69,13 @@ def html(results: Sequence[FigureResult], title: str) -> str:
 
 def markdown(result: FigureResult) -> str:
     """Return a figure as a Markdown page that links to its picture."""
-    figure = result.figure
-    parts = [f"# {figure.target}: {figure.title}", figure.description, *figure.remarks]
-    parts += [f"![{figure.title}]({PICTURE})", MEANING]
-    for grid in result.grids():
-        lines = [grid.head, ["---"] * len(grid.head), *grid.rows]
-        table = "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
-        parts += [f"## {grid.title}", grid.note, table]
-    run = [f"{key}: {value}" for key, value in result.facts.items()]
-    for heading, items in (("Constants", figure.constants), ("Run", run)):
-        parts += [f"## {heading}", "\n".join(f"- {item}" for item in items)] if items else []
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return template(HOME, "figure.md.j2").render(
+        figure=result.figure,
+        picture=PICTURE,
+        meaning=MEANING,
+        grids=list(result.grids()),
+        facts=result.facts,
+    )
 
 
 def print_figure(result: FigureResult, console: Console | None = None) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from importlib import import_module, resources
-from importlib.metadata import entry_points
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from dpb_gym.errors import ParameterError, SuiteError, unknown_name
+from dpb_gym.lazy import load_plugins
 from dpb_gym.papers.claims import Axis, AxisMap, Claim, FigureTable, OneOrMany, Selector
 from dpb_gym.papers.curves import Curve, Scalar, coordinate
 from dpb_gym.papers.offpolicy_study import OffPolicyStudy
+from dpb_gym.report.leaderboard_data import distinct
 from dpb_gym.results.row_result import RowResult
 from dpb_gym.suites.schema import Many, Slug, Spec, read_spec
 from dpb_gym.suites.suite import Suite, parse_suite
@@ -116,11 +116,8 @@ class Figure(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Figure:
-        ids = [table.id for table in self.tables]
-        for what, names in (("table", ids), ("claim", [claim.id for claim in self.claims])):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
-                raise ValueError(f"{what} given twice: {', '.join(twice)}")
+        ids = distinct([table.id for table in self.tables], "table given")
+        distinct([claim.id for claim in self.claims], "claim given")
         drawing, claims = self.drawing, [(f"claim {claim.id}", claim) for claim in self.claims]
         used: list[tuple[str, str, Iterable[str], Collection[str]]] = [
             ("quick.horizons", "task", self.quick.horizons, [t.name for t in self.suite.tasks]),
@@ -258,12 +255,7 @@ def figure_files() -> dict[str, Traversable]:
     it registers their quantities. A package that fails to import is skipped with a warning.
     """
     folders = [resources.files("dpb_gym.papers") / "figures"]
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        try:
-            folders.append(resources.files(import_module(point.module)))
-        except Exception as error:  # one broken plug-in must not take the others down
-            text = f"could not load the papers of {point.value} ({point.name}): {error}"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+    folders += map(resources.files, load_plugins(ENTRY_POINT_GROUP))
     found: dict[str, Traversable] = {}
     for folder in folders:
         for paper in (one for one in folder.iterdir() if one.is_dir()):

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from dpb_gym import offline
 from dpb_gym.agent import Agent
+from dpb_gym.envs.registration import make_problem
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.suites.schema import Spec, plain
 
@@ -42,9 +44,6 @@ class OffPolicyStudy(Spec):
             ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), the
             estimates ``ips``, ``snips``, ``dr``, and ``ess`` (effective sample size over rounds).
         """
-        from dpb_gym import offline
-        from dpb_gym.envs.registration import make_problem
-
         task, rounds = result.cell.task, self.rounds
         problem = make_problem(task.env, **task.env_kwargs, horizon=task.horizon + rounds)
         logs = offline.collect(problem, rounds, result.cell.seeds, skip=task.horizon)

@@ -18,6 +18,7 @@ from dpb_gym.errors import ResultError
 from dpb_gym.problems.base import Array
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import CONFIDENCE
+from dpb_gym.results.rulings import paired_p
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def interval(values: Array) -> Interval:
     centre, n = float(values[0]), len(values) - 1
     if n < 2:
         return Interval(centre, centre, centre)
-    half = float(stdtrit(n - 1, 0.5 + 0.5 * CONFIDENCE)) * _spread(values)[1]
+    error = float(_pseudo(values).std(ddof=1) / np.sqrt(n))
+    half = float(stdtrit(n - 1, 0.5 + 0.5 * CONFIDENCE)) * error
     return Interval(centre, centre - half, centre + half)
 
 
@@ -91,18 +93,10 @@ def p_value(values: Array) -> float | None:
 
     It is None for fewer than three replicates.
     """
-    from scipy.special import stdtr
+    return None if len(values) < 4 or not np.isfinite(values).all() else paired_p(_pseudo(values))
 
+
+def _pseudo(values: Array) -> Array:
     n = len(values) - 1
-    if n < 3 or not np.isfinite(values).all():
-        return None
-    centre, error = _spread(values)
-    if error * np.sqrt(n) <= 1e-12 * max(1.0, abs(centre)):
-        return 1.0 if centre == 0.0 else 0.0
-    return float(2.0 * stdtr(n - 1, -abs(centre) / error))
-
-
-def _spread(values: Array) -> tuple[float, float]:
-    n = len(values) - 1
-    pseudo = n * values[0] - (n - 1) * values[1:]
-    return float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(n))
+    pseudo: Array = n * values[0] - (n - 1) * values[1:]
+    return pseudo

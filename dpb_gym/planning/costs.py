@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 import tracemalloc
@@ -242,10 +243,6 @@ def _table_size(job: Job) -> int:
 
 
 def _most_memory() -> int:
-    """Return the peak memory of this process in bytes, 0 where the system does not report it."""
-    try:
-        import resource
-    except ImportError:
-        return 0
+    """Return the peak memory of this process in bytes."""
     unit = 1 if sys.platform == "darwin" else 1 << 10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -237,26 +237,17 @@ def cost_of_privacy(
     with progress_lines("cost_of_privacy", not shown) as say:
         if problem is not None:
             source, log = from_log(source, problem, **log), {}
-        return _cost(source, limits, agents, horizon, first, replicates, seed, workers,
-                     progress if shown else share_played("comparing agents", say), log)  # fmt: skip
-
-
-def _cost(
-    source: str, budgets: Sequence[Budget], agents: Sequence[str] | None, horizon: int | None,
-    first: int | None, replicates: int, seed: int, workers: int | None, progress: Any,
-    parameters: dict[str, Any],
-) -> PrivacyCost:  # fmt: skip
-    """Return the losses of agents on an environment."""
-    found = environment(source)
-    if agents is None and found.kind not in RECOMMENDED:
-        raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
-    ours, *others = agents or RECOMMENDED[found.kind]
-    T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
-    split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
-    result = evaluate(
-        source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
-        (*resolve_checkpoints("log", T), split), parameters, [*budgets, "none"], workers, progress,
-    )  # fmt: skip
+        found = environment(source)
+        if agents is None and found.kind not in RECOMMENDED:
+            raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
+        ours, *others = agents or RECOMMENDED[found.kind]
+        T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
+        split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
+        result = evaluate(
+            source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
+            (*resolve_checkpoints("log", T), split), log, [*limits, "none"], workers,
+            progress if shown else share_played("comparing agents", say),
+        )  # fmt: skip
     base = [s for s in result.rows if (s.agent, s.budget) == (ours, "none")]
     if not base:
         failed = [str(f) for f in result.failures if f.cell.agent.label == ours]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpb_gym.report.leaderboard_data import Interval
-from dpb_gym.report.page import TEMPLATES, template
+from dpb_gym.report.templating import TEMPLATES, template
 
 
 def advice_page(

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from dpb_gym.errors import MissingExtraError
 from dpb_gym.files import write_text
 from dpb_gym.report.columns import columns
-from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult, TrackRow
-from dpb_gym.report.tables import Table, board
+from dpb_gym.report.leaderboard_data import LeaderboardData, TaskResult
+from dpb_gym.report.tables import board
+from dpb_gym.report.templating import TEMPLATES, template
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -30,15 +31,11 @@ def records(data: LeaderboardData | TaskResult) -> list[dict[str, Any]]:
     ``regret``, ``regret_low``, ``regret_high``. The budget appears as text and as the numbers
     ``rho``, ``epsilon`` and ``delta``. Curves, parameters and single replicates are in `to_json`.
     """
-    return [record(table.task, line.row) for table in board(data).tasks for line in table.ordered]
-
-
-def record(task: TaskResult, row: Row | TrackRow) -> dict[str, Any]:
-    """Return a row of a task as a flat dict."""
-    found: dict[str, Any] = {}
-    for column in columns("records"):
-        found |= column.entries(task, row)
-    return found
+    rows = [(table.task, line.row) for table in board(data).tasks for line in table.ordered]
+    return [
+        {k: v for column in columns("records") for k, v in column.entries(task, row).items()}
+        for task, row in rows
+    ]
 
 
 def attributes(thing: object, *names: str) -> dict[str, Any]:
@@ -87,44 +84,9 @@ def to_latex(
 
     Return the path, or the text if `path` is None. The text needs ``\\usepackage{booktabs}``.
     """
-    text = "\n\n".join(_tabular(table) for table in board(data).tasks) + "\n"
-    return _written(text, path)
-
-
-def _tabular(table: Table) -> str:
-    shown = list(columns("latex"))
-    across = rf"\multicolumn{{{len(shown)}}}{{l}}"
-    titles = (c.title + (" [95%]" if c.kind == "interval" else "") for c in shown)
-    lines = [
-        rf"\begin{{tabular}}{{{''.join('r' if c.is_numeric else 'l' for c in shown)}}}",
-        r"\toprule",
-        rf"{across}{{{latex(table.name)}}} \\",
-        rf"{' & '.join(map(latex, titles))} \\",
-    ]
-    for group, members in table.sections:
-        lines += [r"\midrule", rf"{across}{{\emph{{{latex(group.label)}}}}} \\"]
-        for line in members:
-            texts = []
-            for column, plain_text, ends, bold in table.styled(line, "latex"):
-                text = rf"\textbf{{{latex(plain_text)}}}" if bold else latex(plain_text)
-                with_ends = column.kind == "interval" and ends
-                texts.append(f"{text} {latex(ends)}" if with_ends else text)
-            lines.append(rf"{' & '.join(texts)} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-_LATEX = {c: "\\" + c for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "\N{MINUS SIGN}": "$-$",
-}
-
-
-def latex(text: str) -> str:
-    """Escape text for LaTeX."""
-    return "".join(_LATEX.get(c, c) for c in text)
+    shown = template(TEMPLATES, "table.tex.j2")
+    text = shown.render(board=board(data), columns=list(columns("latex")))
+    return _written(text.rstrip("\n") + "\n", path)
 
 
 def to_json(data: LeaderboardData | TaskResult) -> str:

@@ -130,14 +130,15 @@ def _finals(values: Any) -> dict[int, float]:
     return dict(zip(values, validation.array("finals", list(values.values()), (None,)).tolist()))
 
 
-def _distinct(names: Any, what: str = "tasks holds a task") -> Any:
+def distinct(names: Any, what: str = "tasks holds a task") -> Any:
+    """Return distinct names, or raise `ValueError` with those that occur twice."""
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(f"{what} twice: {', '.join(twice)}")
     return names
 
 
 Names: TypeAlias = Annotated[
-    tuple[Label, ...], Field(min_length=1), AfterValidator(lambda names: _distinct(names))
+    tuple[Label, ...], Field(min_length=1), AfterValidator(lambda names: distinct(names))
 ]
 
 
@@ -324,7 +325,7 @@ class TaskResult:
     track: MaybeLabel = ""
 
     def __post_init__(self) -> None:
-        _distinct([row.key for row in self.rows], f"task {self.task!r} holds a row")
+        distinct([row.key for row in self.rows], f"task {self.task!r} holds a row")
 
 
 @model
@@ -346,7 +347,7 @@ class TrackResult:
     rows: tuple[TrackRow, ...]
 
     def __post_init__(self) -> None:
-        _distinct([row.key for row in self.rows], f"track {self.track!r} holds a row")
+        distinct([row.key for row in self.rows], f"track {self.track!r} holds a row")
         for row in self.rows:
             if not set(row.tasks) <= set(self.tasks):
                 raise ValueError(f"{row.key!r} names tasks outside track {self.track!r}")
@@ -439,8 +440,8 @@ class LeaderboardData:
             datetime.fromisoformat(self.created)
         except ValueError:
             raise ValueError("created must be an ISO 8601 date") from None
-        _distinct([task.task for task in self.tasks], "a leaderboard holds a task")
-        _distinct([track.track for track in self.tracks], "a leaderboard holds a track")
+        distinct([task.task for task in self.tasks], "a leaderboard holds a task")
+        distinct([track.track for track in self.tracks], "a leaderboard holds a track")
         held = {(task.track, task.task) for task in self.tasks if task.track}
         listed = {(track.track, task) for track in self.tracks for task in track.tasks}
         for track, name in sorted(held ^ listed):

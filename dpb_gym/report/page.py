@@ -7,7 +7,6 @@ page's script renders, the rows and curves of tasks when they scroll into view.
 from __future__ import annotations
 
 import base64
-import functools
 import gzip
 import hashlib
 import json
@@ -17,21 +16,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.report import comparison_groups
 from dpb_gym.report.columns import COLUMNS, Value
-from dpb_gym.report.comparison_groups import (
-    COMPARISON_NOTE,
-    NOTIONS,
-    STANDINGS,
-    UNITS,
-    budget_order,
-    scale_of,
-    short,
-)
+from dpb_gym.report.comparison_groups import budget_order, scale_of, short
 from dpb_gym.report.exports import attributes, plain
 from dpb_gym.report.leaderboard_data import (
     DELTAS,
@@ -42,13 +34,9 @@ from dpb_gym.report.leaderboard_data import (
     LeaderboardData,
     TrackResult,
 )
-from dpb_gym.report.number_format import number
 from dpb_gym.report.tables import Board, Line, Table, base_label, board
+from dpb_gym.report.templating import TEMPLATES, template
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "overview.js", "main.js")
 SITE = ('<meta name="docs" content="">', '<meta name="files" content="">')
 MOST_POINTS, ALL_POINTS = 120, 36_000
@@ -113,45 +101,19 @@ def render(data: LeaderboardData) -> str:
         board=shown,
         tallies=tallies if any(tally["all"] for tally in tallies.values()) else {},
         deltas=DELTAS,
-        standings=STANDINGS,
+        groups=comparison_groups,
         place=lambda table: numbered[id(table)],
-        created=_readable(data.created),
+        moment=datetime.fromisoformat(data.created),
         agents=list(dict.fromkeys(base_label(r.agent) for t in data.tasks for r in t.rows)),
-        rows=sum(len(task.rows) for task in data.tasks),
         filters=_filters(packed),
         payload=base64.b64encode(zipped).decode(),
         bibtex=bibtex(data),
-        note=COMPARISON_NOTE,
-        explained=[column for column in COLUMNS if column.help],
-        notions=NOTIONS,
-        units=UNITS,
+        columns=COLUMNS,
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",
     )
     return page
-
-
-@functools.cache
-def template(folder: Path, name: str = "page.html.j2") -> Template:
-    """Return a template of a folder."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, short=short)
-    return environment.get_template(name)
-
-
-def _readable(created: str) -> str:
-    moment = datetime.fromisoformat(created)
-    day = f"{moment.day} {moment:%B %Y}"
-    return day if len(created) <= 10 else f"{day}, {moment:%H:%M %Z}".strip()
 
 
 def bibtex(data: LeaderboardData) -> str:

@@ -159,12 +159,10 @@ def plot_profiles(
     if not found:
         raise ParameterError("nothing to draw: no two agents were compared")
 
-    def reached(item: tuple[str, list[tuple[float, float]]]) -> float:
-        return -sum(share for _, share in item[1]) / len(item[1])
-
     panels = []
     for title, agents in found.items():
-        drawn = dict(sorted(agents.items(), key=reached)[:8])
+        means = {a: sum(share for _, share in at) / len(at) for a, at in agents.items()}
+        drawn = {a: agents[a] for a in sorted(agents, key=lambda a: -means[a])[:8]}
         looks = [(shorten(agent, 40), {"color": shade(k)[0]}) for k, agent in enumerate(drawn)]
         panels.append(Panel(partial(_profiles, title, list(drawn.values())), looks))
     return finish("", panels, path)

@@ -15,7 +15,6 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import COLUMNS, Place, ResultColumn, columns
 from dpb_gym.report.comparison_groups import (
     Group,
-    amount,
     budget_order,
     contests,
     group_of,
@@ -153,39 +152,25 @@ class Table:
             if column.is_numeric
         }
 
-    @cached_property
-    def winners(self) -> dict[tuple[Group, Budget | None], Line]:
-        """The best complete line at each notion, unit and budget."""
-        return {(line.group, amount(line.row.budget)): line for line in self.ordered if line.rivals}
-
     @property
     def rival(self) -> Line | None:
         """The best non-private line: the baseline of private ones."""
-        return self.winners.get((Group(None, None), None))
-
-    def cells(self, line: Line) -> dict[str, str]:
-        """Return the text of each column; ``NAME_ends`` is an interval's, if it has one."""
-        result = {}
-        for column in COLUMNS:
-            value = column.of(self.source, line.row)
-            if not column.is_numeric:
-                result[column.name] = "–" if value is None else str(value)
-                continue
-            places = self.places[column.name]
-            if isinstance(value, Interval):
-                result[f"{column.name}_ends"] = (
-                    f"[{number(value.low, places)}, {number(value.high, places)}]"
-                )
-                value = value.mean
-            result[column.name] = number(value, places)  # type: ignore[arg-type]
-        return result
+        best = (line for line in self.ordered if line.rivals and line.row.budget is None)
+        return next((line for line in best if not line.row.private), None)
 
     def styled(self, line: Line, place: Place) -> Iterator[tuple[ResultColumn, str, str, bool]]:
         """Yield the columns of a place: text, ends of an interval, and whether it is in bold."""
-        cells = self.cells(line)
         for column in columns(place):
-            bold = line.best and column.name in EMPHASISED
-            yield column, cells[column.name], cells.get(f"{column.name}_ends", ""), bold
+            value, ends = column.of(self.source, line.row), ""
+            if column.is_numeric:
+                places = self.places[column.name]
+                if isinstance(value, Interval):
+                    ends = f"[{number(value.low, places)}, {number(value.high, places)}]"
+                    value = value.mean
+                text = number(value, places)  # type: ignore[arg-type]
+            else:
+                text = "–" if value is None else str(value)
+            yield column, text, ends, line.best and column.name in EMPHASISED
 
 
 @dataclass(frozen=True)

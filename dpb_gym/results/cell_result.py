@@ -19,11 +19,6 @@ COMPUTED = "computed here"
 RECOMPUTED = "recomputed here"
 
 
-def stated_by(name: str) -> str:
-    """Return the provenance of an imported number."""
-    return f"stated by {name}"
-
-
 @dataclass(frozen=True)
 class Timing:
     """Processor time of one cell, without the first round (compilation, caches).

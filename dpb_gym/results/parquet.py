@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +27,18 @@ from dpb_gym.validation import array, slug
 TEXTS = ("cell", "task", "agent", "budget")
 FINALS = ("final_regret", "final_reward")
 CURVES = ("regret", "reward")
-COLUMNS = (*TEXTS, "replicate", "seed", *FINALS, "rounds", *CURVES)
+PER_REPLICATE, PER_ROUND = (*TEXTS, "replicate", "seed", *FINALS), ("rounds", *CURVES)
+COLUMNS = (*PER_REPLICATE, *PER_ROUND)
 ABOUT = "dpb"
 MOST_BYTES, SPARE_ROWS = 1 << 28, 100_000
 """Limits: bytes of a table, and rows that its footer may claim."""
 
 
-# Field numbers of Parquet's footer, see `claimed`.
+# Types of values in Parquet's footer, see `claimed`.
+INTEGERS, BINARY, LISTS, STRUCT = (4, 5, 6), 8, (9, 10), 12
+BYTES = {1: 1, 2: 1, 3: 1, 7: 8}
+"""Sizes of the other types."""
 DEEPEST = 16
-INTEGERS, DOUBLE, BINARY, LISTS, STRUCT, BYTES = (4, 5, 6), 7, 8, (9, 10), 12, (1, 2, 3)
 
 
 def to_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
@@ -121,16 +123,19 @@ def to_table(results: Sequence[CellResult]) -> Any:
                 f"{cell}: expected arrays of shape {shape}, got {result.regret.shape} and "
                 f"{result.reward.shape}"
             )
-        for name, text in zip(TEXTS, (cell.key, *cell.row)):
-            columns[name] += [text] * shape[0]
-        columns["replicate"] += cell.replicates
-        columns["seed"] += cell.seeds
-        columns["final_regret"] += result.regret[:, -1].tolist()
-        columns["final_reward"] += result.reward[:, -1].tolist()
         columns["rounds"] += [np.asarray(cell.checkpoints)] * shape[0]
         columns["regret"] += list(result.regret)
         columns["reward"] += list(result.reward)
+        for name, values in _per_replicate(result).items():
+            columns[name] += values
     return pa.table(columns, schema=_schema())
+
+
+def _per_replicate(result: CellResult) -> dict[str, list[Any]]:
+    """Return the columns of a result that hold one value per replicate."""
+    cell, finals = result.cell, (result.regret[:, -1].tolist(), result.reward[:, -1].tolist())
+    texts = ([text] * len(cell.replicates) for text in (cell.key, *cell.row))
+    return dict(zip(PER_REPLICATE, (*texts, [*cell.replicates], [*cell.seeds], *finals)))
 
 
 def _schema() -> Any:
@@ -208,35 +213,27 @@ def _results(
     where: str, table: Any, wanted: dict[str, CellResult]
 ) -> Iterator[CellResult | DamagedResult]:
     """Return the results of one row group and remove them from `wanted`."""
-    if tuple(table.column_names) != COLUMNS:
-        raise ValueError("other columns")
-    # Arrow's own conversions to NumPy import pandas.
-    every = {name: table.column(name).combine_chunks() for name in COLUMNS}
-    texts = list(zip(*(every[name].to_pylist() for name in TEXTS)))
-    numbers = [np.from_dlpack(every[name]) for name in ("replicate", "seed", *FINALS)]
-    lists = [every[name] for name in ("rounds", *CURVES)]
-    values = [np.from_dlpack(column.flatten()) for column in lists]
-    ends = [offsets - offsets[0] for offsets in (np.from_dlpack(c.offsets) for c in lists)]
     stop = 0
-    for key, group in groupby(texts, key=itemgetter(0)):
-        named = list(group)
-        start, stop = stop, stop + len(named)
-        entry = wanted.pop(key, None)
+    for key, group in groupby(table.column("cell").to_pylist()):
+        start, stop = stop, stop + len(list(group))
+        entry = wanted.get(key)
         if entry is None:
             continue
-        cell = entry.cell
+        cell, rows = entry.cell, table.slice(start, stop - start)
         shape = (len(cell.replicates), len(cell.checkpoints))
         problem = "the content does not have the digest that it was written with"
-        sizes = [np.diff(of[start : stop + 1]) for of in ends]
-        if len(named) == shape[0] and all((size == shape[1]).all() for size in sizes):
-            parts = (v[of[start] : of[stop]].reshape(shape) for v, of in zip(values, ends))
+        lists = [rows.column(name).combine_chunks() for name in PER_ROUND]
+        sizes = {size for column in lists for size in column.value_lengths().to_pylist()}
+        if (len(rows), sizes) == (shape[0], {shape[1]}):
+            # Arrow's own conversions to NumPy import pandas.
+            parts = (np.from_dlpack(column.flatten()).reshape(shape) for column in lists)
             rounds, regret, reward = (part.copy() for part in parts)
             found = replace(entry, regret=regret, reward=reward, stated="")
             if found.digest == entry.stated:
-                expected = (cell.replicates, cell.seeds, regret[:, -1], reward[:, -1])
-                same = set(named) == {(key, *cell.row)} and (rounds == cell.checkpoints).all()
-                same &= all((n[start:stop] == e).all() for n, e in zip(numbers, expected))
+                same = rows.drop_columns(list(PER_ROUND)).to_pydict() == _per_replicate(found)
+                same = same and (rounds == cell.checkpoints).all()
                 problem = "" if same else "content and specification disagree"
+        del wanted[key]
         yield DamagedResult(f"{where}: {cell}: {problem}") if problem else found
 
 
@@ -305,8 +302,8 @@ def claimed(content: bytes) -> tuple[int, int]:
         raise ValueError("no Parquet footer")
     try:
         file = _Compact(content[-8 - size : -8]).struct(0)
-    except IndexError:
-        raise ValueError("the footer ends early") from None
+    except (IndexError, KeyError, OverflowError):
+        raise ValueError("the footer ends early, or holds a value of an unknown type") from None
     groups = [group for groups in _all(file, 4, list) for group in groups]
     rows = sum(max(0, count) for group in groups for count in _all(group, 3, int))
     columns = [one for group in groups for columns in _all(group, 1, list) for one in columns]
@@ -321,54 +318,49 @@ def _all(struct: Any, field: int, kind: type) -> list[Any]:
     return [value for value in found if isinstance(value, kind)]
 
 
-class _Compact:
+class _Compact(io.BytesIO):
     """Reads numbers, lists and structs; goes past everything else.
 
     Raises IndexError at the end of the content, and ValueError where it makes no sense.
     """
 
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
+    def byte(self) -> int:
+        return self.read(1)[0]
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._content[self._at - 1]
-
-    def _number(self) -> int:
-        value = shift = 0
-        while (one := self._byte()) >= 0x80:
+    def number(self) -> int:
+        value = 0
+        for shift in range(0, 64, 7):
+            one = self.byte()
             value |= (one & 0x7F) << shift
-            shift += 7
-            if shift > 63:
-                raise ValueError("an integer of more than 64 bits in the footer")
-        return value | one << shift
+            if one < 0x80:
+                return value
+        raise ValueError("an integer of more than 64 bits in the footer")
 
-    def _signed(self) -> int:
-        value = self._number()
+    def signed(self) -> int:
+        value = self.number()
         return (value >> 1) ^ -(value & 1)
 
     def struct(self, depth: int) -> list[tuple[int, Any]]:
         """Pairs of a field's number and its value."""
         found, last = [], 0
-        while head := self._byte():
-            last = last + (head >> 4) if head >> 4 else self._signed()
+        while head := self.byte():
+            last = last + (head >> 4) if head >> 4 else self.signed()
             kind = head & 15
-            found.append((last, None if kind in (1, 2) else self._value(kind, depth + 1)))
+            found.append((last, None if kind in (1, 2) else self.value(kind, depth + 1)))
         return found
 
-    def _value(self, kind: int, depth: int) -> Any:
+    def value(self, kind: int, depth: int) -> Any:
         if depth > DEEPEST:
             raise ValueError("the footer is nested too deeply")
         if kind in INTEGERS:
-            return self._signed()
+            return self.signed()
         if kind in LISTS:
-            head = self._byte()
-            count = head >> 4 if head >> 4 < 15 else self._number()
-            return [self._value(head & 15, depth + 1) for _ in range(count)]
+            head = self.byte()
+            count = head >> 4 if head >> 4 < 15 else self.number()
+            return [self.value(head & 15, depth + 1) for _ in range(count)]
         if kind == STRUCT:
             return self.struct(depth)
-        if kind not in (BINARY, DOUBLE, *BYTES):
-            raise ValueError(f"the footer holds a value of type {kind}")
-        length = self._number() if kind == BINARY else 1 if kind in BYTES else 8
-        self._at += length
+        size = self.number() if kind == BINARY else BYTES[kind]
+        if len(self.read(size)) < size:
+            raise IndexError
         return None

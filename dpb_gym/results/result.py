@@ -355,17 +355,14 @@ class Result:
 
 def _order(suite: Suite, labels: Sequence[str]) -> Callable[[CellResult], Any]:
     """Sort cells by task, by label in the order of the runs, and by size of the budget."""
-    tasks = {task.name: i for i, task in enumerate(suite.tasks)}
-    agents: dict[str, int] = {}
-    for label in [*(agent.label for agent in suite.agents), *labels]:
-        agents.setdefault(label, len(agents))
+    tasks = [task.name for task in suite.tasks]
+    agents = list(dict.fromkeys([*(agent.label for agent in suite.agents), *labels]))
 
     def key(result: CellResult) -> tuple[Any, ...]:
-        cell = result.cell
-        task, label, _ = cell.row
-        budget = cell.agent.budget
+        task, label, _ = result.cell.row
+        budget = result.cell.agent.budget
         size = ("", 0.0) if budget is None else (budget.kind, budget.limit)
-        place = agents.get(label, len(agents))
-        return tasks.get(task, len(tasks)), place, label, size, cell.start
+        places = [*tasks, task].index(task), [*agents, label].index(label)
+        return *places, label, size, result.cell.start
 
     return key

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dpb_gym import audits
 from dpb_gym.errors import DPBError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec
@@ -55,7 +56,6 @@ def audit_rows(
         Reports as dicts by `audit_key`; an agent that cannot be audited has
         ``{"error": why}``.
     """
-    from dpb_gym.audits import audit
     from dpb_gym.audits.agent_audit import small_setting
 
     reports = dict(ResultDirectory.open(directory).manifest["audits"])
@@ -67,7 +67,7 @@ def audit_rows(
             say(f"auditing {agent.name} on {kind}: 2 x {runs} runs")
         try:
             env_id, env_kwargs = small_setting(agent_spec(agent.name), kind)
-            reports[key] = audit(
+            reports[key] = audits.audit(
                 agent.name, AUDIT_BUDGET, runs, params=agent.params, env_id=env_id,
                 env_kwargs=env_kwargs,
                 deployment=min(row.cell.checkpoints[-1], LONGEST_DEPLOYMENT),
@@ -105,10 +105,8 @@ def leaderboard_audit(
     """
     if report is None or "error" in report:
         return None
-    from dpb_gym.audits.audit_report import AuditReport
-
     try:
-        row = AuditReport.from_dict(report).leaderboard_row()
+        row = audits.AuditReport.from_dict(report).leaderboard_row()
     except ParameterError:
         if strict:
             raise

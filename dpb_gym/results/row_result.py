@@ -7,10 +7,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dpb_gym import privacy
 from dpb_gym.errors import ResultError, unknown_name
 from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.privacy.budget import REPORT_DELTA, report_delta
@@ -18,9 +19,6 @@ from dpb_gym.problems.base import Array
 from dpb_gym.report.leaderboard_data import DELTAS
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.suites.spec import Cell
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Budget, Guarantee
 
 NON_PRIVATE = "non-private"
 
@@ -146,21 +144,19 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
     return max(known, key=lambda g: read_guarantee(g).epsilon(REPORT_DELTA))
 
 
-def read_guarantee(guarantee: Mapping[str, Any]) -> Guarantee:
+def read_guarantee(guarantee: Mapping[str, Any]) -> privacy.Guarantee:
     """Return a stored guarantee as an object, including events of third-party agents."""
     return _read(json.dumps(guarantee, sort_keys=True))
 
 
 @functools.lru_cache(maxsize=4096)  # rows share guarantees
-def _read(text: str) -> Guarantee:
-    from dpb_gym import privacy
-
+def _read(text: str) -> privacy.Guarantee:
     load_plugins(AGENTS)  # third-party agents may define accounting events
     return privacy.Guarantee.from_dict(json.loads(text))
 
 
 def describe_guarantee(
-    guarantee: Mapping[str, Any] | None, budget: Budget | None = None
+    guarantee: Mapping[str, Any] | None, budget: privacy.Budget | None = None
 ) -> tuple[str, str | None, str | None]:
     """Return a stored guarantee in one line, its notion and its unit (None if non-private).
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
 from dpb_gym.report.comparison_groups import contests, second
@@ -60,13 +61,14 @@ def _compare(
                 yield RulingComparison(task.task, ruling, *keys, gain, bool(mine)), paired_p(gains)
 
 
-def paired_p(differences: Sequence[float]) -> float:
+def paired_p(differences: ArrayLike) -> float:
     """Return the two-sided p-value of Student's t test that the mean difference is zero."""
     values = np.asarray(differences, dtype=np.float64)
-    error = values.std(ddof=1) / np.sqrt(len(values))
-    if error == 0.0:
-        return float(values.mean() == 0.0)
-    return float(2.0 * stdtr(len(values) - 1, -abs(values.mean() / error)))
+    n, centre = len(values), float(values.mean())
+    deviation = float(values.std(ddof=1))
+    if deviation <= 1e-12 * max(1.0, abs(centre)):  # rounding
+        return float(centre == 0.0)
+    return float(2.0 * stdtr(n - 1, -abs(centre) / (deviation / np.sqrt(n))))
 
 
 def holm(p_values: Sequence[float]) -> list[bool]:

@@ -135,11 +135,7 @@ def read_spec(model: type[S], text: str, source: str) -> S:
 
 
 class _Loader(yaml.SafeLoader):
-    pass
-
-
-class _PackageLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml: 7 times as fast, but it ends the process on deep nesting."""
+    """PyYAML's own parser: libyaml is 7 times as fast, but deep nesting ends the process."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -154,14 +150,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
     return yaml.SafeLoader.construct_mapping(loader, node, deep=True)
 
 
-for _loader in (_Loader, _PackageLoader):
-    _loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-    # YAML 1.1 reads 1e-5 as text: its numbers need a point and a signed exponent.
-    _loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
-        list("-+0123456789"),
-    )
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# YAML 1.1 reads 1e-5 as text: its numbers need a point and a signed exponent.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
 
 
 MOST_TEXT, MOST_VALUES = 1 << 20, 20_000
@@ -178,12 +173,8 @@ def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def parse_yaml(text: str, *, trusted: bool = False) -> Any:
+def parse_yaml(text: str) -> Any:
     """Parse YAML.
-
-    Args:
-        text: The YAML.
-        trusted: Whether it belongs to an installed package; such text is parsed by libyaml.
 
     Raises:
         ValueError: If the text is not YAML, a key appears twice, or it is too large with
@@ -192,7 +183,7 @@ def parse_yaml(text: str, *, trusted: bool = False) -> Any:
     if len(text) > MOST_TEXT:
         raise ValueError(f"{len(text):,} characters are over {MOST_TEXT:,}")
     try:
-        loader = (_PackageLoader if trusted else _Loader)(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             return None

@@ -59,27 +59,20 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
         (1, 10, 100, 1000)
     """
     horizon = validation.integer("horizon", horizon, 1)
-    if isinstance(checkpoints, str):
-        if checkpoints == "all":
-            return tuple(range(1, horizon + 1))
-        match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", checkpoints)
+    if isinstance(checkpoints, (int, np.integer)):
+        count = validation.integer("checkpoints", checkpoints, 1)
+        spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:].astype(np.int64)
+    elif isinstance(checkpoints, Iterable) and not isinstance(checkpoints, str):
+        rounds = [validation.integer("a checkpoint", t, 1, horizon) for t in checkpoints]
+        spaced = np.array(rounds, dtype=np.int64)
+    elif checkpoints == "all":
+        spaced = np.arange(1, horizon + 1)
+    else:
+        match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", str(checkpoints))
         if match is None or match[1] == "1":
             raise ParameterError(f"checkpoints must be {_ALLOWED}, got {shown(checkpoints)}")
         points = LOG_POINTS if match[1] is None else int(match[1])
         spaced = np.rint(np.geomspace(1, horizon, points)).astype(np.int64)
-    elif isinstance(checkpoints, (int, np.integer)):
-        count = validation.integer("checkpoints", checkpoints, 1)
-        spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:].astype(np.int64)
-    else:
-        try:
-            rounds = list(checkpoints)
-        except TypeError:
-            raise ParameterError(
-                f"checkpoints must be {_ALLOWED}, got {shown(checkpoints)}"
-            ) from None
-        for value in rounds:
-            validation.integer("a checkpoint", value, 1, horizon)
-        spaced = np.array([*rounds, horizon], dtype=np.int64)
     return tuple(int(t) for t in np.unique(np.append(spaced, horizon)))
 
 

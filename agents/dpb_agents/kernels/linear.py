@@ -210,30 +210,55 @@ def play_optimistic(rounds, rules, response, sums, inverse, draws, chosen, rewar
 
 
 @jit
-def play_frozen(rounds, theta, inverse, width, chosen, weight, reward, action):
-    """`choose` and `take` for a stretch in which nothing is learnt.
+def play_growing(rounds, policy, grown, limits, chosen, weight, reward, action):
+    """Play rounds of one policy, add their records to Gram matrices, stop where those call for it.
 
     Args:
         rounds: See `play_optimistic`.
-        theta: See `choose`.
-        inverse: See there.
-        width: See there.
+        policy: theta, see `choose`; vectors ``(B, d)`` that `inverse` multiplies and that are added
+            to theta, or ``(0, d)``; inverse, which may be one of those in `grown`; width.
+        grown: Inverses of Gram matrices ``(G, B, d, d)`` and the growth of log det ``(G, B)``, in
+            place.
+        limits: Rounds ``(B,)``, a log det ``(B,)`` and a growth: play stops after the first round
+            in which a replicate has played so many and its first log det has grown by more.
         chosen: Output ``(n, B, d)``: features of the recommended candidates.
         weight: Output ``(n, B)``: what they were scaled by.
         reward: Output ``(n, B)``.
         action: Output ``(n, B)``.
+
+    Returns:
+        Number of rounds played.
     """
     features, rewards, observed = rounds
+    theta, pulled, inverse, width = policy
+    grams, logdets = grown
+    least, start, growth = limits
     n, B, m, d = features.shape
     rows, images, scores = np.empty((m, d)), np.empty((m, d)), np.empty(m)
-    for first in range(0, B, TILE):
+    estimate, due = np.empty(d), False
+    tile = TILE if growth == np.inf else B
+    for first in range(0, B, tile):
         for t in range(n):
-            for b in range(first, min(B, first + TILE)):
+            for b in range(first, min(B, first + tile)):
                 x, metric = features[t], inverse[b]
-                k = _best(x, b, theta[b], metric, width[b], rows, images, scores)
+                estimate[:] = theta[b]
+                if len(pulled) > 0:
+                    multiply_one(metric, pulled[b], estimate)
+                    for j in range(d):
+                        estimate[j] = theta[b, j] + estimate[j]
+                k = _best(x, b, estimate, metric, width[b], rows, images, scores)
                 action[t, b] = k
                 weight[t, b] = _record(x, b, k, observed[t, b, k], chosen[t, b])
                 reward[t, b] = rewards[t, b, k]
+                for g in range(len(grams)):
+                    logdets[g, b] += log(
+                        sherman_morrison_one(grams[g, b], chosen[t, b], 1.0, estimate)
+                    )
+                if growth < np.inf and t + 1 >= least[b]:
+                    due = due or logdets[0, b] - start[b] > growth
+            if due:
+                return t + 1
+    return n
 
 
 @jit
@@ -353,6 +378,49 @@ def eliminate(features, theta, inverse, spread, noise, active):
 
 
 @jit
+def play_widest(rounds, pool, bounds, grown, chosen, weight, reward, action):
+    """`choose_widest` and `take` until a phase ends, with the phase's Gram matrix as metric.
+
+    Args:
+        rounds: See `play_optimistic`.
+        pool: Arms ``(n, B, m)``; the remaining ones ``(B, arms)``; see `remember`. Without a pool
+            the candidates of every round are compared by `eliminate`.
+        bounds: See `eliminate`, and whether there is an estimate.
+        grown: See `play_growing`.
+        chosen: See there.
+        weight: See there.
+        reward: See there.
+        action: See there.
+
+    Returns:
+        Number of rounds played.
+    """
+    features, rewards, observed = rounds
+    arms, active, seen, table = pool
+    theta, inverse, spread, noise, estimated = bounds
+    grams, logdets = grown
+    n, B, m, d = features.shape
+    left, scratch = np.empty((1, m), np.bool_), np.empty(d)
+    for t in range(n):
+        for b in range(B):
+            own = slice(b, b + 1)
+            x = features[t, own]
+            left[:] = True
+            if table.shape[1] > 0:
+                remember(x, arms[t, own], table[own], seen[own])
+                for k in range(m):
+                    left[0, k] = active[b, arms[t, b, k]]
+            elif estimated:
+                eliminate(x, theta[own], inverse[own], spread, noise, left)
+            choose_widest(x, left, theta[own], grams[0, own], action[t, own])
+            k = action[t, b]
+            weight[t, b] = _record(features[t], b, k, observed[t, b, k], chosen[t, b])
+            reward[t, b] = rewards[t, b, k]
+            logdets[0, b] += log(sherman_morrison_one(grams[0, b], chosen[t, b], 1.0, scratch))
+    return n
+
+
+@jit
 def grow(inverses, vectors, logdets):
     """Add v v' to Gram matrices given by their inverses, and the growth of log det to `logdets`.
 
@@ -416,14 +484,15 @@ def release(sums, normals, cursor, due, sigma, inverse, norm, keep, out):
 
 @jit
 def with_reward(vectors, rewards, out):
-    """Write [x; r], ``(B, d + 1)``; 0 where x = 0, which marks a round without feedback."""
-    B, d = vectors.shape
-    for b in range(B):
-        seen = False
-        for i in range(d):
-            out[b, i] = vectors[b, i]
-            seen = seen or vectors[b, i] != 0.0
-        out[b, d] = rewards[b] if seen else 0.0
+    """Write [x; r], ``(n, B, d + 1)``; 0 where x = 0, which marks a round without feedback."""
+    n, B, d = vectors.shape
+    for t in range(n):
+        for b in range(B):
+            seen = False
+            for i in range(d):
+                out[t, b, i] = vectors[t, b, i]
+                seen = seen or vectors[t, b, i] != 0.0
+            out[t, b, d] = rewards[t, b] if seen else 0.0
 
 
 @jit
@@ -459,23 +528,24 @@ def records(vectors, rewards, root, gamma, bound, weights, scaled, response):
     w (root x)(root x)' / R and response[b] = w r W x / R.
 
     Args:
-        vectors: x ``(B, d)``; 0 adds nothing.
-        rewards: r ``(B,)``.
+        vectors: x ``(n, B, d)``; 0 adds nothing.
+        rewards: r ``(n, B)``.
         root: W^(1/2), ``(B, d, d)``.
         gamma: ``(B,)``.
         bound: ``(B,)``.
-        weights: Output ``(B,)``.
-        scaled: Output ``(B, d)``.
-        response: Output ``(B, d)``.
+        weights: Output ``(n, B)``.
+        scaled: Output ``(n, B, d)``.
+        response: Output ``(n, B, d)``.
     """
-    B, d = vectors.shape
+    n, B, d = vectors.shape
     y = np.empty(d)
-    for b in range(B):
-        multiply_one(root[b], vectors[b], scaled[b])
-        multiply_one(root[b], scaled[b], y)
-        weights[b] = 1.0 / ((1.0 + gamma[b] * np.sqrt(dot_one(y, y))) * bound[b])
-        for i in range(d):
-            response[b, i] = weights[b] * rewards[b] * y[i]
+    for t in range(n):
+        for b in range(B):
+            multiply_one(root[b], vectors[t, b], scaled[t, b])
+            multiply_one(root[b], scaled[t, b], y)
+            weights[t, b] = 1.0 / ((1.0 + gamma[b] * np.sqrt(dot_one(y, y))) * bound[b])
+            for i in range(d):
+                response[t, b, i] = weights[t, b] * rewards[t, b] * y[i]
 
 
 @jit
@@ -494,10 +564,12 @@ def between(outer, inner):
 
 @jit
 def slopes(vectors, theta, out):
-    """Write mu'(<x, theta>) with the logistic mean mu, ``(B,)``."""
-    for b in range(vectors.shape[0]):
-        e = exp(-abs(dot_one(vectors[b], theta[b])))
-        out[b] = e / ((1.0 + e) * (1.0 + e))
+    """Write mu'(<x, theta>) with the logistic mean mu, ``(n, B)``."""
+    n, B, _ = vectors.shape
+    for t in range(n):
+        for b in range(B):
+            e = exp(-abs(dot_one(vectors[t, b], theta[b])))
+            out[t, b] = e / ((1.0 + e) * (1.0 + e))
 
 
 @jit

@@ -209,19 +209,16 @@ class FLIPHAT(LinearRival):
             start=self.prior(problem).centre,
         )
         self._theta[:] = self.prior(problem).centre
-        self._begun, self._length = 0, self.length * self._stretch
+        self._informed, self._length = False, self.length * self._stretch
+        self._next = self._length
 
-    def _rounds_until_update(self) -> int:
-        return self._begun + self._length - self._rounds
-
-    def _estimate(self) -> Array:
-        return self._theta
-
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(self._chosen, reward)
-        if self._rounds < self._begun + self._length:
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        for x, r in zip(chosen, reward):
+            self.releaser.add(x, r)
+        if self._rounds < self._next:
             return
         n, d = self._length / self._stretch, self._theta.shape[1]
         M = math.ceil(self.steps * portable.log1p(n))
         self._theta = self.releaser.release(self.step * d / n, M)
-        self._begun, self._length = self._rounds, 2 * self._length
+        self._length *= 2
+        self._next += self._length

@@ -78,26 +78,23 @@ class InformationWeighted(LinearRival):
         self.response = curator.batch_sum(d, clip=largest, what="information-weighted sums of r x")
         self._root = np.tile(math.sqrt(math.sqrt(d)) * np.eye(d), (B, 1, 1))
         self._size = np.full(B, math.sqrt(d))
-        self._record = np.empty(B), np.empty((B, d)), np.empty((B, d))
         self._total, self._summed = np.zeros((B, d, d)), np.zeros((B, d))
         self._noise, self._known = np.zeros(B), self._mean.copy()
-        self._begun, self._length = 0, self.length * self._stretch
+        self._next = self._length = self.length * self._stretch
 
-    def _rounds_until_update(self) -> int:
-        return self._begun + self._length - self._rounds
-
-    def _learn(self, reward: Array) -> None:
-        if self._rounds == self._begun + 1:
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        if self._rounds - len(reward) == self._next - self._length:
             self._weigh()
         inside = np.minimum(np.maximum(reward, self._low), self._high)
-        records = self._chosen, inside, self._root, self._gamma, self._bound
-        weights, scaled, response = self._record
+        records = chosen, inside, self._root, self._gamma, self._bound
+        weights, (scaled, response) = np.empty_like(reward), np.empty((2, *chosen.shape))
         agent_kernels.linear.records(*records, weights, scaled, response)
-        self.releaser.add(weights, scaled)
-        self.response.add(response)
-        if self._rounds == self._begun + self._length:
+        self.releaser.add_rounds(weights, scaled)
+        self.response.add_rounds(response)
+        if self._rounds == self._next:
             self._update()
-            self._begun, self._length = self._rounds, 2 * self._length
+            self._length *= 2
+            self._next += self._length
 
     def _weigh(self) -> None:
         """Set gamma and R of an episode."""
@@ -122,7 +119,7 @@ class InformationWeighted(LinearRival):
         known = self._total, shift, self.ridge, n, self._root
         self._inverse, self._root, self._size = next_weights(*known)
         self._theta = _multiplied(self._inverse, self._summed)
-        self._pull, self._informed = self._ones, bool(self._mean.any())
+        self._pull, self._informed = np.ones(len(R)), bool(self._mean.any())
         self._width = self.alpha * (self._half + self.response.sigma * noise / math.sqrt(n))
 
 

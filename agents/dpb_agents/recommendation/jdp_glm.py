@@ -118,7 +118,7 @@ class JDPGLM(LinearRival):
                 f"logistic rewards lie in [0, 1], got the range [{bound.low}, {bound.high}]"
             )
         (B, d), T = self._theta.shape, self._horizon
-        self._interval = min(self.every * self._stretch, T)
+        self._next = self._interval = min(self.every * self._stretch, T)
         self.releaser = curator.running_sum(
             symmetric=d,
             clip=PSDBall(STEEPEST),
@@ -140,20 +140,19 @@ class JDPGLM(LinearRival):
         self.mle.centre = self._theta[:] = self.prior(problem).centre
         self._frozen = np.tile(self._lambda * np.eye(d), (B, 1, 1))
         self._inverse[:] = np.eye(d) / self._lambda
-        self._due, self._slopes = np.zeros(B, bool), np.empty(B)
+        self._due, self._informed = np.zeros(B, bool), False
         self._updates = np.zeros(B, np.int64)
 
-    def _rounds_until_update(self) -> int:
-        return self._interval - self._rounds % self._interval
-
-    def _estimate(self) -> Array:
-        return self._theta
-
-    def _learn(self, reward: Array) -> None:
-        agent_kernels.linear.slopes(self._chosen, self._theta, self._slopes)
-        self.releaser.add(self._slopes, self._chosen)
-        self.mle.add(self._chosen, reward)
-        if self._rounds % self._interval or (self._updates == self._most).all():
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        slopes = np.empty_like(reward)
+        agent_kernels.linear.slopes(chosen, self._theta, slopes)
+        self.releaser.add_rounds(slopes, chosen)
+        for x, r in zip(chosen, reward):
+            self.mle.add(x, r)
+        if self._rounds < self._next:
+            return
+        self._next += self._interval
+        if (self._updates == self._most).all():
             return
         H = self.releaser.value
         grown = agent_kernels.linear.outgrown(

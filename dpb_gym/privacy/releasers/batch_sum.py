@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,7 +96,7 @@ class BatchSum(Sum):
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()
         sampled = self._bits is not None or overridden(self, "add_rounds", "add")
-        if sampled or self.shape.symmetric:
+        if sampled or (self.shape.symmetric and along is None):
             super().add_rounds(records, along)
         else:
             self._take_rounds(records, along, self._total)
@@ -171,6 +172,14 @@ class LogSum(BatchSum):
     """
 
     enforces = True
+
+    def __init__(self, curator: CuratorProtocol, width: int | RecordShape, **options: Any) -> None:
+        super().__init__(curator, width, horizon=1, **options)
+
+    def of(self, record: FloatArray) -> FloatArray:
+        """Release the record, of one replicate and without its axis."""
+        self.add(record[None])
+        return np.asarray(self.release()[0])
 
 
 class UserSum(BatchSum):

@@ -132,19 +132,16 @@ class Toeplitz(Mechanism):
         self.step += 1
 
     def _make(self) -> FloatArray:
-        from scipy import fft
+        from scipy.signal import fftconvolve
 
         replicates, width = self.noise.shape
         normals = np.empty((self.steps, replicates, width))
         for step in normals:
             step[:] = self._draws.next()
-        length = fft.next_fast_len(2 * self.steps - 1, real=True)
-        transfer = fft.rfft(self.column(self.steps), length)
-        out = np.empty((self.steps, replicates, width))
+        weights, out = self.column(self.steps), np.empty_like(normals)
         # one transform per coordinate: a row's bits must not depend on the batch
         for b, w in np.ndindex(replicates, width):
-            product = fft.rfft(np.ascontiguousarray(normals[:, b, w]), length) * transfer
-            out[:, b, w] = fft.irfft(product, length)[: self.steps]
+            out[:, b, w] = fftconvolve(normals[:, b, w], weights)[: self.steps]
         return out
 
     def variances(self, steps: int) -> FloatArray:

@@ -105,8 +105,7 @@ class Releaser(ABC):
 PUBLIC = (
     "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
     "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
-    "message_bytes",
-    "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "quantisation", "record_std",
+    "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
     "sigma", "steps", "variances", "what",
 )  # fmt: skip

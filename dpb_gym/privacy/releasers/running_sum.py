@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
@@ -78,12 +79,23 @@ class RunningSum(Sum):
             self._scale = 1.0 if self.grid else self._sigma
 
     def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
-        if self.every == 1:
-            self._take(records, along, self._total)
+        self._take(records, along, self._total if self.every == 1 else self._pending)
+        self._advance_if_due()
+
+    def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
+        self.ready()
+        within = len(records) <= self.every - self.rounds % self.every  # the interval
+        if self.every == 1 or not within or along is None or overridden(self, "add_rounds", "add"):
+            super().add_rounds(records, along)
         else:
-            self._take(records, along, self._pending)
-            if self.rounds % self.every:
-                return
+            self._take_rounds(records, along, self._pending)
+            self._advance_if_due()
+
+    def _advance_if_due(self) -> None:
+        """Add the interval's records to the sum and draw its noise, at the interval's end."""
+        if self.rounds % self.every:
+            return
+        if self.every > 1:
             self._total += self._pending
             self._pending[:] = 0.0
         if self._scale:

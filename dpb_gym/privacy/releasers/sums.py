@@ -241,7 +241,7 @@ class Sum(Releaser):
             self.add(record, None if along is None else along[t])
 
     def _take_rounds(self, records: FloatArray, along: FloatArray | None, into: FloatArray) -> None:
-        """Add n rounds' clipped vector records to the rows `into`; see `_take`."""
+        """Add n rounds' clipped vectors, or squares of vectors, to the rows `into`; see `_take`."""
         self._check_room(len(records))
         if self._cap is not None:
             self._cap.admit(None)  # raises: there are no user ids
@@ -251,6 +251,10 @@ class Sum(Releaser):
             if isinstance(clip, NonNegativeBall):
                 records = np.maximum(records, 0.0)
             _raise_for(codes.add_clipped_rounds(records, *ball))
+        elif self.shape.symmetric:
+            vectors = along.reshape(*along.shape[:2], -1, self._side)
+            psd = isinstance(clip, PSDBall)
+            _raise_for(codes.add_squares_rounds(records, vectors, psd, *ball))
         else:
             ends = self._ends(along)
             _raise_for(codes.add_scaled_rounds(records, along, *ends, *ball))
@@ -261,7 +265,9 @@ class Sum(Releaser):
         clip, most = self.clip, (1.0 + kernels.continual.COUNTED) ** 2
         if not isinstance(clip, Segment):
             return NO_ENDS
-        if self.refuses_long and not np.vdot(along, along) <= most:  # faster than each length
+        # of one record the sum is faster; of many it is in vain and starts BLAS's threads
+        single = along.ndim == 2
+        if self.refuses_long and not (single and np.vdot(along, along) <= most):
             squares = np.einsum("...i,...i->...", along, along)
             # the kernels reject NaN and infinity
             if not squares.max() <= most and np.isfinite(along).all():

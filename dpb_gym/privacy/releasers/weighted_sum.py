@@ -91,7 +91,8 @@ class WeightedSum(Sum):
 
     def add_rounds(self, records: FloatArray, along: FloatArray | None = None) -> None:
         self.ready()
-        if self.shape.symmetric or overridden(self, "add_rounds", "add"):
+        matrices = self.shape.symmetric and along is None
+        if matrices or overridden(self, "add_rounds", "add"):
             super().add_rounds(records, along)
             return
         start, n = 0, len(records)

@@ -72,10 +72,10 @@ def weighted(x, r, root, gamma, bound):
     """The two records of one round, by the kernel."""
     d = len(x)
     x = x / max(1.0, np.linalg.norm(x))
-    weight, scaled, response = np.empty(1), np.empty((1, d)), np.empty((1, d))
-    args = x[None], np.array([r]), root[None], np.array([gamma]), np.array([bound])
+    weight, (scaled, response) = np.empty((1, 1)), np.empty((2, 1, 1, d))
+    args = x[None, None], np.array([[r]]), root[None], np.array([gamma]), np.array([bound])
     agent_kernels.linear.records(*args, weight, scaled, response)
-    return weight[0] * np.outer(scaled[0], scaled[0]), response[0]
+    return weight[0, 0] * np.outer(scaled[0, 0], scaled[0, 0]), response[0, 0]
 
 
 def a_root(rng, d):
@@ -171,10 +171,10 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
 
 def test_glm_records_have_a_quarter_of_the_gram_sensitivity():
     def record(x, theta):
-        slope = np.empty(1)
+        slope = np.empty((1, 1))
         x = x / max(1.0, np.linalg.norm(x))
-        agent_kernels.linear.slopes(x[None], theta[None], slope)
-        return slope[0] * np.outer(x, x)
+        agent_kernels.linear.slopes(x[None, None], theta[None], slope)
+        return slope[0, 0] * np.outer(x, x)
 
     def apart(x, y, theta):
         return np.linalg.norm(record(x, theta) - record(y, theta))

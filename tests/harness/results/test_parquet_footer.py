@@ -48,6 +48,12 @@ def test_altered_footers_raise_one_type(position: float, value: int) -> None:
         assert rows >= 0 and isinstance(values, int)
 
 
+def test_a_list_that_claims_more_values_than_the_file_has_bytes() -> None:
+    flags = b"\x19\xf1" + b"\x80" * 5 + b"\x01\x00"  # field 1, 2^35 booleans
+    with pytest.raises(ValueError, match="ends early"):
+        claimed(flags + len(flags).to_bytes(4, "little") + b"PAR1")
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"\x00" * 20, b"\xff" * 30 + b"PAR1"])
 def test_what_has_no_footer(content: bytes) -> None:
     with pytest.raises(ValueError, match="footer"):

@@ -65,9 +65,9 @@ class CoresetElimination(LinearRival):
         log = math.sqrt(2.0 * portable.log(2.0 * n * phases * T))
         self._spread = self.alpha * self._half * log
         self._noise = self.alpha * self.releaser.sigma * log
-        self._phase = self._inverse.copy()
+        self._grown = self._grams(1)
         self._start = self._inverse[0].copy()
-        self._phase_length, self._phase_end = first, first
+        self._phase = self._next = first
         self._estimated = False
         self._pool = problem.n_arms is not None
         size = n if self._pool else 0
@@ -88,7 +88,7 @@ class CoresetElimination(LinearRival):
                 self._eliminate(context.features, active)
         action = np.empty(B, np.int64)
         agent_kernels.linear.choose_widest(
-            context.features, active, self._estimate(), self._phase, action
+            context.features, active, self._estimate(), self._grown[0][0], action
         )
         return action
 
@@ -97,13 +97,20 @@ class CoresetElimination(LinearRival):
             features, self._estimate(), self._inverse, self._spread, self._noise, active
         )
 
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(reward, self._chosen)
-        agent_kernels.linear.grow(self._phase, self._chosen, self._spare)
-        if self._rounds < self._phase_end:
+    play = LinearRival.play
+
+    def _play(self, rounds: tuple[Array, ...], arms: Array | None, *out: Array) -> int:
+        pool = np.empty((*out[-1].shape, 0), np.int64) if arms is None else arms
+        pool = pool, self._active, self._seen, self._table
+        bounds = self._estimate(), self._inverse, self._spread, self._noise, self._estimated
+        return int(agent_kernels.linear.play_widest(rounds, pool, bounds, self._grown, *out))
+
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        self.releaser.add_rounds(reward, chosen)
+        if self._rounds < self._next:
             return
-        self._inverse[:] = self._phase
-        self._phase[:] = self._start
+        self._inverse[:] = self._grown[0][0]
+        self._grown[0][:] = self._start
         kernels.linalg.multiply(self._inverse, self.releaser.release(self._all), self._theta)
         self._estimated = True
         if self._pool:
@@ -111,5 +118,5 @@ class CoresetElimination(LinearRival):
             left = self._active & self._seen
             self._eliminate(self._table, left)
             self._active = left | ~self._seen
-        self._phase_length *= 2
-        self._phase_end += self._phase_length
+        self._phase *= 2
+        self._next += self._phase

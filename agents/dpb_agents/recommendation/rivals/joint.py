@@ -64,13 +64,11 @@ class JointLinUCB(LinearRival):
     shift: float = real(1.0, 0.0)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        B, d = self._theta.shape
         # ||[x; r]||^2, with rewards in `bound` and ||x|| <= 1
         self._size = 1.0 + max(bound.low * bound.low, bound.high * bound.high)
         self._low, self._high = bound.low, bound.high
-        self._interval = min(self.every * self._stretch, self._horizon)
-        self._records = np.empty((B, d + 1))
-        self._logdet = np.empty(B)
+        self._next = self._interval = min(self.every * self._stretch, self._horizon)
+        self._logdet = np.empty(len(self._theta))
         self._open_sums(PSDBall(self._size), curator)
 
     @abstractmethod
@@ -85,18 +83,17 @@ class JointLinUCB(LinearRival):
     def _noise_norm(self) -> float:
         """Return a high-probability bound on the operator norm of the current noise."""
 
-    def _rounds_until_update(self) -> int:
-        return self._interval - self._rounds % self._interval
-
     def _widths(self) -> Array:
         """Return the widths of the bonus after a release, ``(B,)``."""
         return self._width
 
-    def _learn(self, reward: Array) -> None:
+    def _learn(self, reward: Array, chosen: Array) -> None:
         inside = np.minimum(np.maximum(reward, self._low), self._high)
-        agent_kernels.linear.with_reward(self._chosen, inside, self._records)
-        self.releaser.add(self._ones, self._records)
-        if self._rounds % self._interval == 0:
+        records = np.empty((*chosen.shape[:2], chosen.shape[2] + 1))
+        agent_kernels.linear.with_reward(chosen, inside, records)
+        self.releaser.add_rounds(np.ones_like(reward), records)
+        if self._rounds == self._next:
+            self._next += self._interval
             self._refresh(self._newest())
 
     def _refresh(self, noisy: Array) -> None:

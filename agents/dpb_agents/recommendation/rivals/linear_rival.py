@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from dataclasses import field
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from dpb_agents.common.prior import WarmStart
 from dpb_agents.recommendation.linear_policy import take_recommended
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
+from dpb_gym.overrides import overridden
 from dpb_gym.privacy import Curator, Event, GaussianEvent, Segment, Sum, gaussian_sigma
 from dpb_gym.problems.availability import among_available
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -29,7 +31,8 @@ class LinearRival(WarmStart):
     """A linear bandit that plays the largest <x, theta> + width ||x||_M for a metric M.
 
     Subclasses make their releasers in `_open` and update in `_learn`. Between releases they use
-    public numbers only.
+    public numbers only. Records are added to the Gram matrices in ``_grown``, given by their
+    inverses ``(G, B, d, d)`` and the growth of log det ``(G, B)``.
 
     Args:
         alpha: Width of the bonus, >= 0.
@@ -42,6 +45,8 @@ class LinearRival(WarmStart):
     """
 
     releaser: Sum = field(init=False, repr=False)
+    moves: ClassVar[bool] = False
+    """Whether M is the inverse of the first of the Gram matrices in ``_grown``."""
     tuning_grid: ClassVar[dict[str, list[Any]]] = {}
     alpha: float = real(1.0, 0.0)
     ridge: float = positive(1.0)
@@ -61,76 +66,92 @@ class LinearRival(WarmStart):
         # schedules stretch as much where only one in n_candidates rounds is observed
         self._stretch = problem.n_candidates or 1 if problem.partial_feedback else 1
         self._horizon = problem.longest
-        self._rounds = 0
+        self._rounds, self._next = 0, sys.maxsize  # the next scheduled update
         self._theta = np.zeros((B, d))
         self._mean, self._pull = np.tile(self.prior(problem).centre, (B, 1)), np.full(B, self.ridge)
         self._informed = bool(self._mean.any())
         self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
         self._width = np.full(B, self.alpha)
-        self._chosen = np.empty((B, d))
-        self._spare = np.zeros(B)
-        self._ones = np.ones(B)
         self._all = np.ones(B, bool)
         bound = Segment(low - self._shift, high - self._shift)
+        self._grown = self._grams(0)
         self._open(problem, bound, curator)
-        self.stretches = self._rounds_until_update() > 1
+        self.stretches = True
 
-    def _rounds_until_update(self) -> int:
-        """Return the rounds until the policy changes; 0 where the data decide."""
-        return 0
+    def _grams(self, number: int) -> tuple[Array, Array]:
+        """Return so many Gram matrices ridge I; see `_grown`."""
+        shape = number, len(self._theta)
+        return np.tile(self._inverse[0], (*shape, 1, 1)), np.zeros(shape)
+
+    @property
+    def _metric(self) -> Array:
+        """M, ``(B, d, d)``."""
+        return self._grown[0][0] if self.moves else self._inverse
+
+    def _limits(self) -> tuple[Array, Array, float]:
+        """Return the least rounds until an update, a log det A and its growth that cause one."""
+        return np.zeros(len(self._theta), np.int64), np.zeros(len(self._theta)), math.inf
 
     @abstractmethod
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         """Make the releasers; rewards minus the shift are in `bound`."""
 
     @abstractmethod
-    def _learn(self, reward: Array) -> None:
-        """Update with one shifted reward per replicate, of the candidates in ``_chosen``."""
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        """Update after rounds of one policy: shifted rewards ``(n, B)`` of x ``(n, B, d)``."""
 
     @among_available
     def act(self, context: Context) -> Array:
         action, theta = np.empty(len(self._theta), np.int64), self._estimate()
-        agent_kernels.linear.choose(context.features, theta, self._inverse, self._width, action)
+        agent_kernels.linear.choose(context.features, theta, self._metric, self._width, action)
         return action
 
     def play(self, rounds: Stretch) -> Array:
-        (n, B), features = rounds.shape, rounds.context.features
-        chosen, (weight, reward) = np.empty((n, *self._chosen.shape)), np.empty((2, n, B))
+        (n, B), features, arms = rounds.shape, rounds.context.features, rounds.context.arms
+        chosen, (weight, reward) = np.empty((n, *self._theta.shape)), np.empty((2, n, B))
         action, start = np.empty((n, B), np.int64), 0
         while start < n:
-            part = slice(start, min(n, start + self._rounds_until_update()))
-            agent_kernels.linear.play_frozen(
-                (features[part], rounds.reward[part], rounds.observed[part]),
-                self._estimate(),
-                self._inverse,
-                self._width,
-                chosen[part],
-                weight[part],
-                reward[part],
-                action[part],
-            )
-            for t in range(start, part.stop):
-                self._chosen[:] = chosen[t]
-                self._rounds += 1
-                shifted = reward[t] - self._shift
-                self._learn(shifted if self._noisy else weight[t] * shifted)
+            part = slice(start, min(n, start + self._next - self._rounds))
+            shown = features[part], rounds.reward[part], rounds.observed[part]
+            out = chosen[part], weight[part], reward[part], action[part]
+            played = self._play(shown, None if arms is None else arms[part], *out)
+            part = slice(start, start + played)
+            self._rounds += played
+            shifted = reward[part] - self._shift
+            self._learn(shifted if self._noisy else weight[part] * shifted, chosen[part])
             start = part.stop
         return action
 
+    def _play(self, rounds: tuple[Array, ...], arms: Array | None, *out: Array) -> int:
+        """Play until the next update; see `kernels.linear.play_growing`."""
+        policy = self._theta, self._pulled(), self._metric, self._width
+        return int(
+            agent_kernels.linear.play_growing(rounds, policy, self._grown, self._limits(), *out)
+        )
+
+    def _pulled(self) -> Array:
+        """Return the vectors that V^-1 multiplies in the estimate, ``(B, d)``, or no row."""
+        pulled = self._pull[:, None] * self._mean
+        return pulled if self._informed else pulled[:0]
+
     def _estimate(self) -> Array:
         """Return V^-1 (b + pull m); ``_theta`` is V^-1 b, and V includes ``_pull`` I."""
-        if not self._informed:
+        pulled = self._pulled()
+        if not len(pulled):
             return self._theta
-        pulled = np.empty_like(self._theta)
-        kernels.linalg.multiply(self._inverse, self._pull[:, None] * self._mean, pulled)
-        return self._theta + pulled
+        image = np.empty_like(self._theta)
+        kernels.linalg.multiply(self._metric, pulled, image)
+        return self._theta + image
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         observed = self._all if feedback.observed is None else feedback.observed
-        weight = take_recommended(context.features, action, observed, self._chosen)
+        chosen = np.empty((1, *self._theta.shape))
+        weight = take_recommended(context.features, action, observed, chosen[0])
+        for gram, gain in zip(*self._grown):
+            agent_kernels.linear.grow(gram, chosen[0], gain)
         self._rounds += 1
         reward = feedback.reward - self._shift
-        self._learn(reward if self._noisy else weight * reward)
+        self._learn((reward if self._noisy else weight * reward)[None], chosen)
 
 
 def operator_norm(matrices: Array) -> Array:
@@ -185,6 +206,13 @@ class RewardSums(Sum):
         """Return sigma, no grid, and the cost; images of sums would leave a grid."""
         sigma = gaussian_sigma(rho, self.sensitivity * self.gain)
         return sigma, 0.0, GaussianEvent(sigma, self.sensitivity * self.gain)
+
+    def add_rounds(self, records: Array, along: Array | None = None) -> None:
+        if overridden(self, "add_rounds", "add"):
+            super().add_rounds(records, along)
+            return
+        self.ready()
+        self._take_rounds(records, along, self._total)
 
     def release(self, due: Array, inverse: Array | None = None, norm: Array | None = None) -> Array:
         """Release where `due`, and return the newest releases ``(B, d)``.

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear_policy import central
 from dpb_agents.recommendation.rivals.linear_rival import (
@@ -16,7 +15,7 @@ from dpb_agents.recommendation.rivals.linear_rival import (
     RewardSums,
     operator_norm,
 )
-from dpb_gym import kernels, portable
+from dpb_gym import portable
 from dpb_gym.privacy import Curator, Segment
 from dpb_gym.problems.base import Array, ProblemInfo
 
@@ -51,24 +50,28 @@ class BatchedAggregation(LinearRival):
         "centre": [False, True],
     }
 
+    moves = True
     batch: int = integer(300, 1)
     composition: str = choice("sequential", COMPOSITIONS)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self._interval = self.batch * self._stretch
+        self._next = self._interval = self.batch * self._stretch
         batches = max(1, self._horizon // self._interval)
         split = batches if self.composition == "sequential" else 1
         self.releaser = RewardSums(
             curator, self._theta.shape[1], bound, "reward sum of a batch", split=split
         )
-        self._response = np.zeros_like(self._theta)
+        self._grown = self._grams(1)
+        self._response = self._pull[:, None] * self._mean
 
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(reward, self._chosen)
-        agent_kernels.linear.grow(self._inverse, self._chosen, self._spare)
-        if self._rounds % self._interval == 0:
+    def _pulled(self) -> Array:
+        return self._response
+
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        self.releaser.add_rounds(reward, chosen)
+        if self._rounds == self._next:
+            self._next += self._interval
             self._response += self.releaser.release(self._all)
-        kernels.linalg.multiply(self._inverse, self._response, self._theta)
 
 
 @central("dgs-lin-ucb", needs_horizon=True)
@@ -99,26 +102,28 @@ class DynamicSensitivity(LinearRival):
         "centre": [False, True],
     }
 
+    moves = True
     every: int = integer(1, 1)
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self._interval = self.every * self._stretch
+        self._next = self._interval = self.every * self._stretch
         releases = max(1, self._horizon // self._interval)
         self.releaser = RewardSums(
             curator, self._theta.shape[1], bound, "estimates from all rounds", keep=releases
         )
+        self._grown = self._grams(1)
         self._norm = np.full(len(self._theta), 1.0 / self.ridge)
         self._renew_norm = 1
 
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(reward, self._chosen)
-        agent_kernels.linear.grow(self._inverse, self._chosen, self._spare)
-        if self._rounds % self._interval:
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        self.releaser.add_rounds(reward, chosen)
+        if self._rounds < self._next:
             return
+        self._next += self._interval
         if self._rounds >= self._renew_norm:
-            self._norm = operator_norm(self._inverse)
+            self._norm = operator_norm(self._metric)
             self._renew_norm = math.ceil(STALE * self._rounds)
-        self._theta = self.releaser.release(self._all, self._inverse, self._norm)
+        self._theta = self.releaser.release(self._all, self._metric, self._norm)
 
 
 @central("zcdp-episodic")
@@ -154,31 +159,27 @@ class Episodic(LinearRival):
 
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         self.releaser = RewardSums(curator, self._theta.shape[1], bound, "estimate of one episode")
-        B = len(self._theta)
-        self._everything = self._inverse.copy()
-        self._episode = self._inverse.copy()
+        self._grown = self._grams(2)
         self._start = self._inverse[0].copy()
-        self._gain = np.zeros(B)
-        self._length = np.zeros(B, np.int64)
-        self._least = np.full(B, self.length * self._stretch)
-        self._enough = portable.log(self.trigger)
+        self._length = np.zeros(len(self._theta), np.int64)
+        self._least = np.full(len(self._theta), self.length * self._stretch)
+        self._less = math.nextafter(portable.log(self.trigger), -math.inf)
 
-    def _rounds_until_update(self) -> int:
-        return max(1, int((self._least - self._length).min()))
+    def _limits(self) -> tuple[Array, Array, float]:
+        return self._least - self._length, np.zeros(len(self._theta)), self._less
 
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(reward, self._chosen)
-        agent_kernels.linear.grow(self._everything, self._chosen, self._gain)
-        agent_kernels.linear.grow(self._episode, self._chosen, self._spare)
-        self._length += 1
-        due = (self._length >= self._least) & (self._gain >= self._enough)
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        self.releaser.add_rounds(reward, chosen)
+        (_, episode), (gain, _) = self._grown
+        self._length += len(reward)
+        due = (self._length >= self._least) & (gain > self._less)
         if not due.any():
             return
         norm = np.ones(len(due))
-        norm[due] = operator_norm(self._episode[due])
-        self._theta = self.releaser.release(due, self._episode, norm)
-        self._inverse[due] = self._episode[due]
-        self._episode[due] = self._start
+        norm[due] = operator_norm(episode[due])
+        self._theta = self.releaser.release(due, episode, norm)
+        self._inverse[due] = episode[due]
+        episode[due] = self._start
         self._least[due] *= 2
         self._length[due] = 0
-        self._gain[due] = 0.0
+        gain[due] = 0.0

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import inside, positive, real
 from dpb_agents.recommendation.linear_policy import CENTRED, SUPPORTS, WIDTHS, central
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival, RewardSums
@@ -45,9 +44,8 @@ class RarelySwitching(LinearRival):
     def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
         B, d = self._theta.shape
         self.releaser = RewardSums(curator, d, bound, "reward sum between switches")
-        self._current = self._inverse.copy()
+        self._grown = self._grams(1)
         self._response = np.zeros_like(self._theta)
-        self._logdet = np.zeros(B)
         self._switched_at = np.zeros(B)
         self._switches = np.zeros(B, np.int64)
         self._rise = portable.log1p(self.growth)
@@ -57,16 +55,19 @@ class RarelySwitching(LinearRival):
         """Return the widths of the bonus ``(B,)``, updated where `due`."""
         return self._width
 
-    def _learn(self, reward: Array) -> None:
-        self.releaser.add(reward, self._chosen)
-        agent_kernels.linear.grow(self._current, self._chosen, self._logdet)
-        due = self._logdet - self._switched_at > self._rise
+    def _limits(self) -> tuple[Array, Array, float]:
+        return np.zeros(len(self._theta), np.int64), self._switched_at, self._rise
+
+    def _learn(self, reward: Array, chosen: Array) -> None:
+        self.releaser.add_rounds(reward, chosen)
+        (current,), (logdet,) = self._grown
+        due = logdet - self._switched_at > self._rise
         if not due.any():
             return
         self._response[due] += self.releaser.release(due)[due]
-        self._switched_at[due] = self._logdet[due]
+        self._switched_at[due] = logdet[due]
         self._switches += due
-        self._inverse[due] = self._current[due]
+        self._inverse[due] = current[due]
         kernels.linalg.multiply(self._inverse, self._response, self._theta)
         self._width = self._widths(due)
 
@@ -111,7 +112,7 @@ class AdaCOFUL(RarelySwitching):
         noise = sigma * np.sqrt(self._switches[due] * inverse_least)
         width[due] = self.alpha * (
             math.sqrt(self.ridge) * self.norm
-            + self._half * np.sqrt(log + self._logdet[due])
+            + self._half * np.sqrt(log + self._switched_at[due])
             + noise * (math.sqrt(d) + math.sqrt(log))
         )
         return width
@@ -142,5 +143,7 @@ class OFUL(RarelySwitching):
 
     def _widths(self, due: Array) -> Array:
         level = -2.0 * portable.log(self.delta)
-        printed = self._half * np.sqrt(self._logdet + level) + math.sqrt(self.ridge) * self.norm
+        printed = (
+            self._half * np.sqrt(self._switched_at + level) + math.sqrt(self.ridge) * self.norm
+        )
         return np.where(due, self.alpha * printed, self._width)

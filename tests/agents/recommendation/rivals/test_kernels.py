@@ -108,11 +108,12 @@ def test_release(drawn, through, keep):
 def test_with_reward(drawn):
     rng, _, x, _ = drawn
     B, d = x.shape
-    x[0], reward = 0.0, rng.random(B)
-    out = np.empty((B, d + 1))
+    x, reward = np.stack([x, 2.0 * x]), rng.random((2, B))
+    x[1, 0] = 0.0
+    out = np.empty((2, B, d + 1))
     agent_kernels.linear.with_reward(x, reward, out)
-    v = np.concatenate([x, reward[:, None]], axis=1)
-    v[0] = 0.0  # nothing was observed
+    v = np.concatenate([x, reward[..., None]], axis=2)
+    v[1, 0] = 0.0  # nothing was observed
     np.testing.assert_array_equal(out, v)
 
 
