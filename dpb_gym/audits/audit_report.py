@@ -183,8 +183,7 @@ class AuditReport:
             ParameterError: If the data are not a report.
         """
         try:
-            kept = {f.name: data[f.name] for f in fields(cls) if f.name != "residuals"}
-            kept["residuals"] = bool(data.get("residuals", False))
+            kept = {f.name: data[f.name] for f in fields(cls)}
             for name in ("parametric_mu", "ceiling"):
                 kept[name] = _maybe(kept[name])
             if kept["claimed"] is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -114,17 +113,9 @@ def release_value(
         spread = (0.5 + largest) * (high - low)
     # the mean is the only record of this sum
     size = max(abs(low), abs(high)) + largest * (high - low)
-    sums = LogSum(
-        curator,
-        1,
-        clip=size,
-        sensitivity=sensitivity,
-        horizon=1,
-        share=share,
-        what="off-policy value",
-    )
-    sums.add(np.array([[terms.mean()]]))
-    value = float(sums.release()[0, 0])
+    what = "off-policy value"
+    sums = LogSum(curator, 1, clip=size, sensitivity=sensitivity, share=share, what=what)
+    value = float(sums.of(terms.mean(keepdims=True))[0])
     error = math.sqrt(spread**2 / n + sums.sigma**2)
     return PrivateValue(value, sensitivity, sums.sigma, clip, error, curator.ledger.guarantee)
 
@@ -168,20 +159,19 @@ def release_prior(
     x /= np.maximum(1.0, np.sqrt((x * x).sum(axis=1)))[:, None]
     v = np.column_stack([x, np.ones(n)]) / math.sqrt(2.0)
     # each sum has one record, which is that of the whole log
-    whole: Any = {"horizon": 1, "clip": float(n) * max(1.0, half)}
-    sums = LogSum(curator, d + 1, sensitivity=2 * half, what="responses along features", **whole)
+    clip, what = float(n) * max(1.0, half), "responses along features"
+    sums = LogSum(curator, d + 1, clip=clip, sensitivity=2 * half, what=what)
     public = curator.unit == "reward" or not curator.private
     grams = None
     if not public:
         what = "Gram matrix of features"
         side = RecordShape(symmetric=d + 1)
-        grams = LogSum(curator, side, sensitivity=math.sqrt(2.0), what=what, **whole)
-    sums.add((v * (log.rewards - low - half)[:, None]).sum(axis=0)[None])
-    response, gram = sums.release()[0], v.T @ v
+        grams = LogSum(curator, side, clip=clip, sensitivity=math.sqrt(2.0), what=what)
+    response = sums.of((v * (log.rewards - low - half)[:, None]).sum(axis=0))
+    gram = v.T @ v
     curved = 0.0
     if grams is not None:
-        grams.add(gram[None])
-        gram, curved = grams.release()[0], grams.sigma**2
+        gram, curved = grams.of(gram), grams.sigma**2
     values, vectors = (found[0] for found in kernels.linalg.eigh(gram[None]))
     h = np.maximum(values, 0.0)
     variance = (norm * half) ** 2 / (d + 1)

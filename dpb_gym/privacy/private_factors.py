@@ -92,17 +92,10 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
         )
     from scipy.linalg import eigh
 
-    # the second moment is the only record of this sum
-    sums = LogSum(
-        curator,
-        RecordShape(symmetric=n_items),
-        clip=1.0,
-        sensitivity=math.sqrt(2.0) / n,
-        horizon=1,
-        what="second moment of rating rows",
-    )
-    sums.add(second_moment(rows)[None])
-    found = eigh(sums.release()[0], subset_by_index=(n_items - dim, n_items - 1))
+    side, what = RecordShape(symmetric=n_items), "second moment of rating rows"
+    sums = LogSum(curator, side, clip=1.0, sensitivity=math.sqrt(2.0) / n, what=what)
+    moment = sums.of(second_moment(rows))
+    found = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
     values, vectors = np.maximum(found[0][::-1], 0.0), found[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(dim)])

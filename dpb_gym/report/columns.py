@@ -88,16 +88,9 @@ class ResultColumn:
         return {self.name + suffix: getattr(value, part, None) for suffix, part in parts}
 
 
-def _of_task(name: str) -> Callable[[TaskResult, Row], Any]:
-    return lambda task, row: getattr(task, name)
-
-
-def _of_budget(name: str) -> Callable[[TaskResult, Row], Any]:
-    return lambda task, row: getattr(row.budget, name, None)
-
-
-def _of_audit(name: str) -> Callable[[TaskResult, Row], Any]:
-    return lambda task, row: getattr(row.audit, name, None)
+def _of(part: Literal["task", "budget", "audit"], name: str) -> Callable[[TaskResult, Row], Any]:
+    """Return a function that reads an attribute of the task, or of the row's budget or audit."""
+    return lambda task, row: getattr(task if part == "task" else getattr(row, part), name, None)
 
 
 def _verdict(source: Any, row: Any) -> str | None:
@@ -107,10 +100,10 @@ def _verdict(source: Any, row: Any) -> str | None:
 RECORDS: tuple[Place, ...] = ("records",)
 DETAILS: tuple[Place, ...] = ("records", "details")
 COLUMNS: list[ResultColumn] = [
-    ResultColumn("task", "Task", shown=RECORDS, value=_of_task("task")),
-    ResultColumn("env_id", "Environment", shown=RECORDS, value=_of_task("env_id")),
-    ResultColumn("problem", "Problem", shown=RECORDS, value=_of_task("problem")),
-    ResultColumn("horizon", "T", "number", RECORDS, _of_task("horizon"), "rounds"),
+    ResultColumn("task", "Task", shown=RECORDS, value=_of("task", "task")),
+    ResultColumn("env_id", "Environment", shown=RECORDS, value=_of("task", "env_id")),
+    ResultColumn("problem", "Problem", shown=RECORDS, value=_of("task", "problem")),
+    ResultColumn("horizon", "T", "number", RECORDS, _of("task", "horizon"), "rounds"),
     ResultColumn(
         "agent", "Agent", "agent",
         ("records", "terminal", "notebook", "latex", "task", "track", "details"),
@@ -121,9 +114,9 @@ COLUMNS: list[ResultColumn] = [
         ("records", "notebook", "latex", "task", "track", "details"),
         lambda source, row: Budget.text(row.budget),
     ),
-    ResultColumn("rho", "rho", "number", RECORDS, _of_budget("rho")),
-    ResultColumn("epsilon", "epsilon", "number", RECORDS, _of_budget("epsilon")),
-    ResultColumn("delta", "delta", "number", RECORDS, _of_budget("delta")),
+    ResultColumn("rho", "rho", "number", RECORDS, _of("budget", "rho")),
+    ResultColumn("epsilon", "epsilon", "number", RECORDS, _of("budget", "epsilon")),
+    ResultColumn("delta", "delta", "number", RECORDS, _of("budget", "delta")),
     ResultColumn(
         "guarantee", "Guarantee", "guarantee",
         ("records", "terminal", "notebook", "task", "details"),
@@ -206,9 +199,9 @@ COLUMNS: list[ResultColumn] = [
         alias="audit",
     ),
     ResultColumn(
-        "audit_lower_bound", "Epsilon at least", "number", RECORDS, _of_audit("lower_bound")
+        "audit_lower_bound", "Epsilon at least", "number", RECORDS, _of("audit", "lower_bound")
     ),
-    ResultColumn("audit_claimed", "Epsilon claimed", "number", RECORDS, _of_audit("claimed")),
+    ResultColumn("audit_claimed", "Epsilon claimed", "number", RECORDS, _of("audit", "claimed")),
     ResultColumn("source", "Code", shown=RECORDS),
 ]  # fmt: skip
 

@@ -55,10 +55,10 @@ def load_recipe(
         data = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ParameterError(f"{path}: cannot read the recipe: {error}") from None
-    if not isinstance(data, dict) or not isinstance(data.get("agent"), str) or not _points(data):
+    named = isinstance(data, dict) and isinstance(data.get("agent"), str)
+    if not named or not (points := _points(data)):
         raise ParameterError(f"{path}: a recipe names an agent and its parameters")
     wanted = None if budget is None else (task, Budget.text(Budget.parse(budget)))
-    points = _points(data)
     if wanted not in points:
         known = ", ".join(f"task={t!r}, budget={b!r}" for t, b in filter(None, points))
         raise ParameterError(f"{path}: has no such point; it has those of {known or 'no budget'}")

@@ -17,7 +17,8 @@ from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser, RunningSum
 from dpb_gym.problems.base import Array, Feedback
 
-FIRST_CAPACITY = 256
+# Features that are allocated at first. The system provides memory where it is written.
+FIRST_BYTES = 1 << 28
 GRADIENT_BOUND = 2.0  # ||x|| <= 1, outside option (CS, section S.1.3)
 CURVATURE = 1.0  # trace of a record's Hessian, the covariance of vectors in the ball (A3)
 DECREMENT = 1e-4  # squared Newton decrement of the exact fit before its last step
@@ -58,7 +59,7 @@ class ChoiceRecords:
         self.horizon = horizon
         self.clip = clip
         self.count = 0
-        capacity = min(horizon, FIRST_CAPACITY)
+        capacity = min(horizon, max(1, FIRST_BYTES // (4 * replicates * slots * dim)))
         self.x = np.empty((replicates, capacity, slots, dim), np.float32)
         self.offered = np.empty((replicates, capacity), np.int32)
         self.chosen = np.empty((replicates, capacity), np.int32)
@@ -85,9 +86,15 @@ class ChoiceRecords:
         return self.x, self.offered, self.chosen, self.count
 
     def _grow(self) -> None:
-        capacity = min(self.horizon, 2 * self.count)
-        for name in ("x", "offered", "chosen"):
-            setattr(self, name, resized(getattr(self, name), self.count, capacity))
+        vars(self).update(self._resized(min(self.horizon, 2 * self.count + 1)))
+
+    def _resized(self, capacity: int) -> dict[str, Array]:
+        names = ("x", "offered", "chosen")
+        return {name: resized(getattr(self, name), self.count, capacity) for name in names}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without unused memory, for checkpoints and copies."""
+        return {**vars(self), **self._resized(self.count)}
 
 
 class ChoiceMLE(Minimiser):

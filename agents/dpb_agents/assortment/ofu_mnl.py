@@ -11,7 +11,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.choice_records import offered
 from dpb_agents.common.parameters import inside, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import kernels, portable
+from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -61,7 +61,8 @@ class OFUMNLPlus(WarmStart):
         self._centre = self.prior(problem).centre
         self._w = np.tile(self._centre, (B, 1))
         self._inverse = np.repeat((np.eye(d) / self.ridge)[None], B, axis=0)
-        self._utility = np.empty((B, problem.n_items))
+        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        self._values = np.zeros(B)
 
     def width(self, t: int) -> float:
         """Return beta_t as printed."""
@@ -73,14 +74,17 @@ class OFUMNLPlus(WarmStart):
         return math.sqrt(2.0 * eta * (first + 2.0 + third) + 4.0 * ridge)
 
     def act(self, context: Context) -> Array:
-        width = self.scale * self.width(context.t)
-        agent_kernels.mirror.optimistic_utilities(
-            context.features, self._w, self._inverse, width, self._utility
-        )
         slates = np.empty((len(self._w), self._K), np.int64)
-        values = np.empty(len(self._w))
-        kernels.mnl.best_slates(
-            self._utility, context.offered_revenues, self._K, self._exactly, slates, values
+        agent_kernels.mirror.optimistic_slates(
+            context.features,
+            context.offered_revenues,
+            self._equal and context.available is None,
+            self._exactly,
+            self._w,
+            self._inverse,
+            self.scale * self.width(context.t),
+            self._values,
+            slates,
         )
         return slates
 

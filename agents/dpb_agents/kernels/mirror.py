@@ -1,4 +1,4 @@
-"""Online mirror descent for the multinomial logit, and optimistic utilities around its estimate.
+"""Online mirror descent for the multinomial logit, and optimistic slates under its estimate.
 
 The replicate axis comes first. H is the matrix of the estimate's metric; its inverse is stored.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpb_agents.kernels.slates import WARY, best_slate, likely, reached, worthwhile
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp
 from dpb_gym.kernels.linalg import (
@@ -22,24 +23,37 @@ HALVINGS = 60
 
 
 @jit
-def optimistic_utilities(features, theta, inverse, width, utility):
-    """Compute the utilities <x, theta> + width ||x||_{H^-1}, ``(B, N)``.
+def optimistic_slates(features, revenues, equal, exactly, theta, inverse, width, values, slates):
+    """Compute the best slates under the utilities <x, theta> + width ||x||_{H^-1}.
+
+    The other arguments are those of `dpb_agents.kernels.slates.optimistic_slates`.
 
     Args:
-        features: ``(B, N, d)``.
-        theta: ``(B, d)``.
         inverse: H^-1, ``(B, d, d)``.
         width: Multiplier of the bonus.
-        utility: Output ``(B, N)``.
     """
     B, N, d = features.shape
     x, scratch = np.empty(d), np.empty(d)
+    items, utility = np.empty(N, np.int64), np.empty(N)
     for b in range(B):
-        for i in range(N):
-            for k in range(d):
-                x[k] = features[b, i, k]
-            square = quadratic_form_one(inverse[b], x, scratch)
-            utility[b, i] = dot_one(x, theta[b]) + width * np.sqrt(max(square, 0.0))
+        norm, trace = 0.0, 0.0
+        for k in range(d):
+            norm += abs(theta[b, k])
+            trace += inverse[b, k, k]
+        norm += width * np.sqrt(d * trace)
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
+        while True:
+            n = worthwhile(revenues[b], least == 0.0, least, items)
+            for a in range(n):
+                for k in range(d):
+                    x[k] = features[b, items[a], k]
+                square = quadratic_form_one(inverse[b], x, scratch)
+                utility[a] = dot_one(x, theta[b]) + width * np.sqrt(max(square, 0.0))
+            given = items[:n], utility[:n], revenues[b], equal, exactly
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
+                break
+            least = WARY * values[b]
 
 
 @jit

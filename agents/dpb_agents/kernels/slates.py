@@ -10,8 +10,8 @@ import numpy as np
 
 from dpb_agents.kernels.prices import BET
 from dpb_gym.kernels import elementary
-from dpb_gym.kernels._jit import inline, jit
-from dpb_gym.kernels.linalg import cholesky_shifted_one, logdet_cholesky_one
+from dpb_gym.kernels._jit import inline, jit, vectorised
+from dpb_gym.kernels.linalg import logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slate_one, revenue_of, top_indices
 
 # Larger utilities are clipped, so that sums of their exponentials stay finite.
@@ -22,7 +22,44 @@ WARY = 0.95
 LARGEST_PLAIN = 16.0
 
 
-@jit
+@inline
+def _add_products(weights, count, columns, out):
+    """Add the sum over k < count of weights[k] columns[k, i] to out[i], term by term."""
+    q = count - count % 4
+    for k in range(0, q, 4):
+        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+        for i in range(out.shape[0]):
+            out[i] = out[i] + w0 * c0[i] + w1 * c1[i] + w2 * c2[i] + w3 * c3[i]
+    for k in range(q, count):
+        w, c = weights[k], columns[k]
+        for i in range(out.shape[0]):
+            out[i] += w * c[i]
+
+
+@vectorised
+def _upper_factor(matrix, shift, weights, upper):
+    """Write the upper factor R of R'R = matrix + shift I; return False if there is none.
+
+    Entries below the diagonal and to the right are overwritten. `weights` is a buffer ``(d,)``.
+    """
+    d = matrix.shape[0]
+    for i in range(d):
+        row = upper[i]
+        row[:d] = matrix[i]
+        row[i] += shift
+        for k in range(i):
+            weights[k] = -upper[k, i]
+        _add_products(weights, i, upper, row)
+        if not 0.0 < row[i] < np.inf:
+            return False
+        row[i] = np.sqrt(row[i])
+        for j in range(i + 1, d):
+            row[j] /= row[i]
+    return True
+
+
+@vectorised
 def roots(matrices, shift, floor, root, logdet, ok):
     """Compute inverse Cholesky factors and log-determinants of matrices + shift I.
 
@@ -36,24 +73,27 @@ def roots(matrices, shift, floor, root, logdet, ok):
             positive definite); root and logdet of such a replicate are unchanged.
     """
     B, d, _ = matrices.shape
-    factor = np.empty((d, d))
+    width = (d + 15) // 16 * 16  # rows of whole vectors
+    factor, inverse, weights = np.zeros((d, width)), np.zeros((d, width)), np.empty(d)
     for b in range(B):
-        ok[b] = floor <= 0.0 or cholesky_shifted_one(matrices[b], shift - floor, factor)
-        ok[b] = ok[b] and cholesky_shifted_one(matrices[b], shift, factor)
+        ok[b] = floor <= 0.0 or _upper_factor(matrices[b], shift - floor, weights, factor)
+        ok[b] = ok[b] and _upper_factor(matrices[b], shift, weights, factor)
         if not ok[b]:
             continue
         logdet[b] = logdet_cholesky_one(factor)
-        for j in range(d):
-            root[b, j, j] = 1.0 / factor[j, j]
-            for i in range(j + 1, d):
-                s = 0.0
-                for k in range(j, i):
-                    s -= factor[i, k] * root[b, k, j]
-                root[b, i, j] = s / factor[i, i]
+        for i in range(d):
+            inverse[i] = 0.0
+            for k in range(i):
+                weights[k] = -factor[k, i]
+            _add_products(weights, i, inverse, inverse[i])
+            for j in range(i):
+                inverse[i, j] /= factor[i, i]
+                root[b, i, j] = inverse[i, j]
+            root[b, i, i] = inverse[i, i] = 1.0 / factor[i, i]
 
 
 @inline
-def _likely(features, norm, value):
+def likely(features, norm, value):
     """Return a value that the best slate is likely to exceed, given the last one; 0 for no guess.
 
     Utilities are at most the largest entry of the features times `norm`. Where they may be
@@ -67,7 +107,13 @@ def _likely(features, norm, value):
 
 
 @inline
-def _worthwhile(revenues, every, least, items):
+def reached(least, value):
+    """Return whether a slate of the items that are `worthwhile` for `least` is the best one."""
+    return least == 0.0 or value > (1.0 + 1e-6) * least
+
+
+@inline
+def worthwhile(revenues, every, least, items):
     """Write the items of a revenue above `least`, or `every` one; return their number.
 
     A best slate of at most K items with a value of at least `least` holds no other item.
@@ -80,7 +126,7 @@ def _worthwhile(revenues, every, least, items):
 
 
 @jit
-def _best_slate(items, utility, revenues, equal, exactly, least, slate):
+def best_slate(items, utility, revenues, equal, exactly, least, slate):
     """Write the best slate of some items; return its value, or 0 for `equal` revenues."""
     n, K, value = items.shape[0], slate.shape[0], 0.0
     if equal:
@@ -102,21 +148,6 @@ def _turn(rows, items, columns):
         row = rows[items[a]]
         for k in range(rows.shape[1]):
             columns[k, a] = row[k]
-
-
-@inline
-def _add_products(weights, count, columns, out):
-    """Add the sum over k < count of weights[k] columns[k, i] to out[i], term by term."""
-    q = count - count % 4
-    for k in range(0, q, 4):
-        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-        c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
-        for i in range(out.shape[0]):
-            out[i] = out[i] + w0 * c0[i] + w1 * c1[i] + w2 * c2[i] + w3 * c3[i]
-    for k in range(q, count):
-        w, c = weights[k], columns[k]
-        for i in range(out.shape[0]):
-            out[i] += w * c[i]
 
 
 @jit
@@ -144,9 +175,9 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
             for k in range(j + 1 if width > 0.0 else 0):
                 squares += root[b, j, k] * root[b, j, k]
         norm += width * np.sqrt(d * squares)
-        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
-            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            n = worthwhile(revenues[b], least == 0.0, least, items)
             utility, image, square = buffers[0, :n], buffers[1, :n], buffers[2, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = 0.0
@@ -161,8 +192,8 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
                 for i in range(n):
                     utility[i] += width * np.sqrt(square[i])
             given = items[:n], utility, revenues[b], equal, exactly
-            values[b] = _best_slate(*given, least, slates[b])
-            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
                 break
             least = WARY * values[b]
 
@@ -191,9 +222,9 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
         norm = 0.0
         for m in range(normals.shape[1]):
             norm = max(norm, np.sum(np.abs(samples[m])))
-        least = 0.0 if equal or exactly else _likely(features[b], norm, values[b])
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
-            n = _worthwhile(revenues[b], least == 0.0, least, items)
+            n = worthwhile(revenues[b], least == 0.0, least, items)
             utility, drawn = buffers[0, :n], buffers[1, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = -np.inf
@@ -203,8 +234,8 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
                 for i in range(n):
                     utility[i] = drawn[i] if drawn[i] > utility[i] else utility[i]
             given = items[:n], utility, revenues[b], equal, exactly
-            values[b] = _best_slate(*given, least, slates[b])
-            if least == 0.0 or values[b] > (1.0 + 1e-6) * least:
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
                 break
             least = WARY * values[b]
 

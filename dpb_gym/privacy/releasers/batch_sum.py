@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -171,6 +172,14 @@ class LogSum(BatchSum):
     """
 
     enforces = True
+
+    def __init__(self, curator: CuratorProtocol, width: int | RecordShape, **options: Any) -> None:
+        super().__init__(curator, width, horizon=1, **options)
+
+    def of(self, record: FloatArray) -> FloatArray:
+        """Release the record, of one replicate and without its axis."""
+        self.add(record[None])
+        return np.asarray(self.release()[0])
 
 
 class UserSum(BatchSum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import ChoiceRecords
 
 Array = NDArray[Any]
 
@@ -181,3 +183,20 @@ def test_offered_rows_against_numpy(clip: bool) -> None:
             x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         np.testing.assert_allclose(rows[b][slates[0, b] >= 0], x, rtol=1e-6, atol=1e-12)
         assert not rows[b][slates[0, b] < 0].any()
+
+
+def test_copied_records_have_no_unused_memory_and_grow() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(8, 2, 6, 4)).astype(np.float32)
+    slates, choice = np.array([[0, 2, 5], [1, -1, 4]]), np.array([1, -1])
+    records = ChoiceRecords(2, 3, 4, 100_000)
+    for round_ in features[:5]:
+        records.add(round_, slates, choice)
+    copied = pickle.loads(pickle.dumps(records))
+    assert copied.x.shape == (2, 5, 3, 4)
+    for round_ in features[5:]:
+        records.add(round_, slates, choice)
+        copied.add(round_, slates, choice)
+    for whole, part in zip(records.stored[:3], copied.stored[:3]):
+        np.testing.assert_array_equal(whole[0, :8], part[0, :8])
+    assert records.count == copied.count == 8
