@@ -168,7 +168,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--replicates", type=int, help="play again")
     parser.add_argument("--only", choices=[case.agent for case in CASES])
-    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     options = parser.parse_args()
     data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {"agents": {}, "cases": {}}
     for case in CASES if options.replicates else ():
@@ -179,8 +178,6 @@ def main() -> None:
                 for name, (along, samples) in played.items()
             }
             data["agents"] |= {name: code(name) for name in (case.agent, case.exact)}
-    if options.rekey:
-        data["agents"] = {name: code(name) for name in data["agents"]}
     STORED.write_text(json.dumps(data).replace("]], ", "]],\n") + "\n", encoding="utf-8")
     put(REPOSITORY / "docs/growth.md", "growth", table(data["cases"]))
     draw(str(REPOSITORY / "docs/_static/growth.png"), data["cases"])

@@ -3,7 +3,7 @@
 ``python benchmarks/lifetime.py regret rewards audit speed`` measures all parts, or some, stores
 them in docs/results/lifetime.json and writes the blocks of docs/account.md. Without parts the page
 is written from what is stored. A test compares the page with what is stored, and the digests of
-the agents with the code of today. ``--rekey`` writes the digests again, see paper_pages.py.
+the agents with the code of today. rekey.py writes the digests again.
 
 ``regret`` serves customers who return by a heavy-tailed law in ten
 seasons of pricing, assortment and recommendation. Each season is a new session whose prior is the
@@ -328,7 +328,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("parts", nargs="*", help="regret, rewards, audit, speed")
     parser.add_argument("--replicates", type=int, default=4)
-    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     options = parser.parse_args()
     data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
     measures = {
@@ -342,10 +341,6 @@ def main() -> None:
         if part != "speed":
             agents = REWARDS if part == "rewards" else PROBLEMS
             data[part]["agents"] = {name: code(name) for name in agents}
-        STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    if options.rekey:
-        for part in (part for part in data.values() if "agents" in part):
-            part["agents"] = {name: code(name) for name in part["agents"]}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
 

@@ -6,7 +6,7 @@
 The second command stores mean and 95% half-width of every cell in docs/results/suites/NAME.json,
 with digests of the suite and of the code of its agents, and writes the pages. Without folders the
 pages are written from what is stored. Tests compare the pages with what is stored, and the digests
-with the code of today. ``--rekey`` writes the digests again, see paper_pages.py.
+with the code of today. rekey.py writes the digests again.
 
 A page has blocks ``<!-- cells NAME: TASK; TASK -->``. With one task the columns are budgets, with
 several they are tasks, and each budget has a row. NAME can be a suite of the package.
@@ -147,11 +147,8 @@ def on_pages(page: str) -> str:
 
 def main() -> None:
     """Store the given results and write all pages."""
-    for folder in map(Path, (word for word in sys.argv[1:] if word != "--rekey")):
+    for folder in map(Path, sys.argv[1:]):
         save(folder.name, stored(folder))
-    if "--rekey" in sys.argv:
-        for path in SUITES.glob("*.json"):
-            save(path.stem, {**read(path.stem), **digests(path.stem)})
     for path in sorted(DOCS.rglob("*.md")):
         if "<!-- cells " in (text := path.read_text(encoding="utf-8")):
             path.write_text(on_pages(text), encoding="utf-8")

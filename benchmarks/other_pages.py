@@ -5,7 +5,7 @@
 FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --json``. The rows are
 stored in docs/results/outside with digests of the code of our agents, the compacted result of the
 suite in docs/results/home-ground-v0. Without options the pages are written from what is stored.
-Tests compare the pages with what is stored, and the digests with the code of today. ``--rekey``
+Tests compare the pages with what is stored, and the digests with the code of today. rekey.py
 writes the digests again, for code whose numbers ``dpb verify`` found to be the same.
 """
 
@@ -153,12 +153,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--outside", type=Path)
     parser.add_argument("--home", type=Path)
-    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     options = parser.parse_args()
-    if options.rekey or options.outside is not None:
-        store(options.outside or OUTSIDE)
-    if options.rekey or options.home is not None:
-        store_home(options.home or HOME)
+    if options.outside is not None:
+        store(options.outside)
+    if options.home is not None:
+        store_home(options.home)
     put(DOCS / "outside.md", "worlds", outside(worlds()))
     put(DOCS / "outside.md", "leads", leads(worlds()))
     put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))

@@ -4,8 +4,8 @@
 figure in output folders of ``dpb reproduce PAPER`` in docs/papers/results and writes the pages. A
 stored figure has its claims, its tables, and digests of its file and of the code of its agents.
 Without folders the pages are written from what is stored. A test fails where a digest differs from
-the code of today: run the figure again. ``--rekey`` stores the digests of today without a new run,
-for a change that cannot change a number.
+the code of today: run the figure again. rekey.py stores the digests of today without a new
+run, for a change that cannot change a number.
 
 A page has two kinds of blocks: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
 -->``, tables of a figure by their ids. Other pages have ``<!-- rows PAPER/FIGURE ID: ROW -->``,
@@ -164,15 +164,12 @@ def _save(data: dict[str, Any]) -> None:
 
 def main() -> None:
     """Store the figures of every given folder and write all pages."""
-    for folder in map(Path, (word for word in sys.argv[1:] if word != "--rekey")):
+    for folder in map(Path, sys.argv[1:]):
         for file in sorted(folder.glob("*/verdicts.json")):
             if not file.parent.name.endswith("-quick"):
                 _save(stored(file.parent))
     for page in sorted(PAGES.glob("*.md")):
         found = read(page.stem)
-        if "--rekey" in sys.argv:
-            for data in found.values():
-                _save({**data, **digests(data["target"])})
         page.write_text(written(page.read_text(encoding="utf-8"), found), encoding="utf-8")
     for page in sorted(PAGES.parent.rglob("*.md")):
         if "<!-- rows " in (text := page.read_text(encoding="utf-8")):

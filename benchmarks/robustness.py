@@ -319,7 +319,6 @@ def main() -> None:
     """Play the missing cases and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--case", help="play the cases whose name contains this again")
-    parser.add_argument("--rekey", action="store_true", help="see paper_pages.py")
     parser.add_argument("--suite", action="store_true", help="write what measured.py stored")
     options = parser.parse_args()
     if options.suite:
@@ -329,8 +328,6 @@ def main() -> None:
         return
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
     found, agents = stored.get("cases", {}), stored.get("agents", {})
-    if options.rekey:
-        save(found, {agent: code(agent) for agent in agents})
     for name, case in cases().items():
         again = options.case is not None and options.case in name
         if again or (options.case is None and name not in found):

@@ -10,7 +10,8 @@ chosen.
 Tasks are played for at most ``--rounds`` rounds. Results are cells in DIR/TASK/AGENT, so that an
 interrupted run resumes. Each agent's choices and the cost of tuning are written to
 DIR/TASK/recipes/AGENT.yaml and printed as rows of a table. ``--publish`` joins them to
-agents/recipes/TRACK/AGENT.yaml and writes the suite's tuned rows.
+agents/recipes/TRACK/AGENT.yaml and writes the suite's tuned rows. Recipes of agents that DIR lacks
+on a whole track are kept.
 """
 
 from __future__ import annotations
@@ -126,12 +127,14 @@ def publish(out: Path, suite: Suite) -> None:
     for name in SPACES:
         points: dict[str, dict[str, Any]] = {}
         for track in suite.tracks:
-            recipe = joined(out, suite, track, name)
-            if recipe is None:
-                continue
             path = RECIPES / track / f"{name}.yaml"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_recipe(path, recipe, f"{name}: the best points by task and budget.")
+            if recipe := joined(out, suite, track, name):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_recipe(path, recipe, f"{name}: the best points by task and budget.")
+            elif path.exists():
+                recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+            else:
+                continue
             for row in recipe["best_per_budget"]:
                 if row["parameters"]:  # the row of the defaults counts for both rulings
                     points.setdefault(row["task"], {})[row["budget"]] = row["parameters"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import dataclass, replace
@@ -96,27 +97,9 @@ class Budget:
         """
         if text is None or isinstance(text, Budget):
             return text
-        plain = re.sub(r"\s+", "", text).lower() if isinstance(text, str) else ""
-        plain = plain.replace("epsilon=", "eps=")
-        if plain == "none":
-            return None
-        plain, at, trust = plain.partition("@")
-        parts = [part.partition("=")[::2] for part in plain.split(",")]
-        names = sorted(name for name, _ in parts)
-        if names == ["eps"] and "=" in plain:
-            raise BudgetError(
-                f"an epsilon needs its delta, e.g. 'eps=1,delta=1e-5'; got {shown(text)}"
-            )
-        if names not in (["rho"], ["delta", "eps"]):
+        if not isinstance(text, str):
             raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
-        try:
-            numbers = {name: float(number) for name, number in parts}
-        except ValueError:
-            raise BudgetError(
-                f"a budget is {_FORMS}; not a number behind = in {shown(text)}"
-            ) from None
-        limits = numbers.get("rho"), numbers.get("eps"), numbers.get("delta")
-        return cls(*limits, trust if at else "curator")
+        return _parsed(text)
 
     @staticmethod
     def text(budget: Budget | None) -> str:
@@ -165,6 +148,26 @@ class Budget:
 def report_delta(budget: Budget | None) -> float:
     """Return the delta at which epsilon is stated: the budget's own, or `REPORT_DELTA`."""
     return REPORT_DELTA if budget is None or budget.delta is None else budget.delta
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> Budget | None:
+    plain = re.sub(r"\s+", "", text).lower().replace("epsilon=", "eps=")
+    if plain == "none":
+        return None
+    plain, at, trust = plain.partition("@")
+    parts = [part.partition("=")[::2] for part in plain.split(",")]
+    names = sorted(name for name, _ in parts)
+    if names == ["eps"] and "=" in plain:
+        raise BudgetError(f"an epsilon needs its delta, e.g. 'eps=1,delta=1e-5'; got {shown(text)}")
+    if names not in (["rho"], ["delta", "eps"]):
+        raise BudgetError(f"a budget is {_FORMS}; got {shown(text)}")
+    try:
+        numbers = {name: float(number) for name, number in parts}
+    except ValueError:
+        raise BudgetError(f"a budget is {_FORMS}; not a number behind = in {shown(text)}") from None
+    limits = numbers.get("rho"), numbers.get("eps"), numbers.get("delta")
+    return Budget(*limits, trust if at else "curator")
 
 
 def _number(value: float) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WIDE, _NARROW, _FOLDING = 140, 100, 64
 _LEAST = 8
 """Least width of a column of text. Numbers are not folded from `_FOLDING` on."""
-MOST = 40
+MOST = 20
 """Most rows of one guarantee in a table; the others are counted."""
 
 

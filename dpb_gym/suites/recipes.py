@@ -16,6 +16,8 @@ from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec, check_parameters
 from dpb_gym.suites.schema import parse_yaml
 
+Points = dict[tuple[str | None, str] | None, dict[str, Any]]
+
 
 def write_recipe(path: Path, data: Mapping[str, Any], comment: str) -> None:
     """Write a recipe, replacing an existing one atomically.
@@ -67,11 +69,11 @@ def load_recipe(
     return spec.name, points[wanted]
 
 
-def _points(recipe: Mapping[str, Any]) -> dict[tuple[str | None, str] | None, dict[str, Any]]:
+def _points(recipe: Mapping[str, Any]) -> Points:
     """Return a recipe's parameters by task and budget; those for all budgets have the key None."""
     common, tuned = recipe.get("parameters"), recipe.get("tuned_on")
     varied = tuned.get("grid", {}) if isinstance(tuned, dict) else {}
-    found: dict[tuple[str | None, str] | None, dict[str, Any]] = {}
+    found: Points = {}
     if isinstance(common, dict):
         found[None] = common
     for row in recipe.get("best_per_budget", ()):
@@ -104,8 +106,8 @@ def effort(
         )
     except DPBError:
         return ""
-    for recipe in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
-        tuned, points = recipe.get("tuned_on"), _points(recipe)
+    for recipe, points in _recipes(name, spec.entry_point.split(":")[0].split(".")[0], track):
+        tuned = recipe.get("tuned_on")
         point = points.get((task, budget), points.get(None))
         if isinstance(tuned, dict) and point is not None and {**usual, **point} == chosen:
             return _said(tuned, recipe.get("cost"))
@@ -129,12 +131,13 @@ def _read(path: Path) -> Any:
 
 
 @functools.cache
-def _recipes(name: str, package: str, track: str) -> list[dict[str, Any]]:
+def _recipes(name: str, package: str, track: str) -> list[tuple[dict[str, Any], Points]]:
+    """Return the recipes of an agent, those of the track first, with their points."""
     found = []  # an agent of a script has no package
     for place in getattr(sys.modules.get(package), "__path__", ()):
         for folder in (Path(place) / "recipes", Path(place).parent / "recipes"):
             for home in (folder / track, folder) if track else (folder,):
                 data = _read(home / f"{name}.yaml")
-                if isinstance(data, dict) and _points(data):
-                    found.append(data)
+                if isinstance(data, dict) and (points := _points(data)):
+                    found.append((data, points))
     return found

@@ -134,8 +134,11 @@ def read_spec(model: type[S], text: str, source: str) -> S:
         raise SuiteError(f"{source}: {error}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's own parser: libyaml is 7 times as fast, but deep nesting ends the process."""
+_Parser: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+
+class _Loader(_Parser):  # type: ignore[misc]
+    """Loader that refuses keys that appear twice, by libyaml where PyYAML has it."""
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -159,8 +162,8 @@ _Loader.add_implicit_resolver(
 )
 
 
-MOST_TEXT, MOST_VALUES = 1 << 20, 20_000
-"""Limits: characters of a file, and values after aliases are expanded."""
+MOST_TEXT, MOST_VALUES, MOST_LEVELS = 1 << 20, 20_000, 100
+"""Limits: characters of a file, values after aliases are expanded, and levels of nesting."""
 
 
 def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
@@ -173,16 +176,30 @@ def _unfolded(node: yaml.Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
+def _check_levels(text: str) -> None:
+    """Raise `ValueError` for deep nesting, at which libyaml would end the process.
+
+    Events are parsed without recursion.
+    """
+    levels = 0
+    for event in yaml.parse(text, _Parser):
+        levels += isinstance(event, yaml.CollectionStartEvent)
+        levels -= isinstance(event, yaml.CollectionEndEvent)
+        if levels > MOST_LEVELS:
+            raise ValueError(f"it has more than {MOST_LEVELS} levels of nesting")
+
+
 def parse_yaml(text: str) -> Any:
     """Parse YAML.
 
     Raises:
-        ValueError: If the text is not YAML, a key appears twice, or it is too large with
-            aliases expanded. The message is one line.
+        ValueError: If the text is not YAML, a key appears twice, it is nested too deeply, or it
+            is too large with aliases expanded. The message is one line.
     """
     if len(text) > MOST_TEXT:
         raise ValueError(f"{len(text):,} characters are over {MOST_TEXT:,}")
     try:
+        _check_levels(text)
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:

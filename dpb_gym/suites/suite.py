@@ -59,16 +59,18 @@ def resolve_checkpoints(checkpoints: Checkpoints, horizon: int) -> tuple[int, ..
         (1, 10, 100, 1000)
     """
     horizon = validation.integer("horizon", horizon, 1)
+    several = not isinstance(checkpoints, np.ndarray) or checkpoints.ndim > 0
     if isinstance(checkpoints, (int, np.integer)):
         count = validation.integer("checkpoints", checkpoints, 1)
         spaced = np.linspace(0, horizon, min(count, horizon) + 1)[1:].astype(np.int64)
-    elif isinstance(checkpoints, Iterable) and not isinstance(checkpoints, str):
+    elif isinstance(checkpoints, Iterable) and not isinstance(checkpoints, str) and several:
         rounds = [validation.integer("a checkpoint", t, 1, horizon) for t in checkpoints]
         spaced = np.array(rounds, dtype=np.int64)
     elif checkpoints == "all":
         spaced = np.arange(1, horizon + 1)
     else:
-        match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", str(checkpoints))
+        text = checkpoints if isinstance(checkpoints, str) else ""
+        match = re.fullmatch(r"log(?::([1-9][0-9]{0,5}))?", text)
         if match is None or match[1] == "1":
             raise ParameterError(f"checkpoints must be {_ALLOWED}, got {shown(checkpoints)}")
         points = LOG_POINTS if match[1] is None else int(match[1])

@@ -125,7 +125,7 @@ def test_a_suite_imports_nothing_and_expands_to_limited_size(tmp_path: Path) -> 
     said = {
         "a0: &a0 [x]\n" + levels: "unfolds",
         "a: &a [*a]": "unfolds",
-        "- " * 3000: "recursion",
+        "- " * 3000: "100 levels",
         "x" * 2_000_000: "characters",
     }
     for text, words in said.items():

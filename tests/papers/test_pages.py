@@ -80,7 +80,7 @@ def test_stored_suites_are_those_of_the_code_of_today(cells: Any) -> None:
         old = [name for name, code in now["agents"].items() if data["agents"].get(name) != code]
         if old or data["suite"] != now["suite"]:
             stale.append(f"{path.stem}: {', '.join(old) or 'its file'}")
-    assert not stale, f"run again, or --rekey what cannot have changed: {'; '.join(stale)}"
+    assert not stale, f"run again, or rekey.py where no number can have changed: {'; '.join(stale)}"
 
 
 def test_cells_of_a_suite_are_shown_by_budget_or_by_task(cells: Any, monkeypatch: Any) -> None:
@@ -113,7 +113,7 @@ def test_the_growth_of_regret_is_written_from_the_code_of_today(growth: Any) -> 
     assert marked.block(page, "growth") == growth.table(data["cases"])
     assert set(data["cases"]) == {case.agent for case in growth.CASES}
     now = {name: growth.code(name) for name in data["agents"]}
-    assert data["agents"] == now, "run benchmarks/growth.py --replicates 12, or --rekey"
+    assert data["agents"] == now, "run benchmarks/growth.py --replicates 12, or rekey.py"
 
 
 WRITTEN = re.compile(r"<!-- (\w+)(?: [^>\n]*)? -->\n.*?<!-- /\1 -->|```.*?```", re.DOTALL)
@@ -146,7 +146,7 @@ def test_stored_results_are_those_of_the_code_of_today(pages: Any) -> None:
         old = [name for name, code in now["agents"].items() if data["agents"].get(name) != code]
         if old or data["figure"] != now["figure"]:
             stale.append(f"{target}: {', '.join(old) or 'its file'}")
-    assert not stale, f"run again, or --rekey what cannot have changed: {'; '.join(stale)}"
+    assert not stale, f"run again, or rekey.py where no number can have changed: {'; '.join(stale)}"
 
 
 def test_code_digests_see_statements_but_no_comments(pages: Any) -> None:
@@ -214,7 +214,7 @@ def test_the_page_of_accounts_is_written_from_the_stored_result(lifetime: Any) -
         for name, digest in found.get("agents", {}).items()
         if lifetime.code(name) != digest
     }
-    assert not stale, f"run again, or --rekey what cannot have changed: {', '.join(stale)}"
+    assert not stale, f"run again, or rekey.py where no number can have changed: {', '.join(stale)}"
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_the_page_of_the_home_ground_is_written_from_stored_results(others: Any)
     played = {row.name for task in data.tasks for row in task.rows}
     assert set(stored) == played
     stale = [name for name in stored if stored[name] != others.code(name)]
-    assert not stale, f"run home-ground-v0 again, or verify and --rekey: {', '.join(stale)}"
+    assert not stale, f"run home-ground-v0 again, or verify and rekey.py: {', '.join(stale)}"
 
 
 def test_stored_worlds_are_those_of_the_agents_of_today(others: Any) -> None:
@@ -298,7 +298,7 @@ def test_regret_under_conditions_is_written_from_the_stored_suite(grid: Any) -> 
 def test_the_stored_grid_is_of_the_agents_of_today(grid: Any) -> None:
     stored = json.loads(grid.STORED.read_text())["agents"]
     now = {name: grid.code(name) for name in stored}
-    assert stored == now, "run benchmarks/robustness.py --case CASE, or --rekey"
+    assert stored == now, "run benchmarks/robustness.py --case CASE, or rekey.py"
 
 
 def test_cells_compare_as_documented(grid: Any) -> None:
@@ -398,3 +398,12 @@ def test_arms_of_a_log_are_the_places_of_its_candidates(floors: Any) -> None:
         if len(chosen) < 9:
             instance.advance()
     assert chosen == [1, 2, 3, 0, 1, 2, 3, 0, 1]
+
+
+def test_rekeying_replaces_digests_of_agents_only(import_benchmark: Any) -> None:
+    rekey, old = import_benchmark("rekey"), "0123456789abcdef"
+    stored = {"suite": old[::-1], "agents": {"lin-ucb": old}, "dpmnl": {"code": "f" * 16}}
+    new = json.loads(rekey.rekeyed(json.dumps(stored)))
+    assert new["suite"] == stored["suite"]
+    assert new["agents"]["lin-ucb"] == rekey.code("lin-ucb") != old
+    assert new["dpmnl"]["code"] == rekey.code("dpmnl")

@@ -107,7 +107,10 @@ def test_mistakes_are_named_with_their_key(changes: dict[str, Any], words: list[
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "line 1"),
+        ("a: [", "line [12], column"),
+        ("a: " + "[" * 101 + "]" * 101, "100 levels"),
+        ("[" * 300_000, "100 levels"),
+        ("\n".join(" " * i + "a:" for i in range(1000)), "100 levels"),
         ("- a\n- b", "mapping"),
         ("", "mapping"),
         ("name: a\nname: b", "'name' appears twice"),
