@@ -7,6 +7,7 @@ code of today. Seeds are used for nothing else.
 In a case our agent is compared with the best non-private agent, of all of `FREE` with default and
 with tuned parameters. The best is chosen on the same seeds, which favours it.
 
+``--long`` plays the cases with a tail for `LONG` rounds and writes a table of them.
 ``--suite`` writes the table of docs/conditions.md and draws docs/_static/robustness.png from what
 ``measured.py`` stored of the suite robustness-v0.
 """
@@ -32,6 +33,15 @@ STORED = REPOSITORY / "docs/results/robustness.json"
 SEED, REPLICATES = 2_500_000, 32
 BUDGETS = ["rho=0.1", "rho=1", "rho=2.56", "rho=100", "none"]
 JUDGED = {"rho=1": 1.5, "rho=0.1": 2.5}
+LONG, REPEATS = 100_000, 8
+TAILED: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "pricing: norm of theta 3, d = 50, zeta = 16": {"one-pass-pricing": ("one-pass-pricing", {})},
+    "pricing: intercept": {"one-pass-pricing": ("one-pass-pricing", {})},
+    "recommendation: features correlated": {
+        "one-pass-linear-joint": ("one-pass-linear-joint", {}),
+        "one-pass-linear-joint, length=3": ("one-pass-linear-joint", {"length": 3.0}),
+    },
+}
 ALTERNATE = [18.0, -18.0, 18.0, -18.0, 18.0]
 # Non-private competitors: defaults, and good points of their grids for the arena's tasks.
 FREE: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
@@ -153,31 +163,38 @@ def cases() -> dict[str, Case]:
     return found
 
 
-def play(case: Case) -> dict[str, list[list[float]]]:
+def play(
+    case: Case,
+    replicates: int = REPLICATES,
+    budgets: list[str] = BUDGETS,
+    ours: dict[str, tuple[str, dict[str, Any]]] | None = None,
+) -> dict[str, list[list[float]]]:
     """Return the regret at a tenth, nine tenths and all of the rounds, per agent and budget."""
+    ours = {name: (name, {}) for name in case.ours} if ours is None else ours
     kwargs, T = dict(case.kwargs), case.horizon
     if case.design is not None:
         name = "customers" if case.track == "pricing" else "contexts"
         kwargs[name] = rows(case.design[0], T, case.design[1])
-    agents: dict[str, Any] = {name: name for name in case.ours}
-    agents |= {name: (agent, None, own) for name, (agent, own) in FREE[case.track].items()}
+    agents: dict[str, Any] = {
+        name: (agent, None, own) for name, (agent, own) in (ours | FREE[case.track]).items()
+    }
     if case.env == "DPB/MultiArmed-v0":
         agents |= {"ucb": "ucb", "dp-se": "dp-se"}
     result = dpb_gym.evaluate(
         case.env,
         agents | {"random": "random"},
         horizon=T,
-        replicates=REPLICATES,
+        replicates=replicates,
         seed=SEED,
         checkpoints=[T // 10, T - T // 10, T],
         env_kwargs=kwargs,
-        budgets=BUDGETS,
+        budgets=budgets,
         progress=False,
     )
     found: dict[str, list[list[float]]] = {}
     for row in result.records():
         curves = found.setdefault(
-            f"{row['agent']} {row['budget']}", [[] for _ in range(REPLICATES)]
+            f"{row['agent']} {row['budget']}", [[] for _ in range(replicates)]
         )
         curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
     return found
@@ -266,6 +283,31 @@ def table(found: dict[str, dict[str, list[list[float]]]]) -> str:
     return "\n".join([*heads, "", head, "|---" * 13 + "|", *lines])
 
 
+def late_share(curves: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the regret of the last tenth over that of the first, and its 95% half-width."""
+    first, last = curves[:, 0], curves[:, 2] - curves[:, 1]
+    ratio = float(last.mean() / max(first.mean(), 1e-12))
+    return ratio, half_width(last - ratio * first) / max(float(first.mean()), 1e-12)
+
+
+def long_table(short: dict[str, Any], long: dict[str, Any]) -> str:
+    """Return the tails of the cases `TAILED` at rho = 1, of `LONG` rounds and of the grid's."""
+    rows_ = [["case", "agent", "rounds", "regret", "tail", "best non-private", "regret", "tail"]]
+    for name, agent in ((name, agent) for name, agents in TAILED.items() for agent in agents):
+        for found, T in ((short, cases()[name].horizon), (long, LONG)):
+            if f"{agent} rho=1" not in found[name]:
+                continue
+            numbers = {key: np.array(value) for key, value in found[name].items()}
+            free = FREE[cases()[name].track]
+            best = min(free, key=lambda key: numbers[f"{key} none"][:, -1].mean())
+            row = [name, f"`{agent}`", f"{T:,}"]
+            for curves in (numbers[f"{agent} rho=1"], numbers[f"{best} none"]):
+                ratio, half = late_share(curves)
+                row += [f"{curves[:, -1].mean():.3g}", f"{ratio:.2f} ± {half:.2f}", best]
+            rows_.append(row[:-1])
+    return marked.table(rows_)
+
+
 def shares() -> list[list[str]]:
     """Return mean regret in percent of random choice, a row per condition; * is private."""
     final: dict[tuple[str, str], list[float]] = {}
@@ -308,10 +350,11 @@ def draw(table: list[list[str]], picture: Path) -> None:
     figure.savefig(picture, dpi=200, metadata={"Software": None})
 
 
-def save(found: dict[str, Any], agents: dict[str, str]) -> None:
+def save(found: dict[str, Any], long: dict[str, Any], agents: dict[str, str]) -> None:
     """Store results in the order of the grid, and digests of our agents' code."""
     ordered = {name: found[name] for name in cases() if name in found}
-    text = json.dumps({"agents": agents, "cases": ordered}, separators=(",", ":"))
+    stored = {"agents": agents, "cases": ordered, "long": long}
+    text = json.dumps(stored, separators=(",", ":"))
     STORED.write_text(text.replace("},", "},\n") + "\n", encoding="utf-8")
 
 
@@ -319,6 +362,7 @@ def main() -> None:
     """Play the missing cases and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--case", help="play the cases whose name contains this again")
+    parser.add_argument("--long", action="store_true", help="play the cases with a tail")
     parser.add_argument("--suite", action="store_true", help="write what measured.py stored")
     options = parser.parse_args()
     if options.suite:
@@ -327,15 +371,21 @@ def main() -> None:
         draw(percents, REPOSITORY / "docs/_static/robustness.png")
         return
     stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    found, agents = stored.get("cases", {}), stored.get("agents", {})
+    found, long, agents = (stored.get(key, {}) for key in ("cases", "long", "agents"))
     for name, case in cases().items():
         again = options.case is not None and options.case in name
         if again or (options.case is None and name not in found):
             found[name] = play(case)
             agents |= {agent: code(agent) for agent in case.ours}
-            save(found, agents)
+            save(found, long, agents)
             print(name, flush=True)
+    for name in TAILED if options.long else ():
+        case = cases()[name]._replace(horizon=LONG)
+        long[name] = play(case, REPEATS, ["rho=1", "none"], TAILED[name])
+        save(found, long, agents)
+        print(name, flush=True)
     marked.put(REPOSITORY / "docs/agents/robustness.md", "grid", table(found))
+    marked.put(REPOSITORY / "docs/agents/robustness.md", "long", long_table(found, long))
     marked.put(REPOSITORY / "docs/where-ours-loses.md", "within", table(found).partition("\n\n")[0])
 
 

@@ -285,6 +285,7 @@ def test_the_grid_of_robustness_is_written_from_stored_results(grid: Any) -> Non
     page = (ROOT / "docs/agents/robustness.md").read_text(encoding="utf-8")
     assert list(data["cases"]) == list(grid.cases())
     assert marked.block(page, "grid") == grid.table(data["cases"])
+    assert marked.block(page, "long") == grid.long_table(data["cases"], data["long"])
     losses = (ROOT / "docs/where-ours-loses.md").read_text(encoding="utf-8")
     assert marked.block(losses, "within") == grid.table(data["cases"]).partition("\n\n")[0]
 
@@ -313,6 +314,14 @@ def test_cells_compare_as_documented(grid: Any) -> None:
     assert cell.half == pytest.approx(half, rel=1e-6)
     assert grid.cell(ours, best, chance=1e5, T=1000).tail == 0.0
     assert grid.cell(ours, ours[::-1], chance=1.0, T=1000).ahead == "-"
+
+
+def test_tails_have_the_interval_of_a_ratio_of_paired_means(grid: Any) -> None:
+    curves = np.array([[1.0, 3.0, 4.0], [2.0, 5.0, 5.5], [1.5, 4.0, 5.0]])
+    ratio, half = grid.late_share(curves)
+    assert ratio == pytest.approx(2.5 / 4.5)
+    errors = np.array([1.0, 0.5, 1.0]) - ratio * curves[:, 0]
+    assert half == pytest.approx(4.302653 * errors.std(ddof=1) / 3**0.5 / 1.5, rel=1e-6)
 
 
 def test_published_audits_are_of_the_agents_of_today(import_benchmark: Any) -> None:

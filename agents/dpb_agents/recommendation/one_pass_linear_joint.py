@@ -46,6 +46,9 @@ class OnePassLinearJoint(OnePass):
         prior_mean: See `OnePass`; its length is learnt.
         max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times as much.
         curvature: w_H^2 / w_u^2, > 0.
+        length: Typical length of a candidate without what its round's candidates share, if it is
+            public, > 0. By default lengths are relative to those of the same round, which needs no
+            unit but biases theta where long rounds have other directions than short ones.
 
     Raises:
         AgentError: With a budget, for fixed arms and partial feedback: which rounds were observed
@@ -62,6 +65,7 @@ class OnePassLinearJoint(OnePass):
     norm: float = 1.5
     intercept: float = 0.35
     curvature: float = positive(0.2)
+    length: float | None = positive(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,7 +130,13 @@ class OnePassLinearJoint(OnePass):
             self._directions[~observed] = 0.0
         response = np.clip(reward / self._range, -0.5, 0.5)
         agent_kernels.joint_records.joint_rows(
-            context.features, self._phi, self._directions, response, self._weights, self._rows
+            context.features,
+            self._phi,
+            self._directions,
+            response,
+            self.length or 0.0,
+            self._weights,
+            self._rows,
         )
         self.releaser.add(self._rows, users=context.users)
         # the number of records is public except in rejection replay
@@ -135,7 +145,7 @@ class OnePassLinearJoint(OnePass):
 
     def play(self, rounds: Stretch) -> Array:
         n, B = rounds.shape
-        rules = self.intercept, self._middle, self._range
+        rules = self.intercept, self._middle, self._range, self.length or 0.0
         each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
         action, start = np.empty((n, B), np.int64), 0
         while start < n:

@@ -5,9 +5,10 @@ the same for many replicates at once, with compiled kernels.
 
 A record is the vector v of the chosen candidate, |v| <= 1, and the centred reward s in
 [-1/2, 1/2], in units of the range w: E s = <v, t>, t = sqrt(1 + b^2) / w [theta; level / b]. The
-length l of a candidate is relative to those of its round: where it is below 1 the slopes of v are
-multiplied by it, else s is divided by it. What is released is the row (w_H half of v v', w_u s v).
-Two rows differ by at most 1, so that a whole round, context and reward, is protected.
+length l of a candidate is relative to those of its round, or to a public length: where it is below
+1 the slopes of v are multiplied by it, else s is divided by it. What is released is the row
+(w_H half of v v', w_u s v). Two rows differ by at most 1, so that a whole round, context and
+reward, is protected.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         ratio: See `ReferenceOnePassLinear`.
         prior_mean: See `ReferenceOnePassLinear`; its length is learnt.
         curvature: w_H^2 / w_u^2, > 0.
+        length: Typical length of a candidate, if it is public, else None.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         ratio=1.1,
         prior_mean=None,
         curvature=0.2,
+        length=None,
     ):
         super().__init__(norm, intercept, first, ratio, effect=0.0, prior_mean=prior_mean)
-        self.curvature = curvature
+        self.curvature, self.length = curvature, length
 
     def direction(self, x, action):
         """Return z of the chosen candidate."""
@@ -124,9 +127,9 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         s = min(max((feedback.reward - self.c) / self.w, -0.5), 0.5)
         if v.any():
             squares = (self.contrast(context.features.astype(float)) ** 2).sum(axis=1)
-            length = math.sqrt(squares[action] / squares.mean())
-            v[: self.d] *= min(1.0, length)
-            s /= max(1.0, length)
+            relative = math.sqrt(squares[action]) / (self.length or math.sqrt(squares.mean()))
+            v[: self.d] *= min(1.0, relative)
+            s /= max(1.0, relative)
         half = self.root2 * np.outer(v, v)[self.upper]
         self.sums.add(np.concatenate([self.w_H * half, self.w_u * s * v]))
         k, t = self.sums.releases - 1, self.sums.rounds

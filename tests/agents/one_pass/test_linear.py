@@ -403,30 +403,32 @@ def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
     assert worst <= 1 + 1e-9
 
 
-def round_row(features, reward, curvature):
+def round_row(features, reward, curvature, length=0.0):
     """Return the row of a private round in which candidate 0 was chosen."""
     x = np.array([features], np.float32)
     d, seen, response = x.shape[2], np.ones(1, bool), np.clip([reward], -0.5, 0.5)
     phi, v, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
     linear_records.directions(x, np.zeros(1, np.int64), seen, True, 0.35, phi, v, moments)
     rows = np.zeros((1, (d + 1) * (d + 4) // 2))
-    joint_records.joint_rows(x, phi, v, response, joint_weights(curvature), rows)
+    joint_records.joint_rows(x, phi, v, response, length, joint_weights(curvature), rows)
     return rows[0]
 
 
 @pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 3.0])
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 4)])
-def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape):
+@pytest.mark.parametrize("length", [0.0, 0.7])
+def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape, length):
     """Hill climbing from random pairs of candidates of uneven lengths, and rewards."""
     rng = np.random.default_rng(shape[1])
 
     def gap(pair, rewards):
-        rows = [round_row(x, reward, curvature) for x, reward in zip(pair, rewards)]
+        rows = [round_row(x, reward, curvature, length) for x, reward in zip(pair, rewards)]
         return float(np.linalg.norm(rows[0] - rows[1]))
 
     worst = 0.0
     for _ in range(6):
-        pair = rng.normal(size=(2, *shape)) * rng.choice([0.1, 1.0, 10.0], (2, shape[0], 1))
+        sizes = [0.1, 1.0, 10.0] if length == 0.0 else [0.3, 0.5]
+        pair = rng.normal(size=(2, *shape)) * rng.choice(sizes, (2, shape[0], 1))
         rewards, step = rng.normal(size=2), 1.0
         best = gap(pair, rewards)
         for _ in range(800):
@@ -459,6 +461,46 @@ def test_replacing_a_record_of_any_length_moves_its_row_by_at_most_1():
             longest = [joint_row(own, r, curvature) for own, r in zip(unit, rewards)]
             gap = np.linalg.norm(longest[0] - longest[1])
             assert np.linalg.norm(rows[0] - rows[1]) <= gap + 1e-12 <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 30.0])
+def test_rows_of_rounds_hold_lengths_relative_to_a_public_one(size):
+    rng = np.random.default_rng(6)
+    x = size * rng.normal(size=(4, 3)).astype("f4")
+    z = x[0] - james_stein(x) * x.mean(0)
+    relative = np.linalg.norm(z) / 0.7
+    v = np.append(z / np.linalg.norm(z) * min(1.0, relative), 0.35) / math.sqrt(1 + 0.35**2)
+    wanted = joint_row(v, 0.4 / max(1.0, relative), 0.2)
+    np.testing.assert_allclose(round_row(x, 0.4, 0.2, 0.7), wanted, atol=1e-6)
+    np.testing.assert_allclose(round_row(8 * x, 0.4, 0.2, 5.6), wanted, atol=1e-6)
+
+
+def test_a_public_length_removes_the_bias_where_lengths_depend_on_the_direction():
+    """Exact sums: coordinates share a part that makes rounds of other directions longer."""
+    rng = np.random.default_rng(20)
+    x = np.sqrt(0.1) * rng.standard_normal((6000, 5, 10), np.float32)
+    x += np.sqrt(0.9 / 0.1) * x[..., :1]
+    result = dpb_gym.evaluate(
+        "DPB/Recommendation-v0",
+        {
+            "relative": ("one-pass-linear-joint", None, {}),
+            "public": ("one-pass-linear-joint", None, {"length": 3.0}),
+        },
+        horizon=6000,
+        replicates=4,
+        seed=7,
+        checkpoints=[3000],
+        env_kwargs={"dim": 10, "contexts": x},
+        progress=False,
+    )
+    late = {}
+    for row in result.records():
+        late.setdefault(row["agent"], []).append((row["round"], row["regret"]))
+    share = {
+        name: sum(r for t, r in rows if t == 6000) - sum(r for t, r in rows if t == 3000)
+        for name, rows in late.items()
+    }
+    assert share["public"] < 0.5 * share["relative"]
 
 
 @pytest.mark.parametrize("size", [0.2, 1.0, 30.0])

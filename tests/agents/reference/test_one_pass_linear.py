@@ -29,6 +29,18 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("length", [0.3, 2.0])
+def test_actions_and_theta_are_equal_with_a_public_length(lockstep, length):
+    run = lockstep(
+        "one-pass-linear-joint", RECOMMENDATION, "rho=1", [3, 4], 600, {"length": length}
+    )
+    for _, fast, copies, (action, expected) in run:
+        np.testing.assert_array_equal(action, expected)
+        for theta, copy in zip(fast.theta, copies):
+            np.testing.assert_allclose(theta, copy.theta, rtol=1e-6, atol=1e-8)
+    assert fast.releaser.releases > 8 and fast.theta.any()
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seeds", [[3, 4], [1_007_000]])
 @pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
