@@ -106,7 +106,10 @@ class AgentSpec:
         maker, given = self.maker, {**self.params, **params}
         if given and inspect.isclass(maker):
             check_parameters(self.name, maker, given)
-        made = maker(**given)
+        try:
+            made = maker(**given)
+        except ParameterError as error:
+            raise ParameterError(f"{self.name}: {error}") from None
         if not isinstance(made, (Agent, SingleAgent)):
             raise AgentError(
                 f"agent {self.name!r}: {maker!r} made a {type(made).__name__}, which derives "

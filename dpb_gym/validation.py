@@ -49,10 +49,10 @@ def real(
         if ok:
             return number
     left, right = "(" if open_low else "[", ")" if open_high else "]"
-    interval = (
-        "finite" if math.isinf(low) and math.isinf(high) else f"in {left}{low}, {high}{right}"
-    )
-    raise error(f"{name} must be a finite number {interval}, got {shown(value)}")
+    allowed = f" in {left}{low}, {high}{right}"
+    if math.isinf(high):
+        allowed = "" if math.isinf(low) else f" {'>' if open_low else '>='} {low:g}"
+    raise error(f"{name} must be a finite number{allowed}, got {shown(value)}")
 
 
 # Control and surrogate characters, line ends, and formats: direction marks, zero-width characters.

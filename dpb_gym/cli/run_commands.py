@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_REPLICATES = 10
 SUITE: Any = Argument(
     None,
-    help="Name of a suite, or a .yaml file. Not with --env.",
+    help="Name of a suite, or a .yaml file, see docs/start.md. Not with --env.",
     autocompletion=complete("suites"),
 )
 ENV: Any = Option(None, help="Environment id, instead of a suite.", autocompletion=complete("envs"))

@@ -46,6 +46,11 @@ def table(data: LeaderboardData | TaskResult, *, console: Console | None = None)
     for task in shown.tasks:
         console.print(_render(task, console.width))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
+    if any(" (tuned)" in row.agent for task in shown.tasks for row in task.task.rows):
+        text = (
+            "Rows of an agent with defaults and (tuned) stand together, by the better of the two."
+        )
+        console.print(text, style="dim", markup=False)
     for note in shown.notes:
         console.print(note, style="dim", markup=False)
 
@@ -86,7 +91,8 @@ def _render(shown: Table, width: int) -> RenderableType:
         for cells in lines:
             grid.add_row(*(cells[column.name] for column in kept))
         if len(every) > len(lines):
-            grid.add_row(Text(f"and {len(every) - len(lines):,} more", style="dim"))
+            more = f"and {len(every) - len(lines):,} more: see the page (--html)"
+            grid.add_row(Text(more, style="dim"))
         grid.add_section()
     key = [Text(f"{letter}  {guarantee}", style="dim") for guarantee, letter in letters.items()]
     if left_out:

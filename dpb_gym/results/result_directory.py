@@ -149,8 +149,8 @@ class ResultDirectory:
                 return None
             if old.manifest["protocol"] != suite.protocol:
                 raise ResultError(
-                    f"{place} holds results of {_named(old.suite)}, not of {_named(suite)}: "
-                    "give another directory"
+                    f"{place} holds results of {_named(old.suite)}, not of {_named(suite)}, whose "
+                    "tasks, agents or seeds differ: give another directory (--out)"
                 )
             return old
         others = sorted(set(names) - {TABLE, CELLS, ASIDE})

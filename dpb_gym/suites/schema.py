@@ -81,16 +81,31 @@ def canonical(value: Any) -> str:
 
 def problems(error: ValidationError) -> str:
     """Return the validation errors in one line that names the keys."""
-    return "; ".join(_problem(detail) for detail in error.errors()[:5])
+    details = error.errors()
+    places = [detail["loc"] for detail in details]
+    told = [detail for detail in details if not _follows(detail, places)]
+    return "; ".join(_problem(detail) for detail in told[:5])
+
+
+def _follows(detail: Any, places: list[tuple[int | str, ...]]) -> bool:
+    """Return whether an error is due to another: a list without its wrong entries is too short.
+
+    Likewise a list with a wrong entry is no text, where both are allowed.
+    """
+    place = detail["loc"] if detail["type"] == "too_short" else detail["loc"][:-1]
+    if detail["type"] not in ("too_short", "string_type") or not place:
+        return False
+    return any(other[: len(place)] == place and other != detail["loc"] for other in places)
 
 
 def _problem(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"] if part not in ("tuple", "str"))
+    kinds = ("tuple", "function-", "str")
+    path = ".".join(str(part) for part in detail["loc"] if not str(part).startswith(kinds))
     if detail["type"] == "extra_forbidden":
         return f"{path}: unknown key"
     if detail["type"] == "missing":
         return f"{path}: missing"
-    text = detail["msg"].removeprefix("Value error, ")
+    text = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
     text = text[0].lower() + text[1:] if text.startswith("Input ") else text
     got = "" if detail["type"] == "value_error" else f", got {detail['input']!r:.80}"
     return f"{path}: {text}{got}" if path else f"{text}{got}"
@@ -210,6 +225,8 @@ def parse_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        raise ValueError(f"{where}{error.problem}") from None
+        start = error.context_mark
+        since = "" if start is None else f" ({error.context} from line {start.line + 1} on)"
+        raise ValueError(f"{where}{error.problem}{since}") from None
     except (yaml.YAMLError, RecursionError, OverflowError) as error:
         raise ValueError(str(error).split("\n")[0]) from None

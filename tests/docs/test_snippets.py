@@ -77,6 +77,9 @@ for line, words in json.loads(sys.argv[2]):
 def test_commands_work(page, tmp_path, forks):
     makefile = (ROOT / "Makefile").read_text()
     commands = []
+    for block in blocks(page, "yaml"):
+        if named := re.match(r"# (\w+\.yaml)\n", block):
+            (tmp_path / named[1]).write_text(block)
     for block in blocks(page, "bash"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)

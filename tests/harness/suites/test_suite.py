@@ -113,6 +113,7 @@ def test_mistakes_are_named_with_their_key(changes: dict[str, Any], words: list[
         ("\n".join(" " * i + "a:" for i in range(1000)), "100 levels"),
         ("- a\n- b", "mapping"),
         ("", "mapping"),
+        ("a: 1\nb: {c: 1,\n d: 2\ne: 3", "from line 2 on"),
         ("name: a\nname: b", "'name' appears twice"),
         ("tasks: [{name: a, name: b}]", "'name' appears twice"),
         ("!!python/object:os.system {}", "YAML"),
@@ -122,6 +123,31 @@ def test_mistakes_are_named_with_their_key(changes: dict[str, Any], words: list[
 def test_what_is_not_a_yaml_mapping_is_refused(text: str, words: str) -> None:
     with pytest.raises(SuiteError, match=words):
         parse_suite(text, "my.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"tasks": [{"name": "a", "env": "DPB/Pricing-v0", "horizon": "500"}]},
+            "tasks.0.horizon: input should be a valid integer, got '500'",
+        ),
+        (
+            {"agents": [{"name": "one-pass-pricing", "budgets": 5}]},
+            "agents.0.budgets: input should be a list, got 5",
+        ),
+        (
+            {"agents": [{"name": "one-pass-pricing", "budgets": ["rho=abc"]}]},
+            "agents.0.budgets.0: a budget is",
+        ),
+    ],
+)
+def test_a_wrong_value_has_one_message(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SuiteError) as error:
+        parse_suite(with_(changes), "my.yaml")
+    assert str(error.value).startswith(f"my.yaml: {message}")
+    assert str(error.value).count("budgets") == ("budgets" in message)
+    assert "tuple" not in str(error.value).lower()
 
 
 @given(st.text(max_size=200))
