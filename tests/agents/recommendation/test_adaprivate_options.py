@@ -268,7 +268,7 @@ def test_bits_do_not_depend_on_the_batch(play, name, params):
     ],
 )
 def test_bad_parameters_are_named(params):
-    with pytest.raises(ParameterError, match=f"^{next(iter(params))} must be"):
+    with pytest.raises(ParameterError, match=f"^adaprivate-amp: {next(iter(params))} must be"):
         make_agent("adaprivate-amp", **params)
 
 
