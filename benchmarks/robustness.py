@@ -206,6 +206,18 @@ def half_width(values: NDArray[np.float64]) -> float:
     return float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))
 
 
+def paired_ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ratio of the means of paired values, and the half-width of its 95% interval."""
+    least = max(float(b.mean()), 1e-12)
+    ratio = float(a.mean()) / least
+    return ratio, half_width(a - ratio * b) / least
+
+
+def late_share(curves: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the regret of the last tenth over that of the first, and its 95% half-width."""
+    return paired_ratio(curves[:, 2] - curves[:, 1], curves[:, 0])
+
+
 class Cell(NamedTuple):
     """Our agent at a budget against the best non-private one.
 
@@ -228,10 +240,9 @@ class Cell(NamedTuple):
 def cell(ours: NDArray[np.float64], best: NDArray[np.float64], chance: float, T: int) -> Cell:
     """Return the comparison; `chance` is the regret of random choice."""
     a, b = ours[:, -1], best[:, -1]
-    ratio = float(a.mean() / max(b.mean(), 1e-12))
-    half = half_width(a - ratio * b) / max(float(b.mean()), 1e-12)
+    ratio, half = paired_ratio(a, b)
     last = float((ours[:, 2] - ours[:, 1]).mean())
-    tail = last / max(float(ours[:, 0].mean()), 1e-12) if last > 0.001 * chance else 0.0
+    tail = late_share(ours)[0] if last > 0.001 * chance else 0.0
     sure = abs(float((a - b).mean())) > half_width(a - b)
     ahead = ("ours" if a.mean() < b.mean() else "theirs") if sure else "-"
     return Cell(ratio, half, tail, float((a - b).mean()) / (chance / T), ahead)
@@ -283,13 +294,6 @@ def table(found: dict[str, dict[str, list[list[float]]]]) -> str:
     return "\n".join([*heads, "", head, "|---" * 13 + "|", *lines])
 
 
-def late_share(curves: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the regret of the last tenth over that of the first, and its 95% half-width."""
-    first, last = curves[:, 0], curves[:, 2] - curves[:, 1]
-    ratio = float(last.mean() / max(first.mean(), 1e-12))
-    return ratio, half_width(last - ratio * first) / max(float(first.mean()), 1e-12)
-
-
 def long_table(short: dict[str, Any], long: dict[str, Any]) -> str:
     """Return the tails of the cases `TAILED` at rho = 1, of `LONG` rounds and of the grid's."""
     rows_ = [["case", "agent", "rounds", "regret", "tail", "best non-private", "regret", "tail"]]
@@ -300,11 +304,11 @@ def long_table(short: dict[str, Any], long: dict[str, Any]) -> str:
             numbers = {key: np.array(value) for key, value in found[name].items()}
             free = FREE[cases()[name].track]
             best = min(free, key=lambda key: numbers[f"{key} none"][:, -1].mean())
-            row = [name, f"`{agent}`", f"{T:,}"]
-            for curves in (numbers[f"{agent} rho=1"], numbers[f"{best} none"]):
-                ratio, half = late_share(curves)
-                row += [f"{curves[:, -1].mean():.3g}", f"{ratio:.2f} ± {half:.2f}", best]
-            rows_.append(row[:-1])
+            ours, theirs = (
+                [f"{curves[:, -1].mean():.3g}", "{:.2f} ± {:.2f}".format(*late_share(curves))]
+                for curves in (numbers[f"{agent} rho=1"], numbers[f"{best} none"])
+            )
+            rows_.append([name, f"`{agent}`", f"{T:,}", *ours, best, *theirs])
     return marked.table(rows_)
 
 

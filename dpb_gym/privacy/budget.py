@@ -152,6 +152,7 @@ def report_delta(budget: Budget | None) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> Budget | None:
+    """Return the budget of a text, see `Budget.parse`; cached, as boards read the same few."""
     plain = re.sub(r"\s+", "", text).lower().replace("epsilon=", "eps=")
     if plain == "none":
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dpb_gym.report.columns import ResultColumn, columns
 from dpb_gym.report.comparison_groups import COMPARISON_NOTE
 from dpb_gym.report.leaderboard_data import LeaderboardData, Row, TaskResult
-from dpb_gym.report.tables import Line, Table, board
+from dpb_gym.report.tables import Line, Table, base_label, board
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -46,7 +46,8 @@ def table(data: LeaderboardData | TaskResult, *, console: Console | None = None)
     for task in shown.tasks:
         console.print(_render(task, console.width))
     console.print(f"{COMPARISON_NOTE} Regret and score: mean [95% interval].", style="dim")
-    if any(" (tuned)" in row.agent for task in shown.tasks for row in task.task.rows):
+    agents = {row.agent for task in shown.tasks for row in task.task.rows}
+    if any(base_label(agent) != agent for agent in agents):
         text = (
             "Rows of an agent with defaults and (tuned) stand together, by the better of the two."
         )

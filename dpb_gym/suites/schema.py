@@ -99,8 +99,8 @@ def _follows(detail: Any, places: list[tuple[int | str, ...]]) -> bool:
 
 
 def _problem(detail: Any) -> str:
-    kinds = ("tuple", "function-", "str")
-    path = ".".join(str(part) for part in detail["loc"] if not str(part).startswith(kinds))
+    parts = [str(part) for part in detail["loc"] if part not in ("tuple", "str")]
+    path = ".".join(part for part in parts if not part.startswith(("tuple[", "function-")))
     if detail["type"] == "extra_forbidden":
         return f"{path}: unknown key"
     if detail["type"] == "missing":

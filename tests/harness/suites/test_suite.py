@@ -107,7 +107,7 @@ def test_mistakes_are_named_with_their_key(changes: dict[str, Any], words: list[
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "line [12], column"),
+        ("a: [", "line 2, column 1: did not find expected node content"),
         ("a: " + "[" * 101 + "]" * 101, "100 levels"),
         ("[" * 300_000, "100 levels"),
         ("\n".join(" " * i + "a:" for i in range(1000)), "100 levels"),
@@ -132,6 +132,7 @@ def test_what_is_not_a_yaml_mapping_is_refused(text: str, words: str) -> None:
             {"tasks": [{"name": "a", "env": "DPB/Pricing-v0", "horizon": "500"}]},
             "tasks.0.horizon: input should be a valid integer, got '500'",
         ),
+        ({"strength": 1, "stretch": 2}, "strength: unknown key; stretch: unknown key"),
         (
             {"agents": [{"name": "one-pass-pricing", "budgets": 5}]},
             "agents.0.budgets: input should be a list, got 5",
