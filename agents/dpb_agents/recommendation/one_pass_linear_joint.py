@@ -10,7 +10,9 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import positive
+from dpb_agents.kernels.joint_records import OCTAVES
 from dpb_agents.recommendation.one_pass_linear import OnePass
+from dpb_gym import portable
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import ContributionCap
 from dpb_gym.problems.base import Array, Context
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Curator
 
 FEW = 16  # rounds whose rows fit in a core's cache
+SHARE = 0.02  # of the squared distance of two rows, for lengths
+KNOWN = 0.14  # standard deviation of log2 of a length that is used: a tenth of the length
 
 
 @register_agent(
@@ -36,19 +40,22 @@ class OnePassLinearJoint(OnePass):
 
     A row consists of the isometric half of v v', times w_H, and of v times w_u and the reward,
     scaled to [-1/2, 1/2]. A candidate that is shorter than its round's others has shorter slopes
-    in v, and the reward of a longer one counts less (`kernels.joint_records.joint_rows`). Two rows
-    differ by at most 1. Up to w_H^2 = w_u^2 / 8 the curvature costs the response nothing
-    (docs/agents/one-pass-linear.md). theta is the posterior mean given the best combination of the
-    releases, with the curvature shrunk by its known noise. Where every round offers the same arms,
-    v v' is public and the agent is `OnePassLinear` on unit vectors v.
+    in v, and the reward of a longer one counts less (`kernels.joint_records.joint_rows`). A
+    trusted curator's rows also have the mean log length of the round's candidates, times w_l,
+    w_l^2 = `SHARE`. From the release on that tells the typical length to a tenth, lengths are
+    relative to it. Two rows differ by at most 1. Up to w_H^2 = w_u^2 / 8 the curvature costs the
+    response nothing (docs/agents/one-pass-linear.md). theta is the posterior mean given the best
+    combination of the releases, with the curvature shrunk by its known noise. Where every round
+    offers the same arms, v v' is public and the agent is `OnePassLinear` on unit vectors v.
 
     Args:
         prior_mean: See `OnePass`; its length is learnt.
         max_rounds_per_user: See `OnePass`; k rounds move the sums by at most k times as much.
         curvature: w_H^2 / w_u^2, > 0.
         length: Typical length of a candidate without what its round's candidates share, if it is
-            public, > 0. By default lengths are relative to those of the same round, which needs no
-            unit but biases theta where long rounds have other directions than short ones.
+            public, > 0. By default it is learnt. Before that, and without a trusted curator,
+            lengths are relative to those of the same round, which needs no unit but biases theta
+            where long rounds have other directions than short ones.
 
     Raises:
         AgentError: With a budget, for fixed arms and partial feedback: which rounds were observed
@@ -85,7 +92,9 @@ class OnePassLinearJoint(OnePass):
             return
         B, n = self.theta.shape
         d, b = n - 1, self.intercept
-        self._weights = joint_weights(self.curvature)
+        learns = self.length is None and curator.trust == "curator"
+        self._weights = joint_weights(self.curvature, SHARE if learns else 0.0)
+        self._lengths = np.full(B, self.length or 0.0)
         # Rewards are <v, t>, t = scale [theta; level / b], in units of their range. prior_mean
         # belongs to x and t to x over the lengths of its round, which are taken as uniform in
         # [0, 1], of mean 1/2 and variance 1/12.
@@ -101,22 +110,23 @@ class OnePassLinearJoint(OnePass):
         model = self._model(unit_noise * math.sqrt(1.0 + b * b) * self._range)
         k = self.max_rounds_per_user
         self._cap = None if k is None else ContributionCap(k, B)
+        width = n * (n + 3) // 2 + learns
         self.releaser = curator.weighted_sum(
-            n * (n + 1) // 2 + n,
+            width,
             sensitivity=1.0,
             # of no effect, since no row is longer
             clip=longest_row(*self._weights) if curator.private else None,
             limit=k,
             schedule=partial(self._plan, model),
             model=model,
-            what="running sums of curvature and response",
+            what="running sums of curvature, response" + learns * " and log lengths",
         )
         self._history: list[Array] = []
         self._combinations = None
         if curator.private:
             schedule, sigma = self.releaser.schedule, self.releaser.sigma
             self._combinations = schedule.best_weights(sigma * unit_noise, 0.25 / d)
-        self._rows = np.empty((B, n * (n + 1) // 2 + n))
+        self._rows = np.empty((B, width))
         self._recorded = np.zeros(B)
 
     def _learn(self, context: Context, reward: Array, observed: Array) -> None:
@@ -134,7 +144,7 @@ class OnePassLinearJoint(OnePass):
             self._phi,
             self._directions,
             response,
-            self.length or 0.0,
+            self._lengths,
             self._weights,
             self._rows,
         )
@@ -145,7 +155,7 @@ class OnePassLinearJoint(OnePass):
 
     def play(self, rounds: Stretch) -> Array:
         n, B = rounds.shape
-        rules = self.intercept, self._middle, self._range, self.length or 0.0
+        rules = self.intercept, self._middle, self._range, self._lengths
         each = 1.0 / (self.problem.n_candidates or 1) if self.problem.partial_feedback else 1.0
         action, start = np.empty((n, B), np.int64), 0
         while start < n:
@@ -186,9 +196,12 @@ class OnePassLinearJoint(OnePass):
                 sums += weight * release
             std = self.releaser.sigma * float(self._combinations.std[batch])
             uneven = float(self._combinations.uneven[batch])
-        curvature, response = (float(w) for w in self._weights)
-        halves = np.ascontiguousarray(sums[:, :-n]) / curvature
-        responses = np.ascontiguousarray(sums[:, -n:]) / response
+        curvature, response, of_length = (float(w) for w in self._weights)
+        if of_length:
+            self._learn_length(sums[:, -1] / of_length, std / of_length)
+        m = n * (n + 1) // 2
+        halves = np.ascontiguousarray(sums[:, :m]) / curvature
+        responses = np.ascontiguousarray(sums[:, m : m + n]) / response
         b, noise, t = self.intercept, std / curvature, np.empty((len(sums), n))
         # a floor for exact sums keeps the matrices invertible
         floor = max((std / response) ** 2, 1e-6 * float(self.releaser.rounds))
@@ -207,14 +220,34 @@ class OnePassLinearJoint(OnePass):
             )
         self.theta = t / self._scale
 
+    def _learn_length(self, octaves: Array, noise: float) -> None:
+        """Set the typical length in the replicates where it is known well enough.
 
-def joint_weights(curvature: float) -> Array:
-    """Return (w_H, w_u) with w_H^2 = curvature w_u^2 and rows that differ by at most 1."""
+        Args:
+            octaves: Sums of the mean log2 lengths of rounds, over `OCTAVES`, ``(B,)``.
+            noise: Their standard deviation.
+        """
+        records = np.maximum(self._recorded, 1e-9)
+        mean = OCTAVES * octaves / records
+        # log2 of a round's lengths is taken to vary by 1
+        variance = (OCTAVES * noise / records) ** 2 + 1.0 / records
+        known = (variance <= KNOWN**2) & (np.abs(mean) <= 0.5 * OCTAVES - 1.0)
+        for r in np.flatnonzero(known & (self._lengths == 0.0)):
+            self._lengths[r] = portable.power(2.0, float(mean[r]))
+
+
+def joint_weights(curvature: float, share: float = 0.0) -> Array:
+    """Return (w_H, w_u, w_l) with w_H^2 = curvature w_u^2 and rows that differ by at most 1.
+
+    Args:
+        curvature: w_H^2 / w_u^2.
+        share: w_l^2, the part of the squared distance that lengths have.
+    """
     h = max(curvature, 0.125)
-    most = 2.0 * h + 0.5 + 1.0 / (32.0 * h)
-    return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most)])
+    most = (2.0 * h + 0.5 + 1.0 / (32.0 * h)) / (1.0 - share)
+    return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most), math.sqrt(share)])
 
 
-def longest_row(curvature: float, response: float) -> float:
+def longest_row(curvature: float, response: float, length: float) -> float:
     """Return the largest norm of a row with these weights, up to rounding."""
-    return math.sqrt(curvature**2 + 0.25 * response**2) * (1.0 + 1e-9)
+    return math.sqrt(curvature**2 + 0.25 * (response**2 + length**2)) * (1.0 + 1e-9)

@@ -5,10 +5,11 @@ the same for many replicates at once, with compiled kernels.
 
 A record is the vector v of the chosen candidate, |v| <= 1, and the centred reward s in
 [-1/2, 1/2], in units of the range w: E s = <v, t>, t = sqrt(1 + b^2) / w [theta; level / b]. The
-length l of a candidate is relative to those of its round, or to a public length: where it is below
-1 the slopes of v are multiplied by it, else s is divided by it. What is released is the row
-(w_H half of v v', w_u s v). Two rows differ by at most 1, so that a whole round, context and
-reward, is protected.
+length l of a candidate is relative to those of its round, until a typical length is known: where it
+is below 1 the slopes of v are multiplied by it, else s is divided by it. What is released is the
+row (w_H half of v v', w_u s v, w_l q), with the mean log length q of the round's candidates in
+[-1/2, 1/2], as long as it is not known. Two rows differ by at most 1, so that a whole round,
+context and reward, is protected.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         ratio: See `ReferenceOnePassLinear`.
         prior_mean: See `ReferenceOnePassLinear`; its length is learnt.
         curvature: w_H^2 / w_u^2, > 0.
-        length: Typical length of a candidate, if it is public, else None.
+        length: Typical length of a candidate, if it is public, else it is learnt.
     """
 
     def __init__(
@@ -88,6 +89,9 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         # |g| = 1 for w_H^2 <= w_u^2 / 8, else at |g| = w_u^2 / (8 w_H^2). The weights make it 1.
         h = self.curvature
         largest = 1.0 if h <= 1 / 8 else 2 * h + 1 / 2 + 1 / (32 * h)
+        # |row - row'|^2 of the lengths is at most w_l^2.
+        self.w_l = 0.0 if self.length else math.sqrt(0.02)
+        largest /= 1 - self.w_l**2
         self.w_H, self.w_u = math.sqrt(h / largest), math.sqrt(1 / largest)
         # A prior mean belongs to x and t to x / |x|, so it counts times a factor that is uniform
         # in [0, 1], of mean 1/2 and variance 1/12.
@@ -100,7 +104,7 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         self.bent = (1 + 1 / n) / 2 * size / self.w_H**2
         self.unit_noise = math.sqrt(1 / self.w_u**2 + self.bent)
         self.sums = self.curator.weighted_sum(
-            n * (n + 1) // 2 + n,
+            n * (n + 1) // 2 + n + bool(self.w_l),
             sensitivity=1.0,
             clip=2.0 if self.curator.private else None,  # of no effect: rows have norm 1 at most
             schedule=lambda sigma: self.schedule(
@@ -123,15 +127,19 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
             self.arms = arms
             super().observe(context, action, feedback)
             return
-        _, v = self.record(context, action)
+        (_, v), q = self.record(context, action), 0.0
         s = min(max((feedback.reward - self.c) / self.w, -0.5), 0.5)
         if v.any():
             squares = (self.contrast(context.features.astype(float)) ** 2).sum(axis=1)
             relative = math.sqrt(squares[action]) / (self.length or math.sqrt(squares.mean()))
+            if not self.length:  # 2^-8 to 2^8 are told apart
+                squares = np.maximum(squares, np.finfo(float).tiny)
+                q = (np.log2(squares) / 2 / 16).clip(-0.5, 0.5).mean()
             v[: self.d] *= min(1.0, relative)
             s /= max(1.0, relative)
         half = self.root2 * np.outer(v, v)[self.upper]
-        self.sums.add(np.concatenate([self.w_H * half, self.w_u * s * v]))
+        row = np.concatenate([self.w_H * half, self.w_u * s * v, [self.w_l * q]])
+        self.sums.add(row[: self.sums.shape.width])
         k, t = self.sums.releases - 1, self.sums.rounds
         if k >= 0 and t == self.sums.schedule.ends[k]:
             self.releases.append(self.sums.value)
@@ -158,10 +166,16 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
 
     def posterior_mean(self, row, noise, uneven, t):
         """Return E[t | row]: the response u is H t + e, and the noise of H is shrunk first."""
-        d, n = self.d, self.d + 1
-        u, s = row[-n:] / self.w_u, noise / self.w_H
+        d, n, m = self.d, self.d + 1, (self.d + 1) * (self.d + 2) // 2
+        if not self.length:
+            # log2 of a length, with the variance of the noise and of q; a tenth is known enough
+            log2_length = 16 * row[-1] / self.w_l / t
+            variance = (16 * noise / self.w_l / t) ** 2 + 1 / t
+            if variance <= 0.14**2 and abs(log2_length) <= 7:
+                self.length = 2.0**log2_length
+        u, s = row[m : m + n] / self.w_u, noise / self.w_H
         H = np.zeros((n, n))
-        H[self.upper] = row[:-n] / self.w_H / self.root2
+        H[self.upper] = row[:m] / self.w_H / self.root2
         H = H + np.triu(H, 1).T
         # The constant's entry is known. The trace of the slopes' block is a share of the largest,
         # taken as uniform in [0, 1], of mean 1/2 and variance 1/12.

@@ -15,6 +15,7 @@ from scipy.special import expit
 
 import dpb_gym
 from dpb_agents.kernels import joint_records, linear_records
+from dpb_agents.recommendation import one_pass_linear_joint
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
@@ -403,37 +404,41 @@ def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
     assert worst <= 1 + 1e-9
 
 
-def round_row(features, reward, curvature, length=0.0):
+def round_row(features, reward, curvature, length=0.0, share=0.0):
     """Return the row of a private round in which candidate 0 was chosen."""
     x = np.array([features], np.float32)
     d, seen, response = x.shape[2], np.ones(1, bool), np.clip([reward], -0.5, 0.5)
     phi, v, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
     linear_records.directions(x, np.zeros(1, np.int64), seen, True, 0.35, phi, v, moments)
-    rows = np.zeros((1, (d + 1) * (d + 4) // 2))
-    joint_records.joint_rows(x, phi, v, response, length, joint_weights(curvature), rows)
+    rows = np.full((1, (d + 1) * (d + 4) // 2 + (share > 0.0)), np.nan)
+    weights = joint_weights(curvature, share)
+    joint_records.joint_rows(x, phi, v, response, np.array([length]), weights, rows)
     return rows[0]
 
 
 @pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 3.0])
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 4)])
-@pytest.mark.parametrize("length", [0.0, 0.7])
-def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape, length):
+@pytest.mark.parametrize(("length", "share"), [(0.0, 0.0), (0.7, 0.0), (0.0, 0.02), (0.0, 0.3)])
+def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape, length, share):
     """Hill climbing from random pairs of candidates of uneven lengths, and rewards."""
     rng = np.random.default_rng(shape[1])
 
     def gap(pair, rewards):
-        rows = [round_row(x, reward, curvature, length) for x, reward in zip(pair, rewards)]
+        rows = [round_row(x, reward, curvature, length, share) for x, reward in zip(pair, rewards)]
         return float(np.linalg.norm(rows[0] - rows[1]))
 
     worst = 0.0
     for _ in range(6):
         sizes = [0.1, 1.0, 10.0] if length == 0.0 else [0.3, 0.5]
         pair = rng.normal(size=(2, *shape)) * rng.choice(sizes, (2, shape[0], 1))
+        pair *= np.array([1e-5, 1e5] if share else [1.0, 1.0])[:, None, None]
         rewards, step = rng.normal(size=2), 1.0
         best = gap(pair, rewards)
         for _ in range(800):
             trial = pair * np.exp(step * rng.normal(size=(2, shape[0], 1)))
-            trial += step * np.abs(pair).mean() * rng.normal(size=pair.shape)
+            trial += (
+                step * np.abs(pair).mean(axis=(1, 2), keepdims=True) * rng.normal(size=pair.shape)
+            )
             other = rewards + step * rng.normal(size=2)
             found = gap(trial, other)
             if found > best:
@@ -475,32 +480,93 @@ def test_rows_of_rounds_hold_lengths_relative_to_a_public_one(size):
     np.testing.assert_allclose(round_row(8 * x, 0.4, 0.2, 5.6), wanted, atol=1e-6)
 
 
-def test_a_public_length_removes_the_bias_where_lengths_depend_on_the_direction():
-    """Exact sums: coordinates share a part that makes rounds of other directions longer."""
+@pytest.mark.parametrize("size", [1e-30, 0.01, 1.0, 100.0, 1e30])
+def test_a_row_has_the_mean_log_length_of_the_candidates(size):
+    rng = np.random.default_rng(7)
+    x = size * rng.normal(size=(5, 3)).astype("f4")
+    x = x.astype(float)
+    z = x - james_stein(x) * x.mean(0)
+    octaves = np.clip(np.log2(np.linalg.norm(z, axis=1)), -8, 8)
+    row = round_row(x, 0.4, 0.2, share=0.02)
+    assert row[-1] == pytest.approx(math.sqrt(0.02) * octaves.mean() / 16, abs=1e-7)
+    np.testing.assert_allclose(row[:-1], math.sqrt(0.98) * round_row(x, 0.4, 0.2), rtol=1e-9)
+    assert round_row(x, 0.4, 0.2, length=size, share=0.02)[-1] == 0.0
+    assert not round_row(0.0 * x, 0.4, 0.2, share=0.02).any()
+
+
+def uneven_rounds(rounds):
+    """Return features whose coordinates share a part that makes rounds of its direction longer."""
     rng = np.random.default_rng(20)
-    x = np.sqrt(0.1) * rng.standard_normal((6000, 5, 10), np.float32)
-    x += np.sqrt(0.9 / 0.1) * x[..., :1]
+    x = np.sqrt(0.1) * rng.standard_normal((rounds, 5, 10), np.float32)
+    return x + np.sqrt(0.9 / 0.1) * x[..., :1]
+
+
+def late_regret(agents, horizon, budget=None, replicates=4):
+    """Return the regret in the last half of the rounds, of all replicates."""
     result = dpb_gym.evaluate(
         "DPB/Recommendation-v0",
-        {
-            "relative": ("one-pass-linear-joint", None, {}),
-            "public": ("one-pass-linear-joint", None, {"length": 3.0}),
-        },
-        horizon=6000,
-        replicates=4,
+        {name: ("one-pass-linear-joint", None, params) for name, params in agents.items()},
+        horizon=horizon,
+        replicates=replicates,
         seed=7,
-        checkpoints=[3000],
-        env_kwargs={"dim": 10, "contexts": x},
+        checkpoints=[horizon // 2],
+        env_kwargs={"dim": 10, "contexts": uneven_rounds(horizon)},
+        budgets=[budget],
         progress=False,
     )
-    late = {}
+    late = dict.fromkeys(agents, 0.0)
     for row in result.records():
-        late.setdefault(row["agent"], []).append((row["round"], row["regret"]))
-    share = {
-        name: sum(r for t, r in rows if t == 6000) - sum(r for t, r in rows if t == 3000)
-        for name, rows in late.items()
-    }
-    assert share["public"] < 0.5 * share["relative"]
+        late[row["agent"]] += row["regret"] * (1 if row["round"] == horizon else -1)
+    return late
+
+
+def without_lengths(monkeypatch):
+    """Let no release tell a typical length well enough."""
+    monkeypatch.setattr(one_pass_linear_joint, "KNOWN", 0.0)
+
+
+@pytest.mark.parametrize("budget", [None, "rho=1"])
+def test_a_learnt_length_removes_the_bias_where_lengths_depend_on_the_direction(
+    budget, monkeypatch
+):
+    rounds = 6000 if budget is None else 12_000
+    agents = {"learnt": {}, "public": {"length": 2.5}}
+    late = late_regret(agents, rounds, budget)
+    without_lengths(monkeypatch)
+    relative = late_regret({"relative": {}}, rounds, budget)["relative"]
+    assert late["learnt"] < 0.75 * relative and late["public"] < 0.75 * relative
+
+
+@pytest.mark.parametrize("size", [1e-4, 0.02, 1.0, 50.0, 1e4])
+@pytest.mark.parametrize(
+    ("budget", "params", "learnt"),
+    [
+        ("rho=1", {}, True),
+        (None, {}, True),
+        ("rho=1", {"max_rounds_per_user": 2}, True),
+        ("rho=0.0001", {}, False),
+        ("rho=1@local", {}, False),
+        ("rho=1", {"length": 3.0}, False),
+    ],
+)
+def test_the_typical_length_is_known_to_a_tenth_when_it_is_used(size, budget, params, learnt):
+    rounds, m, d = 3000, 5, 3
+    x = size * np.random.default_rng(8).standard_normal((rounds, m, d), np.float32)
+    users = {"interactions_per_user": 2} if "max_rounds_per_user" in params else {}
+    problem = dpb_gym.make_problem(
+        "DPB/Recommendation-v0", horizon=rounds, dim=d, contexts=x, **users
+    )
+    agent = begin(problem, range(8), budget, "one-pass-linear-joint", **params)
+    play(agent, problem, range(8), rounds)
+    trusted = not str(budget).endswith("@local")
+    assert bool(agent._weights[2]) == (trusted and "length" not in params)
+    z = np.array([own - james_stein(own) * own.mean(0) for own in x.astype(float)])
+    octaves = np.log2(np.linalg.norm(z, axis=2)).mean()
+    if learnt and abs(octaves) < 7:
+        error = np.log2(agent._lengths) - octaves
+        assert 0.0 < np.abs(error).max() < 3 * one_pass_linear_joint.KNOWN
+    else:
+        np.testing.assert_array_equal(agent._lengths, params.get("length", 0.0))
 
 
 @pytest.mark.parametrize("size", [0.2, 1.0, 30.0])
