@@ -8,7 +8,7 @@ from dpb_agents.kernels import linear_records
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import LN2, log
 
-OCTAVES = 16.0  # a row tells lengths from 2^-8 to 2^8 apart
+OCTAVES = 16.0  # lengths from 2^-8 to 2^8 differ in a row
 LN_2 = LN2[0] + LN2[1]
 
 

@@ -132,7 +132,7 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         if v.any():
             squares = (self.contrast(context.features.astype(float)) ** 2).sum(axis=1)
             relative = math.sqrt(squares[action]) / (self.length or math.sqrt(squares.mean()))
-            if not self.length:  # 2^-8 to 2^8 are told apart
+            if not self.length:  # those from 2^-8 to 2^8 differ in q
                 squares = np.maximum(squares, np.finfo(float).tiny)
                 q = (np.log2(squares) / 2 / 16).clip(-0.5, 0.5).mean()
             v[: self.d] *= min(1.0, relative)
