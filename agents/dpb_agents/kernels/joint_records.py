@@ -44,8 +44,9 @@ def joint_rows(features, phi, directions, response, lengths, weights, rows):
     """
     B, m, d = features.shape
     own = (d + 1) * (d + 4) // 2
-    rows[:, own:] = 0.0
     for b in range(B):
+        if weights[2] > 0.0:
+            rows[b, own] = 0.0
         if directions[b, d] == 0.0:
             continue
         alone, together, square, kappa = 0.0, 0.0, 0.0, 0.0
@@ -67,7 +68,7 @@ def joint_rows(features, phi, directions, response, lengths, weights, rows):
                 rows[b, own] = weights[2] * mean_octave(features[b], phi[b], kappa)
         directions[b, :d] *= min(1.0, relative)
         response[b] /= max(1.0, relative)
-    linear_records.joint_rows(directions, response, weights, rows[:, :own])
+    linear_records.joint_rows(directions, response, weights, rows)
 
 
 @jit

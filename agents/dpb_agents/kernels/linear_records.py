@@ -158,8 +158,8 @@ def joint_rows(directions, response, weights, rows):
     Args:
         directions: v, ``(B, n)``.
         response: ``(B,)``.
-        weights: Of the half and of the response.
-        rows: Output ``(B, n (n + 1) / 2 + n)``.
+        weights: Of the half and of the response; others are not used.
+        rows: Output ``(B, n (n + 1) / 2 + n)``; further columns stay as they are.
     """
     B, n = directions.shape
     for b in range(B):

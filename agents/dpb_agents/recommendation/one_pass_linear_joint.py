@@ -119,7 +119,7 @@ class OnePassLinearJoint(OnePass):
             limit=k,
             schedule=partial(self._plan, model),
             model=model,
-            what="running sums of curvature, response" + learns * " and log lengths",
+            what="running sums of curvature and response" + learns * " and log lengths",
         )
         self._history: list[Array] = []
         self._combinations = None
