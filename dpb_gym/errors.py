@@ -115,6 +115,28 @@ def shown(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
+def did_you_mean(name: object, options: Iterable[str]) -> str:
+    """Return the question whether one of at most three similar names was meant, "" without any."""
+    close = difflib.get_close_matches(shown(name).strip("'"), list(options), n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def unknown_parameter(
+    owner: str, name: object, options: Iterable[str], takes: str
+) -> ParameterError:
+    """Return a `ParameterError` that offers close matches.
+
+    Args:
+        owner: What has no such parameter, e.g. ``"agent 'lin-ucb'"``.
+        name: The name that was given.
+        options: The parameters.
+        takes: What is accepted, e.g. ``"it takes alpha, ridge"``.
+    """
+    close = did_you_mean(name, options)
+    hint = f" ({close})" if close else ""
+    return ParameterError(f"{owner} has no parameter {shown(name)}{hint}; {takes}")
+
+
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """Return an `UnknownNameError` that offers close matches.
 
@@ -124,8 +146,8 @@ def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameEr
         known: The registered names.
     """
     options = sorted(known)
-    close = difflib.get_close_matches(shown(name).strip("'"), options, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    close = did_you_mean(name, options)
+    hint = f"; {close}" if close else ""
     count = len(options)
     listing = f" Known: {', '.join(options[:FEW]) or 'none'}"
     if count > FEW:

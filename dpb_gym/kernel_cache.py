@@ -24,6 +24,7 @@ from typing import Any
 
 from llvmlite import binding
 from numba.core import caching, config, event
+from numba.core.dispatcher import Dispatcher
 
 _config: Any = config
 
@@ -235,31 +236,47 @@ spent = _Spent()
 event.register("numba:compiler_lock", spent)
 
 
+def _called(kernel: Any, found: set[Any]) -> set[Any]:
+    """Add a kernel and all kernels that it calls, directly or not, to a set."""
+    found.add(kernel)
+    function = kernel.py_func
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, Dispatcher) and value not in found:
+            _called(value, found)
+    return found
+
+
 @event.Listener.register
 class _Compilations:
-    def __init__(self, report: Callable[[int, str], None] | None) -> None:
+    def __init__(self, report: Callable[[int, int, str], None] | None) -> None:
         self.report, self.running, self.count = report, [""], 0
+        self.needed: set[Any] = set()
 
     def notify(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        if function.__module__.startswith("numba."):
+        kernel = event.data["dispatcher"]
+        if kernel.py_func.__module__.startswith("numba."):
             return
         if event.is_start:
-            self.running.append(function.__name__)
+            if not self.running[-1]:
+                self.needed = _called(kernel, set())
+            self.running.append(kernel.__name__)
         else:
             self.running.pop()
             self.count += 1
         if self.report is not None:
-            self.report(self.count, self.running[-1])
+            left = sum(not each.overloads for each in self.needed) if self.running[-1] else 0
+            self.report(self.count, self.count + left, self.running[-1])
 
 
 @contextmanager
-def compilations(report: Callable[[int, str], None] | None) -> Iterator[_Compilations]:
+def compilations(report: Callable[[int, int, str], None] | None) -> Iterator[_Compilations]:
     """Report compilation in this process while the context is active.
 
     Args:
-        report: Called with the number of kernels compiled so far and the name of the kernel that is
-            being compiled, empty if there is none. None to count only, in `count`.
+        report: Called with the number of kernels compiled so far, that number with the kernels left
+            of those that the current one calls, and the name of the kernel that is being compiled,
+            empty if there is none. None to count only, in `count`.
     """
     with event.install_listener("numba:compile", _Compilations(report)) as listener:
         yield listener

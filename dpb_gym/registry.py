@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from dpb_gym import docstrings, privacy, validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.checkpoint import PACKAGES, Policy
-from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name
+from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name, unknown_parameter
 from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.kinds import KINDS
@@ -128,13 +128,10 @@ def check_parameters(name: str, cls: type, params: Mapping[str, Any]) -> None:
         return
     for key in params:
         if key not in known:
-            instead = getattr(cls, "retired", {}).get(key)
-            raise ParameterError(
-                f"agent {name!r} has no parameter {key!r}: {instead}"
-                if instead
-                else f"agent {name!r} has no parameter {key!r}; it takes "
-                f"{', '.join(known) or 'none'}"
-            )
+            if instead := getattr(cls, "retired", {}).get(key):
+                raise ParameterError(f"agent {name!r} has no parameter {key!r}: {instead}")
+            takes = f"it takes {', '.join(known) or 'none'}"
+            raise unknown_parameter(f"agent {name!r}", key, known, takes)
 
 
 _REGISTRY: dict[str, AgentSpec] = {}

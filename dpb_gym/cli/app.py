@@ -9,13 +9,14 @@ from dpb_gym.cli import list_commands, result_commands, run_commands
 
 app = typer.Typer(
     name="dpb",
-    help="Compare private and non-private bandit agents. Errors are one line; --debug anywhere "
-    "shows the traceback.",
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data = typer.Typer(help="Data sets: list, fetch, find and check them.", add_completion=False)
+data = typer.Typer(
+    help="Data sets: list, fetch, find and check them.\n\nExample: dpb data list",
+    add_completion=False,
+)
 app.add_typer(data, name="data")
 
 
@@ -31,7 +32,12 @@ def root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Compare private and non-private bandit agents. --debug anywhere shows tracebacks."""
+    """Compare private and non-private bandit agents. Errors are one line.
+
+    --debug anywhere shows the traceback.
+
+    Example: dpb run smoke --html leaderboard.html
+    """
 
 
 COMMANDS = (

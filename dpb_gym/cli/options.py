@@ -29,6 +29,7 @@ JSON: Any = Option(False, "--json", help="Print JSON.")
 QUIET: Any = Option(False, "--quiet", help="No progress.")
 PLOT: Any = Option(None, help="Draw to this .png, .pdf or .svg file.")
 HTML: Any = Option(None, help="Write the page to this file.")
+TASKS: Any = Option(None, help="Only these tasks, comma-separated.")
 WORKERS: Any = Option(None, help="Processes; one per core by default.")
 HORIZON: Any = Option(None, help="Rounds T.")
 

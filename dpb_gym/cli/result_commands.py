@@ -28,6 +28,7 @@ def leaderboard(
         False, "--audit", help="Audit every private agent first; reports are kept."
     ),
     runs: int = Option(2000, help="Runs in each world of an audit."),
+    tasks: str | None = options.TASKS,
     json: bool = options.JSON,
 ) -> None:
     """Print the table of a result directory; write the page and the regret curves.
@@ -36,15 +37,19 @@ def leaderboard(
     """
     from dpb_gym.results.row_audits import audit_rows
 
+    result = dpb_gym.Result.load(directory)
     for path in (html, plot):
         options.new_folder(path)
-    result = dpb_gym.Result.load(directory)
+    chosen = options.names(tasks)
     if audit:
-        result.audits = audit_rows(directory, result.rows, runs, options.log)
+        rows = [row for row in result.rows if chosen is None or row.task in chosen]
+        result.audits = audit_rows(directory, rows, runs, options.log)
         for kept in result.audits.values():
             if "error" in kept:
                 options.log(f"not audited: {kept['error']}")
     data = result.to_leaderboard()
+    if chosen is not None:
+        data = data.of_tasks(chosen)
     if json:
         print(report.to_json(data))
     else:

@@ -43,7 +43,7 @@ LOG: Any = Option(
 def run(
     suite: str | None = SUITE,
     agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
-    tasks: str | None = Option(None, help="Only these tasks, comma-separated."),
+    tasks: str | None = options.TASKS,
     replicates: int | None = Option(None, help="Replicates per task."),
     workers: int | None = options.WORKERS,
     backend: str = Option("loky", metavar="loky|dask", help="Where to run."),

@@ -19,7 +19,7 @@ import gymnasium
 from gymnasium.envs.registration import ENV_ID_RE
 
 from dpb_gym import docstrings, validation
-from dpb_gym.errors import DataError, ParameterError, shown, unknown_name
+from dpb_gym.errors import DataError, ParameterError, shown, unknown_name, unknown_parameter
 from dpb_gym.problems.base import Problem
 from dpb_gym.problems.conditions import CONDITIONS, applicable, with_conditions
 from dpb_gym.problems.kinds import KINDS, kind_of
@@ -91,10 +91,9 @@ class Environment:
         passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
         for key in kwargs:
             if key not in known and key not in CONDITIONS and not passes_on:
-                raise ParameterError(
-                    f"{self.id} has no parameter {key!r}; the problem takes "
-                    f"{', '.join(known)}; the environment {', '.join(self.interface)}"
-                )
+                takes = f"the problem takes {', '.join(known)}"
+                takes += f"; the environment {', '.join(self.interface)}"
+                raise unknown_parameter(self.id, key, [*known, *self.interface], takes)
         given = {**self.defaults, **kwargs}
         conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
         problem: Problem = self.factory(**given)

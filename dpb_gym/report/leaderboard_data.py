@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias, TypeVar, dataclass_transform
 
@@ -19,7 +19,7 @@ import pydantic.dataclasses
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym.errors import ParameterError, shown, unknown_name
 from dpb_gym.privacy.budget import Budget
 
 REFERENCES = frozenset({"oracle", "random"})
@@ -446,6 +446,25 @@ class LeaderboardData:
         listed = {(track.track, task) for track in self.tracks for task in track.tasks}
         for track, name in sorted(held ^ listed):
             raise ValueError(f"track {track!r} and task {name!r} do not name each other")
+
+    def of_tasks(self, names: Collection[str]) -> LeaderboardData:
+        """Return the leaderboard of some tasks, without the scores of tracks.
+
+        Comparisons keep Holm's correction over all tasks.
+
+        Raises:
+            UnknownNameError: If there is no such task.
+        """
+        known = [task.task for task in self.tasks]
+        for name in names:
+            if name not in known:
+                raise unknown_name("task", name, known)
+        return replace(
+            self,
+            tasks=tuple(replace(task, track="") for task in self.tasks if task.task in names),
+            tracks=(),
+            comparisons=tuple(c for c in self.comparisons if c.task in names),
+        )
 
     def tally(self, ruling: str) -> dict[str, int]:
         """Count the comparisons of this project's agents under a ruling.

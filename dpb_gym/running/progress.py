@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 
 Report: TypeAlias = Callable[..., None]
 """Called with a job's rounds so far; while compiling, also with the number of kernels compiled so
-far and the name of the kernel that is being compiled."""
+far, that number with those left, and the name of the kernel that is being compiled."""
 Show: TypeAlias = bool | Callable[[int, int], Any] | None
 """How progress is shown; see `board`."""
 
@@ -43,7 +43,7 @@ class Watch:
         self.done = [0] * len(self.sizes)
         self.finished = [False] * len(self.sizes)
         self.folder = folder
-        self.compiled = [0] * len(self.sizes)
+        self.compiled = [(0, 0)] * len(self.sizes)
         self.compiling: dict[int, str] = {}
         self.last, self.before = time.monotonic(), 0
         self.seconds, self.rounds = 0.0, 0
@@ -64,9 +64,9 @@ class Watch:
             job = int(path.name)
             if not self.finished[job]:
                 with contextlib.suppress(OSError, ValueError):
-                    rounds, compiled, kernel = path.read_text(encoding="ascii").split(" ")
+                    rounds, compiled, needed, kernel = path.read_text("ascii").split(" ")
                     self.done[job] = max(self.done[job], min(int(rounds), self.sizes[job]))
-                    self.compiled[job] = max(self.compiled[job], int(compiled))
+                    self.compiled[job] = max(self.compiled[job], (int(compiled), int(needed)))
                     self.compiling[job] = kernel
         now, done = time.monotonic(), sum(self.done)
         if self.before and not any(self.compiling.values()):
@@ -79,14 +79,16 @@ class Watch:
         """Return one line: share done, rounds per second and the remaining time.
 
         The last two are known when 1% of all rounds has been played without compilation. While
-        kernels are compiled, the line names one of them instead.
+        kernels are compiled, the line names one of them instead, and counts those known so far.
         """
         done, total = self.poll(), sum(self.sizes)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
         if kernels := sorted(filter(None, self.compiling.values())):
-            count = f"{sum(self.compiled)} compiled so far"
-            return f"{share:3.0f}%  {jobs}, compiling kernel {kernels[0]}, {count}"
+            compiled, needed = map(sum, zip(*self.compiled))
+            return (
+                f"{share:3.0f}%  {jobs}, compiling {compiled + 1} of {needed} kernels: {kernels[0]}"
+            )
         if self.rounds < 0.01 * total:
             return f"{share:3.0f}%  {jobs}"
         speed = self.rounds / max(self.seconds, 1e-9)
@@ -94,9 +96,9 @@ class Watch:
         return f"{share:3.0f}%  {jobs}, {speed:,.0f} rounds/s{rest}"
 
 
-def _write(path: Path, rounds: int, compiled: int = 0, kernel: str = "") -> None:
+def _write(path: Path, rounds: int, compiled: int = 0, needed: int = 0, kernel: str = "") -> None:
     with contextlib.suppress(OSError):
-        path.write_text(f"{rounds} {compiled} {kernel}", encoding="ascii")
+        path.write_text(f"{rounds} {compiled} {needed} {kernel}", encoding="ascii")
 
 
 def duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import dpb_gym
 from dpb_gym import cli
-from dpb_gym.cli.app import app
+from dpb_gym.cli.app import app, data
 from dpb_gym.registry import agent_specs
 
 SUITE = """
@@ -67,8 +67,8 @@ def dpb(capfd: Any) -> Any:
     return lambda *words: Call(capfd, *words)
 
 
-COMMANDS = ["list", "show", "run", "leaderboard", "verify", "cost", "submit", "import", "remove"]
-DATA_COMMANDS = ["list", "fetch", "path", "check"]
+COMMANDS = [str(command.name) for command in app.registered_commands]
+DATA_COMMANDS = [str(command.name) for command in data.registered_commands]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,7 @@ DATA_COMMANDS = ["list", "fetch", "path", "check"]
 def test_every_command_has_help_with_an_example(words: list[str]) -> None:
     done = CliRunner().invoke(app, [*words, "--help"], prog_name="dpb")
     assert done.exit_code == 0
-    if words and words != ["data"]:
-        assert f"Example: dpb {' '.join(words)} " in done.output + " "
+    assert f"Example: {' '.join(['dpb', *words])} " in done.output + " "
 
 
 def test_the_commands_are_those_of_the_documentation(dpb: Any) -> None:
@@ -247,8 +246,19 @@ def test_verify_fails_on_damage(out: str, dpb: Any) -> None:
     victim.write_bytes(victim.read_bytes()[:-10])
     checked = dpb("verify", out)
     assert checked.status == 1 and "damaged" in checked.out and victim.name in checked.out
-    board = dpb("leaderboard", out)
+    board = dpb("leaderboard", out, "--html", "new/page.html")
     assert board.status == 2 and "running the suite again" in board.err
+    assert "creating" not in board.err
+
+
+def test_the_board_may_be_restricted_to_tasks(out: str, tmp_path: Path, dpb: Any) -> None:
+    every, page = dpb("leaderboard", out).out, tmp_path / "page.html"
+    one = dpb("leaderboard", out, "--tasks", "items", "--html", str(page))
+    assert one.status == 0 and "\nitems " in one.out and "\nprices " not in one.out
+    assert "\nprices " in every
+    assert b"prices" not in page.read_bytes()
+    wrong = dpb("leaderboard", out, "--tasks", "itms")
+    assert wrong.status == 2 and "did you mean 'items'?" in wrong.err
 
 
 def test_a_suite_may_be_restricted(suite: str, tmp_path: Path, dpb: Any) -> None:

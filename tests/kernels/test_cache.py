@@ -7,10 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numba import njit
 
 import dpb_gym
+from dpb_gym.kernel_cache import compilations
 
 CODE = (
     "import sys, warnings, numpy as np\n"
@@ -147,3 +150,16 @@ def test_without_any_directory_there_is_no_cache(package):
     assert result == "3.0 0"
     (message,) = messages
     assert "in every process" in message
+
+
+inner: Any = njit(lambda x: x + 1.0)
+outer: Any = njit(lambda x: inner(x) * inner(2.0 * x))
+
+
+def test_compilation_says_how_many_kernels_are_left() -> None:
+    told: list[tuple[int, int, str]] = []
+    name = "<lambda>"
+    with compilations(lambda *said: told.append(said)) as found:
+        assert outer(1.0) == outer(1.0) == 6.0
+    assert told == [(0, 2, name), (0, 2, name), (1, 2, name), (2, 2, "")]
+    assert found.count == 2

@@ -132,7 +132,9 @@ def test_bad_budgets_are_refused() -> None:
 
 def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
     (entry,) = runs_of({"A": (Mine, None, {"plaice": 1})})
-    with pytest.raises(ParameterError, match="no parameter 'plaice'; it takes place"):
+    with pytest.raises(
+        ParameterError, match=r"no parameter 'plaice' \(did you mean 'place'\?\); it takes place"
+    ):
         entry.spec.make()
     (entry,) = runs_of({"A": lambda: 3})
     with pytest.raises(AgentError, match="made a int"):

@@ -197,8 +197,8 @@ def test_the_remaining_time_does_not_contain_compilation(
     for seconds, report in (
         (20, lambda: second(10)),
         (1, lambda: second(29)),
-        (90, lambda: first(0, 36, "posterior")),
-        (8, lambda: first(0, 37, "")),
+        (90, lambda: first(0, 36, 60, "posterior")),
+        (8, lambda: first(0, 37, 37, "")),
         (1, lambda: second(100)),
         (1, lambda: (first(1000), second(1000))),
     ):
@@ -208,7 +208,7 @@ def test_the_remaining_time_does_not_contain_compilation(
     assert told == [
         "  0%  0/2 jobs",
         "  1%  0/2 jobs",
-        "  1%  0/2 jobs, compiling kernel posterior, 36 compiled so far",
+        "  1%  0/2 jobs, compiling 37 of 60 kernels: posterior",
         "  1%  0/2 jobs",
         "  5%  0/2 jobs, 9 rounds/s, 3 min 31 s left",
         "100%  0/2 jobs, 181 rounds/s",
