@@ -122,13 +122,9 @@ def play(
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         for message in messages:
             message.target = origin in targets
-        if origin in elsewhere:  # give every releaser the target's record of the other world
+        if origin in elsewhere:
             double, other = elsewhere.pop(origin)
-            for tap in flat:
-                tap.capturing = True
-            (double if origin == t else _double(agent, streams, flat)).observe(*other)
-            for tap in flat:
-                tap.capturing = False
+            _record(flat, double if origin == t else _double(agent, streams, flat), other)
         agent.observe(*delivered)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
@@ -239,6 +235,15 @@ def _elsewhere(
     action = double.act(context)
     checked = problem.check_action(action, 2 * runs)
     return double, (context, action, _answers(worlds, problem, context, checked, runs))
+
+
+def _record(taps: Sequence[Tap], double: Agent, told: Told) -> None:
+    """Give every releaser the target's record of the other world."""
+    for tap in taps:
+        tap.capturing = True
+    double.observe(*told)
+    for tap in taps:
+        tap.capturing = False
 
 
 def _boundary(agent: Agent, taps: list[Tap], mus: list[float], messages: list[MessageTap]) -> str:
