@@ -1,16 +1,35 @@
-"""Atomic writing of files, and reading of regular files."""
+"""Atomic writing of files, reading of regular files, and texts from templates."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dpb_gym.errors import ParameterError, ResultError
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 TEMPORARY = ".tmp"
+
+
+@functools.cache
+def text_template(path: Path, **options: Any) -> Template:
+    """Return the Jinja template in a file; it is compiled once.
+
+    Args:
+        path: The file.
+        options: Options of `jinja2.Template`.
+    """
+    from jinja2 import Template
+
+    made: Template = Template(path.read_text("utf-8"), **options)
+    return made
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from dpb_gym import validation
 from dpb_gym.audits.bounds import epsilon_bound
 from dpb_gym.errors import ParameterError
+from dpb_gym.files import text_template
 from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.guarantee import Guarantee
 
@@ -150,10 +151,11 @@ class AuditReport:
         return {"claimed": claimed, "lower_bound": self.epsilon(), "verdict": self.verdict}
 
     def __str__(self) -> str:
-        from jinja2 import Template
-
-        text: Template = Template(LAYOUT.read_text("utf-8"), trim_blocks=True)
-        return text.render(report=self, delta=REPORT_DELTA).rstrip("\n")
+        return (
+            text_template(LAYOUT, trim_blocks=True)
+            .render(report=self, delta=REPORT_DELTA)
+            .rstrip("\n")
+        )
 
     def _repr_html_(self) -> str:
         from dpb_gym.report.notebook import grid

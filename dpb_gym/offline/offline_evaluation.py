@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ParameterError, unknown_name
+from dpb_gym.files import text_template
 from dpb_gym.offline.estimators import Estimate, Weighted, effective_sample_size, with_intervals
 from dpb_gym.offline.log import Log
 from dpb_gym.offline.slate_log import SlateProbabilities
@@ -80,10 +81,7 @@ class OfflineEvaluation:
         ]
 
     def _remarks(self) -> list[str]:
-        from jinja2 import Template
-
-        text: Template = Template(REMARKS.read_text("utf-8"), trim_blocks=True)
-        return text.render(found=self).split("\n")
+        return text_template(REMARKS, trim_blocks=True).render(found=self).split("\n")
 
     def __str__(self) -> str:
         wide = max(10, *(len(e.name) for e in self.estimates))

@@ -76,6 +76,8 @@ def delta(composition: Composition, epsilon_: float) -> float:
     mu = total_mu(events)
     if mu is not None:
         return gaussian_delta(mu, epsilon_)
+    if len(events) == 1 and _single_sampled(events[0]):
+        return _sampled_delta(events[0], epsilon_)  # type: ignore[arg-type]
     if _epsilon(events, 1e-300) <= epsilon_:
         return 1e-300
     return exp(bisect(lambda s: _epsilon(events, exp(s)) > epsilon_, -690.0, -1e-12)[1])
@@ -219,6 +221,14 @@ def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float
         return 0.0
     inner = gaussian_epsilon(mu, delta_ / event.q)
     return inner + log(event.q) if inner > 700 else log1p(event.q * expm1(inner))
+
+
+def _sampled_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> float:
+    """Return the exact delta of one release; see `_sampled_epsilon`."""
+    if event.pair == "symmetric":
+        return _symmetric_delta(event, epsilon_)
+    inner = epsilon_ - log(event.q) if epsilon_ > 700 else log1p(expm1(epsilon_) / event.q)
+    return event.q * gaussian_delta(event.sensitivity / event.sigma, inner)
 
 
 def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> float:

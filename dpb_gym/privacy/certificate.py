@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.files import write_file
+from dpb_gym.files import text_template, write_file
 from dpb_gym.privacy.accounting import epsilon
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import cost_of
@@ -83,9 +83,7 @@ class Certificate:
         """Write the page if the name ends with ``.html``, else the JSON."""
         text = json.dumps(self.content, indent=2, allow_nan=False) + "\n"
         if Path(path).suffix == ".html":
-            from jinja2 import Template
-
-            text = Template(PAGE.read_text(), autoescape=True).render(content=self.content)
+            text = text_template(PAGE, autoescape=True).render(content=self.content)
         write_file(Path(path), text.encode())
 
     def check(self) -> list[str]:
@@ -112,14 +110,14 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
         DPBError: If a fact is invalid.
         KeyError: If one is missing.
     """
-    from jinja2 import StrictUndefined, Template
+    from jinja2 import StrictUndefined
 
     guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
     curve, account = guarantee.curve, facts["lifetime"]
     if curve is None or budget is None:
         raise ParameterError("only a private run has a certificate")
     delta, spent = report_delta(budget), cost_of(curve, budget.delta)
-    rendered = Template(FINDINGS.read_text(), undefined=StrictUndefined).render(
+    rendered = text_template(FINDINGS, undefined=StrictUndefined).render(
         facts=facts, guarantee=guarantee, public=PUBLIC[guarantee.unit], delta=delta,
         budget=budget, spent=_digits(spent), within=spent <= budget.limit * (1 + TOLERANCE),
         groups={f"epsilon of {k}": _epsilon(curve.group(k), delta) for k in GROUPS},

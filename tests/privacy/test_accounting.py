@@ -274,6 +274,20 @@ def test_rewards_one_and_zero_are_the_worst_pair(
     assert delta <= allowed * (1 + 1e-5) + 1e-9
 
 
+@pytest.mark.parametrize("pair", ["zero-out", "symmetric"])
+@given(st.floats(0.05, 1.0), st.floats(0.3, 4.0), st.floats(1e-9, 1e-3))
+def test_delta_of_one_sampled_release_inverts_epsilon(
+    pair: str, q: float, sigma: float, delta: float
+) -> None:
+    release = of(PoissonGaussianEvent(q, sigma, 1.0, pair=pair))
+    found = accounting.epsilon(release, delta)
+    if found > 1e-6:
+        assert accounting.delta(release, found) == pytest.approx(delta, rel=1e-6)
+    # at 0 it is the total variation of the mixtures
+    apart = 2 * stats.norm.cdf(0.5 / sigma) - 1
+    assert accounting.delta(release, 0.0) == pytest.approx(q * apart, rel=1e-9)
+
+
 def test_symmetric_poisson_gaussian_matches_replace_one_pld() -> None:
     """Without sampling (q = 1) the event is a plain Gaussian of the same distance."""
     plain = accounting.epsilon(of(GaussianEvent(2.0, 1.5)), DELTA)

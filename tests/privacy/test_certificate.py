@@ -26,7 +26,7 @@ def certificate(tmp_path_factory):
     for _ in range(3):
         number, _ = session.decide([0.1, 0.2], user=3)
         session.observe(number, 1)
-    report = audit("adaprivate-ucb", Budget.zcdp(0.5), runs=50, params={"batch": 8})
+    report = audit("adaprivate-ucb", Budget.zcdp(0.5), runs=50, params={"batch": 8}, deployment=64)
     return session.certificate(report)
 
 
