@@ -35,13 +35,14 @@ check-python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot create virtual environments: install its venv package (python3-venv on Debian)."; exit 1; }
 
-$(BIN)/dpb: pyproject.toml constraints.txt | check-python
+# A stamp: every installation rewrites $(BIN)/dpb.
+$(VENV)/.installed: pyproject.toml constraints.txt | check-python
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.test: $(BIN)/dpb
+$(VENV)/.test: $(VENV)/.installed
 	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,render,serve,loggers,docs]'
 	@touch $@
@@ -50,7 +51,7 @@ $(VENV)/.lint: $(VENV)/.test
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[lint]'
 	@touch $@
 
-$(VENV)/.docs: $(BIN)/dpb
+$(VENV)/.docs: $(VENV)/.installed
 	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
@@ -61,7 +62,7 @@ $(LOWEST)/.test: pyproject.toml constraints-lowest.txt | check-python
 	  -c constraints-lowest.txt -e '.[test,dask,secure,data]'
 	@touch $@
 
-leaderboard: $(BIN)/dpb
+leaderboard: $(VENV)/.installed
 	@$(BIN)/dpb run $(SUITE) --out $(OUT)
 	@$(BIN)/dpb leaderboard $(OUT) --html leaderboard.html --plot regret.png
 

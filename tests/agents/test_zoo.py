@@ -99,9 +99,12 @@ def final_regret(name, arena):
     """Return the regret of 12 replicates, 4 of a reference agent's; cached for `random`."""
     env_id, kwargs = ARENAS[arena]
     rounds = 5_000 if "replay" in arena else 1500
-    problem = dpb_gym.make_problem(env_id, horizon=rounds, **kwargs)
-    seeds = range(4 if name.startswith("reference-") else 12)
-    return lockstep(problem, name, seeds, rounds, budget_of(agent_specs()[name]))[1].sum(axis=0)
+    replicates = 4 if name.startswith("reference-") else 12
+    agent = (name, budget_of(agent_specs()[name]))
+    played = dpb_gym.evaluate(
+        env_id, [agent], rounds, replicates, env_kwargs=kwargs, workers=1, progress=False
+    )
+    return played.final_regret(played.labels[0])
 
 
 @pytest.mark.slow
