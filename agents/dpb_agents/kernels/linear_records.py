@@ -190,11 +190,15 @@ def bend(phi, mean, steepness, directions, bent, offset):
         offset: Increased by (E r - slope u) v, ``(B, m)``.
     """
     for b in range(len(phi)):
-        u = (phi[b] * mean[b, : phi.shape[1]]).sum()
+        u = 0.0
+        for i in range(phi.shape[1]):
+            u += phi[b, i] * mean[b, i]
         p = sigmoid(steepness * u)
         slope = 4.0 * p * (1.0 - p)
-        bent[b] = slope * directions[b]
-        offset[b] += (4.0 * (p - 0.5) / steepness - slope * u) * directions[b]
+        shift = 4.0 * (p - 0.5) / steepness - slope * u
+        for j in range(directions.shape[1]):
+            bent[b, j] = slope * directions[b, j]
+            offset[b, j] += shift * directions[b, j]
 
 
 @jit
