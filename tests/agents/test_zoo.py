@@ -96,10 +96,11 @@ def lockstep(problem, name, seeds, rounds, budget):
 
 @cache
 def final_regret(name, arena):
-    """Return the regret of 12 replicates, 4 of a reference agent's; cached for `random`."""
+    """Return the regret of 12 or 24 replicates, 4 of a reference agent; cached for `random`."""
     env_id, kwargs = ARENAS[arena]
-    rounds = 5_000 if "replay" in arena else 1500
-    replicates = 4 if name.startswith("reference-") else 12
+    rounds, replicates = (5_000, 12) if "replay" in arena else (1_500, 24)
+    if name.startswith("reference-"):
+        replicates = 4
     agent = (name, budget_of(agent_specs()[name]))
     played = dpb_gym.evaluate(
         env_id, [agent], rounds, replicates, env_kwargs=kwargs, workers=1, progress=False

@@ -89,10 +89,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise ParameterError("not run")
 
     from dpb_gym.audits import agent_audit
-    from dpb_gym.running import execution as run
+    from dpb_gym.running import execution, warming
 
-    monkeypatch.setattr(run, "execute", stop)
-    monkeypatch.setattr(agent_audit, "play", stop)
+    for module, name in (
+        (execution, "execute"),
+        (agent_audit, "play"),
+        (warming, "compile_agent"),
+        (warming, "in_processes"),
+    ):
+        monkeypatch.setattr(module, name, stop)
     return tmp_path
 
 
