@@ -453,8 +453,11 @@ class LeaderboardData:
         Comparisons keep Holm's correction over all tasks.
 
         Raises:
+            ParameterError: If no task is named.
             UnknownNameError: If there is no such task.
         """
+        if not names:
+            raise ParameterError("name at least one task")
         known = [task.task for task in self.tasks]
         for name in names:
             if name not in known:

@@ -259,6 +259,7 @@ def test_the_board_may_be_restricted_to_tasks(out: str, tmp_path: Path, dpb: Any
     assert b"prices" not in page.read_bytes()
     wrong = dpb("leaderboard", out, "--tasks", "itms")
     assert wrong.status == 2 and "did you mean 'items'?" in wrong.err
+    assert "name at least one task" in dpb("leaderboard", out, "--tasks", "").err
 
 
 def test_a_suite_may_be_restricted(suite: str, tmp_path: Path, dpb: Any) -> None:
