@@ -86,11 +86,6 @@ class Reader:
         element.click()
         self.settle()
 
-    def resize(self, width: int, height: int = 7000) -> None:
-        """Gives the page a size in CSS pixels, as on a device of that size."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
     def settle(self) -> None:
         """Waits until what has come into view is drawn."""
         self.driver.execute_async_script(SETTLED)
@@ -194,18 +189,21 @@ def opened(driver: Any, tmp_path: Any) -> Callable[..., Any]:
         hash: str = "",
         dark: bool = False,
     ) -> Any:
-        reader = Reader(driver)
-        driver.get("about:blank")
-        reader.resize(width, height)
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
         scheme = "dark" if dark else "light"
         driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
+        driver.get("about:blank")
         driver.get_log("browser")
         driver.get_log("performance")
         path = html(data, tmp_path / "leaderboard.html")
         driver.get(path.as_uri() + hash)
+        reader = Reader(driver)
         reader.settle()
         return reader
 
