@@ -151,11 +151,8 @@ class AuditReport:
         return {"claimed": claimed, "lower_bound": self.epsilon(), "verdict": self.verdict}
 
     def __str__(self) -> str:
-        return (
-            text_template(LAYOUT, trim_blocks=True)
-            .render(report=self, delta=REPORT_DELTA)
-            .rstrip("\n")
-        )
+        layout = text_template(LAYOUT, trim_blocks=True)
+        return layout.render(report=self, delta=REPORT_DELTA).rstrip("\n")
 
     def _repr_html_(self) -> str:
         from dpb_gym.report.notebook import grid

@@ -418,6 +418,11 @@ def round_rows(features, rewards, curvature, length=0.0, share=0.0):
     return rows
 
 
+def round_row(features, reward, *settings, **options):
+    """Return the row of one round; see `round_rows`."""
+    return round_rows(features[None], [reward], *settings, **options)[0]
+
+
 @pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 3.0])
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 4)])
 @pytest.mark.parametrize(("length", "share"), [(0.0, 0.0), (0.7, 0.0), (0.0, 0.02), (0.0, 0.3)])
@@ -426,9 +431,8 @@ def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape,
     rng = np.random.default_rng(shape[1])
 
     def gaps(pairs, rewards):
-        features, both = pairs.reshape(48, *shape), rewards.reshape(48)
-        rows = round_rows(features, both, curvature, length, share).reshape(24, 2, -1)
-        return np.linalg.norm(rows[:, 0] - rows[:, 1], axis=1)
+        rows = round_rows(pairs.reshape(-1, *shape), rewards.ravel(), curvature, length, share)
+        return np.linalg.norm(rows[::2] - rows[1::2], axis=1)
 
     sizes = [0.1, 1.0, 10.0] if length == 0.0 else [0.3, 0.5]
     pairs = rng.normal(size=(24, 2, *shape)) * rng.choice(sizes, (24, 2, shape[0], 1))
@@ -447,11 +451,6 @@ def test_a_search_for_the_worst_pair_of_rounds_finds_the_bound(curvature, shape,
         steps = np.where(better, steps, np.maximum(steps * 0.98, 1e-4))
     assert best.max() == pytest.approx(1.0, abs=2e-2)
     assert best.max() <= 1 + 1e-9
-
-
-def round_row(features, reward, *settings, **options):
-    """Return the row of one round; see `round_rows`."""
-    return round_rows(features[None], [reward], *settings, **options)[0]
 
 
 def test_replacing_a_record_of_any_length_moves_its_row_by_at_most_1():
