@@ -308,7 +308,7 @@ def clone(report):
         make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}"]
         again = [f"{folder}/.venv/bin/dpb", "run", "smoke", "--out", f"{folder}/again"]
         for what, command, target in (
-            ("installation", [*make, ".venv/bin/dpb"], "-"),
+            ("installation", [*make, ".venv/.installed"], "-"),
             ("make leaderboard without installation", [*make, "leaderboard"], "-"),
             ("second run of smoke", again, "<= 12"),
         ):
