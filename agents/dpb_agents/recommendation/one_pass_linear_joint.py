@@ -10,7 +10,6 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import positive
-from dpb_agents.kernels.joint_records import OCTAVES
 from dpb_agents.recommendation.one_pass_linear import OnePass
 from dpb_gym import portable
 from dpb_gym.errors import AgentError
@@ -227,11 +226,12 @@ class OnePassLinearJoint(OnePass):
             octaves: Sums of the mean log2 lengths of rounds, over `OCTAVES`, ``(B,)``.
             noise: Their standard deviation.
         """
+        most = agent_kernels.joint_records.OCTAVES
         records = np.maximum(self._recorded, 1e-9)
-        mean = OCTAVES * octaves / records
+        mean = most * octaves / records
         # log2 of a round's lengths is taken to vary by 1
-        variance = (OCTAVES * noise / records) ** 2 + 1.0 / records
-        known = (variance <= KNOWN**2) & (np.abs(mean) <= 0.5 * OCTAVES - 1.0)
+        variance = (most * noise / records) ** 2 + 1.0 / records
+        known = (variance <= KNOWN**2) & (np.abs(mean) <= 0.5 * most - 1.0)
         for r in np.flatnonzero(known & (self._lengths == 0.0)):
             self._lengths[r] = portable.power(2.0, float(mean[r]))
 
