@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 from dpb_gym.kernels.linalg import dot_one
@@ -26,6 +28,14 @@ def mean_reward(score, model, sd):
     if model == LINEAR:
         return min(1.0, max(0.0, mean))
     return _clipped_normal_mean(mean, sd)
+
+
+@jit
+def evaluate(rows, theta, model, sd, score, mean):
+    """Write <x, theta> and the expected reward of rows ``(n, d)``."""
+    for i in range(rows.shape[0]):
+        score[i] = dot_one(rows[i], theta)
+        mean[i] = mean_reward(score[i], model, sd)
 
 
 @jit
@@ -93,6 +103,21 @@ def outcomes(features, theta, model, sd, uniform, reward, expected, best):
                 if k == 0 or score > top:
                     top, at = score, k
             best[t, b] = expected[t, b, at]
+
+
+@jit
+def arm_outcomes(arms, scores, means, model, sd, uniform, reward, expected, best):
+    """`outcomes` of arms ``(n, B, m)`` from pools that were evaluated, ``(B, arms)``."""
+    n, B, m = arms.shape
+    for t in range(n):
+        for b in range(B):
+            top = -np.inf
+            for k in range(m):
+                score, mean = scores[b, arms[t, b, k]], means[b, arms[t, b, k]]
+                expected[t, b, k] = mean
+                reward[t, b, k] = _drawn_reward(score, mean, model, sd, uniform[t, b])
+                if score > top:
+                    top, best[t, b] = score, mean
 
 
 @jit

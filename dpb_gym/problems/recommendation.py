@@ -124,21 +124,27 @@ class RecommendationProblem(Problem):
             hidden["basis"] = portable.normals(rng, (self.dim, self.dim))
             kernels.linalg.orthonormalise(hidden["basis"])
         if not self.fresh:
-            arms = np.empty((self.n_arms, self.dim), np.float32)
-            if self.design == "low-rank":
-                coefficients = portable.normals(rng, (self.n_arms, self.rank), np.float32)
-                subspace = np.ascontiguousarray(hidden["basis"][:, : self.rank])
-                kernels.feature_rows.combine(coefficients, subspace, arms)
-            else:
-                portable.fill_normals(rng, arms)
-            kernels.feature_rows.normalise(arms, kernels.feature_rows.SPHERE)
-            rescale(arms, self.context_norm)
-            hidden["arms"] = arms
+            arms, (score, mean) = self._draw_arms(rng, hidden), np.empty((2, self.n_arms))
+            kernels.linear_rewards.evaluate(arms, hidden["theta"], *self._model, score, mean)
+            hidden.update(arms=arms, score=score, mean=mean)
         if self.interactions_per_user is not None and self.user_order == "shuffled":
             users = np.arange(self.horizon) // self.interactions_per_user
             hidden["users"] = rng.permutation(users)
         draw = partial(self.draw_features, rng, 0, hidden)
         return {**hidden, **self.schedule.hidden(draw, self._shape)}
+
+    def _draw_arms(self, rng: Generator, hidden: Hidden) -> Array:
+        """Return the features of a replicate's pool, float32 ``(n_arms, d)``."""
+        arms = np.empty((self.n_arms, self.dim), np.float32)
+        if self.design == "low-rank":
+            coefficients = portable.normals(rng, (self.n_arms, self.rank), np.float32)
+            subspace = np.ascontiguousarray(hidden["basis"][:, : self.rank])
+            kernels.feature_rows.combine(coefficients, subspace, arms)
+        else:
+            portable.fill_normals(rng, arms)
+        kernels.feature_rows.normalise(arms, kernels.feature_rows.SPHERE)
+        rescale(arms, self.context_norm)
+        return arms
 
     def fields(self) -> dict[str, Field]:
         if not self.schedule.drawn:
@@ -193,20 +199,20 @@ class RecommendationProblem(Problem):
         if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape
+        reward, expected = np.empty((2, n, B, self.n_candidates))
+        best, uniform = np.empty((n, B)), drawn["response"]
+        written = *self._model, uniform, reward, expected, best
         if "arms" in drawn:
             arms = drawn["arms"]
             features = np.empty((*arms.shape, self.dim), np.float32)
             kernels.candidates.gather_rounds(hidden["arms"], arms, features)
+            kernels.linear_rewards.arm_outcomes(arms, hidden["score"], hidden["mean"], *written)
         elif self.schedule.drawn:
             features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)
+            kernels.linear_rewards.outcomes(features, hidden["theta"], *written)
         else:
             return super().stretch(hidden, drawn, t)
         users = self._users(hidden, np.repeat(np.arange(t, t + n)[:, None], B, axis=1))
-        reward, expected = np.empty((2, n, B, self.n_candidates))
-        best, uniform = np.empty((n, B)), drawn["response"]
-        kernels.linear_rewards.outcomes(
-            features, hidden["theta"], *self._model, uniform, reward, expected, best
-        )
         context = Context(t, features, arms=arms, users=users)
         return JudgedStretch(Stretch(context, reward), expected, best)
 
@@ -260,8 +266,8 @@ class MultiArmedProblem(RecommendationProblem):
         super().__init__(horizon, n, n, n, reward, noise_std, theta=theta,
                          interactions_per_user=interactions_per_user)  # fmt: skip
 
-    def draw_hidden(self, rng: Generator) -> Hidden:
-        return {**super().draw_hidden(rng), "arms": np.eye(self.n_arms, dtype=np.float32)}
+    def _draw_arms(self, rng: Generator, hidden: Hidden) -> Array:
+        return np.eye(self.n_arms, dtype=np.float32)
 
     def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         out[:] = np.arange(self.n_arms)
