@@ -171,8 +171,9 @@ def _parsed(text: str) -> Budget | None:
     return Budget(*limits, trust if at else "curator")
 
 
+@functools.lru_cache(maxsize=1024)
 def _number(value: float) -> str:
-    """Return the shortest text that parses to the same number."""
+    """Return the shortest text that parses to the same number; cached, see `_parsed`."""
     text = repr(value).removesuffix(".0")
     return re.sub(r"e([+-])0*(\d)", lambda m: f"e{m[1].strip('+')}{m[2]}", text)
 

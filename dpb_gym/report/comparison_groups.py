@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -113,6 +114,7 @@ def budget_order(budget: Budget | None) -> tuple[bool, str, float, str]:
     return (False, scale_of(budget), budget.limit, budget.trust)
 
 
+@functools.lru_cache(maxsize=1024)
 def amount(budget: Budget | None) -> Budget | None:
     """Return the budget that rows are compared at: without its trust model, which is a group."""
     return None if budget is None else budget.amount

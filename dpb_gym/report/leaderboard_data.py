@@ -142,6 +142,11 @@ Names: TypeAlias = Annotated[
 ]
 
 
+def row_key(agent: str, budget: Budget | None) -> str:
+    """Return the unique name within a table of a label and a budget, if there is one."""
+    return agent if budget is None else f"{agent} ({budget})"
+
+
 @model
 class Entry:
     """One agent at one budget.
@@ -175,7 +180,7 @@ class Entry:
     @property
     def key(self) -> str:
         """Unique name within a table: the label, and the budget if there is one."""
-        return self.agent if self.budget is None else f"{self.agent} ({self.budget})"
+        return row_key(self.agent, self.budget)
 
     @property
     def private(self) -> bool:

@@ -23,6 +23,7 @@ from dpb_gym.report.leaderboard_data import (
     TaskResult,
     TrackResult,
     TrackRow,
+    row_key,
 )
 from dpb_gym.report.tables import base_label
 from dpb_gym.results import metrics
@@ -206,7 +207,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
     for key, parts in members.items():
         # On tasks without a tuned row the defaults are the best point.
         one = next(iter(parts.values()))
-        both = members.get(replace(one, agent=base_label(one.agent)).key, {}) | parts
+        both = members.get(row_key(base_label(one.agent), one.budget), {}) | parts
         members[key] = {task: both[task] for task in tasks if task in both}
     scores = {
         key: {task: _scores(tasks[task], row) for task, row in mine.items()}
