@@ -67,29 +67,35 @@ def from_rows(rows: Any) -> list[CellResult]:
         ValueError: If the rows are not those of `to_rows`.
     """
     try:
-        return [_entry(row, block) for row in rows for block in row["blocks"]]
+        return [entry for row in rows for entry in _entries(row)]
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a list of rows ({error!r:.300})") from None
 
 
-def _entry(row: Mapping[str, Any], block: Mapping[str, Any]) -> CellResult:
-    text = json.dumps({**row["cell"], "start": block["start"], "stop": block["stop"]})
-    guarantee, digest, provenance = row["guarantee"], block["sha256"], block["provenance"]
+def _entries(row: Mapping[str, Any]) -> Iterator[CellResult]:
+    """Yield the entries of a row, whose cells share task and agent."""
+    guarantee, blocks, one = row["guarantee"], row["blocks"], None
     if not (guarantee is None or isinstance(guarantee, dict)):
         raise TypeError("a guarantee is an object or null")
-    if not (isinstance(digest, str) and isinstance(provenance, str)):
-        raise TypeError("digest and provenance are text")
-    cell, timing, recorded = Cell.read(text), _timing(block["timing"]), block.get("recorded", {})
-    if recorded:
-        array("recorded", list(recorded.values()), (None, len(cell.replicates)))
-    return CellResult(
-        cell,
-        guarantee=guarantee,
-        timing=timing,
-        provenance=provenance,
-        stated=digest,
-        recorded=recorded,
-    )
+    for block in blocks:
+        start, stop, digest, provenance = (
+            block[name] for name in ("start", "stop", "sha256", "provenance")
+        )
+        if not (isinstance(digest, str) and isinstance(provenance, str)):
+            raise TypeError("digest and provenance are text")
+        if one is None:
+            one = Cell.read(json.dumps({**row["cell"], "start": start, "stop": stop}))
+        cell, recorded = one.block(start, stop), block.get("recorded", {})
+        if recorded:
+            array("recorded", list(recorded.values()), (None, len(cell.replicates)))
+        yield CellResult(
+            cell,
+            guarantee=guarantee,
+            timing=_timing(block["timing"]),
+            provenance=provenance,
+            stated=digest,
+            recorded=recorded,
+        )
 
 
 def _timing(given: Any) -> Timing | None:
@@ -97,7 +103,7 @@ def _timing(given: Any) -> Timing | None:
     if given is None:
         return None
     timing = Timing(**given)
-    numbers = [float(value) for value in asdict(timing).values()]
+    numbers = [float(value) for value in vars(timing).values()]
     sound = all(math.isfinite(value) and value >= 0 for value in numbers) and timing.companions >= 1
     return timing if sound and timing.seconds > 0 else None
 
@@ -213,25 +219,31 @@ def _results(
     where: str, table: Any, wanted: dict[str, CellResult]
 ) -> Iterator[CellResult | DamagedResult]:
     """Return the results of one row group and remove them from `wanted`."""
+    texts = table.select(PER_REPLICATE).to_pydict()
+    lists = [table.column(name).combine_chunks() for name in PER_ROUND]
+    lengths = np.array([column.value_lengths().to_pylist() for column in lists], np.float64)
+    # Arrow's own conversions to NumPy import pandas.
+    numbers = [np.from_dlpack(column.flatten()) for column in lists]
+    ends = np.nan_to_num(lengths).cumsum(axis=1).astype(np.int64)
     stop = 0
-    for key, group in groupby(table.column("cell").to_pylist()):
+    for key, group in groupby(texts["cell"]):
         start, stop = stop, stop + len(list(group))
         entry = wanted.get(key)
         if entry is None:
             continue
-        cell, rows = entry.cell, table.slice(start, stop - start)
+        cell = entry.cell
         shape = (len(cell.replicates), len(cell.checkpoints))
         problem = "the content does not have the digest that it was written with"
-        lists = [rows.column(name).combine_chunks() for name in PER_ROUND]
-        sizes = {size for column in lists for size in column.value_lengths().to_pylist()}
-        if (len(rows), sizes) == (shape[0], {shape[1]}):
-            # Arrow's own conversions to NumPy import pandas.
-            parts = (np.from_dlpack(column.flatten()).reshape(shape) for column in lists)
-            rounds, regret, reward = (part.copy() for part in parts)
+        if stop - start == shape[0] and (lengths[:, start:stop] == shape[1]).all():
+            size = shape[0] * shape[1]
+            rounds, regret, reward = (
+                values[end - size : end].reshape(shape).copy()
+                for values, end in zip(numbers, ends[:, stop - 1])
+            )
             found = replace(entry, regret=regret, reward=reward, stated="")
             if found.digest == entry.stated:
-                same = rows.drop_columns(list(PER_ROUND)).to_pydict() == _per_replicate(found)
-                same = same and (rounds == cell.checkpoints).all()
+                rows = {name: values[start:stop] for name, values in texts.items()}
+                same = rows == _per_replicate(found) and (rounds == cell.checkpoints).all()
                 problem = "" if same else "content and specification disagree"
         del wanted[key]
         yield DamagedResult(f"{where}: {cell}: {problem}") if problem else found

@@ -228,13 +228,21 @@ class Cell(Spec):
             ValueError: If the text is not a cell.
         """
         cell = cls.model_validate_json(text)
-        if not cell.replicates:
-            raise ValueError(f"replicates {cell.start}..{cell.stop} are none")
-        return cell
+        return cell.block(cell.start, cell.stop)
 
-    @property
+    def block(self, start: int, stop: int) -> Cell:
+        """Return the cell of other replicates.
+
+        Raises:
+            ValueError: If there are none.
+        """
+        if not (type(start) is type(stop) is int and 0 <= start < stop):
+            raise ValueError(f"replicates {start!r:.20}..{stop!r:.20} are none")
+        return self.model_copy(update={"start": start, "stop": stop})
+
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """Return what all blocks of one row have in common, as plain JSON values."""
+        """What all blocks of one row have in common, as plain JSON values."""
         shared = {k: getattr(self, k) for k in ("algorithm", "suite", "protocol", "data", "seed")}
         own = {"task": self.task.identity, "agent": self.agent.identity}
         own |= {} if self.study is None else {"study": self.study}
@@ -253,7 +261,8 @@ class Cell(Spec):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Cell:
         """Return a copy with updated fields and its own key."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in ("text", "key"):
+        same = {"identity"} if set(update or ()) <= {"start", "stop"} else set()
+        for name in {"text", "key", "identity"} - same:
             copied.__dict__.pop(name, None)
         return copied
 
