@@ -4,9 +4,9 @@ Runs in an environment with the other package, without dpb-gym:
 
     python benchmarks/peer_linucb.py obp|river|mabwiser [--rounds 2000]
 
-Open Bandit Pipeline 0.5.7 needs Python 3.9, matplotlib < 3.9 and PyTorch, or an empty module in its
-place. All three have one
-ridge regression per arm ("disjoint" LinUCB) and take one context per round.
+Open Bandit Pipeline 0.5.7 installs up to Python 3.10; its sources also run with 3.11. It needs
+matplotlib < 3.9 and PyTorch, or empty modules in its place. All three have one ridge regression
+per arm ("disjoint" LinUCB) and take one context per round.
 """
 
 import argparse

@@ -177,10 +177,11 @@ def peers(report, scale, named):
         rates = {side: [] for side in (*lanes, name)}
         for lane in lanes.values():
             lane.run(200)
-        for _ in range(3):
+        for _ in range(9):
             for B, lane in lanes.items():
-                rates[B].append(lane.run((400 if B > 1 else 3200) * scale))
+                rates[B].append(lane.run((1000 if B > 1 else 10_000) * scale))
             command = [python, "-W", "ignore", str(HERE / "peer_linucb.py"), name]
+            command += ["--rounds", "4000"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             rates[name].append(float(done.stdout))
         report(f"{name} LinUCB", statistics.median(rates[name]), "-", "rounds/s")

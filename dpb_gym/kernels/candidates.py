@@ -94,19 +94,12 @@ def split_ratings(uniforms, offsets, counts, users, positions):
 
 
 @jit
-def gather(table, index, out):
-    """out[b, k] = table[b, index[b, k]] for float32 feature rows; a single table is broadcast."""
+def gather(tables, index, out):
+    """out[b, k] = tables[b mod n, index[b, k]], for rows of float32 features in n tables."""
     B, m = index.shape
     for b in range(B):
-        own = table[b if table.shape[0] > 1 else 0]
+        own = tables[b % tables.shape[0]]
         for k in range(m):
             row, copy = own[index[b, k]], out[b, k]
             for j in range(row.shape[0]):
                 copy[j] = row[j]
-
-
-@jit
-def gather_rounds(table, index, out):
-    """`gather` of several rounds, ``(n, B, m)``."""
-    for t in range(index.shape[0]):
-        gather(table, index[t], out[t])

@@ -205,7 +205,8 @@ class RecommendationProblem(Problem):
         if "arms" in drawn:
             arms = drawn["arms"]
             features = np.empty((*arms.shape, self.dim), np.float32)
-            kernels.candidates.gather_rounds(hidden["arms"], arms, features)
+            flat = features.reshape(n * B, *self._shape)
+            kernels.candidates.gather(hidden["arms"], arms.reshape(n * B, -1), flat)
             kernels.linear_rewards.arm_outcomes(arms, hidden["score"], hidden["mean"], *written)
         elif self.schedule.drawn:
             features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)

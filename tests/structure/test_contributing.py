@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ def test_hooks_and_issue_forms_are_valid():
         form = yaml.safe_load(path.read_text())
         assert form["name"] and form["description"]
         assert all(part["type"] and part["attributes"] for part in form["body"])
+
+
+def test_make_has_the_targets_of_the_benchmark_of_a_clone():
+    targets = re.findall(r'\[\*make, "(.+?)"\]', (ROOT / "benchmarks/speed.py").read_text())
+    assert len(targets) == 2
+    for target in targets:
+        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
 
 
 def test_the_table_of_sizes_lists_every_package(import_benchmark):
