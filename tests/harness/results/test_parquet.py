@@ -211,12 +211,32 @@ def test_a_table_of_many_cells_loses_only_what_is_damaged(tmp_path: Path) -> Non
     path.write_bytes(table_bytes(several))
     back, damaged = read_table(path.read_bytes(), "t", entries)
     assert [one.digest for one in back] == [one.digest for one in several] and not damaged
-    rewritten(path, _set("regret", 5, lambda curve: [0.0, *curve[1:]]))
-    back, (lost,) = read_table(path.read_bytes(), "t", entries)
-    assert [one.cell for one in back] == [several[0].cell, several[2].cell]
-    assert str(several[1].cell) in str(lost)
+    for value in (lambda curve: [0.0, *curve[1:]], lambda curve: curve[:-1], None):
+        rewritten(path, _set("regret", 5, value))
+        back, (lost,) = read_table(path.read_bytes(), "t", entries)
+        assert [one.digest for one in back] == [several[0].digest, several[2].digest]
+        assert str(several[1].cell) in str(lost)
     extra = result(9, start=40, stop=44).entry
     assert "damaged or gone" in str(read_table(path.read_bytes(), "t", [*entries, extra])[1][-1])
+
+
+def test_blocks_of_a_cell_share_their_identity_only() -> None:
+    one = cell()
+    other = one.block(6, 9)
+    assert [*other.replicates] == [6, 7, 8] and other.identity == one.identity
+    assert other.key != one.key and other.key == cell(start=6, stop=9).key
+    changed = other.model_copy(update={"seed": 8})
+    assert changed.key == cell(start=6, stop=9, seed=8).key
+
+
+@pytest.mark.parametrize(("start", "stop"), [(3, 3), (4, 3), (-1, 3), (True, 3), (0, 3.0), ("", 3)])
+def test_a_block_without_replicates_is_refused(start: Any, stop: Any) -> None:
+    with pytest.raises(ValueError, match=r"replicates .* are none"):
+        cell().block(start, stop)
+    rows = to_rows([result(), result(start=6, stop=10)])
+    rows[0]["blocks"][1] |= {"start": start, "stop": stop}
+    with pytest.raises(ValueError, match=r"replicates .* are none"):
+        from_rows(rows)
 
 
 def test_the_key_is_the_configuration() -> None:
