@@ -77,8 +77,10 @@ def split_ratings(uniforms, offsets, counts, users, positions):
         positions: Output ``(n, m)`` rating indices.
     """
     m = positions.shape[1]
-    order = np.empty(np.max(offsets[1:] - offsets[:-1]), np.int64)
-    used = row = 0
+    most = used = row = 0
+    for u in range(counts.shape[0]):
+        most = max(most, offsets[u + 1] - offsets[u])
+    order = np.empty(most, np.int64)
     for u in range(counts.shape[0]):
         size = offsets[u + 1] - offsets[u]
         for i in range(size):

@@ -123,6 +123,13 @@ def logdet_cholesky_one(lower):
 
 
 @inline
+def copy_one(source, out):
+    """out[:n] = source, of length n; assigned to a slice, numba takes 2 s for texts of errors."""
+    for k in range(source.shape[0]):
+        out[k] = source[k]
+
+
+@inline
 def multiply_one(matrix, vector, out):
     """out = matrix vector for a symmetric matrix."""
     d = matrix.shape[0]

@@ -144,4 +144,5 @@ def step(hessian, ridge, gradient, due, theta):
     factor, move, none = np.empty((d, d)), np.empty(d), np.zeros((d, d))
     for b in range(B):
         if due[b] and _direction(hessian[b], none, ridge, gradient[b], factor, move):
-            theta[b] -= move
+            for k in range(d):
+                theta[b, k] -= move[k]

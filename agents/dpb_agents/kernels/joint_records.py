@@ -66,7 +66,8 @@ def joint_rows(features, phi, directions, response, lengths, weights, rows):
             relative = np.sqrt(square / (alone - (2.0 - kappa) * kappa * together))
             if weights[2] > 0.0:
                 rows[b, own] = weights[2] * mean_octave(features[b], phi[b], kappa)
-        directions[b, :d] *= min(1.0, relative)
+        for j in range(d):
+            directions[b, j] *= min(1.0, relative)
         response[b] /= max(1.0, relative)
     linear_records.joint_rows(directions, response, weights, rows)
 

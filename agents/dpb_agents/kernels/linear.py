@@ -16,6 +16,7 @@ from dpb_gym.kernels.linalg import (
     cholesky_one,
     cholesky_shifted_one,
     cholesky_update_one,
+    copy_one,
     dot_one,
     inverse_cholesky_one,
     logdet_cholesky_one,
@@ -241,7 +242,7 @@ def play_growing(rounds, policy, grown, limits, chosen, weight, reward, action):
         for t in range(n):
             for b in range(first, min(B, first + tile)):
                 x, metric = features[t], inverse[b]
-                estimate[:] = theta[b]
+                copy_one(theta[b], estimate)
                 if len(pulled) > 0:
                     multiply_one(metric, pulled[b], estimate)
                     for j in range(d):

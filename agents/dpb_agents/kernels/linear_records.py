@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import sigmoid
-from dpb_gym.kernels.linalg import cholesky_one, eigh_one, solve_cholesky_one
+from dpb_gym.kernels.linalg import cholesky_one, copy_one, eigh_one, solve_cholesky_one
 
 ROOT2 = np.sqrt(2.0)
 # Lengths whose squares differ by a smaller factor count as equal.
@@ -314,7 +314,8 @@ def filter_step(mean, covariance, gram, own, weight, spread, release, noise):
                 for j in range(n + m):
                     gain[i, j] -= lower[i, k] * gain[k, j]
             error[i] /= lower[i, i]
-            gain[i] /= lower[i, i]
+            for j in range(n + m):
+                gain[i, j] /= lower[i, i]
         for i in range(m):
             for r in range(n + m):
                 centre[r] += error[i] * gain[i, r]
@@ -358,7 +359,10 @@ def shrunken_curvature(half, share, noise, intercept, out):
         kept = max(0.0, 1.0 - 0.5 * d * noise * noise / square)
         kept = min(kept, np.sqrt(level * trace / square))
     cross = kept * out[d, :d]
-    cut = np.outer(cross, cross) / level
+    cut = np.empty((d, d))
+    for j in range(d):
+        for k in range(d):
+            cut[j, k] = cross[j] * cross[k] / level
     slopes = out[:d, :d] - cut
     middle, rest = np.trace(slopes) / d, trace - np.trace(cut)
     for j in range(d):
@@ -465,6 +469,6 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         if square + 2.0 * cross > left:
             w = left / (cross + np.sqrt(cross * cross + square * left))
         z *= w
-        kept[b, u, counts[b, u]] = z
+        copy_one(z, kept[b, u, counts[b, u]])
         counts[b, u] += 1
         spent[b, u] += w * (w * square + 2.0 * cross)

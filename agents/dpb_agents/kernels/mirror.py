@@ -12,6 +12,7 @@ from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp
 from dpb_gym.kernels.linalg import (
     cholesky_one,
+    copy_one,
     dot_one,
     multiply_one,
     quadratic_form_one,
@@ -162,7 +163,8 @@ def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
             gradient[j] = mean[j]
             if choice[b] >= 0:
                 gradient[j] -= features[b, slates[b, choice[b]], j]
-        tilde[:] = inverse[b]
+        for j in range(d):
+            copy_one(inverse[b, j], tilde[j])
         _add_information(tilde, x, n, p, outside, mean, eta)
         multiply_one(tilde, gradient, moved)
         for j in range(d):

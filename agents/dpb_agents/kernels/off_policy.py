@@ -21,6 +21,7 @@ from dpb_agents.kernels.networks import (
 )
 from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.elementary import exp, expm1, log
+from dpb_gym.kernels.linalg import copy_one
 
 EPS, LONGEST = 1e-8, 10.0
 LOW, HIGH, INSIDE = -20.0, 2.0, 1e-6
@@ -219,7 +220,8 @@ def train_actor(weights, moments, steps, widths, rounds, due, picks, normals, ta
             pick = picks[b, g]
             _gather(inputs, pick, tape)
             for k in range(2):
-                tapes[k, :seen] = tape[:seen]
+                for i in range(seen):
+                    copy_one(tape[i], tapes[k, i])
             pack(own[:P], widths, actor[0], False)
             _act(actor[0], widths, normals[b, g], tape, drawn)
             coefficient, entropy = exp(np.float64(own[total])), 0.0

@@ -167,7 +167,9 @@ def _average(weights, means, variances, mean, covariance):
     `weights` ``(m,)`` are logarithms and become probabilities.
     """
     m, d = means.shape
-    top, total = weights.max(), 0.0
+    top, total = -np.inf, 0.0
+    for r in range(m):
+        top = max(top, weights[r])
     for r in range(m):
         weights[r] = elementary.exp(weights[r] - top)
         total += weights[r]
@@ -268,8 +270,9 @@ def informed_posterior(
     size = d / size
     for b in range(B):
         linalg.eigh_one(information[b], values, vectors)
-        total[:] = precision
-        pull[:] = 0.0
+        for j in range(d):
+            pull[j] = 0.0
+            linalg.copy_one(precision[j], total[j])
         for i in range(d):
             h = max(values[i], 0.0)
             error = spread * h + noise + 0.5 * left[b] * (1.0 + 1.0 / d) * (size + far)
@@ -285,10 +288,10 @@ def informed_posterior(
         linalg.cholesky_one(total, total)
         linalg.inverse_cholesky_one(total, inverse)
         for j in range(d):
+            linalg.copy_one(inverse[j], covariance[b, j])
             theta[b, j] = centre[j]
             for k in range(d):
                 theta[b, j] += inverse[j, k] * pull[k]
-        covariance[b] = inverse
         linalg.cholesky_one(inverse, inverse)
         for j in range(d):
             for k in range(d):

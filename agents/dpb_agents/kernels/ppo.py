@@ -25,6 +25,7 @@ from dpb_agents.kernels.networks import (
 )
 from dpb_gym.kernels._jit import inline, vectorised
 from dpb_gym.kernels.elementary import exp, log, log_of_sum
+from dpb_gym.kernels.linalg import copy_one
 
 CLIP, LONGEST, EPS, VALUE_WEIGHT = 0.2, 0.5, 1e-5, 0.5
 SMALLEST = 1e-300
@@ -254,7 +255,7 @@ def train(weights, moments, steps, widths, rounds, due, orders, batch, rate):
         for start in range(0, n, share):
             part = own[start : start + share]
             _evaluate(packed[0], widths, spread, mine, part, tapes[0], found)
-            before[0, start : start + share] = found[0][: part.shape[0]]
+            copy_one(found[0][: part.shape[0]], before[0, start:])
         for start in range(0, n, batch):
             part = own[start : start + batch]
             _value(packed[1], widths, means, part, tapes[1], before[1, start:])

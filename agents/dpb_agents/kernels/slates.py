@@ -11,7 +11,7 @@ import numpy as np
 from dpb_agents.kernels.prices import BET
 from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import inline, jit, vectorised
-from dpb_gym.kernels.linalg import logdet_cholesky_one
+from dpb_gym.kernels.linalg import copy_one, logdet_cholesky_one
 from dpb_gym.kernels.mnl import best_slate_one, revenue_of, top_indices
 
 # Larger utilities are clipped, so that sums of their exponentials stay finite.
@@ -46,7 +46,7 @@ def _upper_factor(matrix, shift, weights, upper):
     d = matrix.shape[0]
     for i in range(d):
         row = upper[i]
-        row[:d] = matrix[i]
+        copy_one(matrix[i], row)
         row[i] += shift
         for k in range(i):
             weights[k] = -upper[k, i]
@@ -323,7 +323,7 @@ def warranted_slates(features, revenues, theta, drawn, best, slates):
         gain = _revenue_at(features[b], revenues[b], drawn[b], slates[b], utility)
         gain -= _revenue_at(features[b], revenues[b], drawn[b], best[b], utility)
         if cost > BET * gain:
-            slates[b] = best[b]
+            copy_one(best[b], slates[b])
 
 
 @inline

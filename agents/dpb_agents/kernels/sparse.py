@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.elementary import exp, log
-from dpb_gym.kernels.linalg import dot_one, multiply_one
+from dpb_gym.kernels.linalg import copy_one, dot_one, multiply_one
 
 
 @jit
@@ -63,7 +63,7 @@ def thresholded(
     v, score = np.empty(d), np.empty(d)
     for b in range(B):
         for m in range(M):
-            points[b, m] = theta[b]
+            copy_one(theta[b], points[b, m])
             _descended(gram[b], response[b], step, theta[b], v)
             for j in range(d):
                 score[j] = abs(v[j]) + xi * gumbels[b, m, j]
