@@ -306,7 +306,7 @@ def clone(report):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "DPB"))}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["git", "clone", "-q", str(HERE.parent), folder], check=True)
-        make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}"]
+        make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}", "VENV=.venv"]
         again = [f"{folder}/.venv/bin/dpb", "run", "smoke", "--out", f"{folder}/again"]
         for what, command, target in (
             ("installation", [*make, ".venv/.installed"], "-"),

@@ -84,7 +84,8 @@ def test_make_has_the_targets_of_the_benchmark_of_a_clone():
     targets = re.findall(r'\[\*make, "(.+?)"\]', (ROOT / "benchmarks/speed.py").read_text())
     assert len(targets) == 2
     for target in targets:
-        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
+        command = ["make", "-n", "VENV=.venv", target]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
 def test_the_table_of_sizes_lists_every_package(import_benchmark):
