@@ -180,8 +180,8 @@ def peers(report, scale, named):
         for _ in range(9):
             for B, lane in lanes.items():
                 rates[B].append(lane.run((1000 if B > 1 else 10_000) * scale))
-            command = [python, "-W", "ignore", str(HERE / "peer_linucb.py"), name]
-            command += ["--rounds", "4000"]
+            script = [str(HERE / "peer_linucb.py"), name, "--rounds", "4000"]
+            command = [python, "-W", "ignore", *script]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             rates[name].append(float(done.stdout))
         report(f"{name} LinUCB", statistics.median(rates[name]), "-", "rounds/s")

@@ -26,7 +26,7 @@ from typing import Any
 from marked import put
 
 ROOT = Path(__file__).parents[1]
-TARGET = 36_600
+TARGET = 36_590
 """Upper bound on the lines of code of all packages together."""
 
 ROOTS = {"dpb_gym": "", "agents": "agents", "envs_data": "data"}

@@ -74,18 +74,17 @@ def from_rows(rows: Any) -> list[CellResult]:
 
 def _entries(row: Mapping[str, Any]) -> Iterator[CellResult]:
     """Yield the entries of a row, whose cells share task and agent."""
-    guarantee, blocks, one = row["guarantee"], row["blocks"], None
+    guarantee, blocks = row["guarantee"], row["blocks"]
     if not (guarantee is None or isinstance(guarantee, dict)):
         raise TypeError("a guarantee is an object or null")
+    shared = Cell.read(json.dumps({**row["cell"], "start": 0, "stop": 1}))
     for block in blocks:
         start, stop, digest, provenance = (
             block[name] for name in ("start", "stop", "sha256", "provenance")
         )
         if not (isinstance(digest, str) and isinstance(provenance, str)):
             raise TypeError("digest and provenance are text")
-        if one is None:
-            one = Cell.read(json.dumps({**row["cell"], "start": start, "stop": stop}))
-        cell, recorded = one.block(start, stop), block.get("recorded", {})
+        cell, recorded = shared.block(start, stop), block.get("recorded", {})
         if recorded:
             array("recorded", list(recorded.values()), (None, len(cell.replicates)))
         yield CellResult(

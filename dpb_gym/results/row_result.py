@@ -146,11 +146,7 @@ def _weakest(guarantees: Sequence[dict[str, Any] | None]) -> dict[str, Any] | No
 
 def read_guarantee(guarantee: Mapping[str, Any]) -> privacy.Guarantee:
     """Return a stored guarantee as an object, including events of third-party agents."""
-    return _read(_canonical(guarantee))
-
-
-def _canonical(guarantee: Mapping[str, Any]) -> str:
-    return json.dumps(guarantee, sort_keys=True)
+    return _read(json.dumps(guarantee, sort_keys=True))
 
 
 @functools.lru_cache(maxsize=4096)  # rows share guarantees
@@ -168,23 +164,14 @@ def describe_guarantee(
     """
     if guarantee is None or guarantee.get("curve") is None:
         return NON_PRIVATE, None, None
-    return _described(_canonical(guarantee), report_delta(budget))
-
-
-@functools.lru_cache(maxsize=4096)
-def _described(text: str, delta: float) -> tuple[str, str, str]:
-    read = _read(text)
-    return read.describe(delta), read.notion, read.unit
+    read = read_guarantee(guarantee)
+    return read.describe(report_delta(budget)), read.notion, read.unit
 
 
 def epsilons(guarantee: Mapping[str, Any] | None) -> tuple[float, ...]:
     """Return epsilon of a stored guarantee at each of `DELTAS`, empty without a guarantee."""
     if guarantee is None or guarantee.get("curve") is None:
         return ()
-    return _epsilons(_canonical(guarantee))
-
-
-@functools.lru_cache(maxsize=4096)
-def _epsilons(text: str) -> tuple[float, ...]:
-    found = tuple(_read(text).epsilon(delta) for delta in DELTAS)
+    read = read_guarantee(guarantee)
+    found = tuple(read.epsilon(delta) for delta in DELTAS)
     return found if all(map(math.isfinite, found)) else ()
