@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -70,14 +70,15 @@ class Session:
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": [], "charged": {}, "account": None if account is None else str(account.path)},
+             "came": [], "persons": [], "account": None if account is None else str(account.path)},
         )  # fmt: skip
+        self._numbers = {person: n for n, person in enumerate(self._state["persons"])}
         self._charges: privacy.SessionCharges | None = None
         self._releases: list[int | None] = []
         if account is not None:
             if self.guarantee is None:
                 raise AgentError("an account charges a guarantee: this session has no budget")
-            self._charges = privacy.SessionCharges(account, self.guarantee, self._state["charged"])
+            self._charges = privacy.SessionCharges(account, self.guarantee)
 
     @property
     def guarantee(self) -> privacy.Guarantee | None:
@@ -156,7 +157,7 @@ class Session:
         *,
         revenues: Any = None,
         arms: Any = None,
-        user: int | None = None,
+        user: int | str | None = None,
         available: Any = None,
     ) -> tuple[int, Any]:
         """Return the decision for the next customer.
@@ -167,7 +168,8 @@ class Session:
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users or the session has
-                an account.
+                an account. With an account it may be a text, see `Account.person`; then agents
+                see a number in order of first appearance, and all customers need texts.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -180,13 +182,15 @@ class Session:
                 session is unchanged.
             HorizonExceeded: If the horizon is over.
             AgentError: If the agent needs the last response first, or fails; a response that it
-                failed on is in `lost`.
+                failed on is in `lost`. Or if the session was handed over.
+            CheckpointError: If the session goes on elsewhere, as its account tells.
         """
-        with self._lock:
+        with self._used():
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
-            context = self._context(features, revenues, arms, user, available)
+            number = self._number(user)
+            context = self._context(features, revenues, arms, number, available)
             if self._outside(context.features):
                 warnings.warn(
                     f"decision {context.t}: features exceed the declared bound {state['bound']:g} "
@@ -204,6 +208,7 @@ class Session:
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
             if (band := state.get("band")) is not None:
                 action = np.clip(action, *band)
+            self._remember(user)
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
             offered = action[0]
@@ -224,7 +229,7 @@ class Session:
             ParameterError: If there is no such decision, it was answered or dropped, or the
                 response is impossible; the session is unchanged.
         """
-        with self._lock:
+        with self._used():
             context, action = self._opened(decision)
             if context is None:
                 raise ParameterError(f"decision {decision} is a device's: receive its message")
@@ -240,7 +245,7 @@ class Session:
                 uses them, or the session has an account.
             HorizonExceeded: If the horizon is over.
         """
-        with self._lock:
+        with self._used():
             self._split_sums()
             if self._state["t"] >= self.problem.longest:
                 raise HorizonExceeded(f"the session was planned for {self._state['t']:,} decisions")
@@ -255,7 +260,7 @@ class Session:
             ParameterError: If the message is no device's of this session, was received before, or
                 belongs to a batch that was released; the session is unchanged.
         """
-        with self._lock:
+        with self._used():
             sums, kind = self._split_sums(), kind_of(self.problem.kind)
             try:
                 decision, batch = message["decision"], message["batch"]
@@ -282,7 +287,7 @@ class Session:
         Raises:
             AgentError: If the budget is not an aggregator's, or a message has been received.
         """
-        with self._lock:
+        with self._used():
             sums = self._split_sums()
             if not isinstance(sums, privacy.AggregatedSum) or sums.rounds:
                 raise AgentError(
@@ -304,7 +309,7 @@ class Session:
 
     def drop(self, decision: int) -> None:
         """Drop a decision without a response and free its memory; raises like `observe`."""
-        with self._lock:
+        with self._used():
             self._opened(decision)
             del self._state["open"][decision]
 
@@ -320,7 +325,7 @@ class Session:
             AgentError: If the agent cannot be saved, or was handed over before.
             CheckpointError: If the file cannot be written.
         """
-        with self._lock:
+        with self._used():
             if self.account is not None:
                 self.account.commit()
             self.agent.save(path)
@@ -335,6 +340,43 @@ class Session:
         file = state.get("account")
         account = None if file is None else privacy.Account(file)
         return cls(agent, state["problem"], account=account)
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """Hold the lock, and raise AgentError if the session was handed over."""
+        why = self.agent.curator.handed_over  # first: a thread of the parent may hold the lock
+        if why:
+            raise AgentError(f"this session was handed over: {why}")
+        with self._lock:
+            yield
+
+    def _number(self, user: Any) -> Any:
+        """Return the number that agents see of a user; texts are numbered as they appear."""
+        persons: list[str] = self._state["persons"]
+        if self.account is None or (not isinstance(user, str) and not persons):
+            return user
+        if not isinstance(user, str) or (not persons and self._state["t"]):
+            raise ParameterError(
+                "users of one session are all numbers or all texts; this one began with "
+                f"{'texts' if persons else 'numbers'}, got {shown(user)}"
+            )
+        return self._numbers.get(self.account.person(user), len(persons))
+
+    def _remember(self, user: Any) -> None:
+        """Keep the number of a text."""
+        persons: list[str] = self._state["persons"]
+        if self.account is not None and isinstance(user, str):
+            person = self.account.person(user)
+            if person not in self._numbers:
+                self._numbers[person] = len(persons)
+                persons.append(person)
+
+    def _person(self, context: Context) -> str:
+        """Return what the account calls the customer of a context."""
+        assert self.account is not None and context.users is not None
+        number = int(context.users[0])
+        persons: list[str] = self._state["persons"]
+        return persons[number] if persons else self.account.person(number)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -414,7 +456,7 @@ class Session:
         state, charges = self._state, self._charges
         state["owed"] = False
         record = state["came"].pop(0) if state["came"] else None
-        if record and (charges is None or charges.admit(int(record[0].users[0]))):
+        if record and (charges is None or charges.admit_persons([self._person(record[0])])[0]):
             context, action, feedback = record
         else:
             context, action, feedback = self._empty(now, False)
@@ -441,11 +483,11 @@ class Session:
         return _locked(now._replace(**blank)), action, feedback
 
     def _commit(self) -> None:
-        """Make the charges durable if the agent may have released something since the last time."""
-        if self.account is not None:
+        """Commit if the agent may have released something since the last time."""
+        if self._charges is not None:
             counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
             if not counts or None in counts or counts != self._releases:
-                self.account.commit()
+                self._charges.commit()
                 self._releases = counts
 
 
