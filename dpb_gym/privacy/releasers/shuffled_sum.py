@@ -152,6 +152,7 @@ class ShuffledSum(BatchSum):
             ParameterError: If the batch has not exactly `batch` customers, for which the
                 guarantee holds.
         """
+        self.ready()
         if self.rounds - self._at != self.batch:
             raise ParameterError(
                 f"a batch of {self.batch} customers is shuffled, not of "
