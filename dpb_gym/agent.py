@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpb_gym import checkpoint, privacy, validation
+from dpb_gym import checkpoint, privacy, state, validation
 from dpb_gym.checkpoint import Policy
-from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.errors import AgentError, CheckpointError, StateError, shown
 from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -279,6 +279,20 @@ class BatchedSingle(Agent):
                 f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
             ).at(i) from error
 
+
+def _written(agent: BatchedSingle) -> dict[str, Any]:
+    """Return the attributes of an adapter, with the name of the class of its copies."""
+    if not isinstance(agent._maker, type):
+        raise StateError(f"its copies are made by {shown(agent._maker)}; give a class instead")
+    return {**vars(agent), "_maker": state.name_of(agent._maker)}
+
+
+def _read(agent: BatchedSingle, attributes: dict[str, Any]) -> None:
+    maker = state.class_of(attributes.get("_maker"), SingleAgent)
+    state.set_attributes(agent, {**attributes, "_maker": maker})
+
+
+state.register(BatchedSingle, out=_written, into=_read)
 
 Batch = TypeVar("Batch", Context, Feedback)
 

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpb_gym import privacy
+from dpb_gym import privacy, state
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
@@ -56,7 +56,7 @@ PACKAGES: set[str] = set()
 """Packages of the registered agents."""
 
 
-class Policy:
+class Policy(state.Registered):
     """Base class of `Agent` and `SingleAgent`; its subclasses can be registered.
 
     Attributes:
@@ -69,6 +69,10 @@ class Policy:
     protects: tuple[str, str] | None = None
     retired: ClassVar[Mapping[str, str]] = {}
     curator: privacy.Curator
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        state.register_package(cls.__module__)  # for the objects that the agent has
 
 
 def save(agent: Policy, path: str | os.PathLike[str]) -> None:

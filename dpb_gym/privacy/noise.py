@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.streams import BlockDraws
@@ -17,12 +17,14 @@ from dpb_gym.validation import FloatArray
 
 GRID_BITS = 20
 EXACT_BITS = 52
+MOST_REPLICATES = 10**6
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(seed))
 
 
+@state.register
 class NoiseSource:
     """Random numbers for a batch of replicates, each from its own generator.
 
@@ -136,6 +138,7 @@ class NoiseSource:
         return NoiseSource(generators)
 
 
+@state.register
 class QuietNoise(NoiseSource):
     """Noise of `factor` times the charged standard deviation, to test audits.
 
@@ -179,6 +182,7 @@ class SystemGenerator:
         return drawn
 
 
+@state.register
 class SystemNoise(NoiseSource):
     """Noise from the operating system's generator: not seeded, not reproducible.
 
@@ -208,7 +212,7 @@ class SystemNoise(NoiseSource):
 
     def __setstate__(self, state: dict[str, float]) -> None:
         SystemNoise.__init__(self, int(state["replicates"]))
-        self._grid = state["grid"]
+        self._grid = float(state["grid"])
 
     def __init__(self, replicates: int = 1) -> None:
         try:
@@ -219,7 +223,7 @@ class SystemNoise(NoiseSource):
             ) from error
         opendp.enable_features("contrib")
         self._opendp = opendp
-        validation.integer("replicates", replicates, 1)
+        validation.integer("replicates", replicates, 1, MOST_REPLICATES)
         self.generators = tuple(SystemGenerator() for _ in range(replicates))
         self._grid = 0.0
 
@@ -288,6 +292,7 @@ def grid_of(sigma: float) -> float:
     return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
+@state.register
 class GridStream(BlockDraws):
     """Draw system noise one step at a time, so that checkpoints contain no future noise."""
 

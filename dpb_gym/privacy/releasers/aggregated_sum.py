@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, ZCDPEvent
@@ -47,6 +47,7 @@ class SecureAggregator(Protocol):
         """End the batch: its sum modulo `modulus`, and the number of devices in it."""
 
 
+@state.register
 class SimulatedAggregator:
     """Ideal functionality of secure aggregation: it stores only the modular sum.
 
@@ -71,6 +72,7 @@ class SimulatedAggregator:
         return self._sum, self._came
 
 
+@state.register
 @dataclass(frozen=True)
 class Quantisation:
     """Public numbers of a batch: what a device needs for its message.

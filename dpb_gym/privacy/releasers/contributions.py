@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
@@ -36,6 +36,7 @@ MOST_USERS = 2**26
 _FIRST_USERS = 64
 
 
+@state.register
 class _UserTable:
     """Array ``(B, users)`` with one column per user id; it grows on demand."""
 
@@ -72,6 +73,7 @@ class _UserTable:
         return np.ascontiguousarray(ids, dtype=np.int64)
 
 
+@state.register
 class ContributionCap:
     """Admit the first `limit` rounds of every user, separately in every replicate.
 
@@ -116,6 +118,7 @@ class ContributionCap:
         return admitted
 
 
+@state.register
 class LifetimeClip:
     """Sum of a batch in which each user's sum is clipped to the rest of the user's budget.
 
