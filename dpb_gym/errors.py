@@ -77,6 +77,10 @@ class CheckpointError(DPBError, RuntimeError):
     """A checkpoint is damaged, of another version, or was loaded before."""
 
 
+class StateError(DPBError, ValueError):
+    """State cannot be written, or bytes are no state: damaged, too large or of unknown classes."""
+
+
 class MissingExtraError(DPBError, ImportError):
     """An optional dependency is needed; the message names the extra to install."""
 

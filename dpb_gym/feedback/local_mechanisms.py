@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import Budget, Composition, Guarantee
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
@@ -23,7 +23,7 @@ from dpb_gym.validation import FloatArray
 UNIFORM, NORMAL = "uniform", "normal"
 
 
-class LocalMechanism(ABC):
+class LocalMechanism(state.Registered, ABC):
     """Base class of local mechanisms, which privatise a user's data in one message.
 
     Attributes:

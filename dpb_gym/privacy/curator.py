@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy import forks
 from dpb_gym.privacy.budget import Budget, report_delta
@@ -48,6 +48,7 @@ SUM_OF = {
 }
 
 
+@state.register
 class Curator:
     """Budget, ledger, noise and releasers of one agent on B replicates.
 

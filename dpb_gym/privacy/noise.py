@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.streams import BlockDraws
@@ -17,12 +17,14 @@ from dpb_gym.validation import FloatArray
 
 GRID_BITS = 20
 EXACT_BITS = 52
+MOST_REPLICATES = 10**6
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(seed))
 
 
+@state.register
 class NoiseSource:
     """Random numbers for a batch of replicates, each from its own generator.
 
@@ -208,7 +210,7 @@ class SystemNoise(NoiseSource):
 
     def __setstate__(self, state: dict[str, float]) -> None:
         SystemNoise.__init__(self, int(state["replicates"]))
-        self._grid = state["grid"]
+        self._grid = float(state["grid"])
 
     def __init__(self, replicates: int = 1) -> None:
         try:
@@ -219,7 +221,7 @@ class SystemNoise(NoiseSource):
             ) from error
         opendp.enable_features("contrib")
         self._opendp = opendp
-        validation.integer("replicates", replicates, 1)
+        validation.integer("replicates", replicates, 1, MOST_REPLICATES)
         self.generators = tuple(SystemGenerator() for _ in range(replicates))
         self._grid = 0.0
 
@@ -283,11 +285,15 @@ class SystemNoise(NoiseSource):
         return GridStream(self, on_grid, width)
 
 
+state.register(SystemNoise, out=SystemNoise.__getstate__, into=SystemNoise.__setstate__)
+
+
 def grid_of(sigma: float) -> float:
     """Return the grid of system noise: the power of two near a millionth of `sigma`."""
     return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
+@state.register
 class GridStream(BlockDraws):
     """Draw system noise one step at a time, so that checkpoints contain no future noise."""
 

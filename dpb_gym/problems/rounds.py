@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from dpb_gym import state
 from dpb_gym.problems.prior import Prior
 from dpb_gym.streams import Stream
 
@@ -25,6 +26,7 @@ FROM_LOG = "apart from the log: coefficients, zeta, counts, undeclared bounds an
 RELEASED = "apart from the log: features are raw, its model was released with {}"
 
 
+@state.register
 @dataclass(frozen=True)
 class ProblemInfo:
     """Public facts of a problem, available to agents before the first round; never theta.
@@ -100,6 +102,7 @@ class ProblemInfo:
         return {k: v for k, v in fields.items() if v is not None}
 
 
+@state.register
 class Context(NamedTuple):
     """Public context of the current customers, B replicates at once.
 
@@ -144,6 +147,7 @@ class Context(NamedTuple):
         return Context(t, *[None if part is None else change(part) for part in parts])  # type: ignore[arg-type]
 
 
+@state.register
 class Feedback(NamedTuple):
     """The raw response of the current customers: private data.
 

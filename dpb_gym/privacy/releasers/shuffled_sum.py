@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from dpb_gym import uncompiled, validation
+from dpb_gym import state, uncompiled, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
 from dpb_gym.privacy.noise import NoiseSource
@@ -25,6 +25,7 @@ FLIP = 0.2
 EPSILON = uncompiled.log((1.0 - FLIP) / FLIP)
 
 
+@state.register
 @dataclass(frozen=True)
 class ShuffledBits:
     """Bits of one batch; `ShuffledSum` has the mechanism and its bound.
