@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import math
 import os
@@ -23,9 +24,10 @@ import numpy as np
 
 from dpb_gym import checkpoint, privacy, validation
 from dpb_gym.agent import Agent, SingleAgent
-from dpb_gym.checkpoint import Policy
+from dpb_gym.checkpoint import Advance, Policy
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
+from dpb_gym.privacy.generations import Saved
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
@@ -37,13 +39,17 @@ WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
 _MOST = float(np.finfo(np.float32).max)
-ACCOUNT = b'{"format": "dpb-gym account'
-"""First bytes of the file of an account."""
 PARTS: dict[str, Any] = {
-    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "account": str | None,
+    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "persons": list,
+    "account": str | None,
     "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
 }  # fmt: skip
 """Types of what a session has."""
+
+
+ON_THIS_MACHINE = "a saved session continues once on this machine"
+BY_THE_ACCOUNT = "a saved session continues once, by its account"
+"""Clauses of a guarantee."""
 
 
 class Session:
@@ -71,14 +77,17 @@ class Session:
         problem: ProblemInfo,
         punctual: bool = False,
         account: privacy.Account | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
+        self._state_dir = state_dir
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
+        named = None if account is None else str(account.path or "")
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": [], "persons": [], "account": None if account is None else str(account.path)},
+             "came": [], "persons": [], "account": named},
         )  # fmt: skip
         self._numbers = {person: n for n, person in enumerate(self._state["persons"])}
         self._charges: privacy.SessionCharges | None = None
@@ -86,12 +95,17 @@ class Session:
         if account is not None:
             if self.guarantee is None:
                 raise AgentError("an account charges a guarantee: this session has no budget")
-            self._charges = privacy.SessionCharges(account, self.guarantee)
+            own = checkpoint.continuation_of(agent)
+            self._charges = privacy.SessionCharges(account, self.guarantee, own)
 
     @property
     def guarantee(self) -> privacy.Guarantee | None:
-        """The agent's guarantee; None without a budget."""
-        return self.agent.curator.guarantee
+        """The agent's guarantee, and where a saved session continues once; None: no budget."""
+        found = self.agent.curator.guarantee
+        if found is None or not found.private:
+            return found
+        once = ON_THIS_MACHINE if self.account is None else BY_THE_ACCOUNT
+        return replace(found, provisos=(*found.provisos, once))
 
     def certificate(self, audit: Any = None) -> privacy.Certificate:
         """Return the certificate of the guarantee, with what the account has charged so far.
@@ -326,17 +340,20 @@ class Session:
 
         The file contains raw responses and past noise: protect it like the customers' data. With
         noise from the operating system the file contains no seed and reveals no future noise.
-        A file is still loaded only once, because two sessions would each spend the budget on the
-        customers so far.
+        A session is continued once, because two would each spend the budget on the customers so
+        far: its account or its state directory refuses a second load, also of a copy.
 
         Raises:
             AgentError: If the agent cannot be saved, or was handed over before.
-            CheckpointError: If the file cannot be written.
+            CheckpointError: If the file or the state directory cannot be written, or the session
+                goes on elsewhere.
+            DataError: If the account or the file of the state directory is damaged.
         """
         with self._used():
-            if self.account is not None:
-                self.account.commit()
-            self.agent.save(path)
+            own = None if self._charges is None else self._charges.own
+            checkpoint.save(
+                self.agent, path, state_dir=self._state_dir, account=self.account, own=own
+            )
 
     @classmethod
     def load(
@@ -344,32 +361,53 @@ class Session:
         path: str | os.PathLike[str],
         *,
         account: privacy.Account | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
         rehearsal: bool = False,
     ) -> Session:
-        """Return a saved session; raises like `dpb_gym.checkpoint.load`.
+        """Return a saved session, and continue it here only. No file is created.
 
         Args:
             path: File that `save` wrote.
-            account: The account of the session. By default the file that the session names is
-                opened, if it is an account.
-            rehearsal: See `dpb_gym.checkpoint.load`.
-        """
-        found = account
+            account: The account of the session. It can be left out if it is the file that the
+                session had, without a key. A file that does not hold this session is not opened.
+            state_dir: The state directory of a session without an account, see `serve`.
+            rehearsal: Whether to load the file for debugging, without account and guarantee,
+                whatever became of the session; see `dpb_gym.checkpoint.load`.
 
-        def check(agent: Policy) -> None:
+        Raises:
+            CheckpointError: If the file is damaged or holds no session; the session was loaded
+                before, from this file or a copy; or its account or state directory is not found
+                or does not know it.
+            DataError: If the account or the file of the state directory is damaged.
+        """
+        found = None if rehearsal else account
+
+        def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
             nonlocal found
             _check_session(agent, path)
             named = vars(agent)["_session"]["account"]
-            if account is None and named is not None:
-                found = _existing_account(named, path)
-            if named != (None if found is None else str(found.path)):
+            if saved is None or rehearsal:
+                vars(agent)["_session"]["account"] = None
+                return None
+            if (named is not None) != in_account or (found is not None and not in_account):
+                raise CheckpointError(f"{path}: this session has no account")
+            if not in_account:
+                return None
+            if found is None and named:
+                found = privacy.Account.holding(named, saved.id)
+            if found is None:
                 raise CheckpointError(
-                    f"{path}: this session has {'no account' if named is None else named}, got "
-                    f"account={shown(account)}"
+                    f"{path}: no account {shown(named)} holds this session. Give account=..., the "
+                    "account that it had, if it has a key, a URL or another path now"
                 )
+            vars(agent)["_session"]["account"] = str(found.path or "")
+            guarantee = agent.curator.guarantee
+            assert guarantee is not None  # as something was saved of it
+            return functools.partial(found.advance, guarantee=guarantee)
 
-        agent: Any = checkpoint.load(path, rehearsal=rehearsal, check=check)
-        return cls(agent, vars(agent)["_session"]["problem"], account=found)
+        agent: Any = checkpoint.load(path, state_dir=state_dir, rehearsal=rehearsal, check=check)
+        problem = vars(agent)["_session"]["problem"]
+        return cls(agent, problem, account=found, state_dir=state_dir)
 
     @contextlib.contextmanager
     def _used(self) -> Iterator[None]:
@@ -597,23 +635,11 @@ def _check_session(agent: Policy, path: Any) -> None:
                 f"{path}: the session states the {name} {shown(given)}, its agent has "
                 f"{shown(expected)}"
             )
+    if not all(isinstance(person, str) for person in session["persons"]):
+        raise CheckpointError(f"{path}: a customer of the session has no text for a name")
     pending = [*session["open"].values(), *session["came"]]
     if not all(isinstance(each, tuple) and _is_pending(*each) for each in pending):
         raise CheckpointError(f"{path}: a pending decision of the session is damaged")
-
-
-def _existing_account(file: str, path: Any) -> privacy.Account:
-    """Return the account that a session names. Opening another file would change it."""
-    try:
-        with open(file, "rb") as opened:
-            start = opened.read(len(ACCOUNT))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: its account {shown(file)} cannot be read: {error}"
-        ) from None
-    if start != ACCOUNT:
-        raise CheckpointError(f"{path}: {shown(file)} is no account; give account=")
-    return privacy.Account(file)
 
 
 def _is_pending(context: Any = None, action: Any = None, feedback: Any = None) -> bool:
@@ -640,6 +666,7 @@ def serve(
     seed: int | None = None,
     warm: bool = True,
     account: privacy.Account | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
     list_price: float | None = None,
     max_spread: float | None = None,
     **params: Any,
@@ -658,6 +685,10 @@ def serve(
             customer waits for the compiler: a copy of it plays a few hundred random customers.
         account: Lifetime budgets of the customers, shared with other sessions; see `Account`. The
             agent must play without some of the responses.
+        state_dir: Folder that remembers which saved sessions were loaded on this machine, if there
+            is no account; it is created by `Session.save`. Keep it out of what is copied with the
+            sessions. By default that of the user, see
+            `dpb_gym.privacy.generations.state_directory`.
         list_price: Pricing: public price around which all prices lie, with `max_spread`.
         max_spread: Pricing: largest relative difference between two customers' prices, such as 0.2
             for 20%. The agent's prices are clipped to ``list_price / sqrt(1 + max_spread)`` and
@@ -705,7 +736,7 @@ def serve(
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
-    session = Session(made, info, punctual, account)
+    session = Session(made, info, punctual, account, state_dir)
     typed = json.loads(json.dumps(spec.params, default=str))
     run = {"agent": spec.name, "parameters": typed, "budget": privacy.Budget.text(asked)}
     session._state |= {"facts": {**run, "generator": noise}, "bound": bound, "band": band}

@@ -44,7 +44,7 @@ from dpb_gym.privacy.calibration import equivalent_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.database import Database, Transaction
 from dpb_gym.privacy.events import ZCDPEvent
-from dpb_gym.privacy.generations import Continuation
+from dpb_gym.privacy.generations import Continuation, Saved
 from dpb_gym.privacy.guarantee import NOTIONS, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 
@@ -435,12 +435,11 @@ class Account:
                 f"not follow from: {guarantee}"
             )
 
-    def advance(self, session: str, generation: int, guarantee: Guarantee) -> Continuation:
+    def advance(self, saved: Saved, guarantee: Guarantee) -> Continuation:
         """Continue a saved session, once per generation; see `dpb_gym.privacy.generations`.
 
         Args:
-            session: Id in the file.
-            generation: Generation in the file.
+            saved: What the file says of its session.
             guarantee: Guarantee in the file; it must be the one with which the session entered.
 
         Raises:
@@ -449,17 +448,21 @@ class Account:
         """
         self._covered(guarantee)
         with self._database.transaction(durable=True) as now:
-            return generations.advance(now, self.name, session, generation, _terms(guarantee))
+            return generations.advance(now, self.name, saved, _terms(guarantee))
 
-    def confirm(self, own: Continuation) -> None:
+    def confirm(self, own: Continuation) -> str:
         """Check that a continuation is the newest of its session, and commit all charges.
+
+        Returns:
+            The token of a file that is saved now; see `dpb_gym.privacy.generations.check`.
 
         Raises:
             CheckpointError: If the session goes on elsewhere.
         """
         with self._database.transaction(durable=True) as now:
-            generations.check(now, self.name, own)
+            token = generations.check(now, self.name, own)
         self._uncommitted = False
+        return token
 
     def summary(self) -> dict[str, Any]:
         """Return what is public of the account, as plain JSON values."""

@@ -3,7 +3,8 @@
 A session has an id, and a number that grows with each continuation of a saved file, its generation.
 A table holds the newest generation of each session, outside of the files. To load a file sets the
 table from the file's generation n to n + 1, in one transaction. The table refuses a file whose
-generation is not its newest: a copy, an older file, or one that was renamed or restored.
+generation is not its newest: a copy, an older file, or one that was renamed or restored. A random
+token of the table is in the newest file too, so that an older file with another number is refused.
 
 The same table is part of an account (`Account`) and, without an account, of a file in a state
 directory of the user (`Lease`). Whoever restores or copies the table as well as the files can
@@ -53,70 +54,82 @@ class Continuation:
 class Holder(Protocol):
     """What holds the generations of sessions: `Account` or `Lease`."""
 
-    name: str
-
-    def advance(self, session: str, generation: int, terms: str = "") -> Continuation: ...
-
-    def confirm(self, own: Continuation) -> None: ...
+    def confirm(self, own: Continuation) -> str: ...
 
 
 def enter(now: Transaction, terms: str = "") -> Continuation:
     """Add a new session to the table and return its first continuation."""
-    own = Continuation(uuid.uuid4().hex)
     token = secrets.token_hex(8)
+    own = Continuation(uuid.uuid4().hex, 1, {token})
     now.run(
         "INSERT INTO dpb_sessions (id, generation, token, terms) VALUES (:id, 1, :token, :terms)",
         {"id": own.id, "token": token, "terms": terms},
     )
-    own.tokens = {token}
     return own
 
 
-def advance(now: Transaction, name: str, session: str, generation: int, terms: str) -> Continuation:
+@dataclass(frozen=True)
+class Saved:
+    """What a file says of its session.
+
+    Attributes:
+        id: The session.
+        generation: The continuation that saved the file.
+        token: What `check` returned to it.
+    """
+
+    id: str
+    generation: int
+    token: str = field(repr=False)
+
+
+def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuation:
     """Continue a saved session and return its next generation.
 
     Args:
         now: A transaction that writes.
         name: Name of the holder, for messages.
-        session: Id in the file.
-        generation: Generation in the file.
+        saved: What the file says.
         terms: What the continuation would be charged; it must equal what was stored.
 
     Raises:
         CheckpointError: If the session is unknown, continued before, or its terms differ.
     """
-    found = now.rows("SELECT generation, terms FROM dpb_sessions WHERE id = :id", id=session)
+    found = now.rows(
+        "SELECT generation, token, terms FROM dpb_sessions WHERE id = :id", id=saved.id
+    )
     if not found:
         raise CheckpointError(
             f"{name} has no record of this session, so nothing shows that the file was not "
             "continued elsewhere. It was saved by another user or on another machine, or the "
             "record was deleted. Give the account or the state directory that the session had"
         )
-    newest, known = found[0]
-    if newest != generation:
+    newest, token, known = found[0]
+    if (newest, token) != (saved.generation, saved.token):
         raise CheckpointError(
-            f"this session was loaded before: the file has generation {generation}, and {name} "
-            f"has {newest}. Two continuations would release the same customers' data twice under "
-            "one budget. Load the file that the newest continuation saved, if there is one"
+            f"this session was loaded before: the file has generation {saved.generation}, and "
+            f"{name} has {newest}. Two continuations would release the same customers' data twice "
+            "under one budget. Load the file that the newest continuation saved, if there is one"
         )
     if known != terms:
         raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
-    own = Continuation(session, generation)
-    own.generation += 1
-    token = secrets.token_hex(8)
+    after = secrets.token_hex(8)
+    own = Continuation(saved.id, saved.generation + 1, {after})
     now.run(
         "UPDATE dpb_sessions SET generation = :generation, token = :token WHERE id = :id",
-        {"id": session, "generation": own.generation, "token": token},
+        {"id": own.id, "generation": own.generation, "token": after},
     )
-    own.tokens = {token}
     return own
 
 
-def check(now: Transaction, name: str, own: Continuation) -> None:
+def check(now: Transaction, name: str, own: Continuation) -> str:
     """Check that a continuation is the newest, and that no copy in memory has used it.
 
     Each check writes another token. A copy of the process, such as a restored image of a machine,
     knows older tokens only.
+
+    Returns:
+        The token, which a file that is saved now must have.
 
     Raises:
         CheckpointError: If another continuation or a copy went on; nothing may be released.
@@ -132,6 +145,7 @@ def check(now: Transaction, name: str, own: Continuation) -> None:
     after = secrets.token_hex(8)
     own.tokens = {token, after}  # either, if it stays unknown whether this transaction is committed
     now.run("UPDATE dpb_sessions SET token = :token WHERE id = :id", {"id": own.id, "token": after})
+    return after
 
 
 class Lease:
@@ -170,7 +184,7 @@ class Lease:
         database.close()
         return own
 
-    def advance(self, session: str, generation: int, terms: str = "") -> Continuation:
+    def advance(self, saved: Saved) -> Continuation:
         """Continue a saved session; creates nothing.
 
         Raises:
@@ -187,18 +201,23 @@ class Lease:
         with database.transaction(durable=True) as now:
             if database.fill(now):
                 raise database.error("has lost its tables")
-            own = advance(now, self.name, session, generation, terms)
+            own = advance(now, self.name, saved, "")
         database.close()
         return own
 
-    def confirm(self, own: Continuation) -> None:
-        """Check that a continuation is the newest; see `check`."""
+    def confirm(self, own: Continuation) -> str:
+        """Check that a continuation is the newest, and return the token of its file; see `check`.
+
+        Raises:
+            CheckpointError: If the session goes on elsewhere, or its record is lost.
+        """
         database = self._database()
         if not database.exists:
             raise CheckpointError(f"{self.name} has lost its record of this session")
         with database.transaction(durable=True) as now:
-            check(now, self.name, own)
+            token = check(now, self.name, own)
         database.close()
+        return token
 
     def _database(self) -> Database:
         return Database(

@@ -326,7 +326,9 @@ def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     assert "coefficients, zeta, counts, undeclared bounds" in line("one-pass-pricing", loans)
     films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
     assert "features are raw" in line("one-pass-linear", films)
-    assert line("one-pass-linear", "DPB/Recommendation-v0").endswith("delta=1e-05")
+    assert line("one-pass-linear", "DPB/Recommendation-v0").endswith(
+        "delta=1e-05; a saved session continues once on this machine"
+    )
 
 
 def test_threads_share_a_session() -> None:

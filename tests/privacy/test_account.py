@@ -30,6 +30,7 @@ from dpb_gym.privacy import Account, Composition, GaussianEvent, Guarantee, Sess
 from dpb_gym.privacy.accounting import epsilon
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.events import ZCDPEvent
+from dpb_gym.privacy.generations import Saved
 from dpb_gym.privacy.ledger import TOLERANCE
 from tests import postgres
 
@@ -67,6 +68,11 @@ def new_place(request, tmp_path):
 def zcdp(rho, unit="user-round", notion="joint"):
     event = GaussianEvent(1.0, (2.0 * rho) ** 0.5)
     return Guarantee(notion, unit, curve=Composition.of(event))
+
+
+def saved(account, own):
+    """Return what a file of this continuation has."""
+    return Saved(own.id, own.generation, account.confirm(own))
 
 
 class Oracle:
@@ -675,7 +681,7 @@ def test_n_records_cost_as_much_as_a_group_of_n(new_place):
     # the account counts the records: a continuation goes on with them, whatever its file has
     first = SessionCharges(account, zcdp(0.1))
     assert first.admit(5)
-    own = account.advance(first.own.id, 1, zcdp(0.1))
+    own = account.advance(saved(account, first.own), zcdp(0.1))
     assert SessionCharges(account, zcdp(0.1), own).admit(5)
     assert account.spent(5) == pytest.approx(0.4)
 
@@ -699,20 +705,20 @@ def test_sessions_must_protect_what_the_account_protects(new_place):
 
 def test_a_continuation_must_be_charged_as_before(new_place):
     account = Account(new_place(), "rho=1")
-    own = account.enter(zcdp(0.1))
+    file = saved(account, account.enter(zcdp(0.1)))
     for other in (zcdp(0.05), zcdp(0.1, "user")):
         with pytest.raises(CheckpointError, match="guarantee in the file is not the one"):
-            account.advance(own.id, 1, other)
+            account.advance(file, other)
     with pytest.raises(BudgetError, match="does not follow"):
-        account.advance(own.id, 1, Guarantee.none())
-    assert account.advance(own.id, 1, zcdp(0.1)).generation == 2
+        account.advance(file, Guarantee.none())
+    assert account.advance(file, zcdp(0.1)).generation == 2
 
 
 def test_a_session_that_goes_on_elsewhere_charges_and_commits_nothing(new_place):
     account = Account(new_place(), "rho=1")
     old = SessionCharges(account, zcdp(0.1))
     assert old.admit(1)
-    new = SessionCharges(account, zcdp(0.1), account.advance(old.own.id, 1, zcdp(0.1)))
+    new = SessionCharges(account, zcdp(0.1), account.advance(saved(account, old.own), zcdp(0.1)))
     for use in (lambda: old.admit(1), lambda: old.admit_all([]), old.commit):
         with pytest.raises(CheckpointError, match="goes on elsewhere"):
             use()
