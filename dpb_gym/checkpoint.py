@@ -176,9 +176,7 @@ def _restored(payload: bytes) -> Policy:
     curator = getattr(agent, "curator", None)
     if not (isinstance(agent, Policy) and isinstance(curator, privacy.Curator | None)):
         raise CheckpointError("it holds no agent")
-    if curator is None:
-        return agent
-    if not curator.private:
+    if curator is None or not curator.private:
         check_exact(agent)
         return agent
     fresh = state.loads(payload)

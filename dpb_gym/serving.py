@@ -40,7 +40,8 @@ _MOST = float(np.finfo(np.float32).max)
 ACCOUNT = b'{"format": "dpb-gym account'
 """First bytes of the file of an account."""
 PARTS: dict[str, Any] = {
-    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "account": str | None,
+    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "charged": dict,
+    "account": str | None,
     "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
 }  # fmt: skip
 """Types of what a session has."""
@@ -354,7 +355,7 @@ class Session:
         def check(agent: Policy) -> None:
             nonlocal found
             _check_session(agent, path)
-            named = vars(agent)["_session"]["account"]
+            named = vars(agent)["_session"].get("account")
             if account is None and named is not None:
                 found = _existing_account(named, path)
             if named != (None if found is None else str(found.path)):
@@ -539,7 +540,9 @@ def _check_session(agent: Policy, path: Any) -> None:
     for name, kind in PARTS.items():
         if not isinstance(session.get(name), kind):
             raise CheckpointError(f"{path}: {name} of the session is {shown(session.get(name))}")
-    problem, curator = session["problem"], agent.curator
+    problem, curator = session["problem"], vars(agent).get("curator")
+    if curator is None:
+        raise CheckpointError(f"{path} holds a session whose agent has no curator")
     stated = {
         "problem": (problem, vars(agent).get("_started_for")),
         "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),
