@@ -29,6 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -243,9 +244,7 @@ def _restored(payload: bytes) -> Policy:
     curator = getattr(agent, "curator", None)
     if not (isinstance(agent, Policy) and isinstance(curator, privacy.Curator | None)):
         raise CheckpointError("it holds no agent")
-    if curator is None:
-        return agent
-    if not curator.private:
+    if curator is None or not curator.private:
         check_exact(agent)
         return agent
     fresh = state.loads(payload)
@@ -264,8 +263,9 @@ def _read(target: Path) -> tuple[dict[str, Any], bytes]:
         header = json.loads(line if len(line) <= MOST_HEADER else b"")
         found = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
-        if not isinstance(header["class"], str):
-            raise ValueError("a class is a text")
+        known = isinstance(header["class"], str) and isinstance(header.get("id", ""), str)
+        if not known or not re.fullmatch("([0-9a-f]{32})?", header.get("id", "")):
+            raise ValueError("class and id are texts")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
     if found[0] == FORMAT and type(found[1]) is int and found[1] < VERSION:

@@ -385,7 +385,7 @@ class Session:
         def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
             nonlocal found
             _check_session(agent, path)
-            named = vars(agent)["_session"]["account"]
+            named = vars(agent)["_session"].get("account")
             if saved is None or rehearsal:
                 vars(agent)["_session"]["account"] = None
                 return None
@@ -619,7 +619,9 @@ def _check_session(agent: Policy, path: Any) -> None:
     for name, kind in PARTS.items():
         if not isinstance(session.get(name), kind):
             raise CheckpointError(f"{path}: {name} of the session is {shown(session.get(name))}")
-    problem, curator = session["problem"], agent.curator
+    problem, curator = session["problem"], vars(agent).get("curator")
+    if curator is None:
+        raise CheckpointError(f"{path} holds a session whose agent has no curator")
     stated = {
         "problem": (problem, vars(agent).get("_started_for")),
         "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),

@@ -16,6 +16,7 @@ import dpb_gym
 from dpb_gym.errors import CheckpointError, DPBError
 from dpb_gym.feedback import LocalMechanism
 from dpb_gym.privacy import Curator, NoiseSource
+from dpb_gym.privacy.generations import Lease
 from dpb_gym.privacy.releasers.correlated_noise import Mechanism
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.serving import Session, serve
@@ -59,6 +60,7 @@ def saved(path: Path, case: str) -> Session:
     return Session.load(path)
 
 
+AGENT = ["value", "object", 1]
 SMALL = {"DPB/Recommendation-v0": {"n_candidates": 3, "dim": 2}}
 
 
@@ -69,14 +71,16 @@ def split(path: Path) -> tuple[dict[str, Any], dict[str, Any], bytes]:
 
 
 def write(path: Path, header: dict[str, Any], document: Any, data: bytes) -> None:
-    """Write a file with a right hash, and an id of its own."""
+    """Write a file with a right hash."""
     payload = json.dumps(document).encode() + b"\n" + data
-    header = header | {
-        "bytes": len(payload),
-        "sha256": hashlib.sha256(payload).hexdigest(),
-        "id": os.urandom(16).hex(),
-    }
+    header = header | {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
     path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
+
+
+def unloaded(header: dict[str, Any]) -> dict[str, Any]:
+    """Return a header of a session that was saved and not loaded."""
+    own = Lease().enter()
+    return header | {"id": own.id, "generation": 1, "token": Lease().confirm(own)}
 
 
 def others(value: Any) -> list[Any]:
@@ -165,6 +169,7 @@ def forge_all(tmp_path: Path, case: str, every: int) -> tuple[int, int]:
     """Check forged files of a session; return how many were refused, and how many loaded."""
     original = saved(tmp_path / "session", case)
     header, document, data = split(tmp_path / "session")
+    header = unloaded(header)
     guarantee, plan = str(original.guarantee), plans(original.agent)
     noise, before = new_noise(), contents()
     refused = loaded = 0
@@ -183,6 +188,7 @@ def forge_all(tmp_path: Path, case: str, every: int) -> tuple[int, int]:
             assert str(session.guarantee) == guarantee, (path, value)
             assert session.guarantee is None or plans(session.agent) == plan, (path, value)
             loaded += 1
+            header = unloaded(header)
         assert new_noise() == noise, (path, value)
     allowed = {"session", "forged"}
     made = {name.partition(".")[0] for name in os.listdir(tmp_path)}
@@ -198,3 +204,113 @@ def forge_all(tmp_path: Path, case: str, every: int) -> tuple[int, int]:
 def test_a_forged_field_changes_no_guarantee_noise_or_budget(tmp_path: Path, case: str) -> None:
     refused, loaded = forge_all(tmp_path, case, every=23)
     assert refused > 20 and loaded > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["system", "tree", "batches"])
+def test_no_forged_field_changes_guarantee_noise_or_budget(tmp_path: Path, case: str) -> None:
+    refused, loaded = forge_all(tmp_path, case, every=1)
+    assert refused > 500 and loaded > 100
+
+
+RELEASER = [*AGENT, "curator", "object", 1, "releasers", 0, "object", 1, "releaser", "object", 1]
+LEDGER = [*AGENT, "curator", "object", 1, "ledger", "object", 1]
+EVENT = [*LEDGER, "entries", 0, "object", 1, "event", "object", 1]
+SESSION = [*AGENT, "_session", "dict"]
+
+
+def at(content: Any, path: list[Any]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def session_field(document: Any, name: str) -> list[Any]:
+    """Return the place of a field of the session."""
+    names = [pair[0] for pair in at(document, SESSION)]
+    return [*SESSION, names.index(name), 1]
+
+
+def less_noise(document: Any) -> Any:
+    """A thousandth of the noise, with the sensitivity and the charge that belong to it."""
+    for path in ([*RELEASER, "sensitivity"], [*RELEASER, "_sigma"], [*EVENT, "sigma"],
+                 [*EVENT, "sensitivity"]):  # fmt: skip
+        document = put(document, path, 1e-3 * at(document, path))
+    return document
+
+
+def more_budget(document: Any) -> Any:
+    """A larger budget in all places."""
+    text = json.dumps(document)
+    assert '"rho": 1.0' in text and '"rho=1"' in text
+    return json.loads(text.replace('"rho": 1.0', '"rho": 9.0').replace('"rho=1"', '"rho=9"'))
+
+
+def no_budget(document: Any) -> Any:
+    """No budget and no charge, in all places."""
+    for path in ([*AGENT, "curator", "object", 1, "budget"], [*LEDGER, "budget"]):
+        document = put(document, path, None)
+    facts = session_field(document, "facts")
+    text = json.dumps(at(document, facts)).replace('"rho=1"', "null")
+    return put(put(document, facts, json.loads(text)), [*LEDGER, "entries"], [])
+
+
+def second_releaser(document: Any) -> Any:
+    """A releaser that no curator has charged, which the agent uses."""
+    releaser = json.loads(json.dumps(at(document, RELEASER[:-2])))
+    releaser["object"][1] |= {"_sigma": 1e-9, "_noise": None}
+    handle = {"object": [at(document, RELEASER[:-4])[0], {"releaser": releaser}]}
+    return put(document, AGENT, {**at(document, AGENT), "sums": handle})
+
+
+def quiet_noise(document: Any) -> Any:
+    """Noise of a class that divides it."""
+    noise = {**at(document, [*RELEASER, "_noise", "object", 1]), "factor": 1e-9}
+    quiet = {"object": ["dpb_gym.privacy.noise:QuietNoise", noise]}
+    return put(document, [*RELEASER, "_noise"], quiet)
+
+
+def uncharged(document: Any) -> Any:
+    """A ledger with a charge of nothing."""
+    return put(document, [*EVENT, "sigma"], 1e9)
+
+
+def of_the_class(document: Any) -> Any:
+    """An attribute in the place of a method."""
+    return put(document, RELEASER, {**at(document, RELEASER), "ready": True})
+
+
+def another_agent(document: Any) -> Any:
+    """An agent of other parameters, whose plan has other scales."""
+    return put(document, [*AGENT, "ratio"], 3.0)
+
+
+FORGERIES = [less_noise, more_budget, no_budget, second_releaser, quiet_noise, uncharged,
+             of_the_class, another_agent]  # fmt: skip
+
+
+@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+def test_forgeries_that_fit_together_are_refused(tmp_path: Path, forge: Any) -> None:
+    saved(tmp_path / "session", "curator")
+    header, document, data = split(tmp_path / "session")
+    header = unloaded(header)
+    write(tmp_path / "forged", header, forge(document), data)
+    with pytest.raises(CheckpointError):
+        Session.load(tmp_path / "forged")
+    write(tmp_path / "forged", header, document, data)
+    Session.load(tmp_path / "forged")
+
+
+@pytest.mark.parametrize("name", ["new.db", "text.txt", "folder", "\0", "text.txt/x"])
+def test_a_forged_account_opens_no_file(tmp_path: Path, name: str) -> None:
+    saved(tmp_path / "session", "curator")
+    header, document, data = split(tmp_path / "session")
+    (tmp_path / "text.txt").write_text("format of another program")
+    (tmp_path / "folder").mkdir()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    forged = put(document, session_field(document, "account"), str(tmp_path / name))
+    write(tmp_path / "forged", header, forged, data)
+    before[tmp_path / "forged"] = (tmp_path / "forged").stat().st_mtime_ns
+    with pytest.raises(CheckpointError, match="account"):
+        Session.load(tmp_path / "forged")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
