@@ -21,6 +21,10 @@ from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
 
 
+LIST = "_list"
+"""Suffix of the render modes that return all rounds since the last call."""
+
+
 class _Specified:
     """Part of both environments: a spec that states the horizon and can be written as JSON."""
 
@@ -245,9 +249,17 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         modes = [known.value for known in AutoresetMode]
         self.autoreset_mode = AutoresetMode(validation.choice("autoreset_mode", mode, modes))
-        self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
-        self.core = Core(env_id, self.num_envs, render_mode, kwargs)
+        lists = [f"{name}{LIST}" for name in MODES]
+        self.metadata = {
+            **BanditEnv.metadata,
+            "render_modes": [*MODES, *lists],
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self._collects = render_mode in lists
+        shown = str(render_mode).removesuffix(LIST) if self._collects else render_mode
+        self.core = Core(env_id, self.num_envs, shown, kwargs)
         self.render_mode = render_mode
+        self._frames: list[list[Any]] = [[] for _ in range(self.num_envs)]
         horizon = self.core.problem.horizon
         limit = validation.optional(validation.integer, "max_episode_steps", max_episode_steps, 1)
         self._longest = min(horizon, limit or horizon)
@@ -328,7 +340,15 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
         infos: dict[str, Any] = {}
         for i in lanes:
             infos = self._add_info(infos, self._blank(i), i)
+            self._frames[i] = []
+        self._collect()
         return self.core.observe(), self._with_mask(infos)
+
+    def _collect(self) -> None:
+        """Store the picture or table of every lane, for render modes that return lists."""
+        if self._collects:
+            for frames, shown in zip(self._frames, self.core.render() or ()):
+                frames.append(shown)
 
     def _blank(self, i: int) -> dict[str, Any]:
         """Return the info of a reset in one lane."""
@@ -362,6 +382,7 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
         if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         reward, values = core.step_results(decoded, outcome, playing)
+        self._collect()
         ended = playing & (instance.t >= self._longest)
         self._done = ended.copy()
         infos: dict[str, Any] = {}
@@ -409,6 +430,13 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
         return decoded
 
     def render(self) -> tuple[Any, ...] | None:
-        """Render the last round of every lane in `render_mode`."""
+        """Render the last round of every lane in `render_mode`.
+
+        With ``"rgb_array_list"`` or ``"ansi_list"``: all rounds since the last call or reset.
+        """
+        if self._collects:
+            collected = tuple(self._frames)
+            self._frames = [[] for _ in range(self.num_envs)]
+            return collected
         shown = self.core.render()
         return None if shown is None else tuple(shown)

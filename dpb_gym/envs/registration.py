@@ -85,7 +85,7 @@ class Environment:
         """Return the problem with its conditions.
 
         Raises:
-            ParameterError: If a keyword argument is unknown or invalid.
+            ParameterError: If a keyword argument is unknown, invalid or without an effect.
         """
         known, own = self.parameters, inspect.signature(self.factory).parameters
         passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
@@ -97,6 +97,9 @@ class Environment:
         given = {**self.defaults, **kwargs}
         conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
         problem: Problem = self.factory(**given)
+        for key, needed in problem.unused.items():
+            if key in kwargs and kwargs[key] != known[key]:
+                raise ParameterError(f"{self.id}: {key} applies to {needed} only")
         return with_conditions(problem, conditions) if conditions else problem
 
 

@@ -105,6 +105,16 @@ class RecommendationProblem(Problem):
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")
             self.fresh = True
+        needs: dict[str, tuple[bool, str]] = {
+            "noise_std": (reward == "gaussian", "reward='gaussian'"),
+            "block_rounds": (design == "blocks", "design='blocks'"),
+            "user_order": (
+                interactions_per_user is not None,
+                "interactions_per_user or users_per_horizon",
+            ),
+            "n_arms": (not self.fresh, "a fixed pool: fresh=False and design other than 'blocks'"),
+        }
+        self.unused = {name: text for name, (applies, text) in needs.items() if not applies}
         self._model = REWARDS.index(self.reward), self.noise_std
         self.info = ProblemInfo(
             kind="recommendation",
