@@ -145,7 +145,7 @@ class ByIndex(ActionMode):
             whole = self.table.dtype.kind == "i"
             return available[self.table] if whole else np.ones(len(self.table), bool)
         shown = self.table >= 0
-        return (available[self.table] | ~shown).all(axis=1)
+        return np.asarray((available[self.table] | ~shown).all(axis=1))
 
 
 class Price(ActionMode):

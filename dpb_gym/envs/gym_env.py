@@ -20,7 +20,6 @@ from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
 
-
 LIST = "_list"
 """Suffix of the render modes that return all rounds since the last call."""
 

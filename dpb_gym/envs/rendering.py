@@ -143,7 +143,7 @@ class Picture:
 
     def pixels(self) -> Array:
         """Return the picture, uint8 ``(height, width, 3)``."""
-        return np.rint(self._pixels).astype(np.uint8)
+        return np.asarray(np.rint(self._pixels).astype(np.uint8))
 
     def fill(self, left: int, top: int, right: int, bottom: int, colour: str) -> None:
         """Fill a rectangle."""

@@ -228,7 +228,9 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         gymnasium.Wrapper.__init__(self, env)
         self._set_up(core, 1)
         # The spec of the environment is JSON, so it has the mechanism's arguments.
-        plain = {k: v.to_dict() if isinstance(v, LocalMechanism) else v for k, v in arguments.items()}
+        plain = {
+            k: v.to_dict() if isinstance(v, LocalMechanism) else v for k, v in arguments.items()
+        }
         RecordConstructorArgs.__init__(self, **plain)
 
     @property

@@ -6,7 +6,6 @@ import numpy as np
 
 from dpb_gym.kernels._jit import jit
 
-
 FEW = 64
 """Up to so many candidates a search through all swaps is faster than a table of them."""
 

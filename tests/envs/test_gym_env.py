@@ -213,8 +213,6 @@ def test_the_spec_states_the_horizon_and_a_shorter_limit_truncates():
         assert ours[3].all() == (t % 3 == 2)
     with pytest.raises(ParameterError, match="max_episode_steps"):
         gym.make_vec("DPB/Pricing-v0", 2, max_episode_steps=0)
-    with pytest.raises(AttributeError):
-        gym.make_vec("DPB/Pricing-v0", 2, horizon=3).spec.missing
     assert gym.make_vec("DPB/Pricing-v0", 2, horizon=3).spec.max_episode_steps == 3
 
 
