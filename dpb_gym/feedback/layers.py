@@ -231,7 +231,7 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         plain = {
             k: v.to_dict() if isinstance(v, LocalMechanism) else v for k, v in arguments.items()
         }
-        RecordConstructorArgs.__init__(self, **plain)
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=False, **plain)
 
     @property
     def truth(self) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def test_candidates_are_uniform():
     assert ((counts - 50_000 / 12) ** 2 / (50_000 / 12)).sum() < 40  # 11 df, p about 4e-5
 
 
+def test_without_a_pool_there_may_be_any_number_of_candidates():
+    problem = RecommendationProblem(horizon=4, dim=2, n_candidates=150, fresh=True)
+    assert problem.instance([0]).context().features.shape == (1, 150, 2)
+    with pytest.raises(ParameterError, match=r"n_candidates must be an integer in 1\.\.100"):
+        RecommendationProblem(horizon=4, dim=2, n_candidates=150)
+
+
 @pytest.mark.parametrize("reward", REWARDS)
 def test_reward_has_the_stated_mean(reward):
     n = 40_001
