@@ -34,7 +34,7 @@ TOGETHER: list[dict] = [
 
 
 def small(env_id, **conditions):
-    return make_problem(env_id, **SMALL[env_id], **conditions)
+    return make_problem(env_id, **{**SMALL[env_id], **conditions})
 
 
 def thetas(problem, seed=0):
