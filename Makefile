@@ -44,7 +44,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | check-python
 
 $(VENV)/.test: $(VENV)/.installed
 	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,render,serve,loggers,docs]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test,test-s3,sb3,dask,cloud,secure,sign,render,serve,loggers,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
