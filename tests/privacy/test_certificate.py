@@ -555,16 +555,17 @@ def test_a_result_directory_is_certified(tmp_path, capsys, keys):
 def test_rows_beyond_their_budget_and_rows_of_others_are_left_out(tmp_path, capsys):
     results, archive = str(tmp_path / "results"), str(tmp_path / "it.zip")
     board, out = str(tmp_path / "board"), str(tmp_path / "c.json")
+    sampled = {"sampling": 0.3}
     agents = {
-        "kept": ("adaprivate-ucb", "eps=1,delta=1e-5"),
-        "printed": ("adaprivate-ucb", "eps=1,delta=1e-5", {"calibration": "paper"}),
+        "kept": ("adaprivate-amp", "eps=1,delta=1e-5", sampled),
+        "printed": ("adaprivate-amp", "eps=1,delta=1e-5", {**sampled, "calibration": "paper"}),
     }
     setting = {"horizon": 60, "replicates": 1}
     dpb_gym.evaluate("DPB/Recommendation-v0", agents, **setting, out=results)
     assert run(["certify", results, "--out", out]) == 0
     assert "left out: printed" in capsys.readouterr().err
     (entry,) = Certificate.load(out).content["entries"]
-    assert entry["facts"]["parameters"] == {} and run(["verify", out]) == 0
+    assert entry["facts"]["parameters"] == sampled and run(["verify", out]) == 0
 
     dpb_gym.evaluate("DPB/Recommendation-v0", ["random"], **setting, out=board)
     assert run(["submit", results, "--agent", "kept", "--out", archive]) == 0
