@@ -100,7 +100,8 @@ def check_audits(
         except DPBError as error:
             wrong.append(f"entry {number}: audit: cannot be run again here: {error}")
             continue
-        names = [name for name in found if name != "origin" and not _same(stated[name], found[name])]
+        names = [name for name in found.keys() - {"origin"} if not _same(stated[name], found[name])]
+        names.sort()
         wrong += [
             f"entry {number}: audit: {name} should be {json.dumps(found[name])}" for name in names
         ]

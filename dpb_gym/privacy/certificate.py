@@ -181,8 +181,9 @@ def _pair(values: Mapping[str, Any]) -> str:
     """Return the text of rho, or of epsilon and delta."""
     if "rho" in values:
         return f"rho {values['rho']:g}"
-    shown = values["epsilon"]
-    return f"epsilon {shown if isinstance(shown, str) else f'{shown:.4g}'} at delta {values['delta']:g}"
+    loss = values["epsilon"]
+    loss = loss if isinstance(loss, str) else f"{loss:.4g}"
+    return f"epsilon {loss} at delta {values['delta']:g}"
 
 
 def _differences(entry: Mapping[str, Any]) -> list[str]:

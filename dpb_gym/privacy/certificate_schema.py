@@ -1,14 +1,14 @@
 """Reader of certificates: strict JSON, and the schema of every field.
 
-The schema has no free fields but two: the parameters of an agent, and those of an environment, whose
-names belong to other packages.
+The schema has no free fields but two: the parameters of an agent and of an environment, whose names
+belong to other packages.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, NotRequired, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown
@@ -71,9 +71,7 @@ class GuaranteeFacts(TypedDict):
     curve: Annotated[list[Event], Field(min_length=1, max_length=1000)]
     basis: Annotated[Text, Field(pattern=r"^(computed|declared|as printed)")]
     uses: Annotated[list[Size], Field(min_length=2, max_length=2)] | None
-    inherited: NotRequired[
-        Annotated[list[Event], Field(min_length=1, max_length=1000)]
-    ]
+    inherited: NotRequired[Annotated[list[Event], Field(min_length=1, max_length=1000)]]
 
 
 @strict
@@ -237,7 +235,7 @@ def parse(content: bytes | str) -> dict[str, Any]:
             names the fields.
     """
     if len(content) > MOST_BYTES:
-        raise ParameterError(f"a certificate has at most {MOST_BYTES:,} bytes, not {len(content):,}")
+        raise ParameterError(f"a certificate has at most {MOST_BYTES:,} bytes")
     try:
         value = json.loads(
             content,
@@ -319,7 +317,7 @@ def _problems(error: ValidationError) -> str:
     lines = []
     details = error.errors(include_url=False, include_context=False)
     for detail in details[:5]:
-        path = ".".join(str(part) for part in detail["loc"] if part not in ("task", "problem[]"))
+        path = ".".join(str(part) for part in detail["loc"])
         message = {
             "extra_forbidden": "unknown field",
             "missing": "missing field",

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -252,7 +253,7 @@ def test_numbers_that_are_none_are_rejected(certificate, text, tmp_path):
     path.write_text(
         json.dumps(certificate.content).replace(f'"largest_rho": {rho}', f'"largest_rho": {text}')
     )
-    with pytest.raises(ParameterError, match="number|largest_rho"):
+    with pytest.raises(ParameterError, match=r"number|largest_rho"):
         Certificate.load(path)
 
 
@@ -352,6 +353,37 @@ def test_facts_that_contradict_each_other_are_named(certificate, path, value, wo
         Certificate.of([facts])
 
 
+def test_consistent_false_facts_are_not_detected(certificate):
+    """docs/certificates.md says so: facts are statements."""
+    for path, value in [
+        (("agent",), "no-such-agent"),
+        (("generator",), "system"),
+        (("guarantee", "notion"), "joint"),
+        (("guarantee", "curve", 0, "sigma"), 1e3),
+        (("problem", "horizon"), 7),
+        (("lifetime", "people"), 1000),
+    ]:
+        content = with_value(certificate.content, (*FACTS, "audit"), None)
+        assert forged(content, (*FACTS, *path), value).check() == []
+
+
+def test_an_older_certificate_verifies():
+    session = dpb_gym.serve("one-pass-pricing", "rho=0.5", SHOP, noise="seeded", warm=False)
+    older = session.certificate()
+    session.observe(session.decide([0.1, 0.2])[0], 1)
+    assert older.check() == session.certificate().check() == []
+
+
+def test_every_row_of_the_documentation_names_a_test():
+    page = Path(__file__).parents[2] / "docs" / "certificates.md"
+    rows = [line.split("|") for line in page.read_text().splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 10
+    for row in rows:
+        assert row[3].strip().strip("`") in globals(), row
+    stated = next(row[1] for row in rows if "versions" in row[1])
+    assert all(f"`{name}`" in stated for name in STATED)
+
+
 def test_a_certificate_has_at_least_one_entry(certificate):
     with pytest.raises(ParameterError, match="entries"):
         Certificate.of([])
@@ -400,7 +432,8 @@ def test_an_invented_audit_is_not_checked_or_refuted(certificate, tmp_path, caps
     assert forgery.check() == []
     wrong, agreeing = check_audits(forgery)
     assert agreeing == 0 and len(wrong) == len(invented)
-    assert all(f"audit: {name} should be" in line for name, line in zip(sorted(invented), sorted(wrong)))
+    for name, line in zip(sorted(invented), wrong):
+        assert f"audit: {name} should be" in line
     forgery.save(tmp_path / "forged.json")
     assert run(["verify", str(tmp_path / "forged.json"), "--audits"]) == 1
     assert "audit: control should be" in capsys.readouterr().out
