@@ -322,6 +322,7 @@ def test_random_trees_are_no_certificate(value):
         (("guarantee", "inherited"), [{"kind": "zcdp", "rho": 0.001, "xi": 0.0}], "inherited"),
         (("guarantee", "basis"), "certified", "basis"),
         (("guarantee", "curve"), [], "curve"),
+        (("guarantee", "curve"), [{"kind": "zcdp", "rho": 0.001}], "shortest form"),
         (("guarantee", "curve", 0, "count"), 10, "more than eps=1"),
         (("guarantee", "curve", 0, "sensitivity"), 1.5, "more than eps=1"),
         (("budget",), "eps=0.5,delta=1e-6", "more than eps=0.5"),
