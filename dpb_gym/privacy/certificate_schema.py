@@ -52,7 +52,7 @@ Values = dict[Text, JsonValue]
 Hex = Annotated[str, Field(pattern=r"^[0-9a-f]+$", min_length=32, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=validation.LARGEST)]
 Size = Annotated[int, Field(ge=1, le=validation.LARGEST)]
-Event = dict[Text, Text | int | float]
+EventFacts = dict[Text, Text | int | float]
 NotNegative = Annotated[float, Field(ge=0.0)]
 
 
@@ -68,10 +68,10 @@ class GuaranteeFacts(TypedDict):
     notion: _names(NOTIONS)  # type: ignore[valid-type]
     unit: _names(UNITS)  # type: ignore[valid-type]
     relation: _names(RELATIONS)  # type: ignore[valid-type]
-    curve: Annotated[list[Event], Field(min_length=1, max_length=1000)]
+    curve: Annotated[list[EventFacts], Field(min_length=1, max_length=1000)]
     basis: Annotated[Text, Field(pattern=r"^(computed|declared|as printed)")]
     uses: Annotated[list[Size], Field(min_length=2, max_length=2)] | None
-    inherited: NotRequired[Annotated[list[Event], Field(min_length=1, max_length=1000)]]
+    inherited: NotRequired[Annotated[list[EventFacts], Field(min_length=1, max_length=1000)]]
 
 
 @strict
@@ -126,7 +126,7 @@ class AuditFacts(TypedDict):
 
 
 @strict
-class Code(TypedDict):
+class CodeFacts(TypedDict):
     """Source of the agent: its class, the hash of its code, and the revision of its repository."""
 
     entry_point: Text
@@ -135,7 +135,7 @@ class Code(TypedDict):
 
 
 @strict
-class Task(TypedDict):
+class TaskFacts(TypedDict):
     """`dpb_gym.suites.spec.Task.identity`: the problem of a row of a result directory."""
 
     name: Text
@@ -145,7 +145,7 @@ class Task(TypedDict):
 
 
 @strict
-class Problem(TypedDict):
+class ProblemFacts(TypedDict):
     """`ProblemInfo.to_dict`: the problem of a session."""
 
     kind: Text
@@ -183,11 +183,11 @@ class Facts(TypedDict):
     parameters: Values
     budget: Text
     generator: Literal["system", "seeded"]
-    code: Code
+    code: CodeFacts
     guarantee: GuaranteeFacts
     provisos: Annotated[list[Text], Field(max_length=100)]
     problem: Annotated[
-        Annotated[Task, Tag("task")] | Annotated[Problem, Tag("problem")],
+        Annotated[TaskFacts, Tag("task")] | Annotated[ProblemFacts, Tag("problem")],
         Discriminator(_kind_of_problem),
     ]
     audit: AuditFacts | None
@@ -195,7 +195,7 @@ class Facts(TypedDict):
 
 
 @strict
-class Entry(TypedDict):
+class CertifiedRun(TypedDict):
     """One run. Its findings are compared with those that are computed from its facts."""
 
     facts: Facts
@@ -217,7 +217,7 @@ class Content(TypedDict):
 
     format: Literal["dpb-gym certificate, version 2"]
     versions: Versions
-    entries: Annotated[list[Entry], Field(min_length=1, max_length=MOST_ENTRIES)]
+    entries: Annotated[list[CertifiedRun], Field(min_length=1, max_length=MOST_ENTRIES)]
     sha256: Annotated[Hex, Field(min_length=64, max_length=64)]
     signature: NotRequired[Signature]
 

@@ -162,7 +162,7 @@ def test_the_asked_pair_stands_beside_the_pair_of_the_page(certificate):
 
 def test_the_schema_has_the_fields_of_the_library(certificate):
     """A new field must be added to the schema, or certificates of it cannot be written."""
-    problem = certificate_schema.Problem.__annotations__
+    problem = certificate_schema.ProblemFacts.__annotations__
     assert set(problem) == {field.name for field in fields(ProblemInfo)}
     stated = certificate.content["entries"][0]["facts"]
     assert set(certificate_schema.AuditFacts.__annotations__) == set(stated["audit"])
