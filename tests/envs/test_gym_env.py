@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import dpb_gym
+from dpb_gym.envs.core import only
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import (
     ActionError,
@@ -456,3 +457,11 @@ def test_your_own_environment_registers():
     with pytest.raises(ParameterError, match="kind"):
         dpb_gym.register_environment("Test/Other-v0", PricingProblem, kind="prices")
     assert issubclass(ParameterError, DPBError)
+
+
+def test_one_row_of_numbers_is_a_number_and_of_arrays_a_copy():
+    assert only(np.array([3, 4]), 1) == 4 and type(only(np.array([3, 4]))) is int
+    rows = np.arange(6.0).reshape(2, 3)
+    row = only(rows, 1)
+    row[:] = 0.0
+    assert row.shape == (3,) and rows[1].tolist() == [3.0, 4.0, 5.0]
