@@ -279,7 +279,8 @@ class SystemNoise(NoiseSource):
         self, law: str, distance: Any, scale: float, width: int, grid: float
     ) -> FloatArray:
         domain = self._opendp.vector_domain(self._opendp.atom_domain(T="i64"))
-        cells = float(math.ceil(scale / grid))
+        # exact: the grid is a power of two, and OpenDP reads the scale as a rational number
+        cells = scale / grid
         draw = getattr(self._opendp.m, law)(domain, distance, scale=cells)
         rows = [draw([0] * width) for _ in range(self.replicates)]
         return np.array(rows, dtype=np.float64) * grid
