@@ -115,6 +115,7 @@ class Session:
 
         Raises:
             AgentError: If the session has no budget.
+            ParameterError: If the audit is of another agent.
         """
         from dpb_gym.privacy.certificate import code_of
 
@@ -123,7 +124,7 @@ class Session:
         facts = {
             **self._state["facts"], "code": code_of(type(self.agent)),
             "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
-            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
+            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.summary(),
             "lifetime": None if self.account is None else self.account.summary(),
         }  # fmt: skip
         return privacy.Certificate.of([facts])

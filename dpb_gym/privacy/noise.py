@@ -264,22 +264,26 @@ class SystemNoise(NoiseSource):
         return float(bits.bit_count())
 
     def discrete_gaussian(self, std: float, width: int) -> FloatArray:
-        self._grid = 1.0
-        return self.gaussian(std, width)
+        return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width, 1.0)
 
     def gaussian(self, std: float, width: int) -> FloatArray:
-        return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width)
+        distance = self._opendp.l2_distance(T="f64")
+        return self._discrete("make_gaussian", distance, std, width, self._grid)
 
     def laplace(self, scale: float, width: int) -> FloatArray:
         """Return discrete Laplace noise ``(B, width)`` on the grid."""
-        return self._discrete("make_laplace", self._opendp.l1_distance(T="i64"), scale, width)
+        distance = self._opendp.l1_distance(T="i64")
+        return self._discrete("make_laplace", distance, scale, width, self._grid)
 
-    def _discrete(self, law: str, distance: Any, scale: float, width: int) -> FloatArray:
+    def _discrete(
+        self, law: str, distance: Any, scale: float, width: int, grid: float
+    ) -> FloatArray:
         domain = self._opendp.vector_domain(self._opendp.atom_domain(T="i64"))
-        cells = float(math.ceil(scale / self._grid))
+        # exact: the grid is a power of two, and OpenDP reads the scale as a rational number
+        cells = scale / grid
         draw = getattr(self._opendp.m, law)(domain, distance, scale=cells)
         rows = [draw([0] * width) for _ in range(self.replicates)]
-        return np.array(rows, dtype=np.float64) * self._grid
+        return np.array(rows, dtype=np.float64) * grid
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)

@@ -571,3 +571,14 @@ def test_an_incomplete_limit_of_prices_is_refused(problem: str, given: Any) -> N
     agent = "one-pass-pricing" if "Pricing" in problem else "one-pass-linear"
     with pytest.raises(ParameterError, match=r"list_price|max_spread"):
         dpb_gym.serve(agent, "rho=1", problem, noise="seeded", **given)
+
+
+def test_equal_revenues_need_not_be_given():
+    problem = dpb_gym.make_problem("DPB/Assortment-v0", n_items=6, capacity=2, dim=2, horizon=9)
+    assert problem.info.equal_revenues
+    features = np.random.default_rng(0).uniform(-0.5, 0.5, (6, 2))
+    slates = []
+    for given in ({}, {"revenues": np.ones(6)}):
+        session = dpb_gym.serve("greedy-mnl", None, problem, seed=1, warm=False)
+        slates.append(list(session.decide(features, **given)[1]))
+    assert slates[0] == slates[1]

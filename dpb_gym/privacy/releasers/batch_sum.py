@@ -200,6 +200,7 @@ class UserSum(BatchSum):
         **options: Further parameters of `BatchSum`.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("_scratch",)
     enforces = True
 
     def __init__(
