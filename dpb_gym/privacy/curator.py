@@ -127,12 +127,12 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
-        forks.track(self)
+        forks.OWNERS.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Set the attributes of a copy, or of one that is loaded."""
         vars(self).update(state)
-        forks.track(self)
+        forks.OWNERS.add(self)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -229,7 +229,8 @@ class Curator:
                 have curators (`single`), or the notion is shuffle and the sum is not shuffled.
             AgentError: If the releasers were handed over.
         """
-        self._check_own()
+        if self.handed_over:
+            raise self._gone()
         if self.parts:
             raise BudgetError(f"{releaser.what}: the curators of single replicates have the budget")
         if self._sealed:
@@ -260,7 +261,8 @@ class Curator:
             BudgetError: If the named shares leave nothing for the other releasers.
             AgentError: If the releasers were handed over.
         """
-        self._check_own()
+        if self.handed_over:
+            raise self._gone()
         if self._sealed:
             return
         self._sealed = True
@@ -282,9 +284,8 @@ class Curator:
         for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
 
-    def _check_own(self) -> None:
-        if self.handed_over:
-            raise AgentError(f"these releasers were handed over: {self.handed_over}")
+    def _gone(self) -> AgentError:
+        return AgentError(f"these releasers were handed over: {self.handed_over}")
 
     def _resolved(self) -> list[float]:
         named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
@@ -349,7 +350,8 @@ class Curator:
             BudgetError: If the curators of single replicates have the budget.
             AgentError: If the releasers were handed over.
         """
-        self._check_own()
+        if self.handed_over:
+            raise self._gone()
         if self.parts:
             raise BudgetError(f"{what}: the curators of single replicates have the budget")
         for each in Composition.of(*[event] * self.copies).events:
@@ -432,7 +434,8 @@ class Curator:
                 charges: both would spend the budget on the same records.
             AgentError: If the releasers were handed over.
         """
-        self._check_own()
+        if self.handed_over:
+            raise self._gone()
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "

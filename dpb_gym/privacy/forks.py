@@ -1,8 +1,8 @@
 """What happens to the owners of private data when a process forks.
 
 A fork copies a session with its raw records and its noise. If both processes went on, they would
-release the same records twice under one budget. So in the child every tracked owner is handed
-over: it raises on use, and the parent's goes on. This holds for `os.fork` and everything that calls
+release the same records twice under one budget. So in the child every owner is handed over:
+it raises on use, and the parent's goes on. This holds for `os.fork` and everything that calls
 the interpreter's fork hooks, such as `multiprocessing` and servers that fork before they serve.
 """
 
@@ -24,13 +24,9 @@ class Owner(Protocol):
     def hand_over(self, why: str) -> None: ...
 
 
-_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
+OWNERS: weakref.WeakSet[Owner] = weakref.WeakSet()
+"""Objects that are handed over in each child of this process, as long as they exist."""
 _simulated = False
-
-
-def track(owner: Owner) -> None:
-    """Hand an object over in each child of this process, as long as it exists."""
-    _owners.add(owner)
 
 
 def fork_simulation() -> int:
@@ -49,7 +45,7 @@ def fork_simulation() -> int:
 
 def _hand_over() -> None:
     if not _simulated:
-        for owner in list(_owners):
+        for owner in list(OWNERS):
             owner.hand_over(FORKED)
 
 

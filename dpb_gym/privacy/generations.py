@@ -7,8 +7,8 @@ generation is not its newest: a copy, an older file, or one that was renamed or 
 token of the table is in the newest file too, so that an older file with another number is refused.
 
 The same table is part of an account (`Account`) and, without an account, of a file in a state
-directory of the user (`Lease`). Whoever restores or copies the table as well as the files can
-continue a generation twice. Neither can notice that.
+directory of the user (`Lease`). A generation can be continued twice if the table is restored or
+copied together with the file. Neither can notice that.
 """
 
 from __future__ import annotations
