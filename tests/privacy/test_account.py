@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import dpb_gym
 from dpb_gym.errors import (
     BudgetError,
     CheckpointError,
@@ -32,6 +33,7 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.privacy.generations import Saved
 from dpb_gym.privacy.ledger import TOLERANCE
+from dpb_gym.problems.rounds import ProblemInfo
 from tests import postgres
 
 EPS = "eps=1,delta=1e-5"
@@ -776,3 +778,34 @@ def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
     assert Account.holding(tmp_path / "people", uuid.uuid4().hex) is None
     assert Account.holding("postgresql://host/name", charges.own.id) is None
     assert sorted(os.listdir(tmp_path)) == before
+
+
+# ------------------------------------------------------------------ several machines
+
+
+@pytest.mark.parametrize("new_place", ["postgres"], indirect=True)
+def test_a_session_of_a_shared_account_goes_on_once_on_any_machine(new_place, tmp_path):
+    """Two objects of one account stand for two machines, which share nothing else."""
+    place = new_place()
+    shop = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
+    session = dpb_gym.serve(
+        "one-pass-pricing", "rho=0.1", shop, noise="seeded", warm=False,
+        account=Account(place, "rho=1", key=KEY),
+    )  # fmt: skip
+    for user in ("Ana", "bob", "Ana"):
+        session.observe(session.decide([0.5], user=user)[0], 1)
+    session.save(tmp_path / "session")
+    assert b"postgresql" not in (tmp_path / "session").read_bytes()
+    with pytest.raises(CheckpointError, match="Give account="):
+        dpb_gym.Session.load(tmp_path / "session")
+    with pytest.raises(CheckpointError, match="no record of this session"):
+        dpb_gym.Session.load(tmp_path / "session", account=Account(new_place(), "rho=1"))
+    other = Account(place, key=KEY)
+    later = dpb_gym.Session.load(tmp_path / "session", account=other)
+    with pytest.raises(CheckpointError, match="loaded before"):
+        dpb_gym.Session.load(tmp_path / "session", account=Account(place, key=KEY))
+    later.observe(later.decide([0.5], user="bob")[0], 1)
+    later.decide([0.5], user="bob")
+    # the last record of Ana's two was learnt after the load, and bob's second here
+    assert other.spent("Ana") == pytest.approx(0.4)
+    assert other.spent("bob") == pytest.approx(0.4)
