@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.releasers.weighted_sum import Plan, WeightedSum
 from dpb_gym.validation import FloatArray
@@ -27,6 +29,10 @@ class DisjointSum(WeightedSum):
     combines all batches.
 
     The plan is `ReleaseModel.batches`: the schedule of a trusted curator is not used.
+
+    Attributes:
+        past: Releases of a split session: ``round``, ``devices`` and ``sum``, JSON values.
+        coming: Releases that a replica has still to make.
     """
 
     per_record = False
@@ -34,8 +40,17 @@ class DisjointSum(WeightedSum):
     whole = False
     """Whether messages are whole numbers."""
     side = ""
-    """``"device"``: records become messages in `mail`; ``"server"``: they are read from it."""
+    """Part of a split session. ``"device"``: a record becomes the message `mail`. ``"server"``:
+    records are placeholders, and `mail` is received, if there is one. ``"replica"``: records are
+    placeholders, and `coming` has the releases."""
     mail: Messages | None = None
+
+    def __init__(
+        self, curator: CuratorProtocol, width: int | RecordShape, **options: object
+    ) -> None:
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        self.past: list[dict[str, Any]] = []
+        self.coming: list[dict[str, Any]] = []
 
     def _planned(self, schedule: Plan, model: ReleaseModel | None) -> Schedule:
         if model is None:
@@ -52,6 +67,7 @@ class DisjointSum(WeightedSum):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         Sum.open(self, rho, noise)
+        self._own = np.zeros_like(self._rows)
         assert isinstance(self._plan, Schedule)
         self._schedule = self._plan
 
@@ -75,9 +91,9 @@ class DisjointSum(WeightedSum):
         if self.side == "device":
             self.mail = self.message(rows)
             return
-        if self.side == "server":
-            assert self.mail is not None
-            self.receive(self.mail)
+        if self.side:
+            if self.mail is not None:
+                self.receive(self.mail)
         elif self._sigma:
             self.receive(self.message(rows))
         else:  # the exact copy of an audit
@@ -120,17 +136,39 @@ class DisjointSum(WeightedSum):
             )
 
     def become_device(self, noise: NoiseSource | None) -> None:
-        """Forget what the server has received, and draw from `noise`, if given."""
-        self.side, self.mail, self._total = "device", None, np.zeros_like(self._total)
+        """Turn the next record into a message, with noise of this source if it is given."""
+        self.side, self.mail = "device", None
         self._noise = noise or self._noise
 
-    def _close(self, batch: int) -> FloatArray:
-        """Return the noisy sum of the open batch, number `batch` from 0, ``(B, width)``."""
-        return self._total
+    def _close(self, batch: int) -> tuple[FloatArray, int]:
+        """Return the noisy sum ``(B, width)`` of the open batch, number `batch` from 0.
+
+        Returns:
+            The sum and the number of devices in it.
+        """
+        return self._total, int(self._schedule.sizes[batch])
+
+    def _count(self, batch: int, devices: int) -> None:
+        """Adapt the scale of the noise of a batch to the number of devices in its sum."""
 
     def _release_if_due(self) -> None:
         k = self.releases
-        if self.rounds == self._schedule.ends[k]:
-            self._released = (self._close(k) if self._sigma else self._total).copy()
-            self._total[:] = 0.0
-            self.releases += 1
+        if self.rounds != self._schedule.ends[k]:
+            return
+        if self.side == "replica":
+            release = self.coming.pop(0)
+            values = np.array(release["sum"])[None]
+            devices = int(release["devices"])
+            self._count(k, devices)
+        elif self._sigma:
+            values, devices = self._close(k)
+            self._count(k, devices)
+        else:
+            values = self._total
+            devices = 0
+        self._released = values.copy()
+        if self.side:
+            record = {"round": self.rounds, "devices": devices, "sum": values[0].tolist()}
+            self.past.append(record)
+        self._total[:] = 0.0
+        self.releases += 1
