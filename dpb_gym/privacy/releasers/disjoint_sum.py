@@ -82,6 +82,8 @@ class DisjointSum(WeightedSum):
     def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
         self._own = np.zeros_like(self._rows)
         self._take(records, along, self._own)
+        if self.side in ("server", "replica"):
+            self._own[:] = 0.0  # a placeholder, nobody's record
         self._send(self._own)
 
     def _send(self, rows: FloatArray) -> None:

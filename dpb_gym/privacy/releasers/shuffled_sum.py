@@ -242,13 +242,12 @@ class ShuffledBatches(DisjointSum):
         header = self.header
         known = dict.fromkeys((*header, "ones"))
         given = validation.settings("a shuffled batch", shuffled, known)
+        if any(type(given[name]) is not int or given[name] != header[name] for name in header):
+            raise ParameterError(f"the open batch is {header}; got {shown(given)}")
         most = header["customers"] * header["bits_each"]
-        ones = validation.array("ones", given.pop("ones"), (header["coordinates"],), 0, most)
-        right = all(type(given[name]) is int and given[name] == header[name] for name in header)
-        if not right or (ones % 1 != 0).any():
-            raise ParameterError(
-                f"the open batch is {header} with whole numbers of ones; got {shown(given)}"
-            )
+        ones = validation.array("ones", given["ones"], (header["coordinates"],), 0, most)
+        if (ones % 1 != 0).any():
+            raise ParameterError("ones must be whole numbers")
         self._total[:] = ones
         return header["customers"]
 
