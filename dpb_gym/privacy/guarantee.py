@@ -53,7 +53,7 @@ class Guarantee:
         notion: What the attacker sees. ``"joint"``: every output but the target user's own (CS,
             Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
             Definition 2); ``"central"``: the whole transcript; ``"aggregate"``: the sums of each
-            batch's messages; ``"shuffle"``: the shuffled messages of each batch; ``"local"``: the
+            batch's messages; ``"shuffle"``: the shuffled bits of each batch; ``"local"``: the
             messages of each user. A joint guarantee includes an anticipating one, not the reverse.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;

@@ -109,7 +109,7 @@ class ProblemInfo:
         Raises:
             ParameterError: If a field is unknown or missing, or a tuple or the prior is malformed.
         """
-        known = {f.name: f.default for f in fields(cls)}
+        known = {f.name: f.default for f in fields(cls)} | {"horizon": None}
         given = validation.settings("a problem", data, known)
         missing = [name for name, value in given.items() if value is MISSING]
         if missing:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.portable import fill_normals
 from dpb_gym.privacy import CountingShuffler, SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.shuffler import HEADER
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.streams import BlockDraws
 
@@ -267,6 +270,27 @@ def test_lost_devices_of_an_aggregator_are_counted_on_the_device():
     own = session.device(simulation=True)._agent
     assert sums_of(own).schedule.scales.tolist() == sums.schedule.scales.tolist()
     assert np.array_equal(own.theta, session.agent.theta)
+
+
+def test_the_page_lists_the_fields_of_a_device_and_of_its_messages():
+    text = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    table = text.split("| field | value |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[2:]]
+    named = [field for name, _ in rows for field in re.findall("`([a-z_]+)`", name)]
+    assert sorted(named) == sorted(devices.FIELDS)
+    (release,) = (value for name, value in rows if "releases" in name)
+    assert set(re.findall("`([a-z]+)`", release)) == set(devices.RELEASE)
+    said = text.split("A device's message has ")[1].split("It has no decision number")[0]
+    assert set(re.findall("`([a-z_]+)`", said)) == {*HEADER, "bits", "once"}
+    said = text.split("A message for `@local` or `@aggregator` has ")[1].split(".")[0]
+    named = set(re.findall("`([a-z]+)`", said))
+    for budget, fields in (
+        ("rho=1@aggregator", named),
+        ("rho=1@local", named - {"modulus"}),
+    ):
+        device = served("one-pass-pricing", budget).device(simulation=True)
+        device.decide([0.1, 0.2])
+        assert set(device.message(1)) == fields
 
 
 class TestUse:

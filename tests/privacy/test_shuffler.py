@@ -211,6 +211,14 @@ class TestAttacks:
             beaten.append(self.whole_vectors(bits, rows) > most + 0.05)
         assert any(beaten), "whole vectors, permuted among customers, break the claim"
 
+    def test_the_coins_of_one_device_are_not_enough(self):
+        """What a server sees that made all other messages of the batch itself."""
+        own, sums = shuffled("rho=0.5@shuffler", 10_000)
+        most = norm.cdf(math.sqrt(2.0 * own.guarantee.rho) / math.sqrt(2.0))
+        rows, bits = self.worlds(sums), sums.batches[-1]
+        alone = [self.counts(bits, row, 1, 1 + w)[:, 0] for w, row in enumerate(rows[:2])]
+        assert area(*alone) > most + 0.05
+
     def whole_vectors(self, bits, rows, runs=300, most=300):
         """Return the area of an attacker who sees each device's vector, without its sender."""
         rng = np.random.default_rng(0)

@@ -83,7 +83,7 @@ class DisjointSum(WeightedSum):
         self._own = np.zeros_like(self._rows)
         self._take(records, along, self._own)
         if self.side in ("server", "replica"):
-            self._own[:] = 0.0  # a placeholder, nobody's record
+            self._own[:] = 0.0  # a placeholder is no record
         self._send(self._own)
 
     def _send(self, rows: FloatArray) -> None:
