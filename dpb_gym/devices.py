@@ -195,11 +195,15 @@ class Device:
             return {**found, **modulus}
 
     def _check_process(self) -> None:
-        if self._round is not None and os.getpid() != self._process:
+        """Raise AgentError after a fork that followed the decision."""
+        if os.getpid() == self._process:
+            return
+        if self._round is not None:
             raise AgentError(
                 "the device was copied by a fork after its decision; its first process goes on"
             )
         self._process = os.getpid()
+        vars(self).pop("_agent", None)  # its generators are those of the parent
 
 
 def _bits(sums: privacy.ShuffledBatches, ones: NDArray[Any] | None) -> dict[str, Any]:

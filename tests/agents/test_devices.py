@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import re
 import threading
@@ -153,8 +154,12 @@ def test_a_device_is_configuration_and_releases(agent, trust, noise):
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("agent", AGENTS)
-def test_no_context_of_a_customer_leaves_its_device(agent, trust):
+def test_no_context_of_a_customer_leaves_its_device(agent, trust, monkeypatch):
     """Looks for a marked number in all of the session, and in the next device."""
+    # memory that is not initialised may hold what other arrays of this process had
+    monkeypatch.setattr(np, "empty", np.zeros)
+    monkeypatch.setattr(np, "empty_like", np.zeros_like)
+    devices._replicas.clear()
     shop = Shop(served(agent, f"rho=40@{trust}"))
     own = shop.one(MARK)
     found = numbers_in(own._round)
@@ -196,7 +201,7 @@ def test_a_device_decides_as_the_server_would(agent, trust):
 
 
 def test_devices_of_one_message_draw_their_own_numbers():
-    """Prices explore and messages are randomised, each by the device's own generator."""
+    """Exploring draws and messages are each of the device's own generator."""
     for noise in ("seeded", "system"):
         if noise == "system":
             pytest.importorskip("opendp")
@@ -204,12 +209,13 @@ def test_devices_of_one_message_draw_their_own_numbers():
         for _ in range(40):
             shop.one()
         kept = json.dumps(shop.session.device(simulation=True).public)
-        prices, messages = set(), []
+        draws, messages = set(), []
         for _ in range(4):
             device = Device(json.loads(kept))
-            prices.add(device.decide([0.1, 0.2]))
+            draws.add(tuple(device._agent._normals.next().ravel()))
+            device.decide([0.1, 0.2])
             messages.append(device.message(1)["values"])
-        assert len(prices) == 4
+        assert len(draws) == 4
         for i in range(4):
             for j in range(i):
                 assert (np.array(messages[i]) != np.array(messages[j])).all()
@@ -247,7 +253,8 @@ def test_an_earlier_device_has_the_earlier_policy():
         if k % 3 == 0:
             devices._replicas.clear()
         public, theta = kept[k]
-        assert np.array_equal(Device(public)._agent.theta, theta)
+        own = Device(public)._agent
+        assert np.array_equal(own.theta, theta) and own.rounds == k + 1
     assert len(devices._replicas) <= devices.MOST_REPLICAS
     other = copy.deepcopy(kept[-1][0])
     other["releases"][0]["sum"][0] += 1.0
@@ -316,7 +323,14 @@ class TestUse:
     def test_it_stays_where_its_customer_is(self, monkeypatch):
         device = self.device()
         copy.deepcopy(device).decide([0.1, 0.2])
-        device.decide([0.1, 0.2])
+        mine = os.getpid()
+        agent = device._agent
+        with monkeypatch.context() as child:
+            child.setattr("os.getpid", lambda: -5)
+            device._check_process()
+            assert device._agent is not agent, "a child draws its own numbers"
+            child.setattr("os.getpid", lambda: mine)
+            device.decide([0.1, 0.2])
         for move in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(AgentError, match="cannot move"):
                 move(device)

@@ -295,6 +295,23 @@ def test_the_text_of_a_guarantee_names_the_operator():
     assert OPERATOR not in str(trusted.guarantee)
 
 
+@pytest.mark.parametrize("trust", ["local", "shuffler", "aggregator"])
+def test_a_saved_session_goes_on_with_devices(trust, tmp_path):
+    session = session_of("one-pass-pricing", "DPB/Pricing-v0", f"rho=40@{trust}", 60)[1]
+    shuffler = CountingShuffler()
+    play(session, 30, shuffler)
+    before = session.device(simulation=True).public
+    assert before["releases"]
+    session.save(tmp_path / "session")
+    later = dpb_gym.Session.load(tmp_path / "session")
+    after = later.device(simulation=True).public
+    assert after == {**before, "decision": after["decision"]}
+    with pytest.raises(AgentError, match="on their devices"):
+        later.decide([0.1, 0.2])
+    play(later, 20, shuffler)
+    assert later.device(simulation=True).public["rounds"] > before["rounds"]
+
+
 def play(session, customers, shuffler):
     for t in range(customers):
         device = session.device(simulation=True)
