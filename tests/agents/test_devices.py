@@ -262,6 +262,24 @@ def test_an_earlier_device_has_the_earlier_policy():
     assert np.array_equal(Device(kept[-1][0])._agent.theta, kept[-1][1])
 
 
+def test_a_process_repeats_new_messages_only(monkeypatch):
+    """Building a device takes one step per message; the next one, those since then."""
+    shop, steps = Shop(served("one-pass-pricing", "rho=40@local")), []
+    repeated = devices.message_round
+    monkeypatch.setattr(devices, "message_round", lambda *a: (steps.append(a), repeated(*a))[1])
+    for _ in range(20):
+        shop.one()
+    steps.clear()
+    devices._replicas.clear()
+    for expected in (20, 0):
+        Device(shop.session.device(simulation=True).public)._agent  # noqa: B018 (makes it)
+        assert len(steps) == expected
+        steps.clear()
+    shop.one()
+    Device(shop.session.device(simulation=True).public)._agent  # noqa: B018 (makes it)
+    assert len(steps) == 1
+
+
 def test_lost_devices_of_an_aggregator_are_counted_on_the_device():
     """The noise of a batch without some devices is known to the device too."""
     session = served("one-pass-pricing", "rho=40@aggregator", horizon=300, window=40)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpb_gym
 from dpb_gym.devices import Device
@@ -317,6 +320,41 @@ def play(session, customers, shuffler):
         device = session.device(simulation=True)
         device.decide([0.1 * (t % 7), 0.2])
         deliver(session, shuffler, device.message(t % 2))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=9,
+)
+
+
+class TestAnyMessage:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sides(cls):
+        """Return what takes messages, and a message that each of them takes."""
+        local = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@local", 60)[1]
+        one = local.device(simulation=True)
+        one.decide([0.1, 0.2])
+        shuffled, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@shuffler", 60)[1:]
+        bits = shuffled.device(simulation=True)
+        bits.decide([0.1, 0.2])
+        batch = {**sums.header, "ones": [1] * sums.header["coordinates"]}
+        return {
+            "receive": (local.receive, one.message(1)),
+            "receive_batch": (shuffled.receive_batch, batch),
+            "submit": (CountingShuffler().submit, bits.message(1)),
+        }
+
+    @pytest.mark.parametrize("side", ["receive", "receive_batch", "submit"])
+    @settings(max_examples=60, deadline=None)
+    @given(value=JSON, data=st.data())
+    def test_it_is_taken_or_refused_by_a_documented_error(self, sides, side, value, data):
+        take, message = sides[side]
+        field = data.draw(st.sampled_from(["", *message]))
+        with contextlib.suppress(ParameterError):
+            take({**message, field: value} if field else value)
 
 
 class TestShuffledBatches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -218,6 +219,26 @@ class TestAttacks:
         rows, bits = self.worlds(sums), sums.batches[-1]
         alone = [self.counts(bits, row, 1, 1 + w)[:, 0] for w, row in enumerate(rows[:2])]
         assert area(*alone) > most + 0.05
+
+    def test_larger_batches_and_smaller_budgets_need_more_bits(self):
+        _, sums = shuffled("rho=0.5@shuffler", 10_000)
+
+        def each(rho, batch):
+            levels = ShuffledBits.fine_levels(batch, 9)
+            return ShuffledBits.calibrated(rho, batch, levels, sums).each
+
+        assert each(0.5, 200) < each(0.5, 400) < each(0.5, 4000)
+        assert each(1.0, 400) < each(0.5, 400) < each(0.02, 400)
+
+    def test_the_shuffler_itself_could_estimate_a_record(self):
+        """It is trusted: the bits of one device have little noise, in units of the range."""
+        _, sums = shuffled("rho=0.5@shuffler", 10_000)
+        rows, bits = self.worlds(sums), sums.batches[-1]
+        ones = self.counts(bits, rows[0], 1, 1)
+        alone = replace(bits, batch=1, coins=bits.coins // bits.batch)
+        errors = alone.unbiased(ones) - rows[0]
+        assert np.abs(errors.mean(axis=0)).max() < 5 * alone.sigma / math.sqrt(self.RUNS)
+        assert errors.std() / (2 * sums.clip.longest) < 0.03
 
     def whole_vectors(self, bits, rows, runs=300, most=300):
         """Return the area of an attacker who sees each device's vector, without its sender."""

@@ -25,8 +25,8 @@ from dpb_gym.validation import FloatArray
 FLIP = 0.2
 EPSILON = uncompiled.log((1.0 - FLIP) / FLIP)
 SHUFFLED = (
-    "shuffler: it permutes every bit of a batch on its own, and all devices of the batch send "
-    "their coins"
+    "shuffler: it is trusted with every device's bits and permutes each bit on its own, and all "
+    "devices of a batch send their coins"
 )
 
 
