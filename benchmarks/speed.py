@@ -45,6 +45,7 @@ from dpb_gym.streams import AgentStreams  # noqa: E402
 
 HERE = Path(__file__).parent
 STORED, PAGE = HERE.parent / "docs/results/speed.json", HERE.parent / "docs/speed.md"
+README = HERE.parent / "README.md"
 CURVES = {
     "one-pass-mnl": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 5}),
     "one-pass-pricing": ("DPB/Pricing-v0", {"dim": 5}),
@@ -52,7 +53,7 @@ CURVES = {
 }
 BUDGETS = ("none", "rho=1")
 PARTS = (
-    *("policies", "peers", "deep", "ageing", "starting", "clone", "board", "curves"),
+    *("policies", "peers", "deep", "ageing", "starting", "clone", "tests", "board", "curves"),
     *("decisions", "weight", "isolation"),
 )
 BOARD, ROWS, CELLS = "docs/leaderboard/dpb-bench-v1", 2000, 100_000
@@ -318,6 +319,39 @@ def clone(report):
             report(f"fresh clone: {what}, wall time", wall, "-", "s")
 
 
+def tests(report):
+    """Measure `make test` in a fresh clone, with the installation of all requirements."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "NUMBA", "DPB"))}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["git", "clone", "-q", str(HERE.parent), folder], check=True)
+        make = ["make", "-s", "-C", folder, f"PYTHON={sys.executable}", "VENV=.venv"]
+        processor, wall, _ = spend([*make, "test"], env=kept, stderr=subprocess.DEVNULL)
+        report("fresh clone: make test, processor time", processor, "-", "s")
+        report("fresh clone: make test, wall time", wall, "-", "s")
+
+
+def readme(data: dict[str, Any]) -> str:
+    """Return the README's two commands: what each prints, and the stored wall time of each."""
+    seconds = {
+        row["figure"]: row["value"]
+        for part in ("clone", "tests")
+        for row in data.get(part, {"rows": []})["rows"]
+    }
+    steps = ("installation", "make leaderboard without installation")
+    board = sum(seconds[f"fresh clone: {step}, wall time"] for step in steps)
+    test = seconds.get("fresh clone: make test, wall time")
+    test_time = "not measured" if test is None else f"{test / 60:.0f} min"
+    where = f"{data['clone']['processor']}, two workers, empty caches"
+    return "\n".join([
+        f"| command | includes all set-up and prints | wall time ({where}) |",
+        "|---|---|---|",
+        "| `make leaderboard` | the table of the smoke suite; it writes leaderboard.html and "
+        f"regret.png | {board:.0f} s |",
+        "| `make test` | the test results and the slowest tests; status 0 if all pass | "
+        f"{test_time} |",
+    ])  # fmt: skip
+
+
 def board(report, repeats):
     """Measure `dpb leaderboard` on `ROWS` rows and on `CELLS` cells, after a run without counting.
 
@@ -494,6 +528,7 @@ def store(rows: list[dict[str, Any]]) -> None:
     text = json.dumps(data, indent=1, ensure_ascii=False)
     STORED.write_text(text + "\n", encoding="utf-8")
     PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
+    marked.put(README, "commands", readme(data))
 
 
 def main():
@@ -528,6 +563,7 @@ def main():
         "ageing": lambda: ageing(report, args.quick, repeats),
         "starting": lambda: starting(report),
         "clone": lambda: clone(report),
+        "tests": lambda: tests(report),
         "board": lambda: board(report, repeats),
         "curves": lambda: curves(report, args.plot),
         "decisions": lambda: slowest(report),

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpb_gym import checkpoint, privacy, validation
+from dpb_gym import checkpoint, privacy, state, validation
 from dpb_gym.checkpoint import Policy
-from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.errors import AgentError, CheckpointError, StateError, shown
 from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -72,6 +72,7 @@ class Agent(Policy, ABC):
             BudgetError: If there is a budget but the agent creates no releaser, or the prior's
                 release exceeds the budget.
         """
+        self._started_for = problem
         source: privacy.NoiseSource | str | None = noise
         if isinstance(noise, str) and validation.choice("noise", noise, NOISES) == "seeded":
             source = None if budget is None else privacy.NoiseSource(streams.noise)
@@ -97,6 +98,25 @@ class Agent(Policy, ABC):
         if budget is not None:
             self.curator.provisos = problem.provisos
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+
+    def set_up_again(self) -> None:
+        """Set up for the same problem and budget, with other random numbers.
+
+        Raises:
+            AgentError: If the agent was not set up by `set_up`.
+        """
+        problem, curator = vars(self).get("_started_for"), self.curator
+        if not isinstance(problem, ProblemInfo):
+            raise AgentError("set_up was not called, which creates the curator and calls begin")
+        noise = curator.noise
+        replicates = 1 if noise is None else len(noise.generators)
+        self.set_up(
+            problem,
+            AgentStreams((0,) * replicates),
+            curator.budget,
+            noise="system" if curator.system_noise else "seeded",
+            shared=curator.copies > 1,
+        )
 
     def attach(self, instance: Instance) -> None:
         """Receive the running environment, including its hidden state, before `begin`.
@@ -152,20 +172,36 @@ class Agent(Policy, ABC):
         """
         return None
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
         """Write a checkpoint from which `load` continues bit for bit; see `dpb_gym.checkpoint`.
 
         An agent with a budget is handed over: only the loaded agent can continue.
 
+        Args:
+            path: File to write.
+            state_dir: Folder that remembers which checkpoints were loaded; by default that of the
+                user, see `dpb_gym.privacy.generations.state_directory`.
+
         Raises:
             AgentError: If the agent's state cannot be saved, or the agent was handed over.
+            CheckpointError: If the file or the state directory cannot be written.
         """
-        checkpoint.save(self, path)
+        checkpoint.save(self, path, state_dir=state_dir)
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
+    def load(
+        path: str | os.PathLike[str],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        rehearsal: bool = False,
+    ) -> Agent:
         """Continue from a checkpoint; see `dpb_gym.checkpoint.load`."""
-        agent = checkpoint.load(path, rehearsal=rehearsal)
+        agent = checkpoint.load(path, state_dir=state_dir, rehearsal=rehearsal)
         if not isinstance(agent, Agent):
             raise CheckpointError(f"{path} holds no agent")
         return agent
@@ -279,6 +315,20 @@ class BatchedSingle(Agent):
                 f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
             ).at(i) from error
 
+
+def _written(agent: BatchedSingle) -> dict[str, Any]:
+    """Return the attributes of an adapter, with the name of the class of its copies."""
+    if not isinstance(agent._maker, type):
+        raise StateError(f"its copies are made by {shown(agent._maker)}; give a class instead")
+    return {**vars(agent), "_maker": state.name_of(agent._maker)}
+
+
+def _read(agent: BatchedSingle, attributes: dict[str, Any]) -> None:
+    maker = state.class_of(attributes.get("_maker"), SingleAgent)
+    state.set_attributes(agent, {**attributes, "_maker": maker})
+
+
+state.register(BatchedSingle, out=_written, into=_read)
 
 Batch = TypeVar("Batch", Context, Feedback)
 

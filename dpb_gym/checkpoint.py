@@ -2,61 +2,53 @@
 
 A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. Two runs from
 one state on different customers would add the *same* noise to different data, and the difference
-of their releases would be noiseless. Therefore a private agent's run continues in one place only:
-after `save` the saved agent raises on use, and a checkpoint can be loaded once. A marker file next
-to it records the load. A second load is rejected or, with `rehearsal`, returns an agent whose
-ledger states that its releases are not private. Not detected are a copy of the file loaded in
-another folder, an agent copied in memory, and a run that is set up again from its seeds.
+of their releases would be noiseless. Therefore a private agent's run continues in one place only.
+After `save` the saved agent raises on use. A file has the id of its run and a generation, and the
+newest generation is in a state directory outside of the file, or in the account of a session
+(`dpb_gym.privacy.generations`). A file that was loaded before, a copy of it and an older file are
+rejected on this machine. With `rehearsal` they can be loaded, and the ledger of the agent then
+states that its releases are not private.
 
-The file is a JSON header line (format, version, class, hash) and a pickle. `load` restricts the
-globals of the pickle to classes of this package, of packages with registered agents and of imported
-modules that define an agent, to plain containers, and to NumPy's functions for arrays and
-generators. So an untrusted file runs no code of its own, as long as the constructors of those
-classes are harmless. It may still contain a wrong state or a false ledger, exhaust memory, or crash
-NumPy: the hash detects damage, not forgery.
+Not noticed are a copy of the file together with the state directory, an agent copied in memory, and
+a run that is set up again from its seeds.
+
+The file is a JSON header line (format, version, class, hash) and the agent as state, which
+contains no code: see `dpb_gym.state`. So an untrusted file can be loaded: it makes objects of
+registered classes only, and sets their attributes and nothing else. What decides privacy is not
+taken from it. A copy of the agent plans its releasers again, from its parameters, the problem and
+the budget; scales of noise, bounds, plans and charges must be the same
+(`dpb_gym.privacy.restoring`). So `save` and `load` call `begin` of a copy.
+
+A file can still contain wrong data of its own run, such as sums, releases, noise that was drawn,
+and parameters of the policy: the hash detects damage, not forgery. Compiled code does not check the
+sizes of arrays, so a run that continues from a forged file may crash.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import io
 import json
 import os
-import pickle
-import sys
-import uuid
-from collections.abc import Mapping
+import re
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpb_gym import privacy
+from dpb_gym import privacy, state
 from dpb_gym.errors import AgentError, CheckpointError
-from dpb_gym.files import write_whole
+from dpb_gym.files import read_regular, write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
+from dpb_gym.privacy.generations import Continuation, Holder, Lease, Saved
+from dpb_gym.privacy.restoring import check_exact, check_restored
 
 FORMAT = "dpb-gym agent checkpoint"
-VERSION = 3
-OURS = ("agent", "feedback", "local_privacy", "privacy", "problems", "streams")
-LISTED = {
-    "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
-    "collections": "Counter OrderedDict defaultdict deque",
-    "dpb_gym.portable": "fill_normals",
-    "dpb_gym.streams": "fill_uniforms",
-    "numpy": "dtype ndarray",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.random._pcg64": "PCG64 PCG64DXSM",
-    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor",
-    "numpy.random._sfc64": "SFC64",
-    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
-}
-
-PACKAGES: set[str] = set()
-"""Packages of the registered agents."""
+VERSION = 4
+HOLDERS = ("state directory", "account")
+MOST_BYTES, MOST_HEADER = 1 << 33, 4096
 
 
-class Policy:
+class Policy(state.Registered):
     """Base class of `Agent` and `SingleAgent`; its subclasses can be registered.
 
     Attributes:
@@ -70,8 +62,23 @@ class Policy:
     retired: ClassVar[Mapping[str, str]] = {}
     curator: privacy.Curator
 
+    def set_up_again(self) -> None:
+        """Set up for the same problem and budget, with other random numbers."""
+        raise AgentError("a policy of one replicate is saved with the agent that runs it")
 
-def save(agent: Policy, path: str | os.PathLike[str]) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        state.register_package(cls.__module__)  # for the objects that the agent has
+
+
+def save(
+    agent: Policy,
+    path: str | os.PathLike[str],
+    *,
+    state_dir: str | os.PathLike[str] | None = None,
+    account: privacy.Account | None = None,
+    own: Continuation | None = None,
+) -> None:
     """Write the agent's whole state to `path`, atomically.
 
     An agent with a budget is handed over: only the checkpoint can be continued, and this agent
@@ -80,18 +87,23 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     Args:
         agent: A running agent.
         path: File to write; its folder must exist. An existing checkpoint is replaced.
+        state_dir: Folder with the generations of runs, which is created; see `Lease`.
+        account: Account that has the generations of the session instead.
+        own: The continuation that the account knows.
 
     Raises:
         AgentError: If the agent was handed over before, or its state cannot be saved.
-        CheckpointError: If the file cannot be written; the agent remains usable.
+        CheckpointError: If the file or the state directory cannot be written; the agent remains
+            usable. Or if the run goes on elsewhere.
+        DataError: If the account or the file of the state directory is damaged.
     """
     name = type(agent).__name__
     curator = getattr(agent, "curator", None)
     if curator is not None and curator.handed_over:
         raise AgentError(f"{name} cannot be saved: {curator.handed_over}")
     try:
-        payload = pickle.dumps(agent, protocol=5)
-        _Unpickler(io.BytesIO(payload)).load()
+        payload = state.dumps(agent)
+        _restored(payload)
     except Exception as error:
         raise AgentError(
             f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
@@ -100,11 +112,21 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     header = {
         "format": FORMAT,
         "version": VERSION,
-        "class": f"{type(agent).__module__}:{type(agent).__qualname__}",
-        "id": uuid.uuid4().hex,
+        "class": state.name_of(type(agent)),
         "bytes": len(payload),
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
+    if curator is not None and _continues_once(curator):
+        holder: Holder
+        if account is None:
+            lease = holder = Lease(state_dir)
+            own = _continuations.get(curator) or lease.enter()
+            _continuations[curator] = own
+        else:
+            assert own is not None
+            holder = account
+        header["holder"] = HOLDERS[account is not None]
+        header |= {"id": own.id, "generation": own.generation, "token": holder.confirm(own)}
     target = Path(path)
     try:
         write_whole(target, json.dumps(header).encode() + b"\n" + payload)
@@ -119,93 +141,139 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
         vars(agent).update(act=refuse, observe=refuse, play=refuse)
 
 
-def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
-    """Return the agent of a checkpoint, ready to continue.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    state_dir: str | os.PathLike[str] | None = None,
+    rehearsal: bool = False,
+    check: Callable[[Policy, Saved | None, bool], Advance | None] | None = None,
+) -> Policy:
+    """Return the agent of a checkpoint, ready to continue. No file is created.
 
     A module that defines the agent outside a registered package must be imported before.
 
     Args:
         path: File written by `save`.
-        rehearsal: Whether to load a checkpoint again that was loaded before, for debugging or on
-            the same customers. The agent then has no guarantee.
+        state_dir: The state directory that the run had; see `Lease`.
+        rehearsal: Whether to load the checkpoint for debugging, or on the same customers, whatever
+            became of its run. The agent then has no guarantee, and the run can still be continued.
+        check: Called with the agent, what the file says of its run, and whether an account has the
+            generations. It raises an error if they do not suit the caller, or returns what
+            continues the run in the account. After an error the checkpoint is as before.
 
     Raises:
         CheckpointError: If the file is missing, damaged, of another version, or refers to unknown
-            classes; or if the agent has a budget and this checkpoint was loaded before.
+            classes. Or if the agent has a budget, and the checkpoint was loaded before, or the
+            state directory does not know it.
+        DataError: If the file of the state directory is damaged.
     """
     target = Path(path)
     header, payload = _read(target)
     load_plugins(AGENTS)
     try:
-        agent: Policy = _Unpickler(io.BytesIO(payload)).load()
-        curator = getattr(agent, "curator", None)
-    except Exception as error:
+        agent = _restored(payload)
+    except Exception as error:  # also of `begin`
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    if not (issubclass(type(agent), Policy) and isinstance(curator, privacy.Curator | None)):
-        raise CheckpointError(f"{target} holds no agent")
-    if curator is None or not curator.private:
+    if state.name_of(type(agent)) != header["class"]:
+        raise CheckpointError(f"{target} holds a {state.name_of(type(agent))}, not what it says")
+    curator = getattr(agent, "curator", None)
+    saved = None
+    if curator is not None and _continues_once(curator):
+        saved = _saved(header, target)
+    advance = None
+    if check is not None:
+        advance = check(agent, saved, header.get("holder") == HOLDERS[1])
+    if curator is None or saved is None:
         return agent
-    try:
-        target.with_name(f"{target.name}.{header['id'][:12]}.loaded").touch(exist_ok=False)
-    except FileExistsError:
-        if not rehearsal:
+    if rehearsal:
+        curator.disclose("a rehearsal, maybe a second continuation of one checkpoint")
+        return agent
+    if advance is None:
+        if header["holder"] != HOLDERS[0]:
             raise CheckpointError(
-                f"{target} was loaded before. A second continuation would draw the same noise, and "
-                "two of them on different customers are not private under one budget. "
-                "rehearsal=True loads it without a guarantee"
-            ) from None
-        curator.disclose("a second continuation of one checkpoint, with the same noise")
-    except OSError as error:
+                f"{target} is a session with an account: load it with dpb_gym.Session.load"
+            )
+        advance = Lease(state_dir).advance
+    try:
+        _continuations[curator] = advance(saved)
+    except CheckpointError as error:
         raise CheckpointError(
-            f"{target}: cannot note beside it that it was loaded ({error}); without that note it "
-            "could be loaded twice under one budget"
-        ) from error
+            f"{target}: {error}. Or rehearsal=True loads it without a guarantee"
+        ) from None
     return agent
 
 
-class _Unpickler(pickle.Unpickler):
-    """Unpickler restricted to plain data and objects of known classes."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name in LISTED.get(module, "").split():
-            return super().find_class(module, name)
-        top, _, rest = module.partition(".")
-        if top == "dpb_gym" and rest.partition(".")[0] in OURS:
-            importlib.import_module(module)
-        elif not _of_agents(module):
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no known class")
-        found: Any = sys.modules[module]
-        for part in name.split("."):
-            found = vars(found).get(part)
-        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no class there")
-        return found
+Advance = Callable[[Saved], Continuation]
+_continuations: weakref.WeakKeyDictionary[privacy.Curator, Continuation] = (
+    weakref.WeakKeyDictionary()
+)
+"""Continuations of the runs in this process, by the curator of the agent."""
 
 
-def _of_agents(module: str) -> bool:
-    """Return whether a module is imported and defines an agent or is in a registered package."""
-    top = module.partition(".")[0]
-    if module not in sys.modules or top == __name__.partition(".")[0]:
-        return False
-    load_plugins(AGENTS)
-    if top in PACKAGES:
-        return True
-    classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
-    return any(issubclass(c, Policy) and c.__module__ == module for c in classes)
+def continuation_of(agent: Policy) -> Continuation | None:
+    """Return the continuation of an agent that was loaded, or saved before."""
+    return _continuations.get(agent.curator)
+
+
+def _continues_once(curator: privacy.Curator) -> bool:
+    """Return whether a second continuation would break a guarantee."""
+    guarantee = curator.guarantee
+    return guarantee is not None and guarantee.private
+
+
+def _saved(header: Mapping[str, Any], target: Path) -> Saved:
+    """Return what the header says of the run of a private agent."""
+    session, generation, token = (header.get(name) for name in ("id", "generation", "token"))
+    texts = isinstance(session, str) and isinstance(token, str)
+    if not texts or type(generation) is not int or header.get("holder") not in HOLDERS:
+        raise CheckpointError(
+            f"{target}: its agent is private, and its header has no id, generation, token and "
+            "holder of a run"
+        )
+    assert isinstance(session, str) and isinstance(token, str)
+    return Saved(session, generation, token)
+
+
+def _restored(payload: bytes) -> Policy:
+    """Return the agent of a state after a check of what decides its privacy.
+
+    Raises:
+        DPBError: If the state is damaged, holds no agent, or does not follow from budget and plan.
+    """
+    agent = state.loads(payload)
+    curator = getattr(agent, "curator", None)
+    if not (isinstance(agent, Policy) and isinstance(curator, privacy.Curator | None)):
+        raise CheckpointError("it holds no agent")
+    if curator is None or not curator.private:
+        check_exact(agent)
+        return agent
+    fresh = state.loads(payload)
+    fresh.set_up_again()
+    check_restored(agent, fresh)
+    return agent
 
 
 def _read(target: Path) -> tuple[dict[str, Any], bytes]:
     try:
-        line, _, payload = target.read_bytes().partition(b"\n")
+        data = read_regular(target, MOST_BYTES)
     except OSError as error:
         raise CheckpointError(f"{target}: cannot be read: {error}") from error
+    line, _, payload = data.partition(b"\n")
     try:
-        header = json.loads(line)
+        header = json.loads(line if len(line) <= MOST_HEADER else b"")
         found = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
-        bytes.fromhex(header["id"])  # part of the marker's name
-    except (ValueError, TypeError, KeyError):
+        known = isinstance(header["class"], str) and isinstance(header.get("id", ""), str)
+        if not known or not re.fullmatch("([0-9a-f]{32})?", header.get("id", "")):
+            raise ValueError("class and id are texts")
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
+    if found[0] == FORMAT and type(found[1]) is int and found[1] < VERSION:
+        raise CheckpointError(
+            f"{target}: version {found[1]} of the format could run code, and cannot be read. End "
+            f"its run with the version of dpb-gym that wrote it, or start a new run; this one "
+            f"reads version {VERSION}"
+        )
     if found != (FORMAT, VERSION):
         raise CheckpointError(
             f"{target}: format {found[0]!r} version {found[1]!r}, expected {FORMAT!r} {VERSION}"

@@ -34,6 +34,10 @@ class ParameterError(DPBError, ValueError):
     """A parameter is outside its documented range, shape or type."""
 
 
+class UnknownParameterError(ParameterError, TypeError):
+    """A keyword argument is unknown; also a TypeError, as tools that probe for arguments expect."""
+
+
 class ActionError(DPBError, ValueError):
     """An action has a wrong shape, dtype or range."""
 
@@ -75,6 +79,10 @@ class AgentError(DPBError, ValueError):
 
 class CheckpointError(DPBError, RuntimeError):
     """A checkpoint is damaged, of another version, or was loaded before."""
+
+
+class StateError(DPBError, ValueError):
+    """State cannot be written, or bytes are no state: damaged, too large or of unknown classes."""
 
 
 class MissingExtraError(DPBError, ImportError):
@@ -123,8 +131,10 @@ def did_you_mean(name: object, options: Iterable[str]) -> str:
 
 def unknown_parameter(
     owner: str, name: object, options: Iterable[str], takes: str
-) -> ParameterError:
-    """Return a `ParameterError` that offers close matches.
+) -> UnknownParameterError:
+    """Return an `UnknownParameterError` that offers close matches.
+
+    The message has Python's own phrase for an unexpected keyword argument, which tools search for.
 
     Args:
         owner: What has no such parameter, e.g. ``"agent 'lin-ucb'"``.
@@ -134,7 +144,9 @@ def unknown_parameter(
     """
     close = did_you_mean(name, options)
     hint = f" ({close})" if close else ""
-    return ParameterError(f"{owner} has no parameter {shown(name)}{hint}; {takes}")
+    return UnknownParameterError(
+        f"{owner} got an unexpected keyword argument {shown(name)}{hint}; {takes}"
+    )
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> UnknownNameError:

@@ -7,20 +7,22 @@ private releases. All its other data, except the guarantee, are raw or computed 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpb_gym import privacy, validation
+from dpb_gym import checkpoint, privacy, validation
 from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.checkpoint import Advance, Policy
 from dpb_gym.customer_rounds import (
     context_of,
     empty_round,
@@ -31,7 +33,8 @@ from dpb_gym.customer_rounds import (
 from dpb_gym.devices import Device, message_sums, public_of, split_sums
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
-from dpb_gym.problems.base import Array, Context, Problem, ProblemInfo
+from dpb_gym.privacy.generations import Saved
+from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
@@ -39,6 +42,18 @@ from dpb_gym.streams import check_seed
 WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
+PARTS: dict[str, Any] = {
+    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "persons": list,
+    "account": str | None,
+    "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
+    "split": bool | None,
+}  # fmt: skip
+"""Types of what a session has."""
+
+
+ON_THIS_MACHINE = "a saved session continues once on this machine"
+BY_THE_ACCOUNT = "a saved session continues once, by its account"
+"""Clauses of a guarantee."""
 
 
 class Session:
@@ -66,30 +81,40 @@ class Session:
         problem: ProblemInfo,
         punctual: bool = False,
         account: privacy.Account | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
+        self._state_dir = state_dir
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
+        named = None if account is None else str(account.path or "")
         self._state: dict[str, Any] = vars(agent).setdefault(
             "_session",
             {"problem": problem, "punctual": punctual, "t": 0, "owed": False, "open": {},
-             "came": [], "charged": {}, "account": None if account is None else str(account.path)},
+             "came": [], "persons": [], "account": named},
         )  # fmt: skip
+        self._numbers = {person: n for n, person in enumerate(self._state["persons"])}
         self._charges: privacy.SessionCharges | None = None
         self._releases: list[int | None] = []
         if account is not None:
             if self.guarantee is None:
                 raise AgentError("an account charges a guarantee: this session has no budget")
-            self._charges = privacy.SessionCharges(account, self.guarantee, self._state["charged"])
+            own = checkpoint.continuation_of(agent)
+            self._charges = privacy.SessionCharges(account, self.guarantee, own)
 
     @property
     def guarantee(self) -> privacy.Guarantee | None:
-        """The agent's guarantee for real customers, see `Guarantee.delivered`; None: no budget."""
-        guarantee = self.agent.curator.guarantee
-        if guarantee is None:
-            return None
+        """The agent's guarantee for real customers; None: no budget.
+
+        It says who sees what (`Guarantee.delivered`), and where a saved session continues once.
+        """
+        found = self.agent.curator.guarantee
+        if found is None or not found.private:
+            return found
         served = self.decisions > 0 and not self._state.get("split")
-        return guarantee.delivered(on_devices=self._can_split and not served)
+        found = found.delivered(on_devices=self._can_split and not served)
+        once = ON_THIS_MACHINE if self.account is None else BY_THE_ACCOUNT
+        return replace(found, provisos=(*found.provisos, once))
 
     def certificate(self, audit: Any = None) -> privacy.Certificate:
         """Return the certificate of the guarantee, with what the account has charged so far.
@@ -99,6 +124,7 @@ class Session:
 
         Raises:
             AgentError: If the session has no budget.
+            ParameterError: If the audit is of another agent.
         """
         from dpb_gym.privacy.certificate import code_of
 
@@ -107,7 +133,7 @@ class Session:
         facts = {
             **self._state["facts"], "code": code_of(type(self.agent)),
             "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
-            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.to_dict(),
+            "problem": self.problem.to_dict(), "audit": None if audit is None else audit.summary(),
             "lifetime": None if self.account is None else self.account.summary(),
         }  # fmt: skip
         return privacy.Certificate.of([facts])
@@ -163,7 +189,7 @@ class Session:
         *,
         revenues: Any = None,
         arms: Any = None,
-        user: int | None = None,
+        user: int | str | None = None,
         available: Any = None,
     ) -> tuple[int, Any]:
         """Return the decision for the next customer.
@@ -174,7 +200,8 @@ class Session:
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users or the session has
-                an account.
+                an account. With an account it may be a text, see `Account.person`; then agents
+                see a number in order of first appearance, and all customers need texts.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -189,19 +216,22 @@ class Session:
             AgentError: If the agent needs the last response first, or fails; a response that it
                 failed on is in `lost`. Or if the budget trusts no curator and the customers'
                 devices decide; only simulations (``noise="seeded"``) may decide here.
+                Or if the session was handed over.
+            CheckpointError: If the session goes on elsewhere, as its account tells.
         """
-        with self._lock:
+        with self._used():
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
             self._check_trusted()
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
+            person = self._number(user)
             context = context_of(
                 info,
                 state["t"] + 1,
                 features,
                 revenues=revenues,
                 arms=arms,
-                user=user,
+                user=person,
                 available=available,
                 identified=self.account is not None,
             )
@@ -222,6 +252,7 @@ class Session:
             action = np.array(kind.check_action(info, self.agent.act(context), 1))
             if (band := state.get("band")) is not None:
                 action = np.clip(action, *band)
+            self._remember(user)
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
             return context.t, shown_action(info, action)
@@ -239,7 +270,7 @@ class Session:
             ParameterError: If there is no such decision, it was answered or dropped, or the
                 response is impossible; the session is unchanged.
         """
-        with self._lock:
+        with self._used():
             context, action = self._opened(decision)
             if context is None:
                 raise ParameterError(f"decision {decision} is a device's: receive its message")
@@ -264,7 +295,7 @@ class Session:
                 aggregator is simulated.
             HorizonExceeded: If the horizon is over.
         """
-        with self._lock:
+        with self._used():
             sums, state = self._split_sums(), self._state
             facts = state.get("facts", {})
             if not simulation:
@@ -317,7 +348,7 @@ class Session:
                 belongs to a batch that was released; the session is unchanged.
             AgentError: If the budget is a shuffler's, see `receive_batch`.
         """
-        with self._lock:
+        with self._used():
             sums = self._split_sums()
             if isinstance(sums, privacy.ShuffledBatches):
                 raise AgentError(
@@ -349,7 +380,7 @@ class Session:
                 coordinates than the guarantee was computed for; the session is unchanged.
             AgentError: If the budget is not a shuffler's.
         """
-        with self._lock:
+        with self._used():
             sums = self._split_sums()
             if not isinstance(sums, privacy.ShuffledBatches) or not self._state.get("split"):
                 raise AgentError(
@@ -373,7 +404,7 @@ class Session:
         Raises:
             AgentError: If the budget is not an aggregator's, or a message has been received.
         """
-        with self._lock:
+        with self._used():
             sums = self._split_sums()
             if not isinstance(sums, privacy.AggregatedSum) or sums.rounds:
                 raise AgentError(
@@ -397,7 +428,7 @@ class Session:
 
     def drop(self, decision: int) -> None:
         """Drop a decision without a response and free its memory; raises like `observe`."""
-        with self._lock:
+        with self._used():
             self._opened(decision)
             del self._state["open"][decision]
 
@@ -406,28 +437,111 @@ class Session:
 
         The file contains raw responses and past noise: protect it like the customers' data. With
         noise from the operating system the file contains no seed and reveals no future noise.
-        A file is still loaded only once, because two sessions would each spend the budget on the
-        customers so far.
+        A session is continued once, because two would each spend the budget on the customers so
+        far: its account or its state directory refuses a second load, also of a copy.
 
         Raises:
             AgentError: If the agent cannot be saved, or was handed over before.
-            CheckpointError: If the file cannot be written.
+            CheckpointError: If the file or the state directory cannot be written, or the session
+                goes on elsewhere.
+            DataError: If the account or the file of the state directory is damaged.
         """
-        with self._lock:
-            if self.account is not None:
-                self.account.commit()
-            self.agent.save(path)
+        with self._used():
+            own = None if self._charges is None else self._charges.own
+            checkpoint.save(
+                self.agent, path, state_dir=self._state_dir, account=self.account, own=own
+            )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, rehearsal: bool = False) -> Session:
-        """Return a saved session; raises like `dpb_gym.checkpoint.load`."""
-        agent = Agent.load(path, rehearsal=rehearsal)
-        state = vars(agent).get("_session")
-        if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
-            raise CheckpointError(f"{path} holds an agent, but no session")
-        file = state.get("account")
-        account = None if file is None else privacy.Account(file)
-        return cls(agent, state["problem"], account=account)
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        account: privacy.Account | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
+        rehearsal: bool = False,
+    ) -> Session:
+        """Return a saved session, and continue it here only. No file is created.
+
+        Args:
+            path: File that `save` wrote.
+            account: The account of the session. It can be left out if it is the file that the
+                session had, without a key. A file that does not hold this session is not opened.
+            state_dir: The state directory of a session without an account, see `serve`.
+            rehearsal: Whether to load the file for debugging, without account and guarantee,
+                whatever became of the session; see `dpb_gym.checkpoint.load`.
+
+        Raises:
+            CheckpointError: If the file is damaged or holds no session; the session was loaded
+                before, from this file or a copy; or its account or state directory is not found
+                or does not know it.
+            DataError: If the account or the file of the state directory is damaged.
+        """
+        found = None if rehearsal else account
+
+        def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
+            nonlocal found
+            _check_session(agent, path)
+            named = vars(agent)["_session"].get("account")
+            if saved is None or rehearsal:
+                vars(agent)["_session"]["account"] = None
+                return None
+            if (named is not None) != in_account or (found is not None and not in_account):
+                raise CheckpointError(f"{path}: this session has no account")
+            if not in_account:
+                return None
+            if found is None and named:
+                found = privacy.Account.holding(named, saved.id)
+            if found is None:
+                raise CheckpointError(
+                    f"{path}: no account {shown(named)} holds this session. Give account=..., the "
+                    "account that it had, if it has a key, a URL or another path now"
+                )
+            vars(agent)["_session"]["account"] = str(found.path or "")
+            guarantee = agent.curator.guarantee
+            assert guarantee is not None  # as something was saved of it
+            return functools.partial(found.advance, guarantee=guarantee)
+
+        agent: Any = checkpoint.load(path, state_dir=state_dir, rehearsal=rehearsal, check=check)
+        problem = vars(agent)["_session"]["problem"]
+        return cls(agent, problem, account=found, state_dir=state_dir)
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """Hold the lock, and raise AgentError if the session was handed over."""
+        why = self.agent.curator.handed_over  # first: a thread of the parent may hold the lock
+        if why:
+            raise AgentError(f"this session was handed over: {why}")
+        with self._lock:
+            yield
+
+    def _number(self, user: Any) -> Any:
+        """Return the number that agents see of a user; texts are numbered as they appear."""
+        persons: list[str] = self._state["persons"]
+        if self.account is None or (not isinstance(user, str) and not persons):
+            return user
+        if not isinstance(user, str) or (not persons and self._state["t"]):
+            raise ParameterError(
+                "users of one session are all numbers or all texts; this one began with "
+                f"{'texts' if persons else 'numbers'}, got {shown(user)}"
+            )
+        return self._numbers.get(self.account.person(user), len(persons))
+
+    def _remember(self, user: Any) -> None:
+        """Keep the number of a text."""
+        persons: list[str] = self._state["persons"]
+        if self.account is not None and isinstance(user, str):
+            person = self.account.person(user)
+            if person not in self._numbers:
+                self._numbers[person] = len(persons)
+                persons.append(person)
+
+    def _person(self, context: Context) -> str:
+        """Return what the account calls the customer of a context."""
+        assert self.account is not None and context.users is not None
+        number = int(context.users[0])
+        persons: list[str] = self._state["persons"]
+        return persons[number] if persons else self.account.person(number)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -447,7 +561,7 @@ class Session:
         state, charges = self._state, self._charges
         state["owed"] = False
         record = state["came"].pop(0) if state["came"] else None
-        if record and (charges is None or charges.admit(int(record[0].users[0]))):
+        if record and (charges is None or charges.admit_persons([self._person(record[0])])[0]):
             context, action, feedback = record
         else:
             context, action, feedback = empty_round(self.problem, now, False)
@@ -463,12 +577,52 @@ class Session:
             ) from error
 
     def _commit(self) -> None:
-        """Make the charges durable if the agent may have released something since the last time."""
-        if self.account is not None:
+        """Commit if the agent may have released something since the last time."""
+        if self._charges is not None:
             counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
             if not counts or None in counts or counts != self._releases:
-                self.account.commit()
+                self._charges.commit()
                 self._releases = counts
+
+
+def _check_session(agent: Policy, path: Any) -> None:
+    """Raise CheckpointError unless an agent has a session of its problem and budget."""
+    session = vars(agent).get("_session")
+    if not isinstance(session, dict) or not isinstance(session.get("problem"), ProblemInfo):
+        raise CheckpointError(f"{path} holds an agent, but no session")
+    for name, kind in PARTS.items():
+        if not isinstance(session.get(name), kind):
+            raise CheckpointError(f"{path}: {name} of the session is {shown(session.get(name))}")
+    problem, curator = session["problem"], vars(agent).get("curator")
+    if curator is None:
+        raise CheckpointError(f"{path} holds a session whose agent has no curator")
+    stated = {
+        "problem": (problem, vars(agent).get("_started_for")),
+        "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),
+    }
+    if facts := session.get("facts"):
+        stated |= {
+            "budget": (facts.get("budget"), privacy.Budget.text(curator.budget)),
+            "generator": (facts.get("generator"), "system" if curator.system_noise else "seeded"),
+        }
+    for name, (given, expected) in stated.items():
+        if given != expected:
+            raise CheckpointError(
+                f"{path}: the session states the {name} {shown(given)}, its agent has "
+                f"{shown(expected)}"
+            )
+    if not all(isinstance(person, str) for person in session["persons"]):
+        raise CheckpointError(f"{path}: a customer of the session has no text for a name")
+    pending = [*session["open"].values(), *session["came"]]
+    if not all(isinstance(each, tuple) and _is_pending(*each) for each in pending):
+        raise CheckpointError(f"{path}: a pending decision of the session is damaged")
+
+
+def _is_pending(context: Any = None, action: Any = None, feedback: Any = None) -> bool:
+    """Return whether these are of one decision; all are None for the decision of a device."""
+    decided = isinstance(context, Context) and isinstance(action, np.ndarray)
+    device = context is None and action is None
+    return (decided or device) and isinstance(feedback, Feedback | None)
 
 
 def serve(
@@ -480,6 +634,7 @@ def serve(
     seed: int | None = None,
     warm: bool = True,
     account: privacy.Account | None = None,
+    state_dir: str | os.PathLike[str] | None = None,
     list_price: float | None = None,
     max_spread: float | None = None,
     **params: Any,
@@ -498,6 +653,10 @@ def serve(
             customer waits for the compiler: a copy of it plays a few hundred random customers.
         account: Lifetime budgets of the customers, shared with other sessions; see `Account`. The
             agent must play without some of the responses.
+        state_dir: Folder that remembers which saved sessions were loaded on this machine, if there
+            is no account; it is created by `Session.save`. Keep it out of what is copied with the
+            sessions. By default that of the user, see
+            `dpb_gym.privacy.generations.state_directory`.
         list_price: Pricing: public price around which all prices lie, with `max_spread`.
         max_spread: Pricing: largest relative difference between two customers' prices, such as 0.2
             for 20%. The agent's prices are clipped to ``list_price / sqrt(1 + max_spread)`` and
@@ -545,7 +704,7 @@ def serve(
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
-    session = Session(made, info, punctual, account)
+    session = Session(made, info, punctual, account, state_dir)
     typed = json.loads(json.dumps(spec.params, default=_plain))
     run = {"agent": spec.name, "parameters": typed, "budget": privacy.Budget.text(asked)}
     session._state |= {"facts": {**run, "generator": noise}, "bound": bound, "band": band}

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.errors import ParameterError, shown
+from dpb_gym import state
+from dpb_gym.errors import ParameterError, StateError, shown
 from dpb_gym.portable import fill_normals
 
 BLOCK_BYTES = 1 << 21
@@ -89,6 +90,8 @@ class BlockDraws:
         fill: ``fill(generator, out)`` writes the numbers of ``len(out)`` rounds.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("_block", "_next")
+
     def __init__(
         self,
         generators: Sequence[np.random.Generator],
@@ -133,6 +136,27 @@ def fill_uniforms(rng: np.random.Generator, out: NDArray[Any]) -> None:
     rng.random(out=out)
 
 
+def _written(draws: BlockDraws) -> dict[str, Any]:
+    """Return the attributes of draws, with the name of the function that fills them."""
+    named = [name for name, fill in FILLS.items() if fill is draws._fill]
+    if not named:
+        raise StateError(f"random numbers are filled by {' or '.join(FILLS)}, not {draws._fill}")
+    return {**vars(draws), "_fill": named[0]}
+
+
+def _read(draws: BlockDraws, attributes: dict[str, Any]) -> None:
+    fill = attributes.get("_fill")
+    if set(attributes) != {"_generators", "_fill", "_block", "_next"} or fill not in FILLS:
+        raise StateError(f"random numbers are filled by {' or '.join(FILLS)}, got {shown(fill)}")
+    vars(draws).update(attributes, _fill=FILLS[fill])
+
+
+FILLS = {"normals": fill_normals, "uniforms": fill_uniforms}
+"""Functions that fill blocks, by their names in files."""
+state.register(BlockDraws, out=_written, into=_read)
+
+
+@state.register
 class AgentStreams:
     """Random numbers of an agent: for decisions and for privacy noise.
 

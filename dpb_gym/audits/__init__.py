@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpb_gym.audits.distinguisher import audit_outputs as audit_outputs
     from dpb_gym.audits.distinguisher import audit_scores as audit_scores
     from dpb_gym.audits.releaser_audits import audit_sum as audit_sum
+    from dpb_gym.audits.repetition import check_audits as check_audits
     from dpb_gym.audits.worlds import Pair as Pair
     from dpb_gym.audits.worlds import World as World
 

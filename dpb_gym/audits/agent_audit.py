@@ -13,6 +13,7 @@ from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.audits.audit_report import PASS, AuditReport
 from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
+from dpb_gym.audits.origin import origin_of
 from dpb_gym.audits.paired_run import PILOT_RUNS, Observed, play, seeds_from
 from dpb_gym.audits.worlds import Pair, pairs_for
 from dpb_gym.envs.registration import environment, make_problem
@@ -128,8 +129,14 @@ def audit(
     say = say or (lambda line: None)
     say("choosing worlds and rounds")
     known = _pilot(stage, fixed, pair)
+    origin = None
+    if isinstance(agent, str) and pair is None and run.budget is not None:
+        origin = origin_of(
+            agent, run.budget, runs, params=params, env_id=env_id, env_kwargs=env_kwargs,
+            horizon=horizon, seed=seed, confidence=confidence, deployment=deployment,
+        )  # fmt: skip
     say(f"{known[1].name}, target in round {known[2][0]}: 2 x {runs} runs of {known[0]} rounds")
-    found = stage.report(*known, runs, confidence)
+    found = replace(stage.report(*known, runs, confidence), origin=origin)
     if found.verdict != PASS:
         return found
     if deployed > known[0]:

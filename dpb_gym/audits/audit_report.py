@@ -77,6 +77,8 @@ class AuditReport:
             feedback while releases were fixed.
         residuals: Whether the noise of the releases differs from the charged noise.
         details: Further facts: the two worlds, the attained share of the sensitivity.
+        origin: Arguments and versions with which `audit` gives the same report; None if they
+            cannot be written down, such as an agent that is not registered.
     """
 
     subject: str
@@ -96,6 +98,7 @@ class AuditReport:
     interference: bool = False
     residuals: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] | None = None
 
     @property
     def private(self) -> bool:
@@ -160,6 +163,22 @@ class AuditReport:
         head, *rest = str(self).split("\n")
         return grid(["", ""], [line.split(None, 1) for line in rest], head)
 
+    def summary(self) -> dict[str, Any]:
+        """Return what a certificate states of an audit, as plain JSON values.
+
+        Numbers have nine digits, so that they are the same on another machine.
+        """
+        return {
+            "subject": self.subject,
+            "verdict": self.verdict,
+            "claimed": "non-private" if self.claimed is None else str(self.claimed),
+            "runs": self.runs,
+            "control": self.control,
+            "epsilon": float(f"{self.epsilon():.9g}"),
+            "mu": float(f"{self.mu:.9g}"),
+            "origin": None if self.origin is None else dict(self.origin),
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values (infinite numbers as ``"inf"``); inverse of `from_dict`."""
         return _plain(self) | {
@@ -168,6 +187,7 @@ class AuditReport:
             "claimed_text": "non-private" if self.claimed is None else str(self.claimed),
             "comparisons": [_plain(c) for c in self.comparisons],
             "details": dict(self.details),
+            "origin": None if self.origin is None else dict(self.origin),
         }
 
     def to_json(self, indent: int | None = None) -> str:
@@ -182,7 +202,8 @@ class AuditReport:
             ParameterError: If the data are not a report.
         """
         try:
-            kept = {f.name: data[f.name] for f in fields(cls)}
+            names = [f.name for f in fields(cls) if f.name != "origin"]
+            kept = {**{name: data[name] for name in names}, "origin": data.get("origin")}
             for name in ("parametric_mu", "ceiling"):
                 kept[name] = _maybe(kept[name])
             if kept["claimed"] is not None:

@@ -108,9 +108,9 @@ def _status(error: BaseException, words: list[str]) -> int:
 def _interrupted(words: list[str]) -> int:
     resume = ""
     if words[0] in ("run", "tune", "reproduce"):
-        import shlex
+        from dpb_gym.suites.provenance import shell_word
 
-        resume = ": finished results are kept; resume with: dpb " + shlex.join(words)
+        resume = ": finished results are kept; resume with: dpb " + " ".join(map(shell_word, words))
     print(f"dpb: interrupted{resume}", file=sys.stderr)
     return INTERRUPTED
 

@@ -16,7 +16,8 @@ import dpb_gym
 from dpb_gym import audits, privacy, report
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
-from dpb_gym.errors import AgentError, ResultError
+from dpb_gym.errors import AgentError, ParameterError, ResultError
+from dpb_gym.privacy.certificate import contradictions
 from dpb_gym.progress_lines import progress_lines
 
 
@@ -66,41 +67,88 @@ def certify(
     directory: str = options.DIRECTORY,
     out: str = Option("certificate.json", help="The certificate, .json."),
     html: str | None = options.HTML,
+    key: str | None = Option(
+        None, metavar="KEYFILE", help="Sign with this private Ed25519 key, PEM. Extra: sign."
+    ),
 ) -> None:
-    """Write a certificate of the private rows of a result directory; dpb verify recomputes it.
+    """Write a certificate of the private rows of a result directory; dpb verify checks it.
+
+    Rows that spent more than their budget, and rows that only their sender stated, are left out.
 
     Example: dpb certify results/smoke --out certificate.json --html certificate.html
-    """
-    from dpb_gym.results.row_audits import audit_key
 
+    Signed: openssl genpkey -algorithm ed25519 -out key.pem; dpb certify results/smoke --key key.pem
+    """
     result, entries = dpb_gym.Result.load(directory), []
     for row in result.rows:
         if row.guarantee is None or row.guarantee["curve"] is None:
             continue
-        agent, task = row.cell.agent, row.cell.task
-        audited = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
-        provisos = task.problem().info.provisos if task.requires is None else ()
-        entries.append({
-            "agent": agent.name, "parameters": agent.params, "budget": row.budget,
-            "problem": task.identity, "guarantee": row.guarantee, "provisos": provisos,
-            "generator": "seeded", "lifetime": None,
-            "audit": None if "error" in audited else audited,
-            "code": {"revision": result.revision, **agent.identity},
-        })  # fmt: skip
+        facts = _row_facts(result, row)
+        name = f"{row.agent} ({row.budget}) on {row.task}"
+        if row.trust.startswith("stated"):
+            options.note(f"left out: {name} is {row.trust}, and was not computed here")
+            continue
+        if wrong := contradictions(facts):
+            options.note(f"left out: {name}: {'; '.join(wrong)}")
+            continue
+        entries.append(facts)
     if not entries:
-        raise ResultError(f"{directory} holds no private results")
+        raise ResultError(f"{directory} holds no private results that can be certified")
     certificate = privacy.Certificate.of(entries)
+    if key is not None:
+        certificate = certificate.sign(key)
     for path in filter(None, (out, html)):
         options.new_folder(path)
         certificate.save(path)
-    print(f"certificate written to {out}; recompute it: dpb verify {shlex.quote(out)}")
+    print(f"certificate written to {out}; check it: dpb verify {shlex.quote(out)}")
+    if certificate.signer is not None:
+        print(f"signed by key {certificate.signer}")
 
 
-def _verify_certificate(path: str) -> None:
-    """Recompute a certificate, print the differences, and exit with status 1 if there are any."""
+def _row_facts(result: dpb_gym.Result, row: Any) -> dict[str, Any]:
+    """Return the facts of a row, for a certificate."""
+    from dpb_gym.results.row_audits import audit_key
+
+    agent, task = row.cell.agent, row.cell.task
+    audited = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
+    own = "error" not in audited and "by" not in audited
+    return {
+        "agent": agent.name, "parameters": agent.identity["params"], "budget": row.budget,
+        "problem": task.identity, "guarantee": row.guarantee,
+        "provisos": list(task.problem().info.provisos) if task.requires is None else [],
+        "generator": "seeded", "lifetime": None,
+        "audit": audits.AuditReport.from_dict(audited).summary() if own else None,
+        "code": {
+            "entry_point": agent.entry_point, "digest": agent.code or None,
+            "revision": result.revision,
+        },
+    }  # fmt: skip
+
+
+def _verify_certificate(path: str, key: str | None, rerun: bool, json: bool) -> None:
+    """Check a certificate, print what was found, and exit with status 1 at a difference."""
     dpb_gym.agent_specs()  # of other packages, which may define accounting events
-    wrong = privacy.Certificate.load(path).check()
-    print("\n".join([*wrong, f"recomputed, {len(wrong)} differences"]))
+    certificate = privacy.Certificate.load(path)
+    wrong = certificate.check(key)
+    stated = sum(entry["facts"]["audit"] is not None for entry in certificate.content["entries"])
+    rerun = rerun and not wrong
+    again = 0
+    if rerun:
+        differing, again = audits.check_audits(certificate, options.log)
+        wrong += differing
+    if json:
+        checked = {"stated": stated, "recomputed": again}
+        options.print_json({
+            "ok": not wrong, "differences": wrong, "signer": certificate.signer, "audits": checked
+        })  # fmt: skip
+    else:
+        # a file with differences has facts that nobody should read as a promise
+        lines = [*wrong] or [str(certificate)]
+        if stated and not rerun:
+            lines.append("audit: not checked; dpb verify --audits runs it again")
+        elif stated:
+            lines.append(f"audit: {again} of {stated} run again with the same report")
+        options.print_text("\n".join([*lines, f"recomputed, {len(wrong)} differences"]))
     if wrong:
         raise typer.Exit(1)
 
@@ -115,17 +163,25 @@ def verify(
         "--isolate/--no-isolate",
         help="Run private agents without access to raw data; by default those of other packages.",
     ),
+    key: str | None = Option(
+        None, metavar="KEYFILE", help="Certificate: the public key that must have signed it, PEM."
+    ),
+    rerun: bool = Option(False, "--audits", help="Certificate: run its audits again."),
     json: bool = options.JSON,
 ) -> None:
-    """Check all digests, and compute cells again, bit for bit; or recompute a certificate.
+    """Check all digests, and compute cells again, bit for bit; or check a certificate.
 
     Exit status 1 if something differs, or if a row is not confirmed.
 
     Example: dpb verify results/smoke --sample 5
+
+    A certificate: dpb verify certificate.json --key public.pem --audits
     """
     if directory.endswith(".json"):
-        _verify_certificate(directory)
+        _verify_certificate(directory, key, rerun, json)
         return
+    if key is not None or rerun:
+        raise ParameterError("--key and --audits are for a certificate, a file that ends in .json")
     from dpb_gym.exchange import verification
 
     found = verification.verify(directory, sample, seed, options.log, agent, isolate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from dpb_gym import papers, report, suites
 from dpb_gym.cli import options
 from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.suites.provenance import shell_word
 
 if TYPE_CHECKING:
     from dpb_gym.planning.costs import Forecast
@@ -198,10 +198,10 @@ def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
         done += f" in {duration(run.seconds)} ({run.rounds:,} agent rounds)"
     if run.skipped:
         done += f", {run.skipped} were there already"
-    print(f"{run.store.suite.name}: {done}; results in {run.path}")
+    print(f"{run.store.suite.name}: {done}; results in {shell_word(str(run.path))}")
     if data is not None:
         page = "" if html is not None else " --html leaderboard.html"
-        print(f"Next: dpb leaderboard {shlex.quote(str(run.path))}{page} --plot regret.png")
+        print(f"Next: dpb leaderboard {shell_word(str(run.path))}{page} --plot regret.png")
 
 
 def tune(

@@ -34,6 +34,20 @@ class ActionMode(ABC):
             ActionError: If an action has a wrong shape, dtype or range.
         """
 
+    def permitted(self, available: Array) -> Array:
+        """Return the permitted actions as one flat mask, in the order of sb3-contrib.
+
+        Args:
+            available: Which items or candidates can be offered ``(N,)``, bool.
+
+        Raises:
+            ParameterError: If the space has real numbers, which no mask describes.
+        """
+        raise ParameterError(
+            f"{self.space} has no action mask: choose an action_mode or n_prices with finitely "
+            "many actions"
+        )
+
     def batch(
         self, actions: Any, replicates: int | None, integral: bool, what: str, bits: bool = False
     ) -> Array:
@@ -58,6 +72,10 @@ class Slate(ActionMode):
             bad = slates[((slates < 0) | (slates >= self._n_items)).any(axis=1).argmax()]
             raise ActionError(f"slate {bad.tolist()} holds an item outside 0..{self._n_items - 1}")
         return slates
+
+    def permitted(self, available: Array) -> Array:
+        # each of the K places has a mask of all items
+        return np.tile(available, self._capacity)
 
 
 class Scores(ActionMode):
@@ -96,6 +114,10 @@ class Mask(ActionMode):
             slate[: len(items)] = items
         return slates
 
+    def permitted(self, available: Array) -> Array:
+        # a bit can always be 0, and 1 if the item is available
+        return np.stack([np.ones_like(available), available], axis=1).ravel()
+
 
 MODES: dict[str, type[Slate | Scores | Mask]] = {"slate": Slate, "scores": Scores, "mask": Mask}
 
@@ -116,6 +138,14 @@ class ByIndex(ActionMode):
         if bad is not None:
             raise ActionError(f"{self._what} must be in 0..{len(self.table) - 1}, got {bad}")
         return self.table[index]
+
+    def permitted(self, available: Array) -> Array:
+        if self.table.ndim == 1:
+            # candidates are indices into `available`; prices are not limited by it
+            whole = self.table.dtype.kind == "i"
+            return available[self.table] if whole else np.ones(len(self.table), bool)
+        shown = self.table >= 0
+        return np.asarray((available[self.table] | ~shown).all(axis=1))
 
 
 class Price(ActionMode):

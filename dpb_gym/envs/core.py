@@ -15,7 +15,7 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.envs.rendering import MODES, Screen
 from dpb_gym.errors import HorizonExceeded
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Outcome, Problem
-from dpb_gym.problems.delay import Arrivals, Delay, DelayBuffer
+from dpb_gym.problems.delay import PLACEHOLDERS, Arrivals, Delay, DelayBuffer
 from dpb_gym.problems.kinds import kind_of
 
 OBS_MODES = ("flat", "dict")
@@ -90,6 +90,7 @@ class Core:
     hidden parameters, which no agent may see.
 
     Attributes:
+        lanes: B.
         layers: Active feedback wrappers, innermost first; they privatise rewards and infos.
     """
 
@@ -105,6 +106,7 @@ class Core:
         make = resolve_name(mode) if isinstance(mode, str) else mode
         self.actions: ActionMode = make(self.problem.info, **interface)
         self._instance: Instance | None = None
+        self.lanes = count
         self.layers: tuple[Any, ...] = ()
         info = self.problem.info
         self.partial = info.partial_feedback
@@ -190,6 +192,28 @@ class Core:
         for layer in self.layers:
             feedback, infos = layer.exchange(action, feedback, infos, playing)
         return feedback.reward, infos
+
+    def blank_infos(self) -> dict[str, Array]:
+        """Return the infos of a reset: the keys and dtypes of a step, with placeholders.
+
+        Tools that record infos need the same keys in every step. The answer of a kind of another
+        package is left out, because its shape is known with the first response only.
+        """
+        count = self.lanes
+        infos: dict[str, Array] = {"t": np.zeros(count, np.int64)}
+        if self.response in ("choice", "demand"):
+            dtype = np.int64 if self.response == "choice" else np.float64
+            infos[self.response] = np.full(count, PLACEHOLDERS.get(self.response, 0), dtype)
+        if self.partial:
+            infos["observed"] = np.zeros(count, bool)
+        if self.arrivals is not None:
+            infos["arrived"] = np.zeros(count, bool)
+            infos["origin"] = np.zeros(count, np.int64)
+        for name in ("expected_reward", "oracle_reward", "regret"):
+            infos[name] = np.zeros(count)
+        for layer in self.layers:
+            infos = layer.blank(infos)
+        return infos
 
     def _infos(self, outcome: Outcome) -> dict[str, Array]:
         """Return info arrays with the same keys in every step, without hidden parameters."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -18,8 +20,38 @@ from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.problems.base import Ahead, Array, Instance, Outcome, Problem
 from dpb_gym.streams import check_seed
 
+LIST = "_list"
+"""Suffix of the render modes that return all rounds since the last call."""
 
-class BanditEnv(gymnasium.Env[Any, Any]):
+
+class _Specified:
+    """Part of both environments: a spec that states the horizon and can be written as JSON."""
+
+    core: Core
+    _spec: EnvSpec | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Gymnasium's spec; its ``max_episode_steps`` is the horizon if none is given."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        if spec is not None:
+            # Gymnasium adds a `TimeLimit` if the spec that it passes gets a limit.
+            spec = copy.copy(spec)
+            spec.kwargs = {name: _plain(value) for name, value in spec.kwargs.items()}
+            if spec.max_episode_steps is None:
+                spec.max_episode_steps = self.core.problem.horizon
+        self._spec = spec
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays and NumPy numbers as lists and Python numbers; other values unchanged."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+class BanditEnv(_Specified, gymnasium.Env[Any, Any]):
     """A bandit problem as a Gymnasium environment; make it with ``gymnasium.make``.
 
     An episode is one replicate of `horizon` rounds, then truncated; the last observation repeats
@@ -86,7 +118,8 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         self.core.start([0], [int(self.np_random_seed)], [self._episode])
         self._done, self._t, self._ahead = False, 1, None
         observation = self._observe(self.core.instance)
-        return observation, self._with_mask({"t": 0})
+        blank = {name: only(value) for name, value in self.core.blank_infos().items()}
+        return observation, self._with_mask(blank)
 
     def _observe(self, instance: Instance) -> Any:
         """Return the current observation; observations of several rounds are encoded at once."""
@@ -97,6 +130,24 @@ class BanditEnv(gymnasium.Env[Any, Any]):
             ahead = self._ahead = instance.ahead(self._t)
             self._observations = self.core.observations.encode(ahead.context)
         return lane(self._observations, self._t - ahead.first)
+
+    def action_masks(self) -> Array:
+        """Return the permitted actions for the current customer, as sb3-contrib reads them.
+
+        Returns:
+            Bool, one entry per action of a `Discrete` space; the concatenated masks of a
+            `MultiDiscrete` or `MultiBinary` space.
+
+        Raises:
+            ParameterError: If the action space has real numbers.
+            HorizonExceeded: Before the first reset.
+        """
+        self.core.instance  # noqa: B018 (raises before the first reset)
+        available = self._with_mask({}).get("available")
+        if available is None:
+            facts = self.core.problem.info
+            available = np.ones(facts.n_items or facts.n_candidates or 1, bool)
+        return self.core.actions.permitted(available)
 
     def _with_mask(self, info: dict[str, Any]) -> dict[str, Any]:
         """Add the availability mask of the customer of the last observation."""
@@ -167,7 +218,7 @@ class BanditEnv(gymnasium.Env[Any, Any]):
         return None if shown is None else shown[0]
 
 
-class BanditVectorEnv(VectorEnv[Any, Any, Array]):
+class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
     """A vector environment of B replicates; make it with ``gymnasium.make_vec``.
 
     Lane i equals a single `BanditEnv` seeded with ``seed + i``, autoreset included, bit for
@@ -177,7 +228,10 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         env_id: Registered id.
         num_envs: B.
         autoreset_mode: One of Gymnasium's `AutoresetMode`, next-step by default.
-        render_mode: As for `BanditEnv`; `render` returns one picture or table per lane.
+        render_mode: As for `BanditEnv`; `render` returns one picture or table per lane, or with
+            ``"rgb_array_list"`` and ``"ansi_list"`` those of all rounds since the last call.
+        max_episode_steps: Rounds after which episodes are truncated, as by Gymnasium's `TimeLimit`;
+            the horizon by default.
         **kwargs: As for `BanditEnv`.
     """
 
@@ -187,15 +241,27 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         num_envs: int = 1,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.num_envs = validation.integer("num_envs", num_envs, 1)
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         modes = [known.value for known in AutoresetMode]
         self.autoreset_mode = AutoresetMode(validation.choice("autoreset_mode", mode, modes))
-        self.metadata = {**BanditEnv.metadata, "autoreset_mode": self.autoreset_mode}
-        self.core = Core(env_id, self.num_envs, render_mode, kwargs)
+        lists = [f"{name}{LIST}" for name in MODES]
+        self.metadata = {
+            **BanditEnv.metadata,
+            "render_modes": [*MODES, *lists],
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self._collects = render_mode in lists
+        shown = str(render_mode).removesuffix(LIST) if self._collects else render_mode
+        self.core = Core(env_id, self.num_envs, shown, kwargs)
         self.render_mode = render_mode
+        self._frames: list[list[Any]] = [[] for _ in range(self.num_envs)]
+        horizon = self.core.problem.horizon
+        limit = validation.optional(validation.integer, "max_episode_steps", max_episode_steps, 1)
+        self._longest = min(horizon, limit or horizon)
         self.single_observation_space = self.core.observations.space
         self.single_action_space = self.core.actions.space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -272,8 +338,20 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         self._restart(lanes, seeds)
         infos: dict[str, Any] = {}
         for i in lanes:
-            infos = self._add_info(infos, {"t": 0}, i)
+            infos = self._add_info(infos, self._blank(i), i)
+            self._frames[i] = []
+        self._collect()
         return self.core.observe(), self._with_mask(infos)
+
+    def _collect(self) -> None:
+        """Store the picture or table of every lane, for render modes that return lists."""
+        if self._collects:
+            for frames, shown in zip(self._frames, self.core.render() or ()):
+                frames.append(shown)
+
+    def _blank(self, i: int) -> dict[str, Any]:
+        """Return the info of a reset in one lane."""
+        return {name: only(value, i) for name, value in self.core.blank_infos().items()}
 
     def _with_mask(self, infos: dict[str, Any]) -> dict[str, Any]:
         """Add the availability masks of the customers of the last observations."""
@@ -303,7 +381,8 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         reward, values = core.step_results(decoded, outcome, playing)
-        ended = playing & (instance.t >= core.problem.horizon)
+        self._collect()
+        ended = playing & (instance.t >= self._longest)
         self._done = ended.copy()
         infos: dict[str, Any] = {}
         if not (waiting or ended.any()):
@@ -312,7 +391,8 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
                 infos[key], infos[f"_{key}"] = array, playing.copy()
             seen = core.observe()
             return seen, reward, ~playing, ended, self._with_mask(infos)
-        moving = playing & ~ended
+        # an episode that a limit ends before the horizon still shows its next customer
+        moving = playing & (instance.t < core.problem.horizon)
         if moving.any():
             instance.advance(moving)
         reward = np.where(resetting, 0.0, reward)
@@ -322,12 +402,13 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         if resetting.any():
             self._restart(np.flatnonzero(resetting).tolist(), [None] * self.num_envs)
         for i in range(self.num_envs):
-            info = {"t": 0} if resetting[i] else {k: only(v, i) for k, v in values.items()}
+            started = self._blank(i) if resetting[i] else None
+            info = started or {k: only(v, i) for k, v in values.items()}
             if same_step and ended[i]:
                 info |= {name: value[i] for name, value in last_offer.items()}
                 infos = self._add_info(infos, {"final_obs": lane(final, i), "final_info": info}, i)
                 self._restart([i], [None] * self.num_envs)
-                info = {"t": 0}
+                info = self._blank(i)
             infos = self._add_info(infos, info, i)
         seen = core.observe()
         return seen, reward, np.zeros(self.num_envs, bool), ended, self._with_mask(infos)
@@ -348,6 +429,13 @@ class BanditVectorEnv(VectorEnv[Any, Any, Array]):
         return decoded
 
     def render(self) -> tuple[Any, ...] | None:
-        """Render the last round of every lane in `render_mode`."""
+        """Render the last round of every lane in `render_mode`.
+
+        With ``"rgb_array_list"`` or ``"ansi_list"``: all rounds since the last call or reset.
+        """
+        if self._collects:
+            collected = tuple(self._frames)
+            self._frames = [[] for _ in range(self.num_envs)]
+            return collected
         shown = self.core.render()
         return None if shown is None else tuple(shown)

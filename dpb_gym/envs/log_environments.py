@@ -12,9 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
-from dpb_gym.envs.registration import ENVIRONMENTS, REVEALS, make_problem, register_environment
+from dpb_gym.envs.registration import (
+    ENVIRONMENTS,
+    REVEALS,
+    EnvironmentId,
+    make_problem,
+    register_environment,
+)
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.problems.fitting import LARGEST_RIDGE, cached
+from dpb_gym.problems.fitting import LARGEST_RIDGE, Cached
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 from dpb_gym.problems.rating_replay import ReplayProblem
 from dpb_gym.progress_lines import progress_lines, step
@@ -25,12 +31,12 @@ if TYPE_CHECKING:
     from dpb_gym.privacy import Budget
 
 LOGGED: dict[str, Callable[..., Any]] = {
-    "pricing": cached(LoggedPricing),
-    "assortment": cached(LoggedAssortment),
-    "recommendation": cached(LoggedRecommendation),
+    "pricing": Cached(LoggedPricing),
+    "assortment": Cached(LoggedAssortment),
+    "recommendation": Cached(LoggedRecommendation),
 }
 """Factory of the problem of a log, by kind."""
-_replay = cached(ReplayProblem)
+_replay = Cached(ReplayProblem)
 
 
 @functools.lru_cache(maxsize=4)
@@ -70,7 +76,7 @@ replay_problem.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
-class LogEnvironment(str):
+class LogEnvironment(EnvironmentId):
     """Id of an environment made from a log; a notebook shows its `report`."""
 
     __slots__ = ()

@@ -85,7 +85,7 @@ class Environment:
         """Return the problem with its conditions.
 
         Raises:
-            ParameterError: If a keyword argument is unknown or invalid.
+            ParameterError: If a keyword argument is unknown, invalid or without an effect.
         """
         known, own = self.parameters, inspect.signature(self.factory).parameters
         passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
@@ -97,7 +97,40 @@ class Environment:
         given = {**self.defaults, **kwargs}
         conditions = {k: given.pop(k) for k in CONDITIONS if k in given and k not in own}
         problem: Problem = self.factory(**given)
+        for key, needed in problem.unused.items():
+            if key in kwargs and kwargs[key] != known[key]:
+                raise ParameterError(f"{self.id}: {key} applies to {needed} only")
         return with_conditions(problem, conditions) if conditions else problem
+
+
+class EnvironmentId(str):
+    """Id of an environment that is registered again in a process that unpickles it.
+
+    Workers that start fresh do not have the registrations of the main process. Gymnasium sends
+    them the spec of an environment, which has this id.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        entry = ENVIRONMENTS.get(self)
+        if entry is None or entry.id in _BUILT_IN["environments"]:
+            return str, (str(self),)
+        facts = (entry.id, entry.kind, entry.problem, dict(entry.defaults))
+        return _registered_again, (type(self), *facts, entry.summary, entry.reveals)
+
+    def __deepcopy__(self, memo: Any) -> EnvironmentId:
+        return self  # Gymnasium copies specs
+
+
+def _registered_again(kind: type[EnvironmentId], *facts: Any) -> EnvironmentId:
+    """Register an environment of another process here, unless its id is known."""
+    entry = Environment(*facts)
+    if entry.id not in ENVIRONMENTS:
+        ENVIRONMENTS[entry.id] = entry
+    if entry.problem != ADAPTED and entry.id not in gymnasium.registry:
+        _register(entry.id)
+    return kind(entry.id)
 
 
 _BUILT_IN = json.loads(Path(__file__).with_name("environments.json").read_text("utf-8"))
@@ -159,7 +192,7 @@ def _register(env_id: str) -> None:
         id=env_id,
         entry_point="dpb_gym.envs.gym_env:BanditEnv",
         vector_entry_point="dpb_gym.envs.gym_env:BanditVectorEnv",
-        kwargs={"env_id": env_id},
+        kwargs={"env_id": EnvironmentId(env_id)},
     )
 
 
@@ -176,10 +209,10 @@ def register_environment(
 
     Args:
         env_id: Gymnasium id, e.g. ``"MyShop/Assortment-v0"``.
-        problem: A `Problem` class or factory, or ``"module:callable"``. Worker processes need the
-            string form. None for an id that is already registered with Gymnasium: the harness
-            then steps that environment, see `dpb_gym.envs.adapter.AdaptedProblem` for the
-            requirements.
+        problem: A `Problem` class or factory, or ``"module:callable"``. Specs of the environment
+            carry it to workers of `gymnasium.make_vec`. None for an id that is already registered
+            with Gymnasium: the harness then steps that environment, see
+            `dpb_gym.envs.adapter.AdaptedProblem` for the requirements.
         kind: Name of a problem kind (``"assortment"``, ``"pricing"``, ``"recommendation"``, or
             one of `register_kind`). It determines the form of actions and feedback, and thereby
             the agents that can play.

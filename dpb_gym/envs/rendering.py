@@ -5,7 +5,8 @@ Utilities and hidden parameters are never shown.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
 
 import numpy as np
 
@@ -15,7 +16,12 @@ from dpb_gym.problems.kinds import Display, kind_of
 MODES = ("ansi", "rgb_array")
 WIDTH, HEIGHT = 480, 320
 MOST_ROWS, MOST_FEATURES = 12, 6
-IDLE, PICKED, WON, CURVE = "#c8cdd2", "#4285be", "#2ea05a", "#c8503c"
+IDLE = "#c8cdd2"
+PICKED = "#4285be"
+WON = "#2ea05a"
+CURVE = "#c8503c"
+AXIS = "#8a9096"
+INK = "#20262c"
 
 
 class Screen:
@@ -78,26 +84,139 @@ class Screen:
 
     def rgb_array(self) -> Array:
         """Return the round (left) and the regret so far (right): uint8 ``(320, 480, 3)``."""
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        picture = Picture(HEIGHT, WIDTH)
+        picture.text(WIDTH // 2, 14, self.title, size=11, across=0.5)
+        self._draw_offer(picture, self._shown())
+        self._draw_regret(picture)
+        return picture.pixels()
 
-        from dpb_gym.report.figure_layout import style
+    def _draw_offer(self, picture: Picture, shown: Display) -> None:
+        """Draw one bar per row; its height is the row's value."""
+        left, right, top, bottom = 40, 236, 52, 240
+        marks = [row.mark for row in shown if row.mark and not row.mark.startswith("offered")]
+        waiting = "nothing bought" if self._curve else ""
+        picture.text((left + right) // 2, 38, (marks or [waiting])[0], size=10, across=0.5)
+        picture.frame(left, top, right, bottom)
+        for value in (0.0, 0.5, 1.0):
+            y = round(bottom - value * (bottom - top))
+            picture.text(left - 5, y, f"{value:g}", size=9, across=1.0)
+        step = (right - left) / max(1, len(shown))
+        for i, row in enumerate(shown):
+            value = min(1.0, max(0.02, 1.0 if row.value is None else row.value))
+            colour = WON if row.success else PICKED if row.mark else IDLE
+            begin = round(left + (i + 0.15) * step)
+            end = round(left + (i + 0.85) * step)
+            picture.fill(begin, round(bottom - value * (bottom - top)), end, bottom, colour)
+            picture.text((begin + end) // 2, bottom + 6, row.name, size=9, upright=True)
 
-        shown = self._shown()
-        with matplotlib.rc_context({**style(), "figure.constrained_layout.use": False}):
-            figure = Figure(figsize=(WIDTH / 100, HEIGHT / 100), dpi=100)
-            canvas: Any = FigureCanvasAgg(figure)
-            figure.suptitle(self.title, size=8)
-            offer, regret = figure.subplots(1, 2)
-            values = [1.0 if row.value is None else row.value for row in shown]
-            colours = [WON if r.success else PICKED if r.mark else IDLE for r in shown]
-            offer.bar(range(len(shown)), np.clip(values, 0.02, 1.0), color=colours)
-            offer.set_xticks(range(len(shown)), [row.name for row in shown], rotation=90)
-            marks = [row.mark for row in shown if row.mark and not row.mark.startswith("offered")]
-            offer.set(ylim=(0, 1), title=(marks or ["nothing bought" if self._curve else ""])[0])
-            regret.plot([0.0, *self._curve], color=CURVE)
-            regret.set(xlim=(0, self._problem.horizon), ylim=(0, None), title="regret so far")
-            figure.subplots_adjust(0.08, 0.28, 0.97, 0.84)
-            canvas.draw()
-        return np.array(canvas.buffer_rgba())[:, :, :3]
+    def _draw_regret(self, picture: Picture) -> None:
+        """Draw the cumulative regret up to the current round, over all rounds of the horizon."""
+        left, right, top, bottom = 286, 466, 52, 240
+        horizon = self._problem.horizon
+        curve = [0.0, *self._curve]
+        most = max(curve) or 1.0
+        picture.text((left + right) // 2, 38, "regret so far", size=10, across=0.5)
+        picture.frame(left, top, right, bottom)
+        picture.text(left - 5, bottom, "0", size=9, across=1.0)
+        picture.text(left - 5, top, f"{most:.3g}", size=9, across=1.0)
+        picture.text(left, bottom + 12, "0", size=9, across=0.5)
+        picture.text(right, bottom + 12, f"{horizon:,}", size=9, across=1.0)
+        last = left + (right - left) * (len(curve) - 1) / horizon
+        columns = np.arange(left, math.ceil(last) + 1)
+        rounds = (columns - left) * horizon / (right - left)
+        heights = np.interp(rounds, np.arange(len(curve)), curve)
+        picture.line(columns, bottom - heights / most * (bottom - top), CURVE)
+
+
+class Picture:
+    """A white picture on which a screen draws; far faster than a figure of Matplotlib.
+
+    Coordinates are pixels, x to the right and y downwards.
+
+    Args:
+        height: Pixels.
+        width: Pixels.
+    """
+
+    def __init__(self, height: int, width: int) -> None:
+        self._pixels = np.full((height, width, 3), 255.0)
+
+    def pixels(self) -> Array:
+        """Return the picture, uint8 ``(height, width, 3)``."""
+        return np.asarray(np.rint(self._pixels).astype(np.uint8))
+
+    def fill(self, left: int, top: int, right: int, bottom: int, colour: str) -> None:
+        """Fill a rectangle."""
+        self._pixels[top:bottom, left:right] = _rgb(colour)
+
+    def frame(self, left: int, top: int, right: int, bottom: int) -> None:
+        """Draw the two axes of a plot."""
+        self.fill(left - 1, top, left, bottom + 1, AXIS)
+        self.fill(left - 1, bottom, right, bottom + 1, AXIS)
+
+    def line(self, columns: Array, heights: Array, colour: str) -> None:
+        """Draw a line through y = `heights` at x = `columns`, consecutive integers."""
+        y = np.arange(self._pixels.shape[0])[:, None]
+        # a steep step covers all rows between two columns
+        before = np.concatenate([heights[:1], heights[:-1]])
+        low = np.minimum(before, heights) - 1.0
+        high = np.maximum(before, heights) + 1.0
+        cover = np.clip(np.minimum(y + 0.5 - low, high - (y - 0.5)), 0.0, 1.0)
+        self._blend(0, int(columns[0]), cover, colour)
+
+    def text(
+        self,
+        x: int,
+        y: int,
+        text: str,
+        *,
+        size: int,
+        across: float = 0.5,
+        upright: bool = False,
+    ) -> None:
+        """Write a line of text.
+
+        Args:
+            x: Place of its left end, centre or right end, see `across`.
+            y: Its middle, or with `upright` its end.
+            text: The text.
+            size: Height of the letters in pixels.
+            across: 0 to begin at x, 0.5 to be centred there, 1 to end there.
+            upright: Whether to write upwards.
+        """
+        if not text:
+            return
+        cover = _letters(text, size)
+        if upright:
+            cover = np.rot90(cover)
+        height, width = cover.shape
+        top = y if upright else y - height // 2
+        left = round(x - (0.5 if upright else across) * width)
+        self._blend(top, left, cover, INK)
+
+    def _blend(self, top: int, left: int, cover: Array, colour: str) -> None:
+        """Mix a colour into the picture; parts outside of it are cut off."""
+        height, width = self._pixels.shape[:2]
+        cut = cover[max(0, -top) : height - top, max(0, -left) : width - left, None]
+        top, left = max(0, top), max(0, left)
+        place = self._pixels[top : top + cut.shape[0], left : left + cut.shape[1]]
+        place += cut * (_rgb(colour) - place)
+
+
+@functools.lru_cache(maxsize=256)
+def _letters(text: str, size: int) -> Array:
+    """Return the cover of each pixel of a text, in [0, 1]."""
+    from matplotlib import get_data_path
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(f"{get_data_path()}/fonts/ttf/DejaVuSans.ttf")
+    font.set_size(size, 72)
+    font.set_text(text)
+    font.draw_glyphs_to_bitmap(antialiased=True)
+    return np.asarray(font.get_image(), dtype=np.float64) / 255.0
+
+
+@functools.cache
+def _rgb(colour: str) -> Array:
+    """Return the three channels, 0 to 255, of a colour such as ``"#2ea05a"``."""
+    return np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)], dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.local_mechanisms import (
     GaussianResponse,
@@ -24,6 +24,7 @@ Sent = tuple[Feedback, Array]
 estimate of the true reward ``(B,)``."""
 
 
+@state.register
 class ResponseChannel:
     """Application of a local mechanism to the responses of a problem.
 

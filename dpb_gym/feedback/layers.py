@@ -157,6 +157,15 @@ class Layer:
         public = {k: v for k, v in infos.items() if k not in hidden}
         return feedback._replace(reward=rewards), public | messages
 
+    def blank(self, infos: Rows) -> Rows:
+        """Return the info of a reset: the keys of a step, with placeholders for its values."""
+        hidden = ORACLE_KEYS + self.withheld
+        return {k: v for k, v in infos.items() if k not in hidden} | self._nothing(infos)
+
+    def _nothing(self, infos: Rows) -> Rows:
+        """Return placeholders of the messages by key, given those of the environment."""
+        return {}
+
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
         """Return private rewards ``(B,)`` and messages by key."""
         return feedback.reward, {}
@@ -218,7 +227,11 @@ class SingleLayer(Layer, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructo
         core = core_of(env, gymnasium.Env)
         gymnasium.Wrapper.__init__(self, env)
         self._set_up(core, 1)
-        RecordConstructorArgs.__init__(self, **arguments)
+        # The spec of the environment is JSON, so it has the mechanism's arguments.
+        plain = {
+            k: v.to_dict() if isinstance(v, LocalMechanism) else v for k, v in arguments.items()
+        }
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=False, **plain)
 
     @property
     def truth(self) -> dict[str, Any]:

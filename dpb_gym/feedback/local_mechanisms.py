@@ -7,13 +7,15 @@ computes messages from true answers and these numbers, per replicate. Noise is f
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import Budget, Composition, Guarantee
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
@@ -23,7 +25,7 @@ from dpb_gym.validation import FloatArray
 UNIFORM, NORMAL = "uniform", "normal"
 
 
-class LocalMechanism(ABC):
+class LocalMechanism(state.Registered, ABC):
     """Base class of local mechanisms, which privatise a user's data in one message.
 
     Attributes:
@@ -43,8 +45,44 @@ class LocalMechanism(ABC):
         """The local guarantee of one message."""
         return Guarantee("local", self.unit, "replace-one", Composition.of(self.event))
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not cls.__name__.startswith("_"):
+            _MECHANISMS[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the class's name and the constructor's arguments as JSON values.
+
+        The attributes of a subclass must have the names of its arguments.
+        """
+        arguments = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {"mechanism": type(self).__name__, **arguments}
+
+    @staticmethod
+    def of(given: LocalMechanism | Mapping[str, Any]) -> Any:
+        """Return a mechanism, or the one of a mapping from `to_dict`.
+
+        Anything else is returned as it is, for the check of the wrapper that takes it.
+
+        Raises:
+            ParameterError: If a mapping names no mechanism or wrong arguments.
+        """
+        if not isinstance(given, Mapping):
+            return given
+        arguments = dict(given)
+        name = arguments.pop("mechanism", None)
+        validation.choice("mechanism", name, tuple(_MECHANISMS))
+        try:
+            return _MECHANISMS[str(name)](**arguments)
+        except TypeError as error:
+            raise ParameterError(f"{name}: {error}") from error
+
     def _noise(self, numbers: ArrayLike, replicates: int) -> FloatArray:
         return validation.array("numbers", numbers, (replicates, self.width))
+
+
+_MECHANISMS: dict[str, type[LocalMechanism]] = {}
+"""Classes of mechanisms by name, for specs of environments in JSON."""
 
 
 class ResponseMechanism(LocalMechanism):

@@ -7,6 +7,7 @@ Each exists for single environments and, with ``Vector`` in its name, for vector
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -19,7 +20,7 @@ from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.layers import ChosenLayer, Layer, Rows, SingleLayer, VectorLayer
-from dpb_gym.feedback.local_mechanisms import ResponseMechanism
+from dpb_gym.feedback.local_mechanisms import LocalMechanism, ResponseMechanism
 from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee, Ledger, NoiseSource
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -31,9 +32,12 @@ class _Responses(Layer):
     withheld = ("choice", "demand", "answer")
     mechanism: ResponseMechanism
 
-    def __init__(self, env: Any, mechanism: ResponseMechanism, debias: bool = False) -> None:
-        self.mechanism, self.debias = mechanism, validation.flag("debias", debias)
-        self._wrap(env, mechanism=mechanism, debias=debias)
+    def __init__(
+        self, env: Any, mechanism: ResponseMechanism | Mapping[str, Any], debias: bool = False
+    ) -> None:
+        self.mechanism = LocalMechanism.of(mechanism)
+        self.debias = validation.flag("debias", debias)
+        self._wrap(env, mechanism=self.mechanism, debias=debias)
 
     def _fit(self, info: ProblemInfo) -> None:
         self._channel = ResponseChannel(self.mechanism, info)
@@ -51,6 +55,9 @@ class _Responses(Layer):
         messages = {key: message for key, message in found.items() if message is not None}
         return estimate if self.debias else sent.reward, messages
 
+    def _nothing(self, infos: Rows) -> Rows:
+        return {key: infos[key] for key in self.withheld if key in infos}
+
 
 class PrivateResponse(_Responses, SingleLayer):
     """Wrapper that privatises the response of every round by a local mechanism.
@@ -61,7 +68,7 @@ class PrivateResponse(_Responses, SingleLayer):
 
     Args:
         env: A dpb-gym environment.
-        mechanism: `RandomizedResponse`, `GaussianResponse` or `LaplaceResponse`.
+        mechanism: `RandomizedResponse`, `GaussianResponse` or `LaplaceResponse`, or its `to_dict`.
         debias: Whether the reward is the unbiased estimate.
 
     Raises:
@@ -85,9 +92,9 @@ class _Contexts(Layer):
     covers = ("context",)
     mechanism: GaussianContexts
 
-    def __init__(self, env: Any, mechanism: GaussianContexts) -> None:
-        self.mechanism = mechanism
-        self._wrap(env, mechanism=mechanism)
+    def __init__(self, env: Any, mechanism: GaussianContexts | Mapping[str, Any]) -> None:
+        self.mechanism = LocalMechanism.of(mechanism)
+        self._wrap(env, mechanism=self.mechanism)
         self._features: Array | None = None
         self._known = np.full(self._lanes, -1)
         self._last: Any = None
@@ -181,9 +188,9 @@ class _Statistics(ChosenLayer):
     withheld = ("observed",)
     mechanism: GaussianStatistics
 
-    def __init__(self, env: Any, mechanism: GaussianStatistics) -> None:
-        self.mechanism = mechanism
-        self._wrap(env, mechanism=mechanism)
+    def __init__(self, env: Any, mechanism: GaussianStatistics | Mapping[str, Any]) -> None:
+        self.mechanism = LocalMechanism.of(mechanism)
+        self._wrap(env, mechanism=self.mechanism)
 
     def _fit(self, info: ProblemInfo) -> None:
         super()._fit(info)
@@ -199,6 +206,13 @@ class _Statistics(ChosenLayer):
         chosen = self._chosen(seen, feedback)
         gram, response = self.mechanism.privatise(chosen, feedback.reward, self._draw(played))
         return np.zeros(self._lanes), {"gram": gram, "response": response}
+
+    def _nothing(self, infos: Rows) -> Rows:
+        dim = self.mechanism.dim
+        return {
+            "gram": np.zeros((self._lanes, dim, dim)),
+            "response": np.zeros((self._lanes, dim)),
+        }
 
 
 class PrivateStatistics(_Statistics, SingleLayer):
@@ -232,7 +246,7 @@ class _Curated(ChosenLayer):
         if given is None:
             raise BudgetError(f"a central curator needs a budget, got {shown(budget)}")
         self._budget, self._batch = given, validation.integer("batch", batch, 1)
-        self._wrap(env, budget=given, batch=batch)
+        self._wrap(env, budget=str(given), batch=batch)
 
     def _fit(self, info: ProblemInfo) -> None:
         super()._fit(info)
@@ -267,6 +281,13 @@ class _Curated(ChosenLayer):
             if released[i]:
                 response[i] = self._sums[i].release()[0]
         return np.zeros(self._lanes), {"response": response, "released": released}
+
+    def _nothing(self, infos: Rows) -> Rows:
+        dim = self._core.problem.info.dim
+        return {
+            "response": np.zeros((self._lanes, dim)),
+            "released": np.zeros(self._lanes, bool),
+        }
 
     @property
     def guarantee(self) -> Guarantee:

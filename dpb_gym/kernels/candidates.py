@@ -6,35 +6,80 @@ import numpy as np
 
 from dpb_gym.kernels._jit import jit
 
+FEW = 64
+"""Up to so many candidates a search through all swaps is faster than a table of them."""
+
+
+@jit
+def _table(m):
+    """Return an empty table of the swaps of m draws: positions and what stands there."""
+    size = m
+    if m > FEW:
+        size = 1
+        # a load below one half keeps the probes short
+        while size < 2 * m:
+            size *= 2
+    return np.empty(size, np.int64), np.empty(size, np.int64)
+
+
+@jit
+def _place(swapped, position):
+    """Return the entry of a position in the table, or the free one where it belongs."""
+    last = swapped.shape[0] - 1
+    # Fibonacci hashing spreads consecutive positions
+    at = (position * 2654435761 >> 7) & last
+    while swapped[at] >= 0 and swapped[at] != position:
+        at = (at + 1) & last
+    return at
+
 
 @jit
 def _draw_distinct(uniforms, pool, out, swapped, held):
     """Draw distinct uniform indices of range(pool), one per uniform.
 
     A partial Fisher-Yates shuffle that stores only its swaps, so the cost does not depend on the
-    size of the pool.
+    size of the pool. Many draws look their swaps up in an open-addressing table, so that the cost
+    is linear in their number.
+
+    Args:
+        uniforms: ``(m,)`` in [0, 1).
+        pool: Number of indices, at least m.
+        out: Output ``(m,)``.
+        swapped: Positions of the table, see `_table`.
+        held: What stands at these positions.
     """
     m = out.shape[0]
+    many = m > FEW
+    if many:
+        swapped[:] = -1
     for k in range(m):
         j = k + min(int(uniforms[k] * (pool - k)), pool - k - 1)
         at_j = j
         at_k = k
-        for i in range(k):
-            if swapped[i] == j:
-                at_j = held[i]
-            if swapped[i] == k:
-                at_k = held[i]
+        if many:
+            own = _place(swapped, k)
+            if swapped[own] >= 0:
+                at_k = held[own]
+            place = _place(swapped, j)
+            if swapped[place] >= 0:
+                at_j = held[place]
+        else:
+            place = k
+            for i in range(k):
+                if swapped[i] == j:
+                    at_j = held[i]
+                if swapped[i] == k:
+                    at_k = held[i]
         out[k] = at_j
-        swapped[k] = j
-        held[k] = at_k
+        swapped[place] = j
+        held[place] = at_k
 
 
 @jit
 def draw_candidates(uniforms, pool, out):
     """Draw distinct uniform indices per row: out ``(n, m)`` from uniforms ``(n, m)``."""
     n, m = uniforms.shape
-    swapped = np.empty(m, np.int64)
-    held = np.empty(m, np.int64)
+    swapped, held = _table(m)
     for i in range(n):
         _draw_distinct(uniforms[i], pool, out[i], swapped, held)
 
@@ -52,8 +97,7 @@ def draw_rated(uniforms, offsets, users, positions, logged):
     """
     B, m = positions.shape
     n_users = offsets.shape[0] - 1
-    swapped = np.empty(m, np.int64)
-    held = np.empty(m, np.int64)
+    swapped, held = _table(m)
     for b in range(B):
         u = min(int(uniforms[b, 0] * n_users), n_users - 1)
         users[b] = u

@@ -47,6 +47,8 @@ WITH_PAIR = (
 
 LARGEST_LOSS = 100.0
 """Epsilon of a release up to which its privacy loss distribution, which grows with it, is built."""
+LARGEST_TOTAL_LOSS = 1000.0
+"""Epsilon of a composition up to which its distribution is built: 10^7 cells of the grid."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -137,8 +139,12 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         return _response_epsilon(events[0], delta_)  # type: ignore[arg-type]
     divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     candidates = [renyi_to_epsilon(divergence, delta_)]
-    if all(isinstance(event, WITH_PAIR) and _loss(event) <= LARGEST_LOSS for event in events):
-        candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
+    if all(isinstance(event, WITH_PAIR) for event in events):
+        if _fits_memory(events):
+            candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
+        else:  # as if nothing were sampled
+            rho = sum(math.inf if event.zcdp is None else event.zcdp for event in events)
+            candidates.append(renyi_to_epsilon(rho * ORDERS, delta_))
     renyi = [event for event in events if _has_renyi(event)]
     others = [event for event in events if not _has_renyi(event)]
     if renyi and others:
@@ -154,6 +160,30 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
 def _loss(event: events.Event) -> float:
     """Return epsilon of one release of a pure event, 0 for others."""
     return float(getattr(event, "epsilon", 0.0))
+
+
+def _fits_memory(composed: Sequence[events.Event]) -> bool:
+    """Return whether the grid of the privacy loss distribution has a bounded size.
+
+    Its size grows with the largest losses of one release and of all together. They are estimated
+    by those of a normal loss. Without the limit an event of a file could need terabytes.
+    """
+    total = 0.0
+    variance = 0.0
+    for event in composed:
+        count = getattr(event, "count", 1)
+        if isinstance(event, events.GaussianEvent | events.PoissonGaussianEvent):
+            mu = min(event.sensitivity / event.sigma, 1e3)
+            largest = 0.5 * mu * mu
+            sampled = getattr(event, "q", 1.0) ** 2 * math.expm1(min(mu * mu, 100.0))
+            variance += count * min(mu * mu, sampled)
+        else:
+            largest = _loss(event)
+            variance += 2.0 * min(event.zcdp or 0.0, 1e300)
+            total += count * largest if event.zcdp is None else 0.0
+        if largest > LARGEST_LOSS:
+            return False
+    return total + 0.5 * variance + 10.0 * math.sqrt(variance) <= LARGEST_TOTAL_LOSS
 
 
 def _has_renyi(event: events.Event) -> bool:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import BudgetError, shown
 
 REPORT_DELTA = 1e-5
@@ -18,6 +18,7 @@ TRUSTS = ("curator", "aggregator", "shuffler", "local")
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none', with '@local' for another trust model"
 
 
+@state.register
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Upper bound on the privacy loss of one agent. No budget (`None`) means non-private.

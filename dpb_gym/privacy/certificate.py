@@ -6,8 +6,8 @@ findings are computed from the facts: epsilons, also of groups, the lifetime, wh
 is trusted, what is excluded, and answers to the questions of NIST SP 800-226 (2025).
 `Certificate.check` computes them again. It needs neither the data nor a network.
 
-A SHA-256 of everything detects a change. It does not prove who wrote the file: sign the file for
-that.
+A SHA-256 of everything detects a change. It does not prove who wrote the file; a signature does.
+docs/certificates.md lists what a check proves and what it cannot.
 """
 
 from __future__ import annotations
@@ -18,23 +18,28 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.errors import ParameterError
-from dpb_gym.files import text_template, write_file
+from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.files import read_regular, text_template, write_file
+from dpb_gym.privacy import certificate_schema, signature
 from dpb_gym.privacy.accounting import epsilon
-from dpb_gym.privacy.budget import Budget, report_delta
-from dpb_gym.privacy.calibration import cost_of
+from dpb_gym.privacy.budget import REPORT_DELTA, Budget, report_delta
+from dpb_gym.privacy.calibration import cost_of, equivalent_rho
+from dpb_gym.privacy.certificate_schema import FORMAT
 from dpb_gym.privacy.composition import Composition
-from dpb_gym.privacy.events import ZCDPEvent
-from dpb_gym.privacy.guarantee import PUBLIC, Guarantee
+from dpb_gym.privacy.events import Event
+from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
 
-FORMAT = "dpb-gym certificate, version 1"
 GROUPS = (1, 2, 5, 10)
+STATED = ("versions", "facts.code", "facts.audit.origin")
+"""Fields from which nothing follows, so that only the SHA-256 or a signature covers them."""
+# Notion of a budget with a trust model; with a trusted curator it follows from the agent.
+NOTION_OF = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}
 FINDINGS, PAGE = (Path(__file__).with_name(f"certificate.{kind}.j2") for kind in ("json", "html"))
 
 
@@ -56,51 +61,233 @@ class Certificate:
             entries: Facts of each run: ``agent``, ``parameters``, ``problem``, ``budget`` (text),
                 ``guarantee`` (`Guarantee.to_dict`), ``generator`` (``"system"`` or ``"seeded"``),
                 ``provisos`` (`Guarantee.provisos`), ``lifetime`` (`Account.summary`, or None),
-                ``audit`` (a report as dict, or None), ``code`` (hashes by module).
+                ``audit`` (`AuditReport.summary`, or None), ``code`` (``entry_point``, ``digest``
+                and ``revision``).
+
+        Raises:
+            ParameterError: If there is no entry, a fact is missing or of another type, or facts
+                contradict each other, such as more privacy loss than the budget.
         """
-        facts = [json.loads(json.dumps(entry, default=str)) for entry in entries]
-        found = [{"facts": entry, "findings": findings(entry)} for entry in facts]
-        versions = {name: metadata.version(name) for name in ("dpb-gym", "numpy", "scipy")}
-        content = {"format": FORMAT, "versions": versions, "entries": found}
-        return cls({**content, "sha256": _digest(content)})
+        content: dict[str, Any] = {"format": FORMAT, "versions": versions(), "entries": []}
+        for number, entry in enumerate(entries):
+            facts = json.loads(json.dumps(entry, default=str))
+            try:
+                facts = certificate_schema.validated(certificate_schema.FACTS, facts)
+                wrong = contradictions(facts)
+            except DPBError as error:
+                wrong = [str(error)]
+            if wrong:
+                raise ParameterError(f"entry {number} cannot be certified: {'; '.join(wrong)}")
+            content["entries"].append({"facts": facts, "findings": findings(facts)})
+        content["sha256"] = _digest(content)
+        certificate_schema.validated(certificate_schema.SCHEMA, content)
+        return cls(content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
-        """Return a saved certificate.
+        """Return a saved certificate; `check` tells whether its content holds together.
 
         Raises:
-            ParameterError: If the file is no certificate.
+            ParameterError: If the file is no certificate: not JSON, a key twice in an object, an
+                unknown or missing field, a value of another type, a number that is not finite, or
+                more than 16 MiB. The message names the field.
         """
         try:
-            content = json.loads(Path(path).read_bytes())
-            if content["format"] != FORMAT:
-                raise ValueError(content["format"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ParameterError(f"{path} is no certificate: {error}") from error
-        return cls(content)
+            content = read_regular(Path(path), certificate_schema.MOST_BYTES)
+            return cls(certificate_schema.parse(content))
+        except (OSError, ParameterError) as error:
+            raise ParameterError(f"{path} is no certificate: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page if the name ends with ``.html``, else the JSON."""
+        """Write the page if the name ends with ``.html``, else the JSON.
+
+        Only the JSON can be checked.
+        """
         text = json.dumps(self.content, indent=2, allow_nan=False) + "\n"
         if Path(path).suffix == ".html":
             text = text_template(PAGE, autoescape=True).render(content=self.content)
         write_file(Path(path), text.encode())
 
-    def check(self) -> list[str]:
-        """Return every part of the content that does not follow from its facts."""
-        rest = {name: value for name, value in self.content.items() if name != "sha256"}
-        wrong = []
-        if self.content.get("sha256") != _digest(rest):
-            wrong.append("sha256: the content was changed after the certificate was written")
+    def sign(self, key: str | os.PathLike[str]) -> Certificate:
+        """Return the certificate with an Ed25519 signature; an earlier one is replaced.
+
+        Args:
+            key: PEM file of the private key, without a password.
+
+        Raises:
+            ParameterError: If the file is no such key.
+            MissingExtraError: If ``cryptography`` is not installed (extra ``[sign]``).
+        """
+        signed = signature.sign(_message(self.content), key)
+        return replace(self, content={**self.content, "signature": signed})
+
+    @property
+    def signer(self) -> str | None:
+        """Fingerprint of the key that `content` names; `check` tells whether it signed.
+
+        It is the SHA-256 of the key's DER form. None without a signature.
+        """
+        signed = self.content.get("signature")
+        return None if signed is None else signature.fingerprint(signed["public_key"])
+
+    def check(self, key: str | os.PathLike[str] | None = None) -> list[str]:
+        """Return everything in the content that is invalid or does not follow from its facts.
+
+        Args:
+            key: PEM file of the public key that must have signed the certificate; None if any key,
+                or no signature, will do.
+
+        Raises:
+            ParameterError: If the file `key` is no public Ed25519 key.
+            MissingExtraError: If there is a key or a signature, and ``cryptography`` is not
+                installed (extra ``[sign]``).
+        """
         try:
-            for number, entry in enumerate(self.content["entries"]):
-                stated, found = entry["findings"], findings(entry["facts"])
-                for name in stated | found:
-                    if stated.get(name) != found.get(name):
-                        wrong.append(f"entry {number}: {name} should be {found.get(name)}")
-        except Exception as error:  # a forged file can raise anything
-            wrong.append(f"the facts cannot be read: {error!r}")
+            content = certificate_schema.parse(json.dumps(self.content, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            return [f"the content is no certificate: {error}"]
+        wrong = []
+        if content["sha256"] != _digest(content):
+            wrong.append("sha256: the content was changed after the certificate was written")
+        wrong += _wrong_signature(content, key)
+        for number, entry in enumerate(content["entries"]):
+            try:
+                differences = _differences(entry)
+            except Exception as error:  # a forged file can raise anything
+                differences = [f"the facts cannot be read: {error!r:.300}"]
+            wrong += [f"entry {number}: {line}" for line in differences]
         return wrong
+
+    def __str__(self) -> str:
+        """Return one paragraph per entry: what was asked for, what was spent, who signed."""
+        lines = []
+        for entry in self.content["entries"]:
+            facts, found = entry["facts"], entry["findings"]
+            budget = found["budget"]
+            unit = "rho" if "rho" in found["asked"] else "epsilon"
+            spent = f"{unit} {budget['spent']:.4g} of {budget['limit']}"
+            lines += [
+                f"{facts['agent']}: {found['guarantee']}",
+                f"  asked for     {_pair(found['asked'])}; spent: {spent}",
+                f"  beside it     {_pair(found['at the report delta'])}",
+                f"  lifetime      {found['lifetime']}",
+                f"  audit         {found['audit']}",
+            ]
+        lines.append("not signed" if self.signer is None else f"signed by key {self.signer}")
+        return "\n".join(lines)
+
+
+def _pair(values: Mapping[str, Any]) -> str:
+    """Return the text of rho, or of epsilon and delta."""
+    if "rho" in values:
+        return f"rho {values['rho']:g}"
+    loss = values["epsilon"]
+    loss = loss if isinstance(loss, str) else f"{loss:.4g}"
+    return f"epsilon {loss} at delta {values['delta']:g}"
+
+
+def _differences(entry: Mapping[str, Any]) -> list[str]:
+    """Return the contradictions among the facts, and the findings that do not follow from them."""
+    stated, found = entry["findings"], findings(entry["facts"])
+    differences = contradictions(entry["facts"])
+    for name in found:
+        if stated.get(name) != found[name]:
+            differences.append(f"{name} should be {json.dumps(found[name])}")
+    for name in stated.keys() - found.keys():
+        differences.append(f"{json.dumps(name)[:100]}: unknown finding")
+    return differences
+
+
+def _wrong_signature(content: Mapping[str, Any], key: str | os.PathLike[str] | None) -> list[str]:
+    """Return why a signature is missing, of another key, or wrong."""
+    signed = content.get("signature")
+    wanted = None if key is None else signature.public_key(key)
+    if signed is None:
+        return [] if wanted is None else ["signature: the certificate is not signed"]
+    if not signature.is_valid(_message(content), signed):
+        return ["signature: it does not belong to the content and the key that it names"]
+    if wanted not in (None, signed["public_key"]):
+        return [
+            f"signature: signed by key {signature.fingerprint(signed['public_key'])}, not by "
+            f"{signature.fingerprint(str(wanted))}"
+        ]
+    return []
+
+
+def contradictions(facts: Mapping[str, Any]) -> list[str]:
+    """Return every contradiction among the facts of one run.
+
+    Raises:
+        DPBError: If a fact is invalid.
+    """
+    guarantee, curve, budget = _private(facts)
+    spent = cost_of(curve, budget.delta)
+    wrong = []
+    if guarantee.to_dict() != facts["guarantee"]:
+        wrong.append("guarantee: it is not in its shortest form")
+    if str(budget) != facts["budget"]:
+        wrong.append(f"budget: it should be written {str(budget)!r}")
+    if not spent <= budget.limit * (1 + TOLERANCE):
+        wrong.append(f"budget: {_digits(spent)} was spent, more than {budget} allows")
+    notion = NOTION_OF.get(budget.trust, guarantee.notion)
+    if notion != guarantee.notion:
+        wrong.append(f"guarantee: {budget} has the notion {notion}, not {guarantee.notion}")
+    inherited = Composition() if guarantee.inherited is None else guarantee.inherited
+    if not _includes(curve, inherited):
+        wrong.append("guarantee: the inherited events are not among those of the curve")
+    audit = facts["audit"]
+    if audit is not None and audit["origin"] is not None:
+        if audit["origin"]["agent"] != facts["agent"]:
+            wrong.append(f"audit: it is of the agent {audit['origin']['agent']!r}")
+        if audit["origin"]["runs"] != audit["runs"]:
+            wrong.append(f"audit: it has {audit['runs']} runs, its origin another number")
+    return wrong + _account_contradictions(facts["lifetime"], guarantee)
+
+
+def _account_contradictions(account: Mapping[str, Any] | None, guarantee: Guarantee) -> list[str]:
+    """Return every contradiction between an account and the guarantee of a session."""
+    if account is None:
+        return []
+    wrong = []
+    lifetime, largest = Budget.parse(account["lifetime"]), account["largest_rho"]
+    if lifetime is None or account["unit"] not in ACCOUNT_UNITS:
+        return [f"lifetime: an account has a budget per {' or '.join(ACCOUNT_UNITS)}"]
+    if str(lifetime) != account["lifetime"]:
+        wrong.append(f"lifetime: it should be written {str(lifetime)!r}")
+    limit = _limit(account["lifetime"])
+    if largest > limit * (1 + TOLERANCE):
+        wrong.append(f"lifetime: a person has spent rho {largest:g}, the limit is {limit:.6g}")
+    if (largest > 0.0) != (account["people"] > 0):
+        wrong.append(f"lifetime: {account['people']} people were charged at most rho {largest:g}")
+    unit = ACCOUNT_UNITS[account["unit"]]
+    if guarantee.rho is None or not guarantee.covers(NOTIONS[-1], unit, "replace-one"):
+        wrong.append(f"lifetime: a guarantee per {guarantee.unit} cannot be charged to it")
+    if NOTIONS.index(account["notion"]) < NOTIONS.index(guarantee.notion):
+        wrong.append(f"lifetime: {account['notion']} is stronger than {guarantee.notion}")
+    return wrong
+
+
+ACCOUNT_UNITS = {"user": "user-round", "user-rewards": "reward"}
+"""Units of accounts, each with the unit that its sessions must protect at least."""
+
+
+def _includes(whole: Composition, part: Composition) -> bool:
+    """Return whether all events of one composition are among those of another."""
+    counts: dict[Event, int] = {}
+    for composition, sign in ((whole, 1), (part, -1)):
+        for event in composition.events:
+            counted = hasattr(event, "count")
+            key = replace(event, count=1) if counted else event  # type: ignore[call-arg]
+            counts[key] = counts.get(key, 0) + sign * getattr(event, "count", 1)
+    return min(counts.values(), default=0) >= 0
+
+
+def _private(facts: Mapping[str, Any]) -> tuple[Guarantee, Composition, Budget]:
+    """Return guarantee, its curve, and the budget of one run."""
+    guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
+    if guarantee.curve is None or budget is None:
+        raise ParameterError("only a private run has a certificate")
+    return guarantee, guarantee.curve, budget
 
 
 def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,18 +299,29 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     from jinja2 import StrictUndefined
 
-    guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
-    curve, account = guarantee.curve, facts["lifetime"]
-    if curve is None or budget is None:
-        raise ParameterError("only a private run has a certificate")
+    guarantee, curve, budget = _private(facts)
+    account = facts["lifetime"]
     delta, spent = report_delta(budget), cost_of(curve, budget.delta)
+    asked: dict[str, Any] = {"rho": budget.rho}
+    if budget.rho is None:
+        asked = {"epsilon": budget.epsilon, "delta": budget.delta}
+    reported = {"epsilon": _epsilon(curve, REPORT_DELTA), "delta": REPORT_DELTA}
     rendered = text_template(FINDINGS, undefined=StrictUndefined).render(
         facts=facts, guarantee=guarantee, public=PUBLIC[guarantee.unit], delta=delta,
         budget=budget, spent=_digits(spent), within=spent <= budget.limit * (1 + TOLERANCE),
+        asked=asked, reported=reported,
         groups={f"epsilon of {k}": _epsilon(curve.group(k), delta) for k in GROUPS},
-        largest=account and _epsilon(Composition.of(ZCDPEvent(account["largest_rho"])), delta),
+        limit=account and _digits(_limit(account["lifetime"])),
     )  # fmt: skip
     return dict(json.loads(rendered))
+
+
+def _limit(lifetime: str) -> float:
+    """Return the largest rho of a person, as `Account.limit`."""
+    budget = Budget.parse(lifetime)
+    if budget is None:
+        raise ParameterError("lifetime: an account has a budget")
+    return equivalent_rho(budget, gaussian=False)
 
 
 def _epsilon(curve: Composition | None, delta: float) -> float | str:
@@ -136,11 +334,25 @@ def _digits(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def code_of(agent: type) -> dict[str, str]:
-    """Return the SHA-256 of the file that defines the class, by module."""
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that determine the numbers of a run."""
+    names = ("dpb-gym", "numpy", "scipy")
+    return {name.replace("-", "_"): metadata.version(name) for name in names}
+
+
+def code_of(agent: type) -> dict[str, str | None]:
+    """Return the name of a class and the SHA-256 of the file that defines it."""
     file = getattr(sys.modules[agent.__module__], "__file__", None)
-    return {agent.__module__: hashlib.sha256(Path(file).read_bytes()).hexdigest()} if file else {}
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if file else None
+    entry_point = f"{agent.__module__}:{agent.__qualname__}"
+    return {"entry_point": entry_point, "digest": digest, "revision": None}
+
+
+def _message(content: Mapping[str, Any]) -> bytes:
+    """Return the bytes that are hashed and signed: all fields but hash and signature."""
+    names = content.keys() - {"sha256", "signature"}
+    return json.dumps({name: content[name] for name in names}, sort_keys=True).encode()
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_message(content)).hexdigest()

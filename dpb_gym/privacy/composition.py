@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import dpb_gym.privacy.objective_perturbation  # noqa: F401 - registers its event
+from dpb_gym import state
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.events import EVENT_TYPES, Event, GaussianEvent, PureEvent, ZCDPEvent
 
 
+@state.register
 @dataclass(frozen=True)
 class Composition:
     """Events that one protected unit is charged with; their losses add up.

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.privacy import forks
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
@@ -47,6 +48,7 @@ SUM_OF = {
 }
 
 
+@state.register
 class Curator:
     """Budget, ledger, noise and releasers of one agent on B replicates.
 
@@ -125,6 +127,12 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
+        forks.track(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the attributes of a copy, or of one that is loaded."""
+        vars(self).update(state)
+        forks.track(self)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -219,7 +227,9 @@ class Curator:
             ParameterError: If the share is not in (0, 1].
             BudgetError: If shares add up to more than 1, the curator is sealed or its replicates
                 have curators (`single`), or the notion is shuffle and the sum is not shuffled.
+            AgentError: If the releasers were handed over.
         """
+        self._check_own()
         if self.parts:
             raise BudgetError(f"{releaser.what}: the curators of single replicates have the budget")
         if self._sealed:
@@ -250,8 +260,7 @@ class Curator:
             BudgetError: If the named shares leave nothing for the other releasers.
             AgentError: If the releasers were handed over.
         """
-        if self.handed_over:
-            raise AgentError(f"these releasers were handed over: {self.handed_over}")
+        self._check_own()
         if self._sealed:
             return
         self._sealed = True
@@ -272,6 +281,10 @@ class Curator:
             releaser.open(part, noise.spawn())
         for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
+
+    def _check_own(self) -> None:
+        if self.handed_over:
+            raise AgentError(f"these releasers were handed over: {self.handed_over}")
 
     def _resolved(self) -> list[float]:
         named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
@@ -334,7 +347,9 @@ class Curator:
         Raises:
             BudgetExceeded: If the total would exceed the budget; nothing may be released.
             BudgetError: If the curators of single replicates have the budget.
+            AgentError: If the releasers were handed over.
         """
+        self._check_own()
         if self.parts:
             raise BudgetError(f"{what}: the curators of single replicates have the budget")
         for each in Composition.of(*[event] * self.copies).events:
@@ -351,7 +366,15 @@ class Curator:
         self.ledger.lift(source)
 
     def hand_over(self, why: str) -> None:
-        """End the releases of this curator, because a checkpoint continues them."""
+        """End the releases of this curator, because a checkpoint or another process continues them.
+
+        Without a budget nothing is private, and nothing changes.
+
+        Args:
+            why: Reason, for the message of each later use.
+        """
+        if not self.private:
+            return
         self.handed_over = why
         for releaser in map(behind, self.releasers):
             releaser.opened = False
@@ -407,7 +430,9 @@ class Curator:
         Raises:
             BudgetError: If this replicate has one already, or this curator has releasers or
                 charges: both would spend the budget on the same records.
+            AgentError: If the releasers were handed over.
         """
+        self._check_own()
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "

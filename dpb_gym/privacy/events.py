@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
@@ -31,7 +31,7 @@ _NOT_NEGATIVE = ("rho", "xi", "sensitivity", "output_mu")
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(state.Registered):
     """Base of the accounting events; see the module's docstring."""
 
     kind: ClassVar[str] = ""

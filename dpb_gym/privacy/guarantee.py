@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from dpb_gym import state
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.composition import Composition
@@ -45,6 +46,7 @@ ON_SERVER = (
 )
 
 
+@state.register
 @dataclass(frozen=True)
 class Guarantee:
     """Privacy guarantee of one agent, immutable and printable in one line.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from dpb_gym import state
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import cost_of
@@ -15,6 +16,7 @@ from dpb_gym.privacy.guarantee import Guarantee
 TOLERANCE = 1e-9
 
 
+@state.register
 @dataclass(frozen=True)
 class Charge:
     """One line of a ledger.
@@ -30,6 +32,7 @@ class Charge:
     earlier: bool = False
 
 
+@state.register
 @dataclass(eq=False, repr=False)
 class Ledger:
     """Sum of an agent's charges; a charge beyond the budget is rejected.

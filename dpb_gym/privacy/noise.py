@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
 from dpb_gym.streams import BlockDraws
@@ -17,12 +17,14 @@ from dpb_gym.validation import FloatArray
 
 GRID_BITS = 20
 EXACT_BITS = 52
+MOST_REPLICATES = 10**6
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(seed))
 
 
+@state.register
 class NoiseSource:
     """Random numbers for a batch of replicates, each from its own generator.
 
@@ -208,7 +210,7 @@ class SystemNoise(NoiseSource):
 
     def __setstate__(self, state: dict[str, float]) -> None:
         SystemNoise.__init__(self, int(state["replicates"]))
-        self._grid = state["grid"]
+        self._grid = float(state["grid"])
 
     def __init__(self, replicates: int = 1) -> None:
         try:
@@ -219,7 +221,7 @@ class SystemNoise(NoiseSource):
             ) from error
         opendp.enable_features("contrib")
         self._opendp = opendp
-        validation.integer("replicates", replicates, 1)
+        validation.integer("replicates", replicates, 1, MOST_REPLICATES)
         self.generators = tuple(SystemGenerator() for _ in range(replicates))
         self._grid = 0.0
 
@@ -262,25 +264,32 @@ class SystemNoise(NoiseSource):
         return float(bits.bit_count())
 
     def discrete_gaussian(self, std: float, width: int) -> FloatArray:
-        self._grid = 1.0
-        return self.gaussian(std, width)
+        return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width, 1.0)
 
     def gaussian(self, std: float, width: int) -> FloatArray:
-        return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width)
+        distance = self._opendp.l2_distance(T="f64")
+        return self._discrete("make_gaussian", distance, std, width, self._grid)
 
     def laplace(self, scale: float, width: int) -> FloatArray:
         """Return discrete Laplace noise ``(B, width)`` on the grid."""
-        return self._discrete("make_laplace", self._opendp.l1_distance(T="i64"), scale, width)
+        distance = self._opendp.l1_distance(T="i64")
+        return self._discrete("make_laplace", distance, scale, width, self._grid)
 
-    def _discrete(self, law: str, distance: Any, scale: float, width: int) -> FloatArray:
+    def _discrete(
+        self, law: str, distance: Any, scale: float, width: int, grid: float
+    ) -> FloatArray:
         domain = self._opendp.vector_domain(self._opendp.atom_domain(T="i64"))
-        cells = float(math.ceil(scale / self._grid))
+        # exact: the grid is a power of two, and OpenDP reads the scale as a rational number
+        cells = scale / grid
         draw = getattr(self._opendp.m, law)(domain, distance, scale=cells)
         rows = [draw([0] * width) for _ in range(self.replicates)]
-        return np.array(rows, dtype=np.float64) * self._grid
+        return np.array(rows, dtype=np.float64) * grid
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)
+
+
+state.register(SystemNoise, out=SystemNoise.__getstate__, into=SystemNoise.__setstate__)
 
 
 def grid_of(sigma: float) -> float:
@@ -288,6 +297,7 @@ def grid_of(sigma: float) -> float:
     return float(2.0 ** (math.floor(math.log2(sigma)) - GRID_BITS))
 
 
+@state.register
 class GridStream(BlockDraws):
     """Draw system noise one step at a time, so that checkpoints contain no future noise."""
 

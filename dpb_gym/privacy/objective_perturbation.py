@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.portable import bisect
 from dpb_gym.privacy.events import Event
 from dpb_gym.validation import FloatArray
@@ -112,6 +112,7 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
     return offset / (1 + bisect(lambda u: growing(u) <= offset, 0.0, high)[0])
 
 
+@state.register
 @dataclass(frozen=True)
 class ObjectivePerturbation:
     """Calibration of one private MLE: ridge, noise, solver tolerance and cost. All is public.
@@ -135,6 +136,7 @@ class ObjectivePerturbation:
     event: PerturbedObjectiveEvent
 
 
+@state.register
 @dataclass(frozen=True)
 class LossBounds:
     """True bounds of a summed loss, from which a plan's cost follows.

@@ -101,6 +101,8 @@ class AssortmentProblem(Problem):
         self._shape = (self.n_items, self.dim)
         self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm, raw)
         self.feature_bound = self.schedule.bound
+        if not self.schedule.drawn and not isinstance(contexts, str):
+            self.unused = {"design": "contexts that are drawn"}
         self.info = ProblemInfo(
             kind="assortment",
             horizon=self.horizon,

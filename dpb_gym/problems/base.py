@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Problem(ABC):
     info: ProblemInfo
     feature_bound: float
     """Bound on the magnitude of every feature that is ever drawn."""
+    unused: Mapping[str, str] = MappingProxyType({})
+    """Parameters without an effect on this problem, and what they need to have one."""
 
     @property
     def kind(self) -> str:

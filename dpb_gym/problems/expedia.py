@@ -17,7 +17,7 @@ from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Field, Hidden, Round
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.fitting import cached, choice_figures, fit_mnl
+from dpb_gym.problems.fitting import Cached, choice_figures, fit_mnl
 from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _choices(source: str, repair: Any, destination: Any, choice: str, max_missin
     return dpb_data.encode_searches(log, destination, choice, max_missing)
 
 
-@cached
+@Cached
 def _model(
     encoding: tuple[Any, ...], feature_set: str, context_norm: str, intercept: bool, ridge: float
 ) -> HotelModel:

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -90,29 +90,41 @@ class Fit:
         return found + self.coefficients
 
 
-def cached(make: Callable[..., T]) -> Callable[..., T]:
-    """Wrap `make` in an LRU cache and raise ParameterError for invalid arguments.
+class Cached(Generic[T]):
+    """A factory in an LRU cache; it raises ParameterError for invalid arguments.
 
-    Raises:
-        ParameterError: If an argument is unknown, missing or unhashable.
+    It is pickled as its factory, so that environments of logs reach other processes.
+
+    Args:
+        make: The factory.
     """
-    cache, signature = functools.lru_cache(maxsize=8, typed=True)(make), inspect.signature(make)
 
-    @functools.wraps(make, updated=())
-    def made(*args: Any, **kwargs: Any) -> T:
+    def __init__(self, make: Callable[..., T]) -> None:
+        functools.update_wrapper(self, make, updated=())
+        self._make = make
+        self._signature = inspect.signature(make)
+        self._cache = functools.lru_cache(maxsize=8, typed=True)(make)  # typed: 1 is not True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T:
+        """Return what the factory makes, or has made of the same arguments recently.
+
+        Raises:
+            ParameterError: If an argument is unknown, missing or unhashable.
+        """
         try:
-            bound = signature.bind(*args, **kwargs)
+            bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise ParameterError(f"{make.__name__}: {error}") from None
+            raise ParameterError(f"{self._make.__name__}: {error}") from None
         bound.apply_defaults()
         try:
-            return cache(*bound.args, **bound.kwargs)  # typed: 1 is not True
+            return self._cache(*bound.args, **bound.kwargs)
         except TypeError as error:
             if "unhashable" not in str(error):
                 raise
             raise ParameterError(f"{error} as a parameter") from None
 
-    return made
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cached, (self._make,)
 
 
 def check_varies(taken: Array, did: str, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_gym import kernels
+from dpb_gym import kernels, state
 from dpb_gym.errors import ActionError, AgentError, ParameterError, shown, unknown_name
 from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 
@@ -38,7 +38,7 @@ class RoundRow(NamedTuple):
 Display = list[RoundRow]
 
 
-class Kind(ABC):
+class Kind(state.Registered, ABC):
     """Actions and responses of one kind of problem.
 
     Attributes:

@@ -96,6 +96,8 @@ class PricingProblem(Problem):
             self.theta[-1] = np.sqrt(1.0 - 0.1 * (self.dim - 1))
         else:
             self.theta = None
+        if demand == "gaussian":
+            self.unused = {"zeta": "demand other than 'gaussian'"}
         assumed = "gaussian" if demand == "gaussian" else "logistic"
         top = (0.0, 1.0) if assumed == "logistic" else (-np.inf, np.inf)
         self.feature_bound = rescaled_bound(1.0, self.context_norm, self.dim - 1)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import ParameterError, shown
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
 
 
+@state.register
 @dataclass(frozen=True)
 class Prior:
     """Normal prior of theta before the first round.

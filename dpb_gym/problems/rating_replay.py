@@ -131,6 +131,8 @@ class ReplayProblem(Problem):
         self.split_seed = validation.integer("split_seed", split_seed, 0)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self._read_features(max_items, feature_epsilon, feature_delta, warm_start)
+        if feature_epsilon is None:
+            self.unused = {"feature_delta": "private features, which feature_epsilon asks for"}
         self.repeats = validation.flag("repeats", repeats)
         self.rounds_per_user = validation.optional(
             validation.integer, "rounds_per_user", rounds_per_user, 1

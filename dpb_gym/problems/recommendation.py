@@ -32,7 +32,8 @@ class RecommendationProblem(Problem):
         horizon: Rounds T, at least 2.
         dim: Dimension d, at least 1.
         n_arms: Size of the pool.
-        n_candidates: Candidates per round, 1..n_arms, drawn without replacement.
+        n_candidates: Candidates per round, drawn from the pool without replacement, 1..n_arms;
+            without a pool any number.
         reward: ``"logistic"``: Bernoulli with mean sigmoid(<x, theta>); ``"linear"``:
             Bernoulli with mean 1/2 + <x, theta> / 4; ``"gaussian"``: that mean plus
             N(0, noise_std^2), clipped to [0, 1] (the expected reward accounts for the
@@ -80,7 +81,6 @@ class RecommendationProblem(Problem):
         self.horizon = validation.integer("horizon", horizon, 2)
         self.dim = validation.integer("dim", dim, 1)
         self.n_arms = validation.integer("n_arms", n_arms, 1)
-        self.n_candidates = validation.integer("n_candidates", n_candidates, 1, self.n_arms)
         self.reward = validation.choice("reward", reward, REWARDS)
         self.noise_std = validation.real("noise_std", noise_std, 0.0, open_low=True)
         self.design = validation.choice("design", design, DESIGNS)
@@ -98,6 +98,10 @@ class RecommendationProblem(Problem):
         if interactions_per_user is not None:
             validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
         self.theta = validation.optional(validation.array, "theta", theta, (self.dim,))
+        # without a pool, candidates are new in every round and their number has no bound
+        drawn = isinstance(contexts, str) and contexts == "drawn"
+        most = self.n_arms if drawn and not self.fresh else None
+        self.n_candidates = validation.integer("n_candidates", n_candidates, 1, most)
         self._shape = (self.n_candidates, self.dim)
         self.schedule = ContextSchedule(contexts, self.horizon, self._shape, self.context_norm, 1.0)
         self.feature_bound = self.schedule.bound
@@ -105,6 +109,16 @@ class RecommendationProblem(Problem):
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")
             self.fresh = True
+        needs: dict[str, tuple[bool, str]] = {
+            "noise_std": (reward == "gaussian", "reward='gaussian'"),
+            "block_rounds": (design == "blocks", "design='blocks'"),
+            "user_order": (
+                interactions_per_user is not None,
+                "interactions_per_user or users_per_horizon",
+            ),
+            "n_arms": (not self.fresh, "a fixed pool: fresh=False and design other than 'blocks'"),
+        }
+        self.unused = {name: text for name, (applies, text) in needs.items() if not applies}
         self._model = REWARDS.index(self.reward), self.noise_std
         self.info = ProblemInfo(
             kind="recommendation",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.prior import Prior
 from dpb_gym.streams import Stream
@@ -28,6 +28,7 @@ FROM_LOG = "apart from the log: coefficients, zeta, counts, undeclared bounds an
 RELEASED = "apart from the log: features are raw, its model was released with {}"
 
 
+@state.register
 @dataclass(frozen=True)
 class ProblemInfo:
     """Public facts of a problem, available to agents before the first round; never theta.
@@ -131,6 +132,7 @@ class ProblemInfo:
         return cls(**given)
 
 
+@state.register
 class Context(NamedTuple):
     """Public context of the current customers, B replicates at once.
 
@@ -175,6 +177,7 @@ class Context(NamedTuple):
         return Context(t, *[None if part is None else change(part) for part in parts])  # type: ignore[arg-type]
 
 
+@state.register
 class Feedback(NamedTuple):
     """The raw response of the current customers: private data.
 

@@ -40,13 +40,13 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import checkpoint, errors
+from dpb_gym import errors
 from dpb_gym.agent import Agent
 from dpb_gym.audits.interference import OUTPUTS, RECORDS, Interception
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.errors import AgentError, DPBError, line_of
 from dpb_gym.lazy import own_packages
-from dpb_gym.privacy import Curator
+from dpb_gym.privacy import Curator, forks
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.releaser import Releaser
@@ -58,6 +58,19 @@ from dpb_gym.streams import AgentStreams
 CALL, DONE, ERROR = "call", "done", "error"
 WATCH_SECONDS, END_SECONDS = 0.5, 10.0
 CHARGES = ("charge", "as_printed", "disclose", "seal")
+LISTED = {
+    "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
+    "collections": "Counter OrderedDict defaultdict deque",
+    "dpb_gym.portable": "fill_normals",
+    "dpb_gym.streams": "fill_uniforms",
+    "numpy": "dtype ndarray",
+    "numpy._core.multiarray": "_reconstruct scalar",
+    "numpy._core.numeric": "_frombuffer",
+    "numpy.random._pcg64": "PCG64 PCG64DXSM",
+    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor",
+    "numpy.random._sfc64": "SFC64",
+    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
+}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a fork copies one thread
 
 
@@ -190,7 +203,7 @@ class IsolatedAgent(Agent):
         return kind, content
 
 
-class _Messages(checkpoint._Unpickler):
+class _Messages(pickle.Unpickler):
     """Unpickler of the agent's messages: data, and classes of this package."""
 
     def __init__(self, message: bytes, streams: AgentStreams | None) -> None:
@@ -201,13 +214,17 @@ class _Messages(checkpoint._Unpickler):
         return self._streams
 
     def find_class(self, module: str, name: str) -> Any:
-        data = name in checkpoint.LISTED.get(module, "").split()
-        if not data and module.partition(".")[0] not in own_packages():
+        if name in LISTED.get(module, "").split():
+            return super().find_class(module, name)
+        if module.partition(".")[0] not in own_packages():
             raise AgentError(
                 f"{module}.{name} would run beside the raw data: an isolated agent uses releasers "
                 f"of {' and '.join(sorted(own_packages()))}"
             )
-        return super().find_class(module, name)
+        found = super().find_class(module, name)
+        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
+            raise AgentError(f"{module}.{name} is no class")
+        return found
 
 
 def _rebuilt(value: Any) -> Any:
@@ -298,7 +315,7 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
     while True:
         context = _receive(link)
         handle = recv_handle(link)
-        if not os.fork():
+        if not forks.fork_simulation():  # its curator's noise is not used
             link.close()
             calls.link = Connection(handle)
             try:

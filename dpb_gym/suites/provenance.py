@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import shlex
 import subprocess
@@ -12,6 +13,9 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError
 
 PACKAGES = ("dpb-gym", "numpy", "scipy", "numba", "gymnasium", "pyarrow")
 
@@ -70,8 +74,29 @@ def command_line() -> str:
     `dpb`."""
     words = list(sys.orig_argv) or ["python"]
     if len(words) > 1 and Path(words[1]).name in ("dpb", "dpb.exe", "dpb-script.py"):
-        return shlex.join(["dpb", *words[2:]])
-    return shlex.join(["python", *words[1:]])
+        words = ["dpb", *words[2:]]
+    else:
+        words = ["python", *words[1:]]
+    return " ".join(map(shell_word, words))
+
+
+def shell_word(word: str) -> str:
+    """Return a word quoted for a shell, as ANSI-C string if it has invisible characters.
+
+    A path may be any bytes, and Python shows those that are no text as surrogates, which no
+    result file can store.
+    """
+    try:
+        return shlex.quote(validation.text("word", word, empty=True, lines=True))
+    except ParameterError:
+        pass
+    escapes = {"\\": "\\\\", "'": "\\'"}
+    letters = []
+    for byte in os.fsencode(word):
+        letter = chr(byte)
+        plain = letter.isascii() and letter.isprintable()
+        letters.append(escapes.get(letter, letter) if plain else f"\\x{byte:02x}")
+    return f"$'{''.join(letters)}'"
 
 
 def describe_machine() -> dict[str, str]:

@@ -285,7 +285,8 @@ def test_the_text_of_a_guarantee_names_the_operator():
     for trust in ("local", "shuffler", "aggregator"):
         _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", f"rho=1@{trust}", 50)
         assert OPERATOR in str(session.guarantee) and ON_SERVER not in str(session.guarantee)
-        assert str(session.device(simulation=True).guarantee) == str(session.guarantee)
+        on_device = session.device(simulation=True).guarantee
+        assert str(session.guarantee).startswith(str(on_device)) and OPERATOR in str(on_device)
         assert OPERATOR in session.guarantee.provisos
         (entry,) = session.certificate().content["entries"]
         assert OPERATOR in entry["findings"]["excluded"]

@@ -9,7 +9,7 @@ import pytest
 import dpb_gym
 from dpb_gym.envs.gym_env import BanditEnv
 from dpb_gym.envs.registration import ENVIRONMENTS, environment
-from dpb_gym.errors import AgentError, DPBError, ParameterError
+from dpb_gym.errors import AgentError, DPBError, HorizonExceeded, ParameterError
 
 
 class Shop(gym.Env):
@@ -151,3 +151,15 @@ def test_unavailable_values_raise_errors():
         dpb_gym.register_environment("Theirs/Nowhere-v0", kind="pricing")
     with pytest.raises(ParameterError, match="no action space of pricing"):
         dpb_gym.register_environment(register("Priced", Shop), kind="pricing")
+
+
+def test_an_adapted_environment_ends_after_its_horizon():
+    env_id = register("Shop", Shop)
+    dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop")
+    instance = dpb_gym.make_problem(env_id, horizon=3).instance([0])
+    for _ in range(2):
+        instance.respond(np.array([0]))
+        instance.advance()
+    instance.respond(np.array([0]))
+    with pytest.raises(HorizonExceeded, match="horizon of 3 rounds"):
+        instance.advance()

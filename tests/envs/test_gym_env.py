@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import dpb_gym
+from dpb_gym.envs.core import only
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import (
     ActionError,
@@ -117,7 +118,7 @@ def test_defaults_and_spec_round_trip(env_id):
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     assert data_equivalence(env.reset(seed=4), again.reset(seed=4))
     assert gym.make(f"dpb_gym:{env_id}").spec.id == env_id
-    assert env.spec.max_episode_steps is None
+    assert env.spec.max_episode_steps == 3 and again.spec.max_episode_steps == 3
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
@@ -176,13 +177,15 @@ def test_partial_resets_equal_single_ones(case):
 @pytest.mark.parametrize("case", CASES)
 def test_info_keys_are_the_same_each_step_and_fresh(case):
     env = make(case, horizon=6)
-    env.reset(seed=0)
-    keys, infos = None, []
+    first = env.reset(seed=0)[1]
+    keys, infos = set(first), []
     for t in range(1, 7):
         _, reward, terminated, truncated, info = env.step(env.action_space.sample())
         infos.append(info)
-        keys = keys or set(info)
         assert set(info) == keys and info["t"] == t
+        assert {k: np.asarray(v).dtype for k, v in first.items()} == {
+            k: np.asarray(v).dtype for k, v in info.items()
+        }
         assert {"expected_reward", "oracle_reward", "regret"} <= keys
         assert "theta" not in str(info)
         assert type(reward) is float and type(truncated) is bool and not terminated
@@ -191,6 +194,91 @@ def test_info_keys_are_the_same_each_step_and_fresh(case):
         plain = [type(v) in (int, float, bool) for k, v in info.items() if k != "available"]
         assert all(plain)
     assert len({id(i) for i in infos}) == 6
+
+
+def test_the_spec_states_the_horizon_and_a_shorter_limit_truncates():
+    aware = gym.wrappers.TimeAwareObservation(gym.make("DPB/Pricing-v0", horizon=4))
+    assert aware.reset(seed=0)[0] in aware.observation_space
+    short = gym.make("DPB/Pricing-v0", horizon=9, max_episode_steps=2)
+    native = gym.make_vec("DPB/Pricing-v0", num_envs=2, horizon=9, max_episode_steps=2)
+    singles = gym.make_vec(
+        "DPB/Pricing-v0", 2, vectorization_mode="sync", horizon=9, max_episode_steps=2
+    )
+    assert short.spec.max_episode_steps == 2
+    short.reset(seed=5), native.reset(seed=5), singles.reset(seed=5)
+    native.action_space.seed(2)
+    for t in range(1, 7):
+        action = native.action_space.sample()
+        ours, theirs = native.step(action), singles.step(action)
+        assert all(data_equivalence(a, b) for a, b in zip(ours[:4], theirs[:4]))
+        assert ours[3].all() == (t % 3 == 2)
+    with pytest.raises(ParameterError, match="max_episode_steps"):
+        gym.make_vec("DPB/Pricing-v0", 2, max_episode_steps=0)
+    assert gym.make_vec("DPB/Pricing-v0", 2, horizon=3).spec.max_episode_steps == 3
+
+
+def test_specs_with_arrays_and_numpy_numbers_are_json():
+    rows = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+    env = gym.make("DPB/Pricing-v0", horizon=np.int64(50), customers=rows)
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert data_equivalence(env.reset(seed=4), again.reset(seed=4))
+
+
+def test_an_unknown_argument_is_also_a_type_error():
+    for make_one in (gym.make, gym.make_vec):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'frameskip'"):
+            make_one("DPB/Pricing-v0", frameskip=1)
+
+
+MASKED = {
+    "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 5, "dim": 3}),
+    "slate": ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2}),
+    "mask": ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "action_mode": "mask"}),
+    "index": ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "action_mode": "index"}),
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_action_masks_permit_what_is_available(case):
+    env_id, arguments = MASKED[case]
+    env = gym.make(env_id, horizon=8, available=0.5, **arguments).unwrapped
+    _, info = env.reset(seed=1)
+    sizes = set()
+    for _ in range(8):
+        available, mask = info["available"], env.action_masks()
+        if case == "recommendation":
+            expected = available
+        elif case == "slate":
+            expected = np.concatenate([available, available])
+        elif case == "mask":
+            expected = np.ravel([[True, one] for one in available])
+        else:
+            table = [[i] for i in range(4)] + [[i, j] for i in range(4) for j in range(i + 1, 4)]
+            expected = np.array([all(available[i] for i in slate) for slate in table])
+        np.testing.assert_array_equal(mask, expected)
+        assert mask.dtype == bool
+        sizes.add(int(mask.sum()))
+        item = int(np.flatnonzero(available)[0])
+        action = {
+            "recommendation": item,
+            "slate": [item, item],
+            "mask": np.eye(5, dtype=np.int8)[item, :4],
+            "index": int(np.flatnonzero(mask)[0]),
+        }[case]
+        info = env.step(action)[4]
+    assert len(sizes) > 1, "the mask follows the customer"
+
+
+def test_action_masks_without_availability_and_of_real_numbers():
+    prices = gym.make("DPB/Pricing-v0", n_prices=7).unwrapped
+    with pytest.raises(HorizonExceeded):
+        prices.action_masks()
+    prices.reset(seed=0)
+    assert prices.action_masks().tolist() == [True] * 7
+    continuous = gym.make("DPB/Pricing-v0").unwrapped
+    continuous.reset(seed=0)
+    with pytest.raises(ParameterError, match="n_prices"):
+        continuous.action_masks()
 
 
 def test_a_seed_is_a_replicate_and_episodes_differ():
@@ -369,3 +457,11 @@ def test_your_own_environment_registers():
     with pytest.raises(ParameterError, match="kind"):
         dpb_gym.register_environment("Test/Other-v0", PricingProblem, kind="prices")
     assert issubclass(ParameterError, DPBError)
+
+
+def test_one_row_of_numbers_is_a_number_and_of_arrays_a_copy():
+    assert only(np.array([3, 4]), 1) == 4 and type(only(np.array([3, 4]))) is int
+    rows = np.arange(6.0).reshape(2, 3)
+    row = only(rows, 1)
+    row[:] = 0.0
+    assert row.shape == (3,) and rows[1].tolist() == [3.0, 4.0, 5.0]

@@ -10,6 +10,7 @@ import pytest
 from gymnasium import wrappers as w
 
 import dpb_gym
+from dpb_gym.envs import rendering
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.feedback import PrivateResponse, RandomizedResponse
@@ -169,12 +170,52 @@ def test_the_table_shows_the_offer_and_what_was_bought():
     assert not any("theta" in line or "utility" in line for line in lines)
 
 
+def test_a_picture_has_bars_of_the_values_and_the_curve_of_the_regret():
+    def colour(text):
+        return [int(text[k : k + 2], 16) for k in (1, 3, 5)]
+
+    revenues = [0.25, 0.5, 1.0]
+    env = gym.make(
+        "DPB/Assortment-v0",
+        n_items=3,
+        capacity=3,
+        horizon=4,
+        revenues=revenues,
+        render_mode="rgb_array",
+    )
+    env.reset(seed=0)
+    env.step(np.arange(3))
+    picture = env.render()
+    offered = (picture == colour(rendering.PICKED)).all(axis=2)
+    bought = (picture == colour(rendering.WON)).all(axis=2)
+    heights = (offered | bought)[:, :240].sum(axis=0)
+    tops = sorted({int(h) for h in heights if h > 0})
+    full = max(tops)
+    assert [round(h / full, 2) for h in tops] == revenues
+    curve = (np.abs(picture.astype(int) - colour(rendering.CURVE)) < 40).all(axis=2)
+    assert curve[:, 280:].any() and not curve[:, :280].any()
+
+
 def test_a_list_of_frames_and_no_mode():
     env = gym.make("DPB/Pricing-v0", render_mode="rgb_array_list", horizon=5)
     env.reset(seed=0)
     for _ in range(3):
         env.step(env.action_space.sample())
-    assert len(env.render()) == 4
+    frames = env.render()
+    assert len(frames) == 4
+    vec = gym.make_vec("DPB/Pricing-v0", num_envs=2, render_mode="rgb_array_list", horizon=3)
+    vec.reset(seed=0)
+    env.reset(seed=0)
+    env.action_space.seed(1)
+    for _ in range(2):
+        action = env.action_space.sample()
+        env.step(action)
+        vec.step(np.stack([action, action]))
+    ours, single = vec.render(), env.render()
+    assert len(ours) == 2 and len(ours[0]) == len(single) == 3
+    for a, b in zip(ours[0][1:], single[1:]):
+        assert a.shape == b.shape == (320, 480, 3)
+    assert vec.render() == ([], [])
     silent = gym.make("DPB/Pricing-v0")
     silent.reset()
     with pytest.warns(UserWarning, match="render_mode"):

@@ -171,3 +171,12 @@ def test_distances_by_search_over_records() -> None:
     assert 0.999 * math.sqrt(12) < max(found) <= math.sqrt(12) + 1e-9
     assert max(changes(ball)) <= math.sqrt(6) + 1e-9
     assert max(changes(logistic)) <= math.sqrt(10) + 1e-9
+
+
+def test_a_world_without_its_ratings_names_the_file(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "dataset.py").write_text("MovieLensEnv = None")
+    (source / "linucb.py").write_text("LinUCB = None")
+    with pytest.raises(DataError, match=r"ua\.base is missing: place MovieLens"):
+        next(outside.outside("ldp-ratings", tmp_path, rounds=100))

@@ -395,3 +395,53 @@ def test_selection_against_dp_accounting(rho: float, runs: float) -> None:
         peer.get_epsilon(DELTA), rel=5e-3, abs=1e-3
     )
     assert accounting.epsilon(of(event), DELTA) >= accounting.epsilon(of(ZCDPEvent(rho)), DELTA)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PoissonGaussianEvent(0.5, 1.0, count=10**6, pair="symmetric"),
+        PoissonGaussianEvent(0.5, 1e-5, count=1000, pair="symmetric"),
+        PoissonGaussianEvent(0.5, 1.0, count=2**53),
+        ApproxEvent(50.0, 1e-9, count=10**6),
+    ],
+)
+def test_an_event_of_a_file_cannot_exhaust_the_memory(event, monkeypatch):
+    """Each of these would need a grid of 10^9 to 10^17 cells."""
+    monkeypatch.setattr(accounting, "_pld", lambda events: pytest.fail("the grid is built"))
+    found = accounting.epsilon(Composition.of(event), 1e-6)
+    if event.zcdp is None:
+        assert found == math.inf
+    else:
+        assert found == pytest.approx(
+            accounting.epsilon(Composition.of(ZCDPEvent(event.zcdp)), 1e-6)
+        )
+
+
+def test_a_large_but_bounded_composition_uses_its_distribution():
+    event = PoissonGaussianEvent(0.1, 1.0, count=1000, pair="symmetric")
+    without = accounting.epsilon(Composition.of(ZCDPEvent(event.zcdp)), 1e-6)
+    assert accounting.epsilon(Composition.of(event), 1e-6) < 0.2 * without
+
+
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_the_symmetric_divergence_equals_a_numerical_integral(q, scale, epsilon):
+    """Integrate the positive part of the difference of the two mixtures of normal densities."""
+    event = PoissonGaussianEvent(q, scale, sensitivity=1.0, pair="symmetric")
+    u = 0.5 / scale
+
+    def difference(x):
+        rest = (1 - q) * stats.norm.pdf(x)
+        return (
+            rest
+            + q * stats.norm.pdf(x - u)
+            - math.exp(epsilon) * (rest + q * stats.norm.pdf(x + u))
+        )
+
+    grid = np.linspace(-12.0, 12.0, 400_001)
+    expected = integrate.trapezoid(np.maximum(difference(grid), 0.0), grid)
+    assert accounting._symmetric_delta(event, epsilon) == pytest.approx(
+        expected, rel=1e-6, abs=1e-10
+    )

@@ -366,6 +366,19 @@ def test_sampling_is_charged_exactly() -> None:
     assert plain.curator.ledger.entries[0].event == GaussianEvent(plain.sigma, 4.0)
 
 
+@pytest.mark.parametrize(
+    ("reward", "distance", "pair"),
+    [((1.0, 2.0), 2.0, "zero-out"), ((0.0, 1.0), 1.0, "zero-out"), ((-0.5, 0.5), 1.0, "symmetric")],
+)
+def test_a_sampled_record_moves_the_sum_by_its_length(
+    reward: tuple[float, float], distance: float, pair: str
+) -> None:
+    """A record that is left out moves the sum by up to 2, although two records differ by 1."""
+    own = curator("rho=1", unit="reward", notion="central", horizon=9)
+    event = behind(BatchSum(own, 3, reward=reward, sampling=0.3)).cost(0.5)
+    assert (event.sensitivity, event.pair) == (distance, pair)
+
+
 def test_sampled_sums_are_unbiased() -> None:
     replicates = 4000
     own = curator("rho=2", replicates, notion="central", unit="reward")

@@ -51,6 +51,20 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             make()
 
 
+def check_law(drawn: np.ndarray, k: np.ndarray, mass: np.ndarray) -> None:
+    """Compare integers with exact probabilities: a chi-square test, and the variance."""
+    law = mass / mass.sum()
+    integers = drawn.ravel().astype(int)
+    assert (integers == drawn.ravel()).all() and np.abs(integers).max() <= k.max()
+    seen = np.bincount(integers - k[0], minlength=len(k))
+    busy = law * drawn.size > 8
+    expected = law[busy] / law[busy].sum() * seen[busy].sum()
+    assert stats.chisquare(seen[busy], expected).pvalue > 1e-6
+    variance = law @ k**2.0
+    deviation = math.sqrt((law @ k**4.0 - variance**2) / drawn.size)
+    assert abs((integers**2).mean() - variance) < 6 * deviation
+
+
 @needs_opendp
 class TestSystem:
     """With OpenDP installed."""
@@ -158,6 +172,39 @@ class TestSystem:
         gap = (out - horizon * np.outer(x, x))[:, range(3), range(3)].ravel()
         statistic = (gap**2).sum() / releaser.noise_std**2
         assert 1e-4 < stats.chi2.cdf(statistic, gap.size) < 1 - 1e-4
+
+    @pytest.mark.parametrize("std", [0.4, 1.5, 2.0, 7.3])
+    def test_discrete_gaussians_have_the_exact_scale(self, std: float) -> None:
+        """P(k) is proportional to exp(-k^2 / (2 std^2)), at every scale, also no integer."""
+        drawn = SystemNoise(2).discrete_gaussian(std, 8000)
+        k = np.arange(-60, 61)
+        check_law(drawn, k, np.exp(-(k**2) / (2 * std**2)))
+
+    @pytest.mark.parametrize("scale", [0.4, 1.5, 2.0, 7.3])
+    def test_discrete_laplace_noise_has_the_exact_scale(self, scale: float) -> None:
+        """P(k) is proportional to exp(-|k| / scale)."""
+        source = SystemNoise(2)
+        source.use_grid(0.25, 10, 1.0)
+        drawn = source.laplace(0.25 * scale, 8000) / 0.25
+        k = np.arange(-300, 301)
+        check_law(drawn, k, np.exp(-np.abs(k) / scale))
+
+    @pytest.mark.parametrize("schedule", ["schedule", "plan"])
+    def test_the_smallest_weight_enlarges_the_charged_distance(self, schedule: str) -> None:
+        """A record of weight w / (1 + w) moves by a cell of its batch's sum times (1 + w) / w."""
+        plan = Schedule.geometric(9, 2, 1.6, 1.0)
+        given: Any = plan if schedule == "schedule" else lambda sigma: plan
+        own = curator("rho=1", 1, noise="system", horizon=9)
+        releaser = behind(WeightedSum(own, 2, clip=1.0, schedule=given))
+        releaser.ready()
+        least = plan.weights.min() / (1.0 + plan.weights.min())
+        assert least < 0.5
+        assert releaser.least_weight == pytest.approx(least)
+        distance = releaser.sensitivity + math.sqrt(2.0) * releaser.grid / least
+        wanted = gaussian_sigma(1.0, distance)
+        assert 0.0 <= releaser.sigma - wanted <= releaser.grid
+        (entry,) = own.ledger.entries
+        assert entry.event == ZCDPEvent(0.5 * (distance / releaser.sigma) ** 2)
 
     def test_weighted_sums(self) -> None:
         replicates, horizon = 200, 30

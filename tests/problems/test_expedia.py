@@ -22,6 +22,7 @@ from dpb_gym import streams
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ActionError, DataError, ParameterError, UnknownNameError
 from dpb_gym.problems.expedia import HotelModel, largest_norm, pair_features
+from dpb_gym.problems.fitting import choice_figures
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
@@ -496,3 +497,10 @@ def test_real_files(file, destination, d):
             assert summary["correctly_ranked"] > 0.55
             for row in play(problem, [0, 1], 20):
                 assert (row[5] >= 0).all() and np.isfinite(row[0]).all()
+
+
+def test_the_quartiles_of_utilities_are_those_of_theta() -> None:
+    """With zero chances of ties, utilities over not buying are the rows times theta."""
+    rows = np.array([[0.1], [0.2], [0.4], [0.7], [1.1]])
+    found = choice_figures(rows, np.array([0, 2, 5]), np.array([0, -1]), np.array([2.0]))
+    assert found["utility_quartiles"] == pytest.approx([0.2, 0.4, 0.8, 1.4, 2.2])

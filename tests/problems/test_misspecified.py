@@ -189,7 +189,7 @@ def test_demands_that_are_no_glm(demand, link):
 @pytest.mark.slow
 def test_features_and_intercept():
     env_id = "DPB/Recommendation-v0"
-    wide = {"dim": 3, "fresh": True, "n_candidates": 5}
+    wide = {"dim": 3, "fresh": True, "n_candidates": 5, "n_arms": 100}
     plain, action = played(small(env_id, **wide), lanes=4000), np.zeros(4000, int)
     x, theta = plain.context().features, plain.hidden["theta"]
     correlated = played(small(env_id, features={"kind": "correlated", "rho": 0.6}, **wide), 4000)

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpb_gym import kernels
+from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Context, Round
 from dpb_gym.problems.recommendation import REWARDS, RecommendationProblem
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(1, 30), st.integers(0, 2**32 - 1), st.data())
+@given(st.integers(1, 30) | st.integers(60, 400), st.integers(0, 2**32 - 1), st.data())
 def test_candidates_equal_a_full_shuffle(pool, seed, data):
     m = data.draw(st.integers(1, pool))
     uniforms = np.random.default_rng(seed).random((4, m))
@@ -29,12 +30,47 @@ def test_candidates_equal_a_full_shuffle(pool, seed, data):
         assert row.tolist() == order[:m]
 
 
+class Counted(np.ndarray):
+    """An array that counts how often a single entry of it is read."""
+
+    reads = 0
+
+    def __getitem__(self, key):
+        Counted.reads += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("pool", [1, 5])
+def test_draws_of_candidates_cost_the_same_each(monkeypatch, pool):
+    monkeypatch.setattr(kernels.candidates, "_place", kernels.candidates._place.py_func)
+    reads = []
+    for m in (500, 2000):
+        swapped, held = kernels.candidates._table(m)
+        Counted.reads = 0
+        kernels.candidates._draw_distinct.py_func(
+            np.random.default_rng(2).random(m),
+            pool * m,
+            np.empty(m, np.int64),
+            swapped.view(Counted),
+            held.view(Counted),
+        )
+        reads.append(Counted.reads / m)
+    assert max(reads) < 12 and reads[1] < 1.3 * reads[0]
+
+
 def test_candidates_are_uniform():
     out = np.empty((50_000, 2), np.int64)
     kernels.candidates.draw_candidates(np.random.default_rng(1).random((50_000, 2)), 4, out)
     counts = np.unique(out, axis=0, return_counts=True)[1]
     assert len(counts) == 12
     assert ((counts - 50_000 / 12) ** 2 / (50_000 / 12)).sum() < 40  # 11 df, p about 4e-5
+
+
+def test_without_a_pool_there_may_be_any_number_of_candidates():
+    problem = RecommendationProblem(horizon=4, dim=2, n_candidates=150, fresh=True)
+    assert problem.instance([0]).context().features.shape == (1, 150, 2)
+    with pytest.raises(ParameterError, match=r"n_candidates must be an integer in 1\.\.100"):
+        RecommendationProblem(horizon=4, dim=2, n_candidates=150)
 
 
 @pytest.mark.parametrize("reward", REWARDS)
@@ -182,3 +218,24 @@ def test_bad_parameters(kwargs):
 def test_bad_actions(action):
     with pytest.raises(ActionError):
         RecommendationProblem(horizon=4).instance([0]).respond(np.asarray(action))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "given", "needed"),
+    [
+        ("DPB/Recommendation-v0", {"noise_std": 0.5}, "reward='gaussian'"),
+        ("DPB/Recommendation-v0", {"block_rounds": 10}, "design='blocks'"),
+        ("DPB/Recommendation-v0", {"user_order": "shuffled"}, "interactions_per_user"),
+        ("DPB/Recommendation-v0", {"fresh": True, "n_arms": 50}, "a fixed pool"),
+        ("DPB/RecommendationRankDeficient-v0", {"n_arms": 50}, "a fixed pool"),
+        ("DPB/MultiArmed-v0", {"noise_std": 0.5}, "reward='gaussian'"),
+        ("DPB/Pricing-v0", {"demand": "gaussian", "zeta": 2.0}, "demand other than 'gaussian'"),
+        ("DPB/MovieLensReplay-v0", {"feature_delta": 1e-6}, "feature_epsilon"),
+    ],
+)
+def test_parameters_without_an_effect_are_refused(env_id, given, needed):
+    name = list(given)[-1]
+    with pytest.raises(ParameterError, match=f"{name} applies to .*{needed}"):
+        make_problem(env_id, horizon=20, **given)
+    usual = {**given, name: environment(env_id).parameters[name]}
+    make_problem(env_id, horizon=20, **usual)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -89,6 +91,29 @@ def test_the_readme_is_short_and_its_pictures_exist():
     table = text.partition("<!-- agents -->")[2].partition("<!-- /agents -->")[0]
     intervals = 40 if "without a trusted party" in table else 28
     assert table.count("\n| ") == 4 and table.count("±") == intervals
+
+
+def test_the_first_screen_has_the_two_commands(import_benchmark):
+    """The first 40 lines say what each prints and takes; `.ci/run` calls the second."""
+    speed = import_benchmark("speed")
+    table = speed.readme(json.loads(speed.STORED.read_text("utf-8")))
+    screen = "\n".join(README.splitlines()[:40])
+    assert f"<!-- commands -->\n{table}\n<!-- /commands -->" in screen
+    assert "| `make leaderboard` |" in table and "| `make test` |" in table
+    ci = (ROOT / ".ci/run").read_text().splitlines()
+    assert "make test" in ci
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [("leaderboard", "dpb run smoke"), ("test", "pytest -n 2")]
+)
+def test_both_commands_include_all_set_up(target, words, tmp_path):
+    """With an empty environment each of them makes one, installs, and then does its work."""
+    command = ["make", "-n", f"VENV={tmp_path}/venv", target]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    steps = ["-m venv", "pip install", words]
+    places = [done.stdout.index(step) for step in steps]
+    assert places == sorted(places)
 
 
 def test_the_environment_of_the_tests_has_every_extra():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import portable, validation
+from dpb_gym import portable, state, validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, ZCDPEvent
@@ -47,12 +47,15 @@ class SecureAggregator(Protocol):
         """End the batch: its sum modulo `modulus`, and the number of devices in it."""
 
 
+@state.register
 class SimulatedAggregator:
     """Ideal functionality of secure aggregation: it stores only the modular sum.
 
     Args:
         lost: Messages that are lost, as numbers of the devices of a batch, from 0.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("_sum", "_modulus", "_asked", "_came")
 
     def __init__(self, lost: tuple[int, ...] = ()) -> None:
         self._lost = frozenset(lost)
@@ -71,6 +74,7 @@ class SimulatedAggregator:
         return self._sum, self._came
 
 
+@state.register
 @dataclass(frozen=True)
 class Quantisation:
     """Public numbers of a batch: what a device needs for its message.
@@ -130,6 +134,7 @@ class AggregatedSum(DisjointSum):
         message_bytes: Size of a message in the current batch.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("_opened", "_schedule.scales")
     whole = True
 
     def __init__(

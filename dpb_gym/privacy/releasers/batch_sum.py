@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,8 @@ class BatchSum(Sum):
             order, where sampling does not help, so its noise is that without sampling.
         **options: Further parameters of `Sum`.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("batches", "_held", "_aged", "_at", "_block")
 
     def __init__(
         self,
@@ -131,7 +133,9 @@ class BatchSum(Sum):
 
         Raises:
             ParameterError: If no record was added since the last release.
+            AgentError: If the releasers were handed over.
         """
+        self.ready()
         if self.rounds == self._at:
             raise ParameterError("no record since the last release: the batch is empty")
         rows = self._noisy() if self._sigma else self._total
@@ -196,6 +200,7 @@ class UserSum(BatchSum):
         **options: Further parameters of `BatchSum`.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("_scratch",)
     enforces = True
 
     def __init__(
@@ -242,5 +247,6 @@ class UserSum(BatchSum):
 
     def release(self) -> FloatArray:
         """Close the batch and return the noisy sum, ``(B, width)``; see `BatchSum`."""
+        self.ready()
         self._total += self._rounded(self._clip.close())
         return super().release()

@@ -22,12 +22,12 @@ Both hold for every sequence of releases, so the policy may adapt to them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
@@ -36,8 +36,11 @@ MOST_USERS = 2**26
 _FIRST_USERS = 64
 
 
+@state.register
 class _UserTable:
     """Array ``(B, users)`` with one column per user id; it grows on demand."""
+
+    evolves: ClassVar[tuple[str, ...]] = ("table+",)
 
     def __init__(self, replicates: int, dtype: type) -> None:
         shape = (validation.integer("replicates", replicates, 1), _FIRST_USERS)
@@ -72,6 +75,7 @@ class _UserTable:
         return np.ascontiguousarray(ids, dtype=np.int64)
 
 
+@state.register
 class ContributionCap:
     """Admit the first `limit` rounds of every user, separately in every replicate.
 
@@ -116,6 +120,7 @@ class ContributionCap:
         return admitted
 
 
+@state.register
 class LifetimeClip:
     """Sum of a batch in which each user's sum is clipped to the rest of the user's budget.
 
@@ -140,6 +145,8 @@ class LifetimeClip:
         >>> sums
         [3.0, 4.0, 0.0]
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("clipped_count", "_ids", "_rows")
 
     def __init__(self, width: int, replicates: int, radius: float, *, order: int = 2) -> None:
         self.width = validation.integer("width", width, 1)

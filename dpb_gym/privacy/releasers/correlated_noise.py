@@ -13,11 +13,12 @@ import json
 import math
 from abc import ABC, abstractmethod
 from importlib import resources
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable, state, validation
 from dpb_gym.errors import ParameterError, unknown_name
 from dpb_gym.streams import BlockDraws
 from dpb_gym.validation import FloatArray
@@ -37,6 +38,7 @@ class Mechanism(ABC):
         noise: Noise of the current release (B, width); the releaser multiplies it by sigma.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("noise", "step", "_prefix", "_past", "_all")
     gain: float
     noise: FloatArray
 
@@ -72,6 +74,7 @@ def _numbers(steps: ArrayLike) -> NDArray[np.int64]:
     return np.arange(1, int(steps) + 1) if np.isscalar(steps) else np.asarray(steps)  # type: ignore[arg-type]
 
 
+@state.register
 class BinaryTree(Mechanism):
     """Noise of a binary tree of partial sums (Chan, Shi & Song 2011; Dwork et al. 2010).
 
@@ -156,6 +159,7 @@ class Toeplitz(Mechanism):
         return np.where(lag >= 0, self.column(last)[np.maximum(lag, 0)], 0.0)
 
 
+@state.register
 class BufferedToeplitz(Toeplitz):
     """Buffered linear Toeplitz noise (Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024).
 
@@ -181,6 +185,7 @@ class BufferedToeplitz(Toeplitz):
         return _blt_column(*self._parameters, steps)
 
 
+@state.register
 class SquareRootToeplitz(Toeplitz):
     """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
 

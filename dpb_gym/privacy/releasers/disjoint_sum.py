@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,24 +31,27 @@ class DisjointSum(WeightedSum):
     The plan is `ReleaseModel.batches`: the schedule of a trusted curator is not used.
 
     Attributes:
+        side: Part of a split session. ``"device"``: a record becomes the message `mail`.
+            ``"server"``: records are placeholders, and `mail` is received, if there is one.
+            ``"replica"``: records are placeholders, and `coming` has the releases. ``""``:
+            records are turned into messages and received, as in simulations.
+        mail: Message ``(B, n)``, or None.
         past: Releases of a split session: ``round``, ``devices`` and ``sum``, JSON values.
         coming: Releases that a replica has still to make.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("mail", "past", "coming", "_own")
     per_record = False
     """Whether every message has noise of its own."""
     whole = False
     """Whether messages are whole numbers."""
-    side = ""
-    """Part of a split session. ``"device"``: a record becomes the message `mail`. ``"server"``:
-    records are placeholders, and `mail` is received, if there is one. ``"replica"``: records are
-    placeholders, and `coming` has the releases."""
-    mail: Messages | None = None
 
     def __init__(
         self, curator: CuratorProtocol, width: int | RecordShape, **options: object
     ) -> None:
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        self.side = ""
+        self.mail: Messages | None = None
         self.past: list[dict[str, Any]] = []
         self.coming: list[dict[str, Any]] = []
 

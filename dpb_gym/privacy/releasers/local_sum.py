@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable, state, validation
 from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.calibration import fit_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, PureEvent
@@ -25,6 +26,7 @@ SPLITS = np.linspace(0.0, 1.0, 65)  # parts of epsilon for the probability of th
 MOST_EPSILON = 30.0
 
 
+@state.register
 @dataclass(frozen=True)
 class GaussianMessage:
     """The row plus N(0, sigma^2 I).
@@ -44,6 +46,7 @@ class GaussianMessage:
         return np.asarray(-0.5 * ((sent - rows) ** 2).sum(axis=1) / self.sigma**2)
 
 
+@state.register
 @dataclass(frozen=True)
 class CapMessage:
     """PrivUnitG (Asi, Feldman & Talwar 2022): a pure epsilon-private message of any row.
@@ -115,6 +118,7 @@ class CapMessage:
         return np.where(along >= self.start, self.epsilon, 0.0)
 
 
+@state.register
 @dataclass(frozen=True)
 class SignMessage:
     """One of two numbers, c or -c: an epsilon-private message of a number in [-h, h].
@@ -178,6 +182,7 @@ class LocalSum(DisjointSum):
         sent: Newest messages ``(B, n)``, or None.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("sent", "_along")
     per_record = True
     sent: Messages | None = None
 
@@ -227,6 +232,8 @@ class LocalSum(DisjointSum):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
         assert rho is not None  # a curator without a budget makes other sums
+        if self._numbers:
+            self._own = np.zeros((self.replicates, 1))
         self._mechanism: LocalMessage = GaussianMessage(self._sigma)
         if self.pure:
             self._mechanism = self._pure_message(rho)

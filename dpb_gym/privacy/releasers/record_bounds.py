@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels, state, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.validation import FloatArray
 
 
+@state.register
 @dataclass(frozen=True)
 class RecordShape:
     """Shape of one record: a vector of `dim` numbers or a symmetric matrix.
@@ -55,6 +56,7 @@ class RecordShape:
         return out
 
 
+@state.register
 @dataclass(frozen=True)
 class Ball:
     """Records of 2-norm (Frobenius norm for matrices) at most `radius`.
@@ -82,6 +84,7 @@ class Ball:
         return self.radius * (self.apart if relation == "replace-one" else 1.0)
 
 
+@state.register
 @dataclass(frozen=True)
 class PSDBall(Ball):
     """Positive semidefinite matrices of Frobenius norm at most `radius`.
@@ -95,6 +98,7 @@ class PSDBall(Ball):
     apart: ClassVar[float] = math.sqrt(2.0)
 
 
+@state.register
 @dataclass(frozen=True)
 class NonNegativeBall(Ball):
     """Vectors of non-negative numbers and of norm at most `radius`, such as units sold per item.
@@ -106,6 +110,7 @@ class NonNegativeBall(Ball):
     apart: ClassVar[float] = math.sqrt(2.0)
 
 
+@state.register
 @dataclass(frozen=True)
 class Segment:
     """Records ``value * direction``: a protected number times a vector that may be public.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym import kernels, portable
+from dpb_gym import kernels, portable, state
 
 Array = NDArray[Any]
 
@@ -39,6 +39,7 @@ def _growing(horizon: int, first: float, ratio: float) -> Array:
     return np.array(ends[:-1] or ends, dtype=np.int64)
 
 
+@state.register
 @dataclass(frozen=True)
 class Schedule:
     """Release times of sums, weights of their records and scales of their noise.
@@ -119,6 +120,7 @@ class Schedule:
         return Combinations(combine, std, uneven)
 
 
+@state.register
 @dataclass(frozen=True)
 class ReleaseModel:
     """Model of a greedy policy's regret, from which releases are planned; all inputs are public.
@@ -213,6 +215,7 @@ class ReleaseModel:
         return Schedule(ends, ones, scales, carry=0.0)
 
 
+@state.register
 @dataclass(frozen=True)
 class Combinations:
     """Linear combinations of releases, one per release time.

@@ -8,12 +8,13 @@ from __future__ import annotations
 import copyreg
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym.errors import BudgetError
+from dpb_gym import state
+from dpb_gym.errors import AgentError, BudgetError, StateError
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class CuratorProtocol(Protocol):
     def seal(self) -> None: ...
 
 
-class Releaser(ABC):
+class Releaser(state.Registered, ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
 
     The constructor registers a plan with the curator: everything that will ever be released. When
@@ -70,8 +71,12 @@ class Releaser(ABC):
         basis: What the cost rests on, see `Guarantee`.
         proviso: A clause of the guarantee, see `Guarantee.provisos`.
         rho: Nominal zCDP to which the plan is calibrated; None before, and if it is exact.
+        evolves: Names of the attributes that records and releases change, of this class and not
+            of its bases; "x+" for an array whose later axes grow. In a loaded checkpoint all other
+            attributes must be as `begin` makes them.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("entered_in", "entered", "_entering")
     basis, proviso = "computed", ""
     rho: float | None = None
 
@@ -134,11 +139,11 @@ class Handle:
 
     def add(self, *args: Any, **options: Any) -> None:
         """Add one record per replicate; see the `add` of the releaser."""
-        _raw(self).add(*args, **options)
+        _usable(self).add(*args, **options)
 
     def release(self, *args: Any, **options: Any) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
-        return _raw(self).release(*args, **options)  # type: ignore[no-any-return]
+        return _usable(self).release(*args, **options)  # type: ignore[no-any-return]
 
     @property
     def value(self) -> FloatArray:
@@ -164,12 +169,21 @@ _raw: Callable[[Handle], Any] = _STATE.__get__
 del Handle._releaser  # type: ignore[attr-defined]
 
 
+def _usable(handle: Handle) -> Any:
+    """Return the releaser of a handle, or raise AgentError if its curator was handed over."""
+    releaser = _raw(handle)
+    why = getattr(releaser.curator, "handed_over", None)
+    if why:
+        raise AgentError(f"these releasers were handed over: {why}")
+    return releaser
+
+
 def _shown(name: str) -> property:
     return property(lambda handle: getattr(_raw(handle), name))
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
-    return lambda handle, *args, **options: getattr(_raw(handle), name)(*args, **options)
+    return lambda handle, *args, **options: getattr(_usable(handle), name)(*args, **options)
 
 
 for _name in PUBLIC:
@@ -208,5 +222,14 @@ class WithoutAxis(Handle):
         return np.asarray(super().value[0])
 
 
+def _set(handle: Handle, attributes: dict[str, Any]) -> None:
+    """Give a handle that was read from a file its releaser."""
+    releaser = attributes.get("releaser")
+    if len(attributes) != 1 or not isinstance(releaser, Releaser):
+        raise StateError("the handle of a releaser has a releaser, and nothing else")
+    _STATE.__set__(handle, releaser)
+
+
 for _kind in (Handle, WithoutAxis):
     copyreg.pickle(_kind, lambda handle: (type(handle), (_raw(handle),)))
+    state.register(_kind, out=lambda handle: {"releaser": _raw(handle)}, into=_set)

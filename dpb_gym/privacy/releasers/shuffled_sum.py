@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpb_gym import uncompiled, validation
+from dpb_gym import state, uncompiled, validation
 from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
 from dpb_gym.privacy.noise import NoiseSource
@@ -30,6 +30,7 @@ SHUFFLED = (
 )
 
 
+@state.register
 @dataclass(frozen=True)
 class ShuffledBits:
     """Bits of one batch; `ShuffledSum` has the mechanism and its bound.
@@ -162,6 +163,7 @@ class ShuffledSum(BatchSum):
             ParameterError: If the batch has not exactly `batch` customers, for which the
                 guarantee holds.
         """
+        self.ready()
         if self.rounds - self._at != self.batch:
             raise ParameterError(
                 f"a batch of {self.batch} customers is shuffled, not of "

@@ -248,7 +248,7 @@ def test_arms_are_unit_vectors_in_the_same_order():
 @pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize(
     "kwargs",
-    [{}, {"n_arms": 5, "fresh": True}, {"n_arms": 5, "available": 0.5}],
+    [{}, {"n_candidates": 5, "fresh": True}, {"n_arms": 5, "available": 0.5}],
     ids=["5 of 100", "fresh", "masked"],
 )
 def test_arms_that_change_are_refused(name, kwargs):

@@ -122,6 +122,11 @@ def test_drawing_and_saving(result: Any, tmp_path: Path, capsys: Any) -> None:
     result.plot(tmp_path / "regret.png", agents=["LinTS"])
     assert (tmp_path / "regret.png").stat().st_size > 1000
     assert result.plot_frontier().axes and result.plot_paired(against="LinTS").axes
+    chosen = result.plot_paired(against="LinTS", agents=["Random"]).axes[0]
+    labels = " ".join(text.get_text() for text in chosen.get_yticklabels())
+    assert "Random" in labels and "Oracle" not in labels and "Private" not in labels
+    with pytest.raises(UnknownNameError, match="agent label"):
+        result.plot_paired(against="LinTS", agents=["none"])
     assert "LinTS" in result.to_csv() and "LinTS" in result.to_latex()
     assert "<table" in result._repr_html_() and "LinTS" in result._repr_html_()
     assert {record["rho"] for record in result.records()} == {None}
