@@ -1,6 +1,6 @@
 """Lifetime budgets: regret over ten seasons of three problems, and an audit of one person.
 
-``python benchmarks/lifetime.py regret rewards audit speed`` measures all parts, or some, stores
+``python benchmarks/lifetime.py regret rewards audit`` measures all parts, or some, stores
 them in docs/results/lifetime.json and writes the blocks of docs/account.md. Without parts the page
 is written from what is stored. A test compares the page with what is stored, and the digests of
 the agents with the code of today. rekey.py writes the digests again.
@@ -17,7 +17,7 @@ estimate of the last one. It compares
 
 ``rewards`` is the same with an account per user-rewards and `one-pass-linear`.
 ``audit`` exchanges one person in all sessions, adds up the exact log-likelihood ratios of all
-releases, and repeats it with a third of the noise. ``speed`` measures an account of 10^7 people.
+releases, and repeats it with a third of the noise. benchmarks/account.py measures the speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -201,7 +200,7 @@ def measure_audit(runs: int = 2000) -> dict[str, Any]:
     scores = {factor: np.zeros(2 * runs) for factor in (1.0, 1.0 / 3.0)}
     admitted, sessions = 0, 0
     for number in range(SEASONS * len(PROBLEMS)):
-        charges = SessionCharges(account, per_round, {})
+        charges = SessionCharges(account, per_round)
         arrivals = sorted(rng.choice(SHORT // 2, 1 + (rng.random() < 0.2), replace=False) + 1)
         targets = [int(t) for t in arrivals if charges.admit(0)]
         admitted, sessions = admitted + len(targets), sessions + bool(targets)
@@ -226,26 +225,6 @@ def measure_audit(runs: int = 2000) -> dict[str, Any]:
     }
 
 
-def measure_speed() -> dict[str, Any]:
-    """Return us per charge of an account of 10^7 people, by charges per commit, and its size."""
-    path = Path(tempfile.mkdtemp()) / "people"
-    account, rng = Account(path, "rho=1"), np.random.default_rng(0)
-    for user in (10**7 - 1, *range(0, 10**7, 512)):  # every page of the file
-        account.charge(user, 1e-9)
-    account.commit()
-    took = {}
-    for every in (1, 10, 100, 1000, 10_000):
-        users = rng.integers(0, 10**7, min(50_000, 300 * every)).tolist()
-        start, processor = time.perf_counter(), time.process_time()
-        for n, user in enumerate(users, 1):
-            account.charge(user, 1e-3)
-            if n % every == 0:
-                account.commit()
-        spent = time.perf_counter() - start, time.process_time() - processor
-        took[str(every)] = [float(f"{1e6 * seconds / len(users):.3g}") for seconds in spent]
-    return {"megabytes": round(path.stat().st_size / 1e6), "us": took}
-
-
 def regret_table(found: dict[str, dict[str, list[float]]]) -> str:
     """Return a table of mean regrets with standard errors, a row per way to protect people."""
     lines = ["| | pricing | assortment | recommendation | sum |", "|---" * 5 + "|"]
@@ -268,7 +247,7 @@ def ratios(found: dict[str, dict[str, list[float]]], to: str) -> str:
 
 def blocks(data: dict[str, Any]) -> dict[str, str]:
     """Return the text of every block of the page."""
-    user, rewards, audit, speed = (data[part] for part in ("regret", "rewards", "audit", "speed"))
+    user, rewards, audit = (data[part] for part in ("regret", "rewards", "audit"))
     people, first = user["people"], next(iter(user["regret"]["per round"].values()))
     return {
         "regret": "\n".join(
@@ -302,19 +281,6 @@ def blocks(data: dict[str, Any]) -> dict[str, str]:
             f"({audit['verdicts'][0]}). With a third of the noise they show "
             f"{audit['shown'][1]:.2g} ({audit['verdicts'][1]})."
         ),
-        "speed": "\n".join(
-            [
-                f"The file of {10**7:,} people has {speed['megabytes']} MB. Other processes used "
-                "all cores meanwhile.",
-                "",
-                "| rounds per commit | wall time per round | processor time per round |",
-                "|---|---|---|",
-                *(
-                    f"| {int(every):,} | {wall:,.{int(wall < 100)}f} us | {busy:.1f} us |"
-                    for every, (wall, busy) in speed["us"].items()
-                ),
-            ]
-        ),
     }
 
 
@@ -326,7 +292,7 @@ def on_page(page: str, data: dict[str, Any]) -> str:
 def main() -> None:
     """Measure what is asked for, and write the page from what is stored."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", help="regret, rewards, audit, speed")
+    parser.add_argument("parts", nargs="*", help="regret, rewards, audit")
     parser.add_argument("--replicates", type=int, default=4)
     options = parser.parse_args()
     data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
@@ -334,13 +300,11 @@ def main() -> None:
         "regret": lambda: measure_regret(options.replicates),
         "rewards": lambda: measure_regret(options.replicates, "user-rewards"),
         "audit": measure_audit,
-        "speed": measure_speed,
     }
     for part in options.parts:
         data[part] = measures[part]()
-        if part != "speed":
-            agents = REWARDS if part == "rewards" else PROBLEMS
-            data[part]["agents"] = {name: code(name) for name in agents}
+        agents = REWARDS if part == "rewards" else PROBLEMS
+        data[part]["agents"] = {name: code(name) for name in agents}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(on_page(PAGE.read_text("utf-8"), data), encoding="utf-8")
 

@@ -172,20 +172,36 @@ class Agent(Policy, ABC):
         """
         return None
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
         """Write a checkpoint from which `load` continues bit for bit; see `dpb_gym.checkpoint`.
 
         An agent with a budget is handed over: only the loaded agent can continue.
 
+        Args:
+            path: File to write.
+            state_dir: Folder that remembers which checkpoints were loaded; by default that of the
+                user, see `dpb_gym.privacy.generations.state_directory`.
+
         Raises:
             AgentError: If the agent's state cannot be saved, or the agent was handed over.
+            CheckpointError: If the file or the state directory cannot be written.
         """
-        checkpoint.save(self, path)
+        checkpoint.save(self, path, state_dir=state_dir)
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Agent:
+    def load(
+        path: str | os.PathLike[str],
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        rehearsal: bool = False,
+    ) -> Agent:
         """Continue from a checkpoint; see `dpb_gym.checkpoint.load`."""
-        agent = checkpoint.load(path, rehearsal=rehearsal)
+        agent = checkpoint.load(path, state_dir=state_dir, rehearsal=rehearsal)
         if not isinstance(agent, Agent):
             raise CheckpointError(f"{path} holds no agent")
         return agent

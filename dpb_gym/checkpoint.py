@@ -2,11 +2,15 @@
 
 A resumed run equals the uninterrupted one bit for bit, so it draws the same noise. Two runs from
 one state on different customers would add the *same* noise to different data, and the difference
-of their releases would be noiseless. Therefore a private agent's run continues in one place only:
-after `save` the saved agent raises on use, and a checkpoint can be loaded once. A marker file next
-to it records the load. A second load is rejected or, with `rehearsal`, returns an agent whose
-ledger states that its releases are not private. Not detected are a copy of the file loaded in
-another folder, an agent copied in memory, and a run that is set up again from its seeds.
+of their releases would be noiseless. Therefore a private agent's run continues in one place only.
+After `save` the saved agent raises on use. A file has the id of its run and a generation, and the
+newest generation is in a state directory outside of the file, or in the account of a session
+(`dpb_gym.privacy.generations`). A file that was loaded before, a copy of it and an older file are
+rejected on this machine. With `rehearsal` they can be loaded, and the ledger of the agent then
+states that its releases are not private.
+
+Not noticed are a copy of the file together with the state directory, an agent copied in memory, and
+a run that is set up again from its seeds.
 
 The file is a JSON header line (format, version, class, hash) and the agent as state, which
 contains no code: see `dpb_gym.state`. So an untrusted file can be loaded: it makes objects of
@@ -26,7 +30,7 @@ import hashlib
 import json
 import os
 import re
-import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,10 +39,12 @@ from dpb_gym import privacy, state
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.files import read_regular, write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
+from dpb_gym.privacy.generations import Continuation, Holder, Lease, Saved
 from dpb_gym.privacy.restoring import check_exact, check_restored
 
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 4
+HOLDERS = ("state directory", "account")
 MOST_BYTES, MOST_HEADER = 1 << 33, 4096
 
 
@@ -65,7 +71,14 @@ class Policy(state.Registered):
         state.register_package(cls.__module__)  # for the objects that the agent has
 
 
-def save(agent: Policy, path: str | os.PathLike[str]) -> None:
+def save(
+    agent: Policy,
+    path: str | os.PathLike[str],
+    *,
+    state_dir: str | os.PathLike[str] | None = None,
+    account: privacy.Account | None = None,
+    own: Continuation | None = None,
+) -> None:
     """Write the agent's whole state to `path`, atomically.
 
     An agent with a budget is handed over: only the checkpoint can be continued, and this agent
@@ -74,10 +87,15 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     Args:
         agent: A running agent.
         path: File to write; its folder must exist. An existing checkpoint is replaced.
+        state_dir: Folder with the generations of runs, which is created; see `Lease`.
+        account: Account that has the generations of the session instead.
+        own: The continuation that the account knows.
 
     Raises:
         AgentError: If the agent was handed over before, or its state cannot be saved.
-        CheckpointError: If the file cannot be written; the agent remains usable.
+        CheckpointError: If the file or the state directory cannot be written; the agent remains
+            usable. Or if the run goes on elsewhere.
+        DataError: If the account or the file of the state directory is damaged.
     """
     name = type(agent).__name__
     curator = getattr(agent, "curator", None)
@@ -95,10 +113,20 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
         "format": FORMAT,
         "version": VERSION,
         "class": state.name_of(type(agent)),
-        "id": uuid.uuid4().hex,
         "bytes": len(payload),
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
+    if curator is not None and _continues_once(curator):
+        holder: Holder
+        if account is None:
+            lease = holder = Lease(state_dir)
+            own = _continuations.get(curator) or lease.enter()
+            _continuations[curator] = own
+        else:
+            assert own is not None
+            holder = account
+        header["holder"] = HOLDERS[account is not None]
+        header |= {"id": own.id, "generation": own.generation, "token": holder.confirm(own)}
     target = Path(path)
     try:
         write_whole(target, json.dumps(header).encode() + b"\n" + payload)
@@ -116,23 +144,28 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
 def load(
     path: str | os.PathLike[str],
     *,
+    state_dir: str | os.PathLike[str] | None = None,
     rehearsal: bool = False,
-    check: Callable[[Policy], None] | None = None,
+    check: Callable[[Policy, Saved | None, bool], Advance | None] | None = None,
 ) -> Policy:
-    """Return the agent of a checkpoint, ready to continue.
+    """Return the agent of a checkpoint, ready to continue. No file is created.
 
     A module that defines the agent outside a registered package must be imported before.
 
     Args:
         path: File written by `save`.
-        check: Raises an error if the agent does not suit the caller; then the checkpoint is as
-            before.
-        rehearsal: Whether to load a checkpoint again that was loaded before, for debugging or on
-            the same customers. The agent then has no guarantee.
+        state_dir: The state directory that the run had; see `Lease`.
+        rehearsal: Whether to load the checkpoint for debugging, or on the same customers, whatever
+            became of its run. The agent then has no guarantee, and the run can still be continued.
+        check: Called with the agent, what the file says of its run, and whether an account has the
+            generations. It raises an error if they do not suit the caller, or returns what
+            continues the run in the account. After an error the checkpoint is as before.
 
     Raises:
         CheckpointError: If the file is missing, damaged, of another version, or refers to unknown
-            classes; or if the agent has a budget and this checkpoint was loaded before.
+            classes. Or if the agent has a budget, and the checkpoint was loaded before, or the
+            state directory does not know it.
+        DataError: If the file of the state directory is damaged.
     """
     target = Path(path)
     header, payload = _read(target)
@@ -143,27 +176,62 @@ def load(
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
     if state.name_of(type(agent)) != header["class"]:
         raise CheckpointError(f"{target} holds a {state.name_of(type(agent))}, not what it says")
-    if check is not None:
-        check(agent)
     curator = getattr(agent, "curator", None)
-    if curator is None or not curator.private:
+    saved = None
+    if curator is not None and _continues_once(curator):
+        saved = _saved(header, target)
+    advance = None
+    if check is not None:
+        advance = check(agent, saved, header.get("holder") == HOLDERS[1])
+    if curator is None or saved is None:
         return agent
-    try:
-        target.with_name(f"{target.name}.{header['id'][:12]}.loaded").touch(exist_ok=False)
-    except FileExistsError:
-        if not rehearsal:
+    if rehearsal:
+        curator.disclose("a rehearsal, maybe a second continuation of one checkpoint")
+        return agent
+    if advance is None:
+        if header["holder"] != HOLDERS[0]:
             raise CheckpointError(
-                f"{target} was loaded before. A second continuation would draw the same noise, and "
-                "two of them on different customers are not private under one budget. "
-                "rehearsal=True loads it without a guarantee"
-            ) from None
-        curator.disclose("a second continuation of one checkpoint, with the same noise")
-    except OSError as error:
+                f"{target} is a session with an account: load it with dpb_gym.Session.load"
+            )
+        advance = Lease(state_dir).advance
+    try:
+        _continuations[curator] = advance(saved)
+    except CheckpointError as error:
         raise CheckpointError(
-            f"{target}: cannot note beside it that it was loaded ({error}); without that note it "
-            "could be loaded twice under one budget"
-        ) from error
+            f"{target}: {error}. Or rehearsal=True loads it without a guarantee"
+        ) from None
     return agent
+
+
+Advance = Callable[[Saved], Continuation]
+_continuations: weakref.WeakKeyDictionary[privacy.Curator, Continuation] = (
+    weakref.WeakKeyDictionary()
+)
+"""Continuations of the runs in this process, by the curator of the agent."""
+
+
+def continuation_of(agent: Policy) -> Continuation | None:
+    """Return the continuation of an agent that was loaded, or saved before."""
+    return _continuations.get(agent.curator)
+
+
+def _continues_once(curator: privacy.Curator) -> bool:
+    """Return whether a second continuation would break a guarantee."""
+    guarantee = curator.guarantee
+    return guarantee is not None and guarantee.private
+
+
+def _saved(header: Mapping[str, Any], target: Path) -> Saved:
+    """Return what the header says of the run of a private agent."""
+    session, generation, token = (header.get(name) for name in ("id", "generation", "token"))
+    texts = isinstance(session, str) and isinstance(token, str)
+    if not texts or type(generation) is not int or header.get("holder") not in HOLDERS:
+        raise CheckpointError(
+            f"{target}: its agent is private, and its header has no id, generation, token and "
+            "holder of a run"
+        )
+    assert isinstance(session, str) and isinstance(token, str)
+    return Saved(session, generation, token)
 
 
 def _restored(payload: bytes) -> Policy:
@@ -195,9 +263,9 @@ def _read(target: Path) -> tuple[dict[str, Any], bytes]:
         header = json.loads(line if len(line) <= MOST_HEADER else b"")
         found = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
-        known = isinstance(header["id"], str) and isinstance(header["class"], str)
-        if not known or not re.fullmatch("[0-9a-f]{32}", header["id"]):
-            raise ValueError("an id, part of the marker's name, and a class are texts")
+        known = isinstance(header["class"], str) and isinstance(header.get("id", ""), str)
+        if not known or not re.fullmatch("([0-9a-f]{32})?", header.get("id", "")):
+            raise ValueError("class and id are texts")
     except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
     if found[0] == FORMAT and type(found[1]) is int and found[1] < VERSION:

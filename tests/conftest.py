@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Copies of the library, which tests install and run, share its compiled kernels.
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
+
+# Checkpoints of tests are noted in a folder that is deleted, not in the user's state directory.
+STATE = tempfile.TemporaryDirectory(prefix="dpb-state-")
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 # A shell's background jobs and their children ignore Ctrl-C, so tests of it would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)

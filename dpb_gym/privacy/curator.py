@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.privacy import forks
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
@@ -126,6 +127,12 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
+        forks.OWNERS.add(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the attributes of a copy, or of one that is loaded."""
+        vars(self).update(state)
+        forks.OWNERS.add(self)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -220,7 +227,10 @@ class Curator:
             ParameterError: If the share is not in (0, 1].
             BudgetError: If shares add up to more than 1, the curator is sealed or its replicates
                 have curators (`single`), or the notion is shuffle and the sum is not shuffled.
+            AgentError: If the releasers were handed over.
         """
+        if self.handed_over:
+            raise self._gone()
         if self.parts:
             raise BudgetError(f"{releaser.what}: the curators of single replicates have the budget")
         if self._sealed:
@@ -252,7 +262,7 @@ class Curator:
             AgentError: If the releasers were handed over.
         """
         if self.handed_over:
-            raise AgentError(f"these releasers were handed over: {self.handed_over}")
+            raise self._gone()
         if self._sealed:
             return
         self._sealed = True
@@ -273,6 +283,9 @@ class Curator:
             releaser.open(part, noise.spawn())
         for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
+
+    def _gone(self) -> AgentError:
+        return AgentError(f"these releasers were handed over: {self.handed_over}")
 
     def _resolved(self) -> list[float]:
         named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
@@ -335,7 +348,10 @@ class Curator:
         Raises:
             BudgetExceeded: If the total would exceed the budget; nothing may be released.
             BudgetError: If the curators of single replicates have the budget.
+            AgentError: If the releasers were handed over.
         """
+        if self.handed_over:
+            raise self._gone()
         if self.parts:
             raise BudgetError(f"{what}: the curators of single replicates have the budget")
         for each in Composition.of(*[event] * self.copies).events:
@@ -352,7 +368,15 @@ class Curator:
         self.ledger.lift(source)
 
     def hand_over(self, why: str) -> None:
-        """End the releases of this curator, because a checkpoint continues them."""
+        """End the releases of this curator, because a checkpoint or another process continues them.
+
+        Without a budget nothing is private, and nothing changes.
+
+        Args:
+            why: Reason, for the message of each later use.
+        """
+        if not self.private:
+            return
         self.handed_over = why
         for releaser in map(behind, self.releasers):
             releaser.opened = False
@@ -386,7 +410,7 @@ class Curator:
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
             )
-        typed = [r.proviso for r in self.releasers if r.proviso]
+        typed = [clause for r in self.releasers for clause in r.proviso.split("; ") if clause]
         return replace(self.ledger.guarantee, provisos=(*self.provisos, *typed))
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:
@@ -408,7 +432,10 @@ class Curator:
         Raises:
             BudgetError: If this replicate has one already, or this curator has releasers or
                 charges: both would spend the budget on the same records.
+            AgentError: If the releasers were handed over.
         """
+        if self.handed_over:
+            raise self._gone()
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "

@@ -46,7 +46,7 @@ from dpb_gym.audits.interference import OUTPUTS, RECORDS, Interception
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.errors import AgentError, DPBError, line_of
 from dpb_gym.lazy import own_packages
-from dpb_gym.privacy import Curator
+from dpb_gym.privacy import Curator, forks
 from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.releaser import Releaser
@@ -315,7 +315,7 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
     while True:
         context = _receive(link)
         handle = recv_handle(link)
-        if not os.fork():
+        if not forks.fork_simulation():  # its curator's noise is not used
             link.close()
             calls.link = Connection(handle)
             try:

@@ -21,7 +21,7 @@ from dpb_gym.errors import (
     HorizonExceeded,
     ParameterError,
 )
-from dpb_gym.privacy import Account
+from dpb_gym.privacy import Account, CountingShuffler
 from dpb_gym.problems.rounds import ProblemInfo
 
 T = 80
@@ -275,17 +275,27 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
 def test_recommended_agents_serve_under_every_trust_model(
     agent: str, env: str, response: Any, trust: str, tmp_path: Any
 ) -> None:
-    """With noise of the operating system, also on a device."""
+    """With noise of the operating system; without a trusted curator on devices, if it can."""
     pytest.importorskip("opendp")
     problem = dpb_gym.make_problem(env, horizon=60)
     instance = problem.instance([0])
     session = dpb_gym.serve(agent, f"rho=40{trust}", problem.info, warm=False)
     assert session.guarantee.rho == pytest.approx(40.0, rel=0.01)
+    shuffler = CountingShuffler()
     for _ in range(60):
         context = instance.context()
         given = {"revenues": context.revenues[0]} if context.revenues is not None else {}
-        decision, _ = session.decide(context.features[0], **given)
-        session.observe(decision, response)
+        if trust and agent != "one-pass-linear":
+            device = session.device(simulation=True)
+            device.decide(context.features[0], **given)
+            message = device.message(response)
+            if trust != "@shuffler":
+                session.receive(message)
+            elif batch := shuffler.submit(message) if message["bits"] else None:
+                session.receive_batch(batch)
+        else:
+            decision, _ = session.decide(context.features[0], **given)
+            session.observe(decision, response)
         instance.advance() if context.t < 60 else None
     assert session.agent.curator.system_noise
     assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
@@ -326,7 +336,9 @@ def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     assert "coefficients, zeta, counts, undeclared bounds" in line("one-pass-pricing", loans)
     films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
     assert "features are raw" in line("one-pass-linear", films)
-    assert line("one-pass-linear", "DPB/Recommendation-v0").endswith("delta=1e-05")
+    assert line("one-pass-linear", "DPB/Recommendation-v0").endswith(
+        "delta=1e-05; a saved session continues once on this machine"
+    )
 
 
 def test_threads_share_a_session() -> None:
@@ -426,20 +438,20 @@ def test_charges_are_on_the_disk_before_a_decision_depends_on_them(tmp_path: Any
         before = releaser.releases
         number, _ = session.decide([0.5], user=t)
         if releaser.releases > before:
-            assert not account._pending, "the decision above used the release"
-        waited += bool(account._pending)
+            assert not account._uncommitted, "the decision above used the release"
+        waited += account._uncommitted
         session.observe(number, 1)
     assert waited > 50, "most rounds wait for the next release"
     assert releaser.releases > 2
     failing = priced(tmp_path, "failing", "rho=20")
-    failing.account.commit = lambda: 1 / (not failing.account._pending)
+    failing._charges.commit = lambda: 1 / (not failing.account._uncommitted)
     for t in range(2):  # neither a decision after a failed write nor the next one is made
         with pytest.raises(ZeroDivisionError):
             sell(failing, range(100 * t, 100 * t + 100))
         assert failing.decisions == failing.agent.curator.releasers[0].schedule.ends[0]
     session.decide([0.5], user=151)
     session.save(tmp_path / "session")
-    assert not account._pending
+    assert not account._uncommitted
     # the second session of an account knows what the first has spent
     again = dpb_gym.Session.load(tmp_path / "session")
     sell(again, [0, 1, 200])
@@ -447,6 +459,27 @@ def test_charges_are_on_the_disk_before_a_decision_depends_on_them(tmp_path: Any
     assert [again.account.spent(user) for user in (0, 1, 200, 201)] == pytest.approx(
         [20, 20, 20, 0]
     )
+
+
+def test_users_may_be_texts_and_prices_are_those_of_numbers(tmp_path: Any) -> None:
+    users = [0, 1, 0, 2, 3, 0, 0] * 9
+    names = [("Ana", "bob", "Zoë", "7")[user] for user in users]
+    by_number, by_name = priced(tmp_path, "numbers"), priced(tmp_path, "names")
+    prices = sell(by_number, users, 1)
+    assert sell(by_name, names, 1) == prices
+    spent = [by_number.account.spent(user) for user in range(4)]
+    assert [by_name.account.spent(name) for name in ("Ana", "bob", "Zoë", 7)] == spent
+    assert spent[0] == pytest.approx(20)
+    # a refused decision gives no number
+    state = repr(by_name._state["persons"])
+    with pytest.raises(ParameterError, match="features"):
+        by_name.decide([0.5, 0.5], user="new")
+    for session, other in ((by_name, 5), (by_number, "Ana")):
+        with pytest.raises(ParameterError, match="all numbers or all texts"):
+            session.decide([0.5], user=other)
+    with pytest.raises(ParameterError, match="user must"):
+        by_name.decide([0.5], user="a\nb")
+    assert repr(by_name._state["persons"]) == state and by_name.decisions == len(users)
 
 
 def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: Any) -> None:
@@ -529,7 +562,7 @@ def test_a_device_has_the_limit_of_prices() -> None:
         "one-pass-pricing", "rho=1@local", "DPB/Pricing-v0", noise="seeded", warm=False,
         list_price=0.4, max_spread=0.0,
     )  # fmt: skip
-    device = session.device()
+    device = session.device(simulation=True)
     assert device.decide([0.0, 0.0]) == pytest.approx(0.4)
     session.receive(device.message(1))
 

@@ -217,6 +217,13 @@ def test_the_page_of_accounts_is_written_from_the_stored_result(lifetime: Any) -
     assert not stale, f"run again, or rekey.py where no number can have changed: {', '.join(stale)}"
 
 
+def test_the_speed_of_accounts_is_written_from_the_stored_result(import_benchmark: Any) -> None:
+    account = import_benchmark("account")
+    data, page = json.loads(account.STORED.read_text()), account.PAGE.read_text(encoding="utf-8")
+    assert account.on_page(page, data) == page
+    assert data["people"] == 1_000_000 and account.text(data) in page
+
+
 @pytest.fixture
 def others(import_benchmark: Any) -> Any:
     return import_benchmark("other_pages")

@@ -133,7 +133,9 @@ class BatchSum(Sum):
 
         Raises:
             ParameterError: If no record was added since the last release.
+            AgentError: If the releasers were handed over.
         """
+        self.ready()
         if self.rounds == self._at:
             raise ParameterError("no record since the last release: the batch is empty")
         rows = self._noisy() if self._sigma else self._total
@@ -245,5 +247,6 @@ class UserSum(BatchSum):
 
     def release(self) -> FloatArray:
         """Close the batch and return the noisy sum, ``(B, width)``; see `BatchSum`."""
+        self.ready()
         self._total += self._rounded(self._clip.close())
         return super().release()

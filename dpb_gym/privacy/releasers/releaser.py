@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import state
-from dpb_gym.errors import BudgetError, StateError
+from dpb_gym.errors import AgentError, BudgetError, StateError
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -139,11 +139,11 @@ class Handle:
 
     def add(self, *args: Any, **options: Any) -> None:
         """Add one record per replicate; see the `add` of the releaser."""
-        _raw(self).add(*args, **options)
+        _usable(self).add(*args, **options)
 
     def release(self, *args: Any, **options: Any) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
-        return _raw(self).release(*args, **options)  # type: ignore[no-any-return]
+        return _usable(self).release(*args, **options)  # type: ignore[no-any-return]
 
     @property
     def value(self) -> FloatArray:
@@ -169,12 +169,21 @@ _raw: Callable[[Handle], Any] = _STATE.__get__
 del Handle._releaser  # type: ignore[attr-defined]
 
 
+def _usable(handle: Handle) -> Any:
+    """Return the releaser of a handle, or raise AgentError if its curator was handed over."""
+    releaser = _raw(handle)
+    why = getattr(releaser.curator, "handed_over", None)
+    if why:
+        raise AgentError(f"these releasers were handed over: {why}")
+    return releaser
+
+
 def _shown(name: str) -> property:
     return property(lambda handle: getattr(_raw(handle), name))
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
-    return lambda handle, *args, **options: getattr(_raw(handle), name)(*args, **options)
+    return lambda handle, *args, **options: getattr(_usable(handle), name)(*args, **options)
 
 
 for _name in PUBLIC:

@@ -1,0 +1,387 @@
+"""Transactions of an SQLite file or a PostgreSQL database, with the same SQL statements.
+
+Statements have named parameters (``:name``), and at any time one transaction at most writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpb_gym.errors import DataError, ParameterError, optional_module
+
+SECONDS = 30.0
+"""Longest time that a transaction waits for those of other processes."""
+PAGE = 1024
+LOG_PAGES = 4000  # of SQLite's log, which is then copied to the file
+_MAGIC = b"SQLite format 3\0"
+_MOST_NAMES = 500  # parameters of one statement: SQLite before 3.32 takes 999
+
+
+class Transaction:
+    """Statements of one transaction; all or none of them take effect."""
+
+    def __init__(self, execute: Any) -> None:
+        self._execute = execute
+
+    def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return [tuple(row) for row in self._execute(statement, values)]
+
+    def run(self, statement: str, *values: Mapping[str, Any]) -> None:
+        """Execute a statement once for each mapping of values, or once without values."""
+        if values:
+            self._execute(statement, list(values))
+        else:
+            self._execute(statement, {})
+
+    def matching(self, query: str, keys: Sequence[str], **values: Any) -> dict[str, Any]:
+        """Return the second column by the first, of a query that ends with ``column IN``."""
+        found: dict[str, Any] = {}
+        for start in range(0, len(keys), _MOST_NAMES):
+            named = {f"k{n}": key for n, key in enumerate(keys[start : start + _MOST_NAMES])}
+            marks = ", ".join(f":{name}" for name in named)
+            found |= dict(self.rows(f"{query} ({marks})", **named, **values))
+        return found
+
+
+class Database:
+    """An SQLite file, or a PostgreSQL database of a SQLAlchemy URL.
+
+    A connection is opened at the first transaction, and closed before a process forks, because
+    SQLite forbids to carry one into a forked process. Both processes open another one.
+
+    Args:
+        place: Path of the file, or a URL such as ``"postgresql+psycopg://user@host/name"``.
+        tables: Statements that create the tables, by name.
+        application: Number in the header of SQLite files that have these tables.
+        what: Name for messages, e.g. ``"account"``.
+        logged: Whether SQLite writes ahead to a log, so that a transaction need not wait for the
+            disk. The log lies beside the file while the file is open.
+
+    Attributes:
+        path: The file, or None for a URL.
+        name: The path, or the URL without its password.
+
+    Raises:
+        ParameterError: If a URL is not one of PostgreSQL.
+        MissingExtraError: If a URL is given without the extra ``[postgres]``.
+    """
+
+    def __init__(
+        self,
+        place: str | Path,
+        tables: Mapping[str, str],
+        *,
+        application: int,
+        what: str,
+        logged: bool = True,
+    ) -> None:
+        self._tables = dict(tables)
+        self._application = application
+        self._what = what
+        self._logged = logged
+        self._lock = threading.RLock()
+        self._connection: Any = None
+        self.path: Path | None = None
+        if "://" in str(place):
+            self._url = _postgres_url(str(place))
+            self.name = str(self._url.render_as_string(hide_password=True))
+        else:
+            self.path = Path(place).absolute()
+            self.name = str(self.path)
+        _databases.add(self)
+
+    def error(self, why: str) -> DataError:
+        """Return an error that names the database."""
+        return DataError(f"{self._what} {self.name}: {why}")
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file that is not empty, or a table in the database of a URL."""
+        if self.path is not None:
+            return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
+        with self.transaction(write=False) as now:
+            return bool(self._present(now))
+
+    def recognised(self) -> bool:
+        """Return whether the file's header is that of such a database; nothing is opened by SQLite.
+
+        SQLite may create files beside one that it opens. This reads 100 bytes.
+        """
+        header = b""
+        if self.path is not None and self.path.is_file():
+            with contextlib.suppress(OSError), open(self.path, "rb") as file:
+                header = file.read(100)
+        return header[:16] == _MAGIC and header[68:72] == self._application.to_bytes(4, "big")
+
+    def create(self) -> None:
+        """Create an empty file, which only its owner can read; the first transaction fills it."""
+        if self.path is not None and not self.path.exists():
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            except OSError as error:
+                raise self.error(f"cannot be created: {error.strerror or error}") from error
+
+    def fill(self, now: Transaction) -> bool:
+        """Create the tables if there are none; return whether it did.
+
+        Raises:
+            DataError: If there are other tables, or triggers, or tables of another form.
+        """
+        if self.path is None:  # of processes that create them at the same time, one waits
+            now.run(f"SELECT pg_advisory_xact_lock({self._application})")
+        present = self._present(now)
+        if present:
+            if present != self._expected():
+                raise self.error("has other tables than one of this version: it is damaged or none")
+            return False
+        if self.path is not None and now.rows("PRAGMA application_id")[0][0]:
+            raise self.error("is empty, and made by another program")
+        for statement in self._statements().values():
+            now.run(statement)
+        if self.path is not None:
+            now.run(f"PRAGMA application_id = {self._application}")
+        return True
+
+    def _statements(self) -> dict[str, str]:
+        suffix = "" if self.path is None else " WITHOUT ROWID"
+        return {
+            name: f"CREATE TABLE {name} ({' '.join(columns.split())}){suffix}"
+            for name, columns in self._tables.items()
+        }
+
+    def _expected(self) -> dict[str, str]:
+        return dict.fromkeys(self._tables, "") if self.path is None else self._statements()
+
+    def _present(self, now: Transaction) -> dict[str, str]:
+        """Return the tables, with the statements that made them in SQLite."""
+        if self.path is None:
+            found = now.matching(
+                "SELECT table_name, '' FROM information_schema.tables "
+                "WHERE table_schema = current_schema() AND table_name IN",
+                list(self._tables),
+            )
+        else:
+            found = dict(now.rows("SELECT name, sql FROM sqlite_master"))
+            found = {name: sql for name, sql in found.items() if not name.startswith("sqlite_")}
+        return found
+
+    def check_pages(self) -> None:
+        """Check the structure of an SQLite file.
+
+        Raises:
+            DataError: If a page is damaged, or a row breaks a constraint of its table.
+        """
+        if self.path is not None:
+            with self.transaction(write=False) as now:
+                (found,) = now.rows("PRAGMA quick_check(1)")[0]
+            if found != "ok":
+                raise self.error(f"is damaged: {found}")
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another one."""
+        with self._lock:
+            connection = self._connection
+            self._connection = None
+            if connection is not None:
+                connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self, *, write: bool = True, durable: bool = False) -> Iterator[Transaction]:
+        """Run statements as one transaction, which is rolled back after an exception.
+
+        Args:
+            write: Whether to wait until no other transaction writes, and to keep others from it.
+            durable: Whether to wait until this transaction and all earlier ones are on the disk.
+                Without it a transaction survives the end of this process, but perhaps not a power
+                failure.
+
+        Raises:
+            DataError: If the database is damaged or cannot be used.
+        """
+        with self._lock:
+            own = self._sqlite if self.path is not None else self._postgres
+            with own(write, durable) as now:
+                yield now
+
+    @contextlib.contextmanager
+    def _sqlite(self, write: bool, durable: bool) -> Iterator[Transaction]:
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = self._opened_file()
+            if self._logged:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            yield Transaction(functools.partial(_on_sqlite, connection))
+            connection.execute("COMMIT")
+        except (
+            sqlite3.Error,
+            UnicodeDecodeError,
+        ) as error:  # the second: names of a damaged schema
+            _roll_back(connection)
+            if "locked" in str(error):
+                raise self.error(
+                    f"another process has written for more than {SECONDS:.0f} seconds"
+                ) from error
+            raise self.error(f"is damaged or cannot be used: {error}") from error
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    def _opened_file(self) -> sqlite3.Connection:
+        if self._connection is None:
+            assert self.path is not None
+            self._check_header()
+            connection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode=rw",
+                uri=True,
+                timeout=SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                connection.execute("PRAGMA trusted_schema = OFF")
+                # takes effect in a new file: rows are short, and each charge writes a page
+                connection.execute(f"PRAGMA page_size = {PAGE}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+                if self._logged:
+                    self._use_log(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        opened: sqlite3.Connection = self._connection
+        return opened
+
+    def _check_header(self) -> None:
+        """Raise DataError if the file is none of SQLite's, before SQLite makes files beside it."""
+        assert self.path is not None
+        if not self.path.is_file():
+            raise self.error("is no regular file")
+        try:
+            with open(self.path, "rb") as file:
+                start = file.read(16)
+        except OSError as error:
+            raise self.error(f"cannot be read: {error.strerror or error}") from error
+        if start.strip(b"\0") and start != _MAGIC:  # zeros: another process is creating it
+            raise self.error(f"is no {self._what}: it is no SQLite file")
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        """Switch to the write-ahead log, once the tables are in the file itself.
+
+        SQLite's own waiting does not apply to this switch.
+        """
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if application != self._application:
+            return  # new, or of something else, which `fill` tells
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":
+                raise self.error("needs a local file system, on which processes share memory")
+            return
+
+    @contextlib.contextmanager
+    def _postgres(self, write: bool, durable: bool) -> Iterator[Transaction]:
+        from sqlalchemy import exc
+
+        try:
+            if self._connection is None:
+                self._connection = _connect(self._url)
+            with self._connection.begin():
+                now = Transaction(functools.partial(_on_postgres, self._connection))
+                now.run(f"SET LOCAL synchronous_commit TO {'ON' if durable else 'OFF'}")
+                if write:
+                    # like SQLite: one writer at a time, so that what it has read stays true
+                    now.run(f"SELECT pg_advisory_xact_lock({self._application})")
+                yield now
+        except exc.SQLAlchemyError as error:
+            self.close()
+            first = str(getattr(error, "orig", error)).partition("\n")[0]
+            raise self.error(f"cannot be used: {first}") from error
+
+
+def _on_sqlite(connection: sqlite3.Connection, statement: str, values: Any) -> Any:
+    if isinstance(values, list):
+        return connection.executemany(statement, values)
+    return connection.execute(statement, values)
+
+
+def _on_postgres(connection: Any, statement: str, values: Any) -> Any:
+    return connection.execute(_text(statement), values)
+
+
+@functools.lru_cache(maxsize=1000)
+def _text(statement: str) -> Any:
+    from sqlalchemy import text
+
+    return text(statement)
+
+
+def _roll_back(connection: sqlite3.Connection | None) -> None:
+    if connection is not None and connection.in_transaction:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+
+
+def _postgres_url(place: str) -> Any:
+    """Return the SQLAlchemy URL of a PostgreSQL database."""
+    sqlalchemy: Any = optional_module("sqlalchemy", "an account in PostgreSQL", "postgres")
+    try:
+        url = sqlalchemy.make_url(place)
+    except sqlalchemy.exc.ArgumentError:
+        raise ParameterError("this URL cannot be read; write postgresql://user@host/name") from None
+    if url.get_backend_name() != "postgresql":
+        raise ParameterError(
+            f"a URL must be one of PostgreSQL, postgresql://user@host/name, got "
+            f"{url.render_as_string(hide_password=True)}; SQLite takes the path of a file"
+        )
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def _connect(url: Any) -> Any:
+    from sqlalchemy import create_engine, pool
+
+    optional_module("psycopg", "an account in PostgreSQL", "postgres")
+    engine = create_engine(url, poolclass=pool.NullPool, isolation_level="READ COMMITTED")
+    return engine.connect()
+
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_held: list[Database] = []
+
+
+def _before_fork() -> None:
+    """Close all connections, and hold their locks so that no transaction is open in a fork."""
+    for database in list(_databases):
+        database._lock.acquire()
+        _held.append(database)
+        database.close()
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )

@@ -1,0 +1,247 @@
+"""Generations of saved sessions: each is continued once.
+
+A session has an id, and a number that grows with each continuation of a saved file, its generation.
+A table holds the newest generation of each session, outside of the files. To load a file sets the
+table from the file's generation n to n + 1, in one transaction. The table refuses a file whose
+generation is not its newest: a copy, an older file, or one that was renamed or restored. A random
+token of the table is in the newest file too, so that an older file with another number is refused.
+
+The same table is part of an account (`Account`) and, without an account, of a file in a state
+directory of the user (`Lease`). A generation can be continued twice if the table is restored or
+copied together with the file. Neither can notice that.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from dpb_gym.errors import CheckpointError
+from dpb_gym.privacy.database import Database, Transaction
+
+TABLE = {
+    "dpb_sessions": """
+        id TEXT NOT NULL PRIMARY KEY CHECK (length(id) = 32),
+        generation BIGINT NOT NULL CHECK (generation >= 1),
+        token TEXT NOT NULL,
+        terms TEXT NOT NULL
+    """
+}
+APPLICATION = 0x6470626C  # "dpbl"
+
+
+@dataclass
+class Continuation:
+    """The right to go on with a session, held by one object in memory.
+
+    Attributes:
+        id: The session, 32 hexadecimal digits.
+        generation: Number of this continuation, from 1.
+    """
+
+    id: str
+    generation: int = 1
+    # Values of the table's `token` that this object wrote, or tried to write, last. A copy of the
+    # process writes others.
+    tokens: set[str] = field(default_factory=set, repr=False)
+
+
+class Holder(Protocol):
+    """What holds the generations of sessions: `Account` or `Lease`."""
+
+    def confirm(self, own: Continuation) -> str: ...
+
+
+def enter(now: Transaction, terms: str = "") -> Continuation:
+    """Add a new session to the table and return its first continuation."""
+    token = secrets.token_hex(8)
+    own = Continuation(uuid.uuid4().hex, 1, {token})
+    now.run(
+        "INSERT INTO dpb_sessions (id, generation, token, terms) VALUES (:id, 1, :token, :terms)",
+        {"id": own.id, "token": token, "terms": terms},
+    )
+    return own
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file says of its session.
+
+    Attributes:
+        id: The session.
+        generation: The continuation that saved the file.
+        token: What `check` returned to it.
+    """
+
+    id: str
+    generation: int
+    token: str = field(repr=False)
+
+
+def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuation:
+    """Continue a saved session and return its next generation.
+
+    Args:
+        now: A transaction that writes.
+        name: Name of the holder, for messages.
+        saved: What the file says.
+        terms: What the continuation would be charged; it must equal what was stored.
+
+    Raises:
+        CheckpointError: If the session is unknown, continued before, or its terms differ.
+    """
+    found = now.rows(
+        "SELECT generation, token, terms FROM dpb_sessions WHERE id = :id", id=saved.id
+    )
+    if not found:
+        raise CheckpointError(
+            f"{name} has no record of this session, so nothing shows that the file was not "
+            "continued elsewhere. It was saved by another user or on another machine, or the "
+            "record was deleted. Give the account or the state directory that the session had"
+        )
+    newest, token, known = found[0]
+    if (newest, token) != (saved.generation, saved.token):
+        raise CheckpointError(
+            f"this session was loaded before: the file has generation {saved.generation}, and "
+            f"{name} has {newest}. Two continuations would release the same customers' data twice "
+            "under one budget. Load the file that the newest continuation saved, if there is one"
+        )
+    if known != terms:
+        raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
+    after = secrets.token_hex(8)
+    own = Continuation(saved.id, saved.generation + 1, {after})
+    now.run(
+        "UPDATE dpb_sessions SET generation = :generation, token = :token WHERE id = :id",
+        {"id": own.id, "generation": own.generation, "token": after},
+    )
+    return own
+
+
+def check(now: Transaction, name: str, own: Continuation) -> str:
+    """Check that a continuation is the newest, and that no copy in memory has used it.
+
+    Each check writes another token. A copy of the process, such as a restored image of a machine,
+    knows older tokens only.
+
+    Returns:
+        The token, which a file that is saved now must have.
+
+    Raises:
+        CheckpointError: If another continuation or a copy went on; nothing may be released.
+    """
+    found = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=own.id)
+    generation, token = found[0] if found else (None, None)
+    if generation != own.generation or token not in own.tokens:
+        raise CheckpointError(
+            f"this session goes on elsewhere: {name} has generation {generation} of it, and this "
+            f"one is a copy of generation {own.generation}. It can release nothing; continue "
+            "with the other, or serve a new session"
+        )
+    after = secrets.token_hex(8)
+    own.tokens = {token, after}  # either, if it stays unknown whether this transaction is committed
+    now.run("UPDATE dpb_sessions SET token = :token WHERE id = :id", {"id": own.id, "token": after})
+    return after
+
+
+class Lease:
+    """Generations of the sessions of one user on this machine, in a state directory.
+
+    Args:
+        folder: The state directory; None: `state_directory`. It is created by the first `enter`.
+
+    Attributes:
+        name: Name for messages.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._folder = (state_directory() if folder is None else Path(folder)).absolute()
+        self.name = f"the state directory {self._folder}"
+
+    def enter(self) -> Continuation:
+        """Add a new session.
+
+        Raises:
+            CheckpointError: If the state directory cannot be written.
+            DataError: If its file is damaged.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.name} cannot be created: {error.strerror or error}. Give state_dir=..., a "
+                "folder of this machine that is not copied with the checkpoint"
+            ) from error
+        database = self._database()
+        database.create()
+        with database.transaction(durable=True) as now:
+            database.fill(now)
+            own = enter(now)
+        database.close()
+        return own
+
+    def advance(self, saved: Saved) -> Continuation:
+        """Continue a saved session; creates nothing.
+
+        Raises:
+            CheckpointError: See `advance` of this module.
+            DataError: If the file of the state directory is damaged.
+        """
+        database = self._database()
+        if not database.exists:
+            raise CheckpointError(
+                f"{self.name} has no record of any session. It was deleted, or the checkpoint was "
+                "saved by another user or on another machine. Give state_dir=..., the one that "
+                "the session had"
+            )
+        with database.transaction(durable=True) as now:
+            if database.fill(now):
+                raise database.error("has lost its tables")
+            own = advance(now, self.name, saved, "")
+        database.close()
+        return own
+
+    def confirm(self, own: Continuation) -> str:
+        """Check that a continuation is the newest, and return the token of its file; see `check`.
+
+        Raises:
+            CheckpointError: If the session goes on elsewhere, or its record is lost.
+        """
+        database = self._database()
+        if not database.exists:
+            raise CheckpointError(f"{self.name} has lost its record of this session")
+        with database.transaction(durable=True) as now:
+            token = check(now, self.name, own)
+        database.close()
+        return token
+
+    def _database(self) -> Database:
+        return Database(
+            self._folder / "generations.db",
+            TABLE,
+            application=APPLICATION,
+            what="state file",
+            logged=False,
+        )
+
+
+def state_directory() -> Path:
+    """Return the folder of this user's generations.
+
+    Linux and others: ``$XDG_STATE_HOME/dpb-gym``, or ``~/.local/state/dpb-gym``. macOS:
+    ``~/Library/Application Support/dpb-gym``. Windows: ``%LOCALAPPDATA%\\dpb-gym``.
+    """
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_STATE_HOME", ""))
+        if not base.is_absolute():  # relative paths are to be ignored, by the standard
+            base = home / ".local" / "state"
+    return base / "dpb-gym"
