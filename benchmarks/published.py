@@ -384,6 +384,8 @@ def main() -> None:
     put(options.repository / "README.md", "agents", readme(data))
     put(options.repository / "docs/trust.md", "trust", trust.table(data))
     put(options.repository / "docs/trust.md", "aims", trust.aims(data))
+    put(options.repository / "docs/trust.md", "messages", trust.messages())
+    put(options.repository / "docs/trust.md", "local-messages", trust.local_losses())
     trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
     put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))

@@ -1,17 +1,22 @@
-"""Table and picture of our agents under four trust models, from a result of the arena.
+"""Tables and picture of our agents under four trust models, from a result of the arena.
 
 `published.py` writes them to docs/trust.md. As a script it prints the loss of a message of the
-score alone on pricing-standard, which that page quotes.
+score alone on pricing-standard, which that page quotes, and the table of messages.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import dpb_gym
+from dpb_gym.privacy import Budget
+from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import budget_order
 from dpb_gym.report.leaderboard_data import DEFAULTS, LeaderboardData, Row, TaskResult
 from dpb_gym.suites.suite import load_suite
@@ -98,6 +103,66 @@ def aims(data: LeaderboardData) -> str:
     return "\n".join(found)
 
 
+# Agents with devices, and the default environments that the sizes of messages are for.
+DEVICES = {
+    "one-pass-pricing": "DPB/Pricing-v0",
+    "one-pass-mnl": "DPB/Assortment-v0",
+    "one-pass-linear-joint": "DPB/Recommendation-v0",
+}
+BUDGETS = ("rho=0.02", "rho=0.1", "rho=0.5", "rho=1")
+PURE_BUDGETS = ("eps=0.5,delta=1e-5", "eps=1,delta=1e-5", "eps=2,delta=1e-5", "eps=5,delta=1e-5")
+
+
+def planned_sums(agent: str, budget: str) -> tuple[Any, Any]:
+    """Return the sums and the guarantee of an agent on its default environment."""
+    problem = dpb_gym.make_problem(DEVICES[agent]).info
+    spec, parsed = agent_spec(agent), Budget.parse(budget)
+    made = spec.make()
+    made.set_up(problem, spec.streams([0]), parsed)
+    sums = behind(made.curator.releasers[0])
+    sums.ready()
+    return sums, made.curator.guarantee
+
+
+def messages() -> str:
+    """Return the table of the sizes of a device's message."""
+    found = [
+        "| agent | coordinates | aggregator: bytes | shuffler: bits | local: numbers |",
+        "|---|---|---|---|---|",
+    ]
+    for agent in DEVICES:
+        masked, bits, numbers = [], [], []
+        for budget in (*BUDGETS, *PURE_BUDGETS):
+            sums, _ = planned_sums(agent, f"{budget}@aggregator")
+            width = sums.shape.width
+            masked += [math.ceil(width * batch.bits / 8) for batch in sums.batches]
+            sums, _ = planned_sums(agent, f"{budget}@shuffler")
+            bits += [width * batch.each for batch in sums.batches]
+            numbers.append(planned_sums(agent, f"{budget}@local")[0].message_width)
+        sizes = " | ".join(map(span, (masked, bits, numbers)))
+        found.append(f"| `{agent}` | {width} | {sizes} |")
+    return "\n".join(found)
+
+
+def local_losses() -> str:
+    """Return the table of epsilon and delta of a local message, by budget."""
+    found = ["| budget | message | epsilon | delta |", "|---|---|---|---|"]
+    for budget in (*BUDGETS, *PURE_BUDGETS):
+        sums, guarantee = planned_sums("one-pass-pricing", f"{budget}@local")
+        kind = type(sums._mechanism).__name__
+        pure = guarantee.curve.pure
+        delta = 0.0 if math.isfinite(pure) else 1e-5
+        assert guarantee.delta(guarantee.epsilon(delta)) <= delta
+        found.append(f"| `{budget}@local` | {kind} | {guarantee.epsilon(delta):.6g} | {delta:g} |")
+    return "\n".join(found)
+
+
+def span(values: list[int]) -> str:
+    """Return the least and the largest value, or the only one."""
+    low, high = f"{min(values):,}", f"{max(values):,}"
+    return low if low == high else f"{low} to {high}"
+
+
 def save_picture(data: LeaderboardData, path: Path) -> None:
     """Save the picture of regret against budget, a line per trust model."""
     import matplotlib.pyplot as plt
@@ -165,3 +230,4 @@ def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]
 
 if __name__ == "__main__":
     print(*(f"{loss:.0f}" for loss in score_losses()), sep=" / ")
+    print(messages(), local_losses(), sep="\n\n")

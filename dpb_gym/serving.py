@@ -7,7 +7,6 @@ private releases. All its other data, except the guarantee, are raw or computed 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import json
 import math
@@ -17,7 +16,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,12 +23,18 @@ import numpy as np
 from dpb_gym import checkpoint, privacy, validation
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.checkpoint import Advance, Policy
+from dpb_gym.customer_rounds import (
+    context_of,
+    empty_round,
+    feedback_of,
+    message_round,
+    shown_action,
+)
+from dpb_gym.devices import Device, message_sums, public_of, split_sums
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.generations import Saved
-from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
-from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
@@ -38,11 +42,11 @@ from dpb_gym.streams import check_seed
 WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
-_MOST = float(np.finfo(np.float32).max)
 PARTS: dict[str, Any] = {
     "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "persons": list,
     "account": str | None,
     "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
+    "split": bool | None,
 }  # fmt: skip
 """Types of what a session has."""
 
@@ -100,10 +104,15 @@ class Session:
 
     @property
     def guarantee(self) -> privacy.Guarantee | None:
-        """The agent's guarantee, and where a saved session continues once; None: no budget."""
+        """The agent's guarantee for real customers; None: no budget.
+
+        It says who sees what (`Guarantee.delivered`), and where a saved session continues once.
+        """
         found = self.agent.curator.guarantee
         if found is None or not found.private:
             return found
+        served = self.decisions > 0 and not self._state.get("split")
+        found = found.delivered(on_devices=self._can_split and not served)
         once = ON_THIS_MACHINE if self.account is None else BY_THE_ACCOUNT
         return replace(found, provisos=(*found.provisos, once))
 
@@ -205,15 +214,27 @@ class Session:
                 session is unchanged.
             HorizonExceeded: If the horizon is over.
             AgentError: If the agent needs the last response first, or fails; a response that it
-                failed on is in `lost`. Or if the session was handed over.
+                failed on is in `lost`. Or if the budget trusts no curator and the customers'
+                devices decide; only simulations (``noise="seeded"``) may decide here.
+                Or if the session was handed over.
             CheckpointError: If the session goes on elsewhere, as its account tells.
         """
         with self._used():
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
+            self._check_trusted()
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
-            number = self._number(user)
-            context = self._context(features, revenues, arms, number, available)
+            person = self._number(user)
+            context = context_of(
+                info,
+                state["t"] + 1,
+                features,
+                revenues=revenues,
+                arms=arms,
+                user=person,
+                available=available,
+                identified=self.account is not None,
+            )
             if self._outside(context.features):
                 warnings.warn(
                     f"decision {context.t}: features exceed the declared bound {state['bound']:g} "
@@ -234,10 +255,7 @@ class Session:
             self._remember(user)
             state["t"], state["owed"] = context.t, True
             state["open"][context.t] = (context, action)
-            offered = action[0]
-            if info.kind == "assortment":
-                return context.t, [int(item) for item in offered if item >= 0]
-            return context.t, offered.item() if offered.ndim == 0 else offered.copy()
+            return context.t, shown_action(info, action)
 
     def observe(self, decision: int, response: Any) -> None:
         """Record the response to a decision; responses may be late and out of order.
@@ -256,25 +274,71 @@ class Session:
             context, action = self._opened(decision)
             if context is None:
                 raise ParameterError(f"decision {decision} is a device's: receive its message")
-            feedback = self._feedback(context, action, response)
+            feedback = feedback_of(self.problem, context, action, response)
             del self._state["open"][decision]
             self._state["came"].append((context, action, feedback))
 
-    def device(self) -> Device:
+    def device(self, *, simulation: bool = False) -> Device:
         """Return the device of the next customer, which decides and makes the only message.
+
+        Send `Device.public` to the customer, where ``Device(public)`` is the device. It has
+        released values only.
+
+        Args:
+            simulation: Whether the session is a simulation, without real customers. Then seeded
+                noise and the simulated aggregator are accepted.
 
         Raises:
             AgentError: If the budget names a trusted curator, or contexts are public and the agent
-                uses them, or the session has an account.
+                uses them, or the agent is not registered; or the session has an account, or has
+                decided for customers itself; or it is no simulation and its noise is seeded or its
+                aggregator is simulated.
             HorizonExceeded: If the horizon is over.
         """
         with self._used():
-            self._split_sums()
-            if self._state["t"] >= self.problem.longest:
-                raise HorizonExceeded(f"the session was planned for {self._state['t']:,} decisions")
-            self._state["t"] += 1
-            self._state["open"][self._state["t"]] = (None, None)
-            return Device(self.agent, self.problem, self._state["t"])
+            sums, state = self._split_sums(), self._state
+            facts = state.get("facts", {})
+            if not simulation:
+                self._check_real(sums)
+            if state["t"] and not state.get("split"):
+                raise AgentError(
+                    "this session has decided for customers itself, so it has their data: start "
+                    "another one for devices"
+                )
+            if state["t"] >= self.problem.longest:
+                raise HorizonExceeded(f"the session was planned for {state['t']:,} decisions")
+            number = state["t"] + 1
+            device = Device(public_of(facts, self.agent, self.problem, state.get("band"), number))
+            state["t"], state["split"] = number, True
+            if device.decision is not None:
+                state["open"][number] = (None, None)
+            return device
+
+    def _check_real(self, sums: privacy.DisjointSum) -> None:
+        """Raise AgentError if noise or aggregator are for simulations only."""
+        if not self.agent.curator.system_noise:
+            raise AgentError(
+                "devices of real customers need noise='system'; in a simulation, "
+                "device(simulation=True) accepts seeded noise"
+            )
+        aggregator = getattr(sums, "aggregator", None)
+        if isinstance(aggregator, privacy.SimulatedAggregator):
+            raise AgentError(
+                "the simulated aggregator reads every message, which has a part of the noise only: "
+                "give a real one to aggregate_with(...); device(simulation=True) accepts it"
+            )
+
+    def _check_trusted(self) -> None:
+        """Raise AgentError if this process must not see a customer's data."""
+        state, curator = self._state, self.agent.curator
+        if state.get("split"):
+            raise AgentError("the customers of this session decide on their devices: device()")
+        real = state.get("facts", {}).get("generator") == "system"
+        if real and self._can_split:
+            raise AgentError(
+                f"with {curator.budget} no server sees a customer's data: device() returns the "
+                "next customer's device. noise='seeded' simulates devices in this process"
+            )
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """Learn from the message of a device; messages may be late and out of order.
@@ -282,9 +346,15 @@ class Session:
         Raises:
             ParameterError: If the message is no device's of this session, was received before, or
                 belongs to a batch that was released; the session is unchanged.
+            AgentError: If the budget is a shuffler's, see `receive_batch`.
         """
         with self._used():
-            sums, kind = self._split_sums(), kind_of(self.problem.kind)
+            sums = self._split_sums()
+            if isinstance(sums, privacy.ShuffledBatches):
+                raise AgentError(
+                    "with a shuffler no message comes from a device: give Device.message to the "
+                    "shuffler, and its batches to receive_batch"
+                )
             try:
                 decision, batch = message["decision"], message["batch"]
                 values = np.array(message["values"])[None]
@@ -295,14 +365,38 @@ class Session:
                 raise ParameterError(f"batch {batch} was released: the message came too late")
             sums.check_message(values)
             del self._state["open"][decision]
-            x = np.zeros((1, *kind.feature_shape(self.problem)), np.float32)
-            revenues = np.zeros((1, self.problem.n_items or 0)) if kind.revenues else None
-            empty = self._empty(Context(self._state["t"], x, revenues, None, None, None), True)
-            sums.side, sums.mail = "server", values
-            try:
-                self.agent.observe(*empty)
-            finally:
-                sums.side, sums.mail = "", None
+            self._learn_messages(sums, 1, values)
+
+    def receive_batch(self, shuffled: Mapping[str, Any]) -> None:
+        """Learn from a batch of shuffled bits.
+
+        Args:
+            shuffled: The open batch as `privacy.Shuffler.submit` returns it: ``batch``,
+                ``customers``, ``coordinates``, ``bits_each``, and ``ones``, the number of ones per
+                coordinate.
+
+        Raises:
+            ParameterError: If it is not the open batch, or has another number of customers, bits or
+                coordinates than the guarantee was computed for; the session is unchanged.
+            AgentError: If the budget is not a shuffler's.
+        """
+        with self._used():
+            sums = self._split_sums()
+            if not isinstance(sums, privacy.ShuffledBatches) or not self._state.get("split"):
+                raise AgentError(
+                    "shuffled bits need a budget such as 'rho=1@shuffler' and devices of this "
+                    f"session; this one: {self.guarantee}"
+                )
+            self._learn_messages(sums, sums.receive_batch(shuffled), None)
+
+    def _learn_messages(self, sums: privacy.DisjointSum, number: int, values: Any) -> None:
+        """Observe a round of placeholders per message; the sums have the messages."""
+        sums.side, sums.mail = "server", values
+        try:
+            for _ in range(number):
+                self.agent.observe(*message_round(self.problem, sums.rounds + 1))
+        finally:
+            sums.side, sums.mail = "", None
 
     def aggregate_with(self, aggregator: privacy.SecureAggregator) -> None:
         """Add up the devices' messages by a real protocol, instead of the simulated one.
@@ -321,14 +415,16 @@ class Session:
 
     def _split_sums(self) -> privacy.DisjointSum:
         """Return the sums that take messages of devices."""
-        curator = self.agent.curator
-        sums = [r for r in map(behind, curator.releasers) if isinstance(r, privacy.DisjointSum)]
-        if len(sums) != 1 or curator.unit != "user-round" or self.account is not None:
+        if self.account is not None:
             raise AgentError(
-                "devices need a budget without a trusted curator, such as 'rho=1@local', an agent "
-                f"that protects a user-round, and no account; this one: {self.guarantee}"
+                "devices need a session without an account, which charges customers by their number"
             )
-        return sums[0]
+        return split_sums(self.agent, self.problem)
+
+    @property
+    def _can_split(self) -> bool:
+        """Whether devices can make the messages."""
+        return self.account is None and message_sums(self.agent, self.problem) is not None
 
     def drop(self, decision: int) -> None:
         """Drop a decision without a response and free its memory; raises like `observe`."""
@@ -456,66 +552,6 @@ class Session:
         found: tuple[Context, Array] = self._state["open"][number]
         return found
 
-    def _context(
-        self, features: Any, revenues: Any, arms: Any, user: Any, available: Any
-    ) -> Context:
-        info, kind = self.problem, kind_of(self.problem.kind)
-        x = validation.array("features", features, kind.feature_shape(info), -_MOST, _MOST)
-        item_revenues = listed = who = None
-        if kind.revenues:
-            if revenues is None and info.equal_revenues:
-                revenues = np.ones(info.n_items or 0)
-            given = validation.array("revenues", revenues, (info.n_items,), *info.reward_range)
-            item_revenues = given.astype(np.float32)[None]
-        elif revenues is not None:
-            raise ParameterError(f"a {info.kind} problem has no revenues")
-        if info.n_candidates is not None:
-            listed = np.full((1, info.n_candidates), -1)
-            if arms is not None:
-                given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
-                listed[0] = given
-        if info.max_interactions is not None or self.account is not None:
-            who = np.array([validation.integer("user", user, 0)])
-        mask = None
-        if info.masked:
-            given = np.ones(len(x)) if available is None else available
-            mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
-        elif available is not None:
-            raise ParameterError(
-                "all are available here; `available` needs ProblemInfo(masked=True)"
-            )
-        now = self._state["t"] + 1
-        return _locked(Context(now, x.astype(np.float32)[None], item_revenues, listed, who, mask))
-
-    def _feedback(self, context: Context, action: Array, response: Any) -> Feedback:
-        kind, seen = kind_of(self.problem.kind), np.array([True])
-        low, high = self.problem.reward_range
-        if kind.response == "choice":
-            at, earned = -1, 0.0
-            if response is not None:
-                item = validation.integer("the item that was bought", response, 0)
-                if item not in action[0]:
-                    raise ParameterError(
-                        f"item {item} was not offered: {action[0][action[0] >= 0].tolist()}"
-                    )
-                assert context.revenues is not None
-                at = int(np.flatnonzero(action[0] == item)[0])
-                earned = float(context.revenues[0, item])
-            return Feedback(np.array([earned]), choice=np.array([at]), observed=seen)
-        if kind.response == "demand":
-            demand = float(response) if isinstance(response, (bool, np.bool_)) else response
-            demand = validation.real("demand", demand)
-            if self.problem.demand == "logistic" and demand not in (0.0, 1.0):
-                raise ParameterError(f"demand must be 0 or 1, got {shown(response)}")
-            return Feedback(action * demand, demand=np.array([demand]), observed=seen)
-        answer = None
-        if kind.response is not None:
-            if not isinstance(response, tuple) or len(response) != 2:
-                raise ParameterError(f"response must be (reward, answer), got {shown(response)}")
-            response, answer = response[0], validation.numbers("answer", response[1])[None]
-        reward = np.array([validation.real("reward", response, low, high)])
-        return Feedback(reward, observed=seen, answer=answer)
-
     def _learn(self, now: Context) -> None:
         """Pass the oldest pending response to the agent, or an unobserved round if there is none.
 
@@ -528,7 +564,7 @@ class Session:
         if record and (charges is None or charges.admit_persons([self._person(record[0])])[0]):
             context, action, feedback = record
         else:
-            context, action, feedback = self._empty(now, False)
+            context, action, feedback = empty_round(self.problem, now, False)
         try:
             self.agent.observe(context._replace(t=state["t"]), action, feedback)
         except Exception as error:
@@ -540,17 +576,6 @@ class Session:
                 f"to it again, as a sum may contain a part of it: {type(error).__name__}: {error}"
             ) from error
 
-    def _empty(self, now: Context, observed: bool) -> tuple[Context, Array, Feedback]:
-        """Return a round of placeholders, with the shapes of a context."""
-        kind = kind_of(self.problem.kind)
-        fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
-        blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
-        action = np.full((1, *kind.action_shape(self.problem)), kind.nothing)
-        names = [k for k in ("choice", "demand") if k == kind.response]
-        absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
-        feedback = Feedback(np.zeros(1), observed=np.array([observed]), **absent)
-        return _locked(now._replace(**blank)), action, feedback
-
     def _commit(self) -> None:
         """Commit if the agent may have released something since the last time."""
         if self._charges is not None:
@@ -558,58 +583,6 @@ class Session:
             if not counts or None in counts or counts != self._releases:
                 self._charges.commit()
                 self._releases = counts
-
-
-class Device:
-    """The device of one customer: it decides, and turns the response into a message.
-
-    It gets released data only. The context, the action and the response stay on the device; the
-    session learns the message. Noise is drawn on the device: from the operating system's entropy,
-    and as the session's if that has system noise. A device can be pickled before it decides.
-
-    Attributes:
-        decision: Number of the decision.
-    """
-
-    def __init__(self, agent: Agent, problem: ProblemInfo, decision: int) -> None:
-        # a real aggregator, with its connections, stays on the server
-        aggregator = getattr(behind(agent.curator.releasers[0]), "aggregator", None)
-        copied = copy.deepcopy(agent, {id(aggregator): None})
-        self._band = vars(copied).pop("_session").get("band")
-        self.decision, self._agent, self._problem = decision, copied, problem
-        seed = np.random.SeedSequence()  # of the operating system's entropy
-        fresh = privacy.NoiseSource([np.random.Generator(np.random.PCG64DXSM(seed))])
-        sums = behind(copied.curator.releasers[0])
-        sums.become_device(None if copied.curator.system_noise else fresh)
-
-    @cached_property
-    def _own(self) -> Session:
-        session = Session(self._agent, self._problem)
-        session._state |= {"t": self.decision - 1, "band": self._band}
-        return session
-
-    def decide(self, features: Any, **given: Any) -> Any:
-        """Return the action for the customer; arguments as for `Session.decide`."""
-        return self._own.decide(features, **given)[1]
-
-    def message(self, response: Any) -> dict[str, Any]:
-        """Return the message about the response, JSON values; a device makes one only.
-
-        With an aggregator the values are integers modulo ``modulus``. Each of them has a small part
-        of the noise only, so mask them before they leave the device; see docs/trust.md.
-
-        Raises:
-            ParameterError: If the device has not decided, made a message, or the response is
-                impossible.
-        """
-        context, action = self._own._opened(self.decision)
-        feedback = self._own._feedback(context, action, response)
-        self._own.drop(self.decision)
-        self._agent.observe(context, action, feedback)
-        sums = behind(self._agent.curator.releasers[0])
-        values = [] if sums.mail is None else sums.mail[0].tolist()
-        modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
-        return {"decision": self.decision, "batch": sums.releases, "values": values, **modulus}
 
 
 def _check_session(agent: Policy, path: Any) -> None:
@@ -650,14 +623,6 @@ def _is_pending(context: Any = None, action: Any = None, feedback: Any = None) -
     decided = isinstance(context, Context) and isinstance(action, np.ndarray)
     device = context is None and action is None
     return (decided or device) and isinstance(feedback, Feedback | None)
-
-
-def _locked(context: Context) -> Context:
-    """Make the arrays read-only, as those of the harness, so that the same kernels are used."""
-    for part in context[1:]:
-        if isinstance(part, np.ndarray):
-            part.flags.writeable = False
-    return context
 
 
 def serve(
@@ -740,10 +705,15 @@ def serve(
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
     session = Session(made, info, punctual, account, state_dir)
-    typed = json.loads(json.dumps(spec.params, default=str))
+    typed = json.loads(json.dumps(spec.params, default=_plain))
     run = {"agent": spec.name, "parameters": typed, "budget": privacy.Budget.text(asked)}
     session._state |= {"facts": {**run, "generator": noise}, "bound": bound, "band": band}
     return session
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON value: arrays as lists, other objects as text."""
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else str(value)
 
 
 def warm_up(

@@ -1,7 +1,8 @@
-"""Prices without a trusted party: customers' devices and a server as two processes.
+"""Prices without a trusted curator: devices, a shuffler and a server as three processes.
 
-The device process has the customers: their features, prices and purchases stay in it. The server
-process has the policy and sees messages only. Each message is private in itself.
+The device process has the customers: their features, prices and purchases stay in it. The shuffler
+process gets each device's randomised bits and passes on how many ones a whole batch has. The server
+process has the policy. It learns neither whose bits it counts nor which bits belong together.
 
   python examples/split_session.py [CUSTOMERS]
 """
@@ -13,47 +14,73 @@ import sys
 from multiprocessing.connection import Connection
 
 import dpb_gym
+from dpb_gym.devices import Device
+from dpb_gym.privacy import CountingShuffler
 
-BUDGET = "eps=2,delta=1e-6@local"
+BUDGET = "rho=1@shuffler"
 
 
-def server(line: Connection, customers: int) -> None:
-    """Give a device to everyone who asks, and learn from the messages."""
+def server(devices: Connection, batches: Connection, customers: int) -> None:
+    """Tell every device the released values, and learn from the shuffler's batches."""
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=customers)
-    session = dpb_gym.serve("one-pass-pricing", BUDGET, problem, noise="seeded", warm=False)
+    session = dpb_gym.serve("one-pass-pricing", BUDGET, problem, warm=False)
     print(f"server: {session.guarantee}")
-    while (asked := line.recv()) is not None:
-        if asked == "a customer":
-            line.send(session.device())
-        else:
-            session.receive(asked)
+    received = 0
+    while devices.recv() == "a customer":
+        while batches.poll():
+            session.receive_batch(batches.recv())
+            received += 1
+        devices.send(session.device().public)
+    print(f"server: received {received} batches")
 
 
-def customers(line: Connection, number: int) -> float:
+def shuffler(devices: Connection, batches: Connection) -> None:
+    """Take the bits of every device, and pass on batches when they are complete."""
+    counting = CountingShuffler()
+    while (message := devices.recv()) is not None:
+        batch = counting.submit(message)
+        if batch is not None:
+            batches.send(batch)
+        devices.send("taken")
+
+
+def customers(to_server: Connection, to_shuffler: Connection, number: int) -> float:
     """Simulate customers; return the mean regret of a customer in the last half."""
     world = dpb_gym.make_problem("DPB/Pricing-v0", horizon=number).instance([7])
     regret = 0.0
     for t in range(1, number + 1):
-        line.send("a customer")
-        device = line.recv()
+        to_server.send("a customer")
+        device = Device(to_server.recv())
         price = device.decide(world.context().features[0])
         outcome = world.respond([price])
         if t > number // 2:
             regret += float(outcome.regret[0])
-        line.send(device.message(outcome.feedback.demand[0]))
+        message = device.message(outcome.feedback.demand[0])
+        if message["bits"]:  # after the last batch no bits are needed
+            to_shuffler.send(message)
+            to_shuffler.recv()
         if t < number:
             world.advance()
-    line.send(None)
+    to_server.send("done")
+    to_shuffler.send(None)
     return regret / (number - number // 2)
 
 
 def main(number: int = 2000) -> None:
-    """Run both sides."""
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=server, args=(there, number))
-    process.start()
-    regret = customers(here, number)
-    process.join()
+    """Run the three sides."""
+    context = multiprocessing.get_context("spawn")
+    to_server, from_devices = context.Pipe()
+    to_shuffler, from_senders = context.Pipe()
+    batches, from_shuffler = context.Pipe()
+    sides = [
+        context.Process(target=server, args=(from_devices, from_shuffler, number)),
+        context.Process(target=shuffler, args=(from_senders, batches)),
+    ]
+    for side in sides:
+        side.start()
+    regret = customers(to_server, to_shuffler, number)
+    for side in sides:
+        side.join()
     print(f"customers: {regret:.4f} of revenue lost per customer in the second half")
 
 

@@ -73,5 +73,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
     from dpb_gym.privacy.releasers.sums import Sum as Sum
     from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
+    from dpb_gym.privacy.shuffler import CountingShuffler as CountingShuffler
+    from dpb_gym.privacy.shuffler import Shuffler as Shuffler
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -34,7 +34,7 @@ class Budget:
         delta: delta of the same, in (0, 1), or None.
         trust: Who is trusted with raw records: ``"curator"``: the curator (not written in the
             text); ``"aggregator"``: nobody, and a secure aggregator adds up masked messages;
-            ``"shuffler"``: nobody, and a shuffler removes the senders of messages; ``"local"``:
+            ``"shuffler"``: nobody, and a shuffler permutes the bits of messages; ``"local"``:
             nobody.
 
     Raises:

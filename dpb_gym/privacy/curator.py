@@ -410,7 +410,7 @@ class Curator:
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "
                 "curator, so nothing that it learns from is private"
             )
-        typed = [r.proviso for r in self.releasers if r.proviso]
+        typed = [clause for r in self.releasers for clause in r.proviso.split("; ") if clause]
         return replace(self.ledger.guarantee, provisos=(*self.provisos, *typed))
 
     def clip_counts(self) -> dict[str, NDArray[np.int64]]:

@@ -32,6 +32,18 @@ PUBLIC = {
     "user": "whose round is whose",
     "user-rewards": "contexts, actions, whose round is whose, which rounds were observed",
 }
+# Notions in which no party is trusted with a raw record.
+UNTRUSTED = ("local", "shuffle", "aggregate")
+# No mechanism hides an action from the operator who delivers it.
+OPERATOR = (
+    "not protected from the operator of the service: what it sees itself, such as the price, the "
+    "slate or the purchase of a customer"
+)
+# A session that decides has the data that it should not need.
+ON_SERVER = (
+    "the messages are made where the decisions are: that process and its operator are trusted with "
+    "contexts and responses"
+)
 
 
 @state.register
@@ -43,7 +55,7 @@ class Guarantee:
         notion: What the attacker sees. ``"joint"``: every output but the target user's own (CS,
             Definition 2); ``"anticipating"``: the outputs after the target's round (CSW,
             Definition 2); ``"central"``: the whole transcript; ``"aggregate"``: the sums of each
-            batch's messages; ``"shuffle"``: the shuffled messages of each batch; ``"local"``: the
+            batch's messages; ``"shuffle"``: the shuffled bits of each batch; ``"local"``: the
             messages of each user. A joint guarantee includes an anticipating one, not the reverse.
         unit: What is protected. ``"user-round"``: context and response of one round;
             ``"reward"``: the response of one round, contexts and actions public;
@@ -99,6 +111,18 @@ class Guarantee:
         """Return whether this guarantee implies one with the given notion, unit and relation."""
         weaker = NOTIONS.index(self.notion) <= NOTIONS.index(notion)
         return weaker and unit in CONTAINED[self.unit] and relation == self.relation
+
+    def delivered(self, on_devices: bool) -> Guarantee:
+        """Return the guarantee for real customers, who get their actions from an operator.
+
+        Args:
+            on_devices: Whether the customers' devices make the messages. In the notions without a
+                trusted curator the guarantee has the clause `OPERATOR`, and otherwise `ON_SERVER`.
+        """
+        if self.notion not in UNTRUSTED:
+            return self
+        clauses = (OPERATOR,) if on_devices else (ON_SERVER, OPERATOR)
+        return replace(self, provisos=(*self.provisos, *clauses))
 
     @property
     def private(self) -> bool:

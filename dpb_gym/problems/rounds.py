@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpb_gym import state
+from dpb_gym import state, validation
+from dpb_gym.errors import ParameterError
 from dpb_gym.problems.prior import Prior
 from dpb_gym.streams import Stream
 
@@ -97,9 +99,37 @@ class ProblemInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, as JSON values."""
-        fields = asdict(replace(self, prior=None))
-        fields["prior"] = None if self.prior is None else self.prior.to_dict()
-        return {k: v for k, v in fields.items() if v is not None}
+        found = asdict(replace(self, prior=None))
+        found["prior"] = None if self.prior is None else self.prior.to_dict()
+        return {k: v for k, v in found.items() if v is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ProblemInfo:
+        """Return the facts of a `to_dict` value, in which infinite bounds of rewards may be None.
+
+        Raises:
+            ParameterError: If a field is unknown or missing, or a tuple or the prior is malformed.
+        """
+        known = {f.name: f.default for f in fields(cls)} | {"horizon": None}
+        given = validation.settings("a problem", data, known)
+        missing = [name for name, value in given.items() if value is MISSING]
+        if missing:
+            raise ParameterError(f"a problem needs {', '.join(missing)}")
+        try:
+            low, high = given["reward_range"]
+        except (TypeError, ValueError):
+            raise ParameterError(f"reward_range must be two numbers or null, got {data}") from None
+        bounds = zip(("low", "high"), (low, high), (-math.inf, math.inf))
+        given["reward_range"] = tuple(
+            limit if bound in (None, limit) else validation.real(name, bound)
+            for name, bound, limit in bounds
+        )
+        if given["stock"] is not None:
+            stock = validation.numbers("stock", given["stock"])
+            given["stock"] = tuple(int(units) for units in np.atleast_1d(stock))
+        if given["prior"] is not None:
+            given["prior"] = Prior.read(given["prior"])
+        return cls(**given)
 
 
 @state.register

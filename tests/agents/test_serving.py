@@ -21,7 +21,7 @@ from dpb_gym.errors import (
     HorizonExceeded,
     ParameterError,
 )
-from dpb_gym.privacy import Account
+from dpb_gym.privacy import Account, CountingShuffler
 from dpb_gym.problems.rounds import ProblemInfo
 
 T = 80
@@ -275,17 +275,27 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
 def test_recommended_agents_serve_under_every_trust_model(
     agent: str, env: str, response: Any, trust: str, tmp_path: Any
 ) -> None:
-    """With noise of the operating system, also on a device."""
+    """With noise of the operating system; without a trusted curator on devices, if it can."""
     pytest.importorskip("opendp")
     problem = dpb_gym.make_problem(env, horizon=60)
     instance = problem.instance([0])
     session = dpb_gym.serve(agent, f"rho=40{trust}", problem.info, warm=False)
     assert session.guarantee.rho == pytest.approx(40.0, rel=0.01)
+    shuffler = CountingShuffler()
     for _ in range(60):
         context = instance.context()
         given = {"revenues": context.revenues[0]} if context.revenues is not None else {}
-        decision, _ = session.decide(context.features[0], **given)
-        session.observe(decision, response)
+        if trust and agent != "one-pass-linear":
+            device = session.device(simulation=True)
+            device.decide(context.features[0], **given)
+            message = device.message(response)
+            if trust != "@shuffler":
+                session.receive(message)
+            elif batch := shuffler.submit(message) if message["bits"] else None:
+                session.receive_batch(batch)
+        else:
+            decision, _ = session.decide(context.features[0], **given)
+            session.observe(decision, response)
         instance.advance() if context.t < 60 else None
     assert session.agent.curator.system_noise
     assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
@@ -552,7 +562,7 @@ def test_a_device_has_the_limit_of_prices() -> None:
         "one-pass-pricing", "rho=1@local", "DPB/Pricing-v0", noise="seeded", warm=False,
         list_price=0.4, max_spread=0.0,
     )  # fmt: skip
-    device = session.device()
+    device = session.device(simulation=True)
     assert device.decide([0.0, 0.0]) == pytest.approx(0.4)
     session.receive(device.message(1))
 

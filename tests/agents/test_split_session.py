@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import pickle
 import threading
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import dpb_gym
+from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
-from dpb_gym.privacy import SimulatedAggregator
+from dpb_gym.privacy import CountingShuffler, SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
 
 
@@ -19,6 +22,17 @@ def session_of(agent, env, budget, horizon):
     problem = dpb_gym.make_problem(env, horizon=horizon)
     session = dpb_gym.serve(agent, budget, problem, noise="seeded", seed=1, warm=False)
     return problem, session, behind(session.agent.curator.releasers[0])
+
+
+def deliver(session, shuffler, message):
+    """Give a device's message to the session, through the shuffler if it has bits."""
+    message = json.loads(json.dumps(message))
+    if "bits" not in message:
+        session.receive(message)
+    elif message["bits"]:
+        batch = shuffler.submit(message)
+        if batch is not None:
+            session.receive_batch(json.loads(json.dumps(batch)))
 
 
 def responded(kind, action, feedback):
@@ -43,19 +57,17 @@ def test_the_server_learns_from_messages_alone(agent, env, budget):
     """Messages are JSON; the sums estimate the rows that the devices computed."""
     problem, session, sums = session_of(agent, env, budget, 60)
     kind, instance, exact = problem.info.kind, problem.instance([5]), 0.0
-    errors = []
+    errors, shuffler = [], CountingShuffler()
     for t in range(60):
         context = instance.context()
-        device = session.device()
-        if t % 20 == 0:
-            device = pickle.loads(pickle.dumps(device))
+        device = Device(json.loads(json.dumps(session.device(simulation=True).public)))
         given = {} if context.revenues is None else {"revenues": context.revenues[0]}
         action = device.decide(context.features[0], **given)
         feedback = instance.respond(np.array([action])).feedback
-        message = json.loads(json.dumps(device.message(responded(kind, action, feedback))))
+        message = device.message(responded(kind, action, feedback))
         exact = exact + behind(device._agent.curator.releasers[0])._own[0]
         released = sums.releases
-        session.receive(message)
+        deliver(session, shuffler, message)
         if sums.releases > released:
             errors.append((sums.value[0] - exact) / sums.noise_std)
             exact = 0.0
@@ -66,19 +78,9 @@ def test_the_server_learns_from_messages_alone(agent, env, budget):
     assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
 
 
-def test_every_device_draws_its_own_noise():
-    _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 100)
-    sent = []
-    for _ in range(2):
-        device = session.device()
-        device.decide([0.1, 0.2])
-        sent.append(device.message(1)["values"])
-    assert (np.array(sent[0]) != np.array(sent[1])).all()
-
-
 def test_only_one_message_of_each_device_is_received():
     _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 3)
-    device = session.device()
+    device = session.device(simulation=True)
     device.decide([0.1, 0.2])
     message = device.message(0)
     session.receive(message)
@@ -90,26 +92,24 @@ def test_only_one_message_of_each_device_is_received():
     for wrong in ({}, None, {**message, "decision": 2}):
         with pytest.raises(ParameterError):
             session.receive(wrong)
-    session.device()
-    other = session.device()
+    session.device(simulation=True)
+    other = session.device(simulation=True)
     for values in ([1.0], [float("nan")] * len(message["values"])):
         with pytest.raises(ParameterError, match="numbers"):
             session.receive({**message, "decision": other.decision, "values": values})
     with pytest.raises(ParameterError, match="message"):
         session.observe(other.decision, 1)
     with pytest.raises(HorizonExceeded):
-        session.device()
+        session.device(simulation=True)
     assert session.pending == (2, 3) and sums.rounds == 1
 
 
-@pytest.mark.parametrize(
-    "budget", ["rho=1@local", "eps=2,delta=1e-5@local", "rho=40@shuffler", "rho=40@aggregator"]
-)
+@pytest.mark.parametrize("budget", ["rho=1@local", "eps=2,delta=1e-5@local", "rho=40@aggregator"])
 def test_forged_messages_are_refused_and_honest_ones_are_not(budget):
     """Values that no device sends: too large, of another type, not whole."""
     _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", budget, 200)
     for _ in range(50):
-        device = session.device()
+        device = session.device(simulation=True)
         device.decide([0.1, 0.2])
         message = device.message(1)
         values = message["values"]
@@ -146,7 +146,7 @@ def test_a_real_protocol_adds_up_masked_messages():
     protocol, rng, exact = Masked(), np.random.default_rng(0), 0.0
     session.aggregate_with(protocol)
     while sums.releases < len(sums.batches):
-        device, released = session.device(), sums.releases
+        device, released = session.device(simulation=True), sums.releases
         device.decide([0.1 * (device.decision % 7), 0.2])
         message = device.message(device.decision % 2)
         exact = exact + behind(device._agent.curator.releasers[0])._own[0]
@@ -165,12 +165,12 @@ def test_the_agent_learns_on_after_a_batch_that_lost_too_many():
     session.aggregate_with(SimulatedAggregator(tuple(range(4))))
     with pytest.warns(RuntimeWarning, match="nothing of it was released"):
         while not sums.releases:
-            device = session.device()
+            device = session.device(simulation=True)
             device.decide([0.1, 0.2])
             session.receive(device.message(1))
     sums.aggregator = SimulatedAggregator()
     while session.decisions < 60:
-        device = session.device()
+        device = session.device(simulation=True)
         device.decide([0.1 * (session.decisions % 7), 0.2])
         session.receive(device.message(session.decisions % 2))
     assert sums.releases == len(sums.schedule.ends) and session.agent.theta.any()
@@ -188,11 +188,11 @@ def test_agents_cannot_replace_the_aggregator():
 
 def test_a_message_for_a_released_batch_is_too_late():
     _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@aggregator", 60)
-    late = session.device()
+    late = session.device(simulation=True)
     late.decide([0.1, 0.2])
     message = late.message(1)
     while not sums.releases:
-        device = session.device()
+        device = session.device(simulation=True)
         device.decide([0.3, 0.2])
         session.receive(device.message(0))
     with pytest.raises(ParameterError, match="too late"):
@@ -209,9 +209,226 @@ def test_a_message_for_a_released_batch_is_too_late():
         ("one-pass-pricing", "DPB/Pricing-v0", "rho=1"),
         ("one-pass-pricing", "DPB/Pricing-v0", None),
         ("one-pass-linear", "DPB/Recommendation-v0", "rho=1@local"),
+        ("one-pass-linear-joint", "DPB/MultiArmed-v0", "rho=1@local"),
     ],
 )
-def test_devices_need_a_trust_model_and_private_contexts(agent, env, budget):
+def test_devices_need_a_trust_model_private_contexts_and_new_arms(agent, env, budget):
     session = session_of(agent, env, budget, 50)[1]
     with pytest.raises(AgentError, match="devices need"):
+        session.device(simulation=True)
+
+
+def test_devices_of_real_customers_draw_from_the_operating_system():
+    _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 50)
+    with pytest.raises(AgentError, match="noise='system'"):
         session.device()
+    assert session.decisions == 0 and session.pending == ()
+
+
+def test_a_real_session_needs_a_real_aggregator():
+    pytest.importorskip("opendp")
+    session = dpb_gym.serve("one-pass-pricing", "rho=1@aggregator", "DPB/Pricing-v0", warm=False)
+    with pytest.raises(AgentError, match="aggregate_with"):
+        session.device()
+    session.device(simulation=True)
+    session.aggregate_with(Masked())
+    assert session.device().decision == 2
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffler", "aggregator"])
+def test_a_real_session_without_a_curator_sees_no_customer(trust):
+    pytest.importorskip("opendp")
+    budget = f"rho=1@{trust}"
+    session = dpb_gym.serve("one-pass-pricing", budget, "DPB/Pricing-v0", warm=False)
+    with pytest.raises(AgentError, match="no server sees"):
+        session.decide([0.1, 0.2])
+    assert session.decisions == 0
+
+
+def test_a_session_decides_on_devices_or_on_the_server():
+    """Otherwise an agent that has seen customers would be on the side of the devices."""
+    _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 50)
+    session.decide([0.1, 0.2])
+    with pytest.raises(AgentError, match="decided for customers itself"):
+        session.device(simulation=True)
+    _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 50)
+    session.device(simulation=True)
+    with pytest.raises(AgentError, match="on their devices"):
+        session.decide([0.1, 0.2])
+
+
+def test_an_account_has_no_devices(tmp_path):
+    account = dpb_gym.privacy.Account(tmp_path / "people", "eps=3,delta=1e-6")
+    session = dpb_gym.serve(
+        "one-pass-pricing", "rho=0.01@local", "DPB/Pricing-v0", noise="seeded", warm=False,
+        account=account,
+    )  # fmt: skip
+    with pytest.raises(AgentError, match="account"):
+        session.device(simulation=True)
+
+
+def test_a_class_that_is_not_registered_has_no_devices():
+    from dpb_agents.pricing.one_pass_pricing import OnePassPricing
+
+    class Mine(OnePassPricing):
+        protects = ("joint", "user-round")
+
+    session = session_of(Mine, "DPB/Pricing-v0", "rho=1@local", 50)[1]
+    with pytest.raises(AgentError, match="registered"):
+        session.device(simulation=True)
+
+
+def test_the_text_of_a_guarantee_names_the_operator():
+    """It sees prices whatever the mechanism; and contexts where the server decides."""
+    from dpb_gym.privacy.guarantee import ON_SERVER, OPERATOR
+
+    for trust in ("local", "shuffler", "aggregator"):
+        _, session, _ = session_of("one-pass-pricing", "DPB/Pricing-v0", f"rho=1@{trust}", 50)
+        assert OPERATOR in str(session.guarantee) and ON_SERVER not in str(session.guarantee)
+        on_device = session.device(simulation=True).guarantee
+        assert str(session.guarantee).startswith(str(on_device)) and OPERATOR in str(on_device)
+        assert OPERATOR in session.guarantee.provisos
+        (entry,) = session.certificate().content["entries"]
+        assert OPERATOR in entry["findings"]["excluded"]
+    simulated = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1@local", 50)[1]
+    simulated.decide([0.1, 0.2])
+    public = session_of("one-pass-linear", "DPB/Recommendation-v0", "rho=1@local", 50)[1]
+    for served in (simulated, public):
+        assert ON_SERVER in str(served.guarantee) and OPERATOR in str(served.guarantee)
+    trusted = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=1", 50)[1]
+    assert OPERATOR not in str(trusted.guarantee)
+
+
+@pytest.mark.parametrize("trust", ["local", "shuffler", "aggregator"])
+def test_a_saved_session_goes_on_with_devices(trust, tmp_path):
+    session = session_of("one-pass-pricing", "DPB/Pricing-v0", f"rho=40@{trust}", 60)[1]
+    shuffler = CountingShuffler()
+    play(session, 30, shuffler)
+    before = session.device(simulation=True).public
+    assert before["releases"]
+    session.save(tmp_path / "session")
+    later = dpb_gym.Session.load(tmp_path / "session")
+    after = later.device(simulation=True).public
+    assert after == {**before, "decision": after["decision"]}
+    with pytest.raises(AgentError, match="on their devices"):
+        later.decide([0.1, 0.2])
+    play(later, 20, shuffler)
+    assert later.device(simulation=True).public["rounds"] > before["rounds"]
+
+
+def play(session, customers, shuffler):
+    for t in range(customers):
+        device = session.device(simulation=True)
+        device.decide([0.1 * (t % 7), 0.2])
+        deliver(session, shuffler, device.message(t % 2))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=9,
+)
+
+
+class TestAnyMessage:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def sides(cls):
+        """Return what takes messages, and a message that each of them takes."""
+        local = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@local", 60)[1]
+        one = local.device(simulation=True)
+        one.decide([0.1, 0.2])
+        shuffled, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@shuffler", 60)[1:]
+        bits = shuffled.device(simulation=True)
+        bits.decide([0.1, 0.2])
+        batch = {**sums.header, "ones": [1] * sums.header["coordinates"]}
+        return {
+            "receive": (local.receive, one.message(1)),
+            "receive_batch": (shuffled.receive_batch, batch),
+            "submit": (CountingShuffler().submit, bits.message(1)),
+        }
+
+    @pytest.mark.parametrize("side", ["receive", "receive_batch", "submit"])
+    @settings(max_examples=60, deadline=None)
+    @given(value=JSON, data=st.data())
+    def test_it_is_taken_or_refused_by_a_documented_error(self, sides, side, value, data):
+        take, message = sides[side]
+        field = data.draw(st.sampled_from(["", *message]))
+        with contextlib.suppress(ParameterError):
+            take({**message, field: value} if field else value)
+
+
+class TestShuffledBatches:
+    def start(self):
+        return session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@shuffler", 60)[1:]
+
+    def complete(self, session, sums):
+        """Return the first shuffled batch."""
+        shuffler, batch = CountingShuffler(), None
+        for _ in range(sums.header["customers"]):
+            device = session.device(simulation=True)
+            device.decide([0.1, 0.2])
+            batch = shuffler.submit(device.message(1))
+        return batch
+
+    def test_no_decision_number_reaches_the_server(self):
+        session, sums = self.start()
+        device = session.device(simulation=True)
+        assert device.decision is None and session.pending == ()
+        device.decide([0.1, 0.2])
+        message = device.message(1)
+        assert set(message) == {
+            "batch", "customers", "coordinates", "bits_each", "once", "bits"
+        }  # fmt: skip
+        with pytest.raises(AgentError, match="shuffler"):
+            session.receive({"decision": 1, "batch": 0, "values": [0.0] * 9})
+        assert sums.rounds == 0
+
+    def test_a_batch_is_received_once_and_as_it_was_planned(self):
+        session, sums = self.start()
+        batch = self.complete(session, sums)
+        ones = batch["ones"]
+        for forged in (
+            {"customers": batch["customers"] - 1},
+            {"customers": batch["customers"] + 1},
+            {"batch": 1},
+            {"bits_each": batch["bits_each"] + 1},
+            {"coordinates": 3},
+            {"batch": False},
+            {"ones": ones[:-1]},
+            {"ones": [-1, *ones[1:]]},
+            {"ones": [0.5, *ones[1:]]},
+            {"ones": [batch["customers"] * batch["bits_each"] + 1, *ones[1:]]},
+            {"ones": [None, *ones[1:]]},
+            {"decision": 3},
+        ):
+            with pytest.raises(ParameterError):
+                session.receive_batch({**batch, **forged})
+        with pytest.raises(ParameterError):
+            session.receive_batch(None)
+        assert sums.rounds == sums.releases == 0 and not sums._total.any()
+        session.receive_batch(batch)
+        assert sums.releases == 1 and sums.rounds == batch["customers"]
+        with pytest.raises(ParameterError, match="open batch"):
+            session.receive_batch(batch)
+
+    def test_after_the_last_batch_nothing_is_sent(self):
+        session, sums = self.start()
+        play(session, 60, CountingShuffler())
+        assert sums.releases == len(sums.batches)
+        with pytest.raises(ParameterError, match="all batches"):
+            session.receive_batch({})
+        again = self.start()[0]
+        play(again, 59, CountingShuffler())
+        device = again.device(simulation=True)
+        device.decide([0.1, 0.2])
+        assert device.message(1)["bits"] == []
+
+    def test_other_sessions_take_no_batches(self):
+        session, sums = self.start()
+        batch = self.complete(session, sums)
+        local = session_of("one-pass-pricing", "DPB/Pricing-v0", "rho=40@local", 60)[1]
+        unsplit = self.start()[0]
+        for other in (local, unsplit):
+            with pytest.raises(AgentError, match="@shuffler"):
+                other.receive_batch(batch)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEEDS = {"train_sb3.py": "stable_baselines3", "personalizer_server.py": "starlette"}
+NEEDS = {
+    "train_sb3.py": "stable_baselines3",
+    "personalizer_server.py": "starlette",
+    "split_session.py": "opendp",
+}
 SMALL = {
     "audit_your_agent.py": ["--runs", "300"],
     "gallery.py": ["--horizon", "200", "--replicates", "3"],
@@ -63,14 +68,15 @@ def check_report_and_picture(out, folder):
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
 
 
-def check_both_processes_print(out, folder):
-    assert "server: local DP eps=2 per user-round" in out
+def check_all_three_processes_work(out, folder):
+    assert "server: shuffle zCDP rho=" in out and "not protected from the operator" in out
+    assert int(re.search(r"server: received (\d+) batches", out)[1]) > 1
     assert "customers: 0." in out
 
 
 CHECKS = {
     "personalizer_server.py": check_adapter,
-    "split_session.py": check_both_processes_print,
+    "split_session.py": check_all_three_processes_work,
     "my_assortment.py": check_report_and_picture,
     "my_prices.py": check_report_and_picture,
     "my_ratings.py": check_report_and_picture,

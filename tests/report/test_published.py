@@ -59,6 +59,8 @@ def test_the_metadata_are_those_of_the_result(import_benchmark, data):
         ("README.md", "agents"),
         ("docs/trust.md", "trust"),
         ("docs/trust.md", "aims"),
+        ("docs/trust.md", "messages"),
+        ("docs/trust.md", "local-messages"),
         ("docs/tuning.md", "tuned"),
         ("docs/arena.md", "cost"),
     ],
@@ -73,6 +75,8 @@ def test_claims_are_written_from_it(import_benchmark, data, path, name):
         "agents": lambda: script.readme(data),
         "trust": lambda: script.trust.table(data),
         "aims": lambda: script.trust.aims(data),
+        "messages": lambda: script.trust.messages(),
+        "local-messages": lambda: script.trust.local_losses(),
         "tuned": lambda: script.tuning(ROOT / "agents/recipes", [t.track for t in data.tracks]),
         "cost": lambda: script.cost(data, ResultDirectory.open(PUBLISHED).results()),
     }[name]()

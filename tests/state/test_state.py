@@ -127,6 +127,8 @@ def equal(one: Any, other: Any) -> bool:
         return equal(list(one.items()), list(other.items()))
     if isinstance(one, (list, tuple, deque)):
         return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, (set, frozenset)):  # of which NaN is not equal to itself
+        return equal(sorted(one, key=ascii), sorted(other, key=ascii))
     if isinstance(one, (Box, Checked)):
         return equal(vars(one), vars(other))
     return bool(one == other)
@@ -539,6 +541,8 @@ def test_changed_and_cut_bytes_are_refused_or_return_equal(value: Any, data: st.
 
 
 def test_sizes_are_checked_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StateError, match="but 8 bytes are left"):
+        state.loads(line({"array": {**ARRAY, "shape": [2**60]}}, bytes(8)))
     with pytest.raises(StateError, match="brackets"):
         state.loads(b'{"state":1,"value":[' + b"[]," * 2**24 + b"[]]}\n")
     monkeypatch.setattr("dpb_gym.state.plain.MOST_TEXT", 10)

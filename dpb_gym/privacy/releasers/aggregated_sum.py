@@ -146,7 +146,7 @@ class AggregatedSum(DisjointSum):
         **options: object,
     ) -> None:
         self.dropout = validation.real("dropout", dropout, 0.0, 1.0, open_high=True)
-        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        super().__init__(curator, width, **options)
         self.aggregator: SecureAggregator = SimulatedAggregator()
         self._opened = -1  # newest batch that the aggregator was opened for
         if self.clip is None or curator.relation != "replace-one":
@@ -202,10 +202,6 @@ class AggregatedSum(DisjointSum):
         cells += self._noise.discrete_gaussian(batch.std / batch.grid, width)
         return cells.astype(np.int64) % batch.modulus
 
-    def become_device(self, noise: NoiseSource | None) -> None:
-        super().become_device(noise)
-        self.aggregator = SimulatedAggregator()
-
     @property
     def message_range(self) -> tuple[float, float]:
         return 0, self._batch.modulus - 1
@@ -216,8 +212,9 @@ class AggregatedSum(DisjointSum):
             self._opened = self.releases
         self.aggregator.submit(messages.astype(np.int64, copy=False))
 
-    def _close(self, batch: int) -> FloatArray:
-        (sums, came), plan = self.aggregator.total(), self.batches[batch]
+    def _close(self, batch: int) -> tuple[FloatArray, int]:
+        sums, came = self.aggregator.total()
+        plan = self.batches[batch]
         if came < plan.enough:
             warnings.warn(
                 f"{came} of {plan.clients} devices are left in batch {batch + 1}, which needs "
@@ -225,8 +222,14 @@ class AggregatedSum(DisjointSum):
                 RuntimeWarning,
                 stacklevel=2,
             )
-            self._schedule.scales[batch] = WORTHLESS
-            return np.zeros(sums.shape)
-        self._schedule.scales[batch] *= math.sqrt(came / plan.clients)
+            return np.zeros(sums.shape), came
         signed = (sums + plan.modulus // 2) % plan.modulus - plan.modulus // 2
-        return np.asarray(signed * (plan.grid * plan.clients / came), dtype=np.float64)
+        values = signed * (plan.grid * plan.clients / came)
+        return np.asarray(values, dtype=np.float64), came
+
+    def _count(self, batch: int, devices: int) -> None:
+        plan = self.batches[batch]
+        if devices < plan.enough:
+            self._schedule.scales[batch] = WORTHLESS
+        else:
+            self._schedule.scales[batch] *= math.sqrt(devices / plan.clients)

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
+from dpb_gym.privacy.releasers.releaser import CuratorProtocol
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.releasers.weighted_sum import Plan, WeightedSum
 from dpb_gym.validation import FloatArray
@@ -27,6 +29,15 @@ class DisjointSum(WeightedSum):
     combines all batches.
 
     The plan is `ReleaseModel.batches`: the schedule of a trusted curator is not used.
+
+    Attributes:
+        side: Part of a split session. ``"device"``: a record becomes the message `mail`.
+            ``"server"``: records are placeholders, and `mail` is received, if there is one.
+            ``"replica"``: records are placeholders, and `coming` has the releases. ``""``:
+            records are turned into messages and received, as in simulations.
+        mail: Message ``(B, n)``, or None.
+        past: Releases of a split session: ``round``, ``devices`` and ``sum``, JSON values.
+        coming: Releases that a replica has still to make.
     """
 
     evolves: ClassVar[tuple[str, ...]] = ("mail", "past", "coming", "_own")
@@ -34,9 +45,15 @@ class DisjointSum(WeightedSum):
     """Whether every message has noise of its own."""
     whole = False
     """Whether messages are whole numbers."""
-    side = ""
-    """``"device"``: records become messages in `mail`; ``"server"``: they are read from it."""
-    mail: Messages | None = None
+
+    def __init__(
+        self, curator: CuratorProtocol, width: int | RecordShape, **options: object
+    ) -> None:
+        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        self.side = ""
+        self.mail: Messages | None = None
+        self.past: list[dict[str, Any]] = []
+        self.coming: list[dict[str, Any]] = []
 
     def _planned(self, schedule: Plan, model: ReleaseModel | None) -> Schedule:
         if model is None:
@@ -53,6 +70,7 @@ class DisjointSum(WeightedSum):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         Sum.open(self, rho, noise)
+        self._own = np.zeros_like(self._rows)
         assert isinstance(self._plan, Schedule)
         self._schedule = self._plan
 
@@ -67,6 +85,8 @@ class DisjointSum(WeightedSum):
     def _add(self, records: ArrayLike, along: ArrayLike | None) -> None:
         self._own = np.zeros_like(self._rows)
         self._take(records, along, self._own)
+        if self.side in ("server", "replica"):
+            self._own[:] = 0.0  # a placeholder is no record
         self._send(self._own)
 
     def _send(self, rows: FloatArray) -> None:
@@ -76,9 +96,9 @@ class DisjointSum(WeightedSum):
         if self.side == "device":
             self.mail = self.message(rows)
             return
-        if self.side == "server":
-            assert self.mail is not None
-            self.receive(self.mail)
+        if self.side:
+            if self.mail is not None:
+                self.receive(self.mail)
         elif self._sigma:
             self.receive(self.message(rows))
         else:  # the exact copy of an audit
@@ -121,17 +141,39 @@ class DisjointSum(WeightedSum):
             )
 
     def become_device(self, noise: NoiseSource | None) -> None:
-        """Forget what the server has received, and draw from `noise`, if given."""
-        self.side, self.mail, self._total = "device", None, np.zeros_like(self._total)
+        """Turn the next record into a message, with noise of this source if it is given."""
+        self.side, self.mail = "device", None
         self._noise = noise or self._noise
 
-    def _close(self, batch: int) -> FloatArray:
-        """Return the noisy sum of the open batch, number `batch` from 0, ``(B, width)``."""
-        return self._total
+    def _close(self, batch: int) -> tuple[FloatArray, int]:
+        """Return the noisy sum ``(B, width)`` of the open batch, number `batch` from 0.
+
+        Returns:
+            The sum and the number of devices in it.
+        """
+        return self._total, int(self._schedule.sizes[batch])
+
+    def _count(self, batch: int, devices: int) -> None:
+        """Adapt the scale of the noise of a batch to the number of devices in its sum."""
 
     def _release_if_due(self) -> None:
         k = self.releases
-        if self.rounds == self._schedule.ends[k]:
-            self._released = (self._close(k) if self._sigma else self._total).copy()
-            self._total[:] = 0.0
-            self.releases += 1
+        if self.rounds != self._schedule.ends[k]:
+            return
+        if self.side == "replica":
+            release = self.coming.pop(0)
+            values = np.array(release["sum"])[None]
+            devices = int(release["devices"])
+            self._count(k, devices)
+        elif self._sigma:
+            values, devices = self._close(k)
+            self._count(k, devices)
+        else:
+            values = self._total
+            devices = 0
+        self._released = values.copy()
+        if self.side:
+            record = {"round": self.rounds, "devices": devices, "sum": values[0].tolist()}
+            self.past.append(record)
+        self._total[:] = 0.0
+        self.releases += 1

@@ -232,6 +232,8 @@ class LocalSum(DisjointSum):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
         assert rho is not None  # a curator without a budget makes other sums
+        if self._numbers:
+            self._own = np.zeros((self.replicates, 1))
         self._mechanism: LocalMessage = GaussianMessage(self._sigma)
         if self.pure:
             self._mechanism = self._pure_message(rho)

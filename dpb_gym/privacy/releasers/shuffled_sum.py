@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from dpb_gym import state, uncompiled, validation
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.errors import BudgetError, ParameterError, shown
 from dpb_gym.privacy.events import Event, ShuffledBitsEvent
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.batch_sum import BatchSum
@@ -23,6 +24,10 @@ from dpb_gym.validation import FloatArray
 
 FLIP = 0.2
 EPSILON = uncompiled.log((1.0 - FLIP) / FLIP)
+SHUFFLED = (
+    "shuffler: it is trusted with every device's bits and permutes each bit on its own, and all "
+    "devices of a batch send their coins"
+)
 
 
 @state.register
@@ -59,6 +64,11 @@ class ShuffledBits:
     def fine_levels(batch: int, width: int) -> int:
         """Return so many levels that flips and rounding are negligible."""
         return max(2 * batch, math.ceil(16 * math.sqrt(width)))
+
+    @property
+    def each(self) -> int:
+        """Bits that a device sends per coordinate, coins included."""
+        return 2 * self.levels + self.coins // self.batch
 
     @property
     def sigma(self) -> float:
@@ -165,8 +175,9 @@ class ShuffledSum(BatchSum):
 class ShuffledBatches(DisjointSum):
     """Sums of planned batches in the shuffle model; see `ShuffledSum` for mechanism and bound.
 
-    Every customer sends a number of ones per coordinate, and the shuffler's output is their sum.
-    Every batch spends the same rho, which is therefore that of all batches.
+    Simulated customers send their numbers of ones, and the shuffler's output is the sum. A device
+    sends single bits (`Shuffler`), and `receive_batch` takes the shuffler's output. Every batch
+    spends the same rho, which is therefore that of all batches.
     """
 
     whole = True
@@ -174,8 +185,9 @@ class ShuffledBatches(DisjointSum):
     def __init__(
         self, curator: CuratorProtocol, width: int | RecordShape, **options: object
     ) -> None:
-        super().__init__(curator, width, **options)  # type: ignore[arg-type]
+        super().__init__(curator, width, **options)
         _check(self)
+        self.proviso = "; ".join(filter(None, [self.proviso, SHUFFLED]))
 
     def _calibrated(self, rho: float) -> list[ShuffledBits]:
         assert isinstance(self._plan, Schedule)
@@ -200,14 +212,50 @@ class ShuffledBatches(DisjointSum):
 
     @property
     def message_range(self) -> tuple[float, float]:
+        return 0, self.batches[self.releases].each
+
+    @property
+    def header(self) -> dict[str, int]:
+        """Public numbers of the open batch, as in a device's message; see `Shuffler`.
+
+        Raises:
+            ParameterError: If all batches were released.
+        """
+        self.ready()
+        if self.releases == len(self.batches):
+            raise ParameterError("all batches were released: no more bits are needed")
         bits = self.batches[self.releases]
-        return 0, 2 * bits.levels + bits.coins // bits.batch
+        return {
+            "batch": self.releases,
+            "customers": bits.batch,
+            "coordinates": self.shape.width,
+            "bits_each": bits.each,
+        }
 
     def receive(self, messages: FloatArray) -> None:
         self._total += messages
 
-    def _close(self, batch: int) -> FloatArray:
-        return self.batches[batch].unbiased(self._total)
+    def receive_batch(self, shuffled: Mapping[str, Any]) -> int:
+        """Take the output of a `Shuffler` for the open batch; return its number of customers.
+
+        Raises:
+            ParameterError: If it is no such output, or belongs to another batch or plan.
+        """
+        header = self.header
+        known = dict.fromkeys((*header, "ones"))
+        given = validation.settings("a shuffled batch", shuffled, known)
+        if any(type(given[name]) is not int or given[name] != header[name] for name in header):
+            raise ParameterError(f"the open batch is {header}; got {shown(given)}")
+        most = header["customers"] * header["bits_each"]
+        ones = validation.array("ones", given["ones"], (header["coordinates"],), 0, most)
+        if (ones % 1 != 0).any():
+            raise ParameterError("ones must be whole numbers")
+        self._total[:] = ones
+        return header["customers"]
+
+    def _close(self, batch: int) -> tuple[FloatArray, int]:
+        bits = self.batches[batch]
+        return bits.unbiased(self._total), bits.batch
 
 
 def _check(sums: Sum) -> None:

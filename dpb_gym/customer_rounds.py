@@ -1,0 +1,145 @@
+"""Rounds of one customer: contexts and responses as arrays of one replicate.
+
+Sessions (`dpb_gym.serving`) and devices (`dpb_gym.devices`) use them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import validation
+from dpb_gym.errors import ParameterError, shown
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.delay import PLACEHOLDERS
+from dpb_gym.problems.kinds import kind_of
+
+_MOST = float(np.finfo(np.float32).max)
+
+
+def context_of(
+    info: ProblemInfo,
+    t: int,
+    features: Any,
+    *,
+    revenues: Any = None,
+    arms: Any = None,
+    user: Any = None,
+    available: Any = None,
+    identified: bool = False,
+) -> Context:
+    """Return the context of round t for the arguments of `Session.decide`.
+
+    Args:
+        info: The problem.
+        t: Number of the round, from 1.
+        features: See `Session.decide`, as the next four.
+        revenues: See there.
+        arms: See there.
+        user: See there.
+        available: See there.
+        identified: Whether the customer's number is needed although the problem has no users.
+
+    Raises:
+        ParameterError: If a value has the wrong shape, is not finite or out of range.
+    """
+    kind = kind_of(info.kind)
+    x = validation.array("features", features, kind.feature_shape(info), -_MOST, _MOST)
+    item_revenues = None
+    if kind.revenues:
+        if revenues is None and info.equal_revenues:
+            revenues = np.ones(info.n_items or 0)
+        given = validation.array("revenues", revenues, (info.n_items,), *info.reward_range)
+        item_revenues = given.astype(np.float32)[None]
+    elif revenues is not None:
+        raise ParameterError(f"a {info.kind} problem has no revenues")
+    listed = None
+    if info.n_candidates is not None:
+        listed = np.full((1, info.n_candidates), -1)
+        if arms is not None:
+            given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
+            listed[0] = given
+    who = None
+    if info.max_interactions is not None or identified:
+        who = np.array([validation.integer("user", user, 0)])
+    mask = None
+    if info.masked:
+        given = np.ones(len(x)) if available is None else available
+        mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
+    elif available is not None:
+        raise ParameterError("all are available here; `available` needs ProblemInfo(masked=True)")
+    return locked(Context(t, x.astype(np.float32)[None], item_revenues, listed, who, mask))
+
+
+def shown_action(info: ProblemInfo, action: Array) -> Any:
+    """Return an action ``(1, ...)`` as a session returns it; see `Session.decide`."""
+    offered = action[0]
+    if info.kind == "assortment":
+        return [int(item) for item in offered if item >= 0]
+    return offered.item() if offered.ndim == 0 else offered.copy()
+
+
+def feedback_of(info: ProblemInfo, context: Context, action: Array, response: Any) -> Feedback:
+    """Return the feedback for a response in the form of `Session.observe`.
+
+    Raises:
+        ParameterError: If the response is impossible.
+    """
+    kind = kind_of(info.kind)
+    seen = np.array([True])
+    low, high = info.reward_range
+    if kind.response == "choice":
+        at = -1
+        earned = 0.0
+        if response is not None:
+            item = validation.integer("the item that was bought", response, 0)
+            if item not in action[0]:
+                raise ParameterError(
+                    f"item {item} was not offered: {action[0][action[0] >= 0].tolist()}"
+                )
+            assert context.revenues is not None
+            at = int(np.flatnonzero(action[0] == item)[0])
+            earned = float(context.revenues[0, item])
+        return Feedback(np.array([earned]), choice=np.array([at]), observed=seen)
+    if kind.response == "demand":
+        demand = float(response) if isinstance(response, (bool, np.bool_)) else response
+        demand = validation.real("demand", demand)
+        if info.demand == "logistic" and demand not in (0.0, 1.0):
+            raise ParameterError(f"demand must be 0 or 1, got {shown(response)}")
+        return Feedback(action * demand, demand=np.array([demand]), observed=seen)
+    answer = None
+    if kind.response is not None:
+        if not isinstance(response, tuple) or len(response) != 2:
+            raise ParameterError(f"response must be (reward, answer), got {shown(response)}")
+        response, answer = response[0], validation.numbers("answer", response[1])[None]
+    reward = np.array([validation.real("reward", response, low, high)])
+    return Feedback(reward, observed=seen, answer=answer)
+
+
+def empty_round(info: ProblemInfo, now: Context, observed: bool) -> tuple[Context, Array, Feedback]:
+    """Return a round of placeholders, with the shapes of the context `now`."""
+    kind = kind_of(info.kind)
+    fields = {k: v for k, v in now._asdict().items() if isinstance(v, np.ndarray)}
+    blank: Any = {k: np.full_like(v, PLACEHOLDERS.get(k, 0)) for k, v in fields.items()}
+    action = np.full((1, *kind.action_shape(info)), kind.nothing)
+    names = [k for k in ("choice", "demand") if k == kind.response]
+    absent: Any = {k: np.full(1, PLACEHOLDERS.get(k, 0.0)) for k in names}
+    feedback = Feedback(np.zeros(1), observed=np.array([observed]), **absent)
+    return locked(now._replace(**blank)), action, feedback
+
+
+def message_round(info: ProblemInfo, t: int) -> tuple[Context, Array, Feedback]:
+    """Return the round of placeholders that an agent observes for a device's message."""
+    kind = kind_of(info.kind)
+    x = np.zeros((1, *kind.feature_shape(info)), np.float32)
+    revenues = np.zeros((1, info.n_items or 0)) if kind.revenues else None
+    return empty_round(info, Context(t, x, revenues, None, None, None), True)
+
+
+def locked(context: Context) -> Context:
+    """Make the arrays read-only, as those of the harness, so that the same kernels are used."""
+    for part in context[1:]:
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False
+    return context
