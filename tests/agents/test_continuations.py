@@ -16,6 +16,7 @@ import pytest
 import dpb_gym
 from dpb_gym import state
 from dpb_gym.agent import Agent
+from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, CheckpointError, DPBError
 from dpb_gym.privacy import Account
 from dpb_gym.privacy.generations import Saved
@@ -589,12 +590,18 @@ def test_a_device_is_not_used_in_a_fork() -> None:
     session = dpb_gym.serve(
         "one-pass-pricing", "rho=1@local", PRICES, noise="seeded", seed=1, warm=False
     )
-    device = session.device()
-    decided = session.device()
+    device = session.device(simulation=True)
+    decided = session.device(simulation=True)
     decided.decide([0.5])
-    found = in_child(
-        lambda: [error_of(lambda: device.decide([0.5])), error_of(lambda: decided.message(1))]
+    public = device.public
+    *found, price = in_child(
+        lambda: [
+            error_of(lambda: device.decide([0.5])),
+            error_of(lambda: decided.message(1)),
+            Device(public).decide([0.5]),
+        ]
     )
+    assert 0.0 <= price <= 1.0, "a device that is made in the child"
     assert all("forked" in text for text in found), found
     device.decide([0.5])
     session.receive(decided.message(1))
