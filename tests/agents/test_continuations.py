@@ -353,7 +353,10 @@ def test_a_session_that_was_continued_elsewhere_decides_nothing_more(tmp_path: P
         session = shop.serve()
         own = session._charges.own
         releaser = session.agent.curator.releasers[0]
-        sell(session, releaser.schedule.ends[0] - 1)
+        for _ in range(releaser.schedule.ends[0] - 1):
+            number, _ = session.decide([0.5], user=1)
+            if not silent:
+                session.observe(number, 1)
         token = shop.account.confirm(own)
         shop.account.advance(Saved(own.id, 1, token), session.agent.curator.guarantee)
         made = session.decisions
