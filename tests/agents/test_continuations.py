@@ -589,8 +589,8 @@ def test_a_device_is_not_used_in_a_fork() -> None:
     session = dpb_gym.serve(
         "one-pass-pricing", "rho=1@local", PRICES, noise="seeded", seed=1, warm=False
     )
-    device = session.device()
-    decided = session.device()
+    device = session.device(simulation=True)
+    decided = session.device(simulation=True)
     decided.decide([0.5])
     found = in_child(
         lambda: [error_of(lambda: device.decide([0.5])), error_of(lambda: decided.message(1))]
