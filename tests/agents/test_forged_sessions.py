@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -10,15 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym import state
+from dpb_gym.agent import Agent
 from dpb_gym.errors import CheckpointError, DPBError
 from dpb_gym.feedback import LocalMechanism
 from dpb_gym.privacy import Curator, NoiseSource
 from dpb_gym.privacy.generations import Lease
 from dpb_gym.privacy.releasers.correlated_noise import Mechanism
-from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.releasers.releaser import Handle, behind
+from dpb_gym.registry import make_agent
 from dpb_gym.serving import Session, serve
 
 CASES = {
@@ -255,14 +260,6 @@ def no_budget(document: Any) -> Any:
     return put(put(document, facts, json.loads(text)), [*LEDGER, "entries"], [])
 
 
-def second_releaser(document: Any) -> Any:
-    """A releaser that no curator has charged, which the agent uses."""
-    releaser = json.loads(json.dumps(at(document, RELEASER[:-2])))
-    releaser["object"][1] |= {"_sigma": 1e-9, "_noise": None}
-    handle = {"object": [at(document, RELEASER[:-4])[0], {"releaser": releaser}]}
-    return put(document, AGENT, {**at(document, AGENT), "sums": handle})
-
-
 def quiet_noise(document: Any) -> Any:
     """Noise of a class that divides it."""
     noise = {**at(document, [*RELEASER, "_noise", "object", 1]), "factor": 1e-9}
@@ -285,8 +282,51 @@ def another_agent(document: Any) -> Any:
     return put(document, [*AGENT, "ratio"], 3.0)
 
 
-FORGERIES = [less_noise, more_budget, no_budget, second_releaser, quiet_noise, uncharged,
-             of_the_class, another_agent]  # fmt: skip
+def charged_twice(document: Any) -> Any:
+    """A second charge, as if it had been planned."""
+    entries = at(document, [*LEDGER, "entries"])
+    return put(document, [*LEDGER, "entries"], entries * 2)
+
+
+def negative_count(document: Any) -> Any:
+    """Fewer records than none, so that more releases follow."""
+    return put(document, [*RELEASER, "rounds"], -5)
+
+
+def another_shape(document: Any) -> Any:
+    """Raw sums of another shape, which compiled code would write beyond."""
+    shape = [*RELEASER, "_total", "array", "shape"]
+    return put(document, shape, at(document, shape)[::-1])
+
+
+def another_statement(document: Any) -> Any:
+    """A session that states another budget than its agent has."""
+    facts = session_field(document, "facts")
+    text = json.dumps(at(document, facts)).replace('"rho=1"', '"rho=0.1"')
+    return put(document, facts, json.loads(text))
+
+
+def another_generator(document: Any) -> Any:
+    """A session that states noise of the operating system, but has seeded noise."""
+    facts = session_field(document, "facts")
+    text = json.dumps(at(document, facts)).replace("seeded", "system")
+    return put(document, facts, json.loads(text))
+
+
+FORGERIES = {
+    less_noise: r"is 0\.\d+, but .* follows from budget and plan",
+    more_budget: "follows from budget and plan",
+    no_budget: "noise without a budget",
+    quiet_noise: "no registered class",
+    uncharged: "follows from budget and plan",
+    charged_twice: "entries is .* follows from budget and plan",
+    of_the_class: "'ready' is of the class",
+    another_agent: "follows from budget and plan",
+    negative_count: "rounds is -5; a count is at least 0",
+    another_shape: "expected float64",
+    another_statement: "states the budget 'rho=0.1'",
+    another_generator: "states the generator 'system'",
+}
 
 
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
@@ -295,10 +335,113 @@ def test_forgeries_that_fit_together_are_refused(tmp_path: Path, forge: Any) -> 
     header, document, data = split(tmp_path / "session")
     header = unloaded(header)
     write(tmp_path / "forged", header, forge(document), data)
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=FORGERIES[forge]):
         Session.load(tmp_path / "forged")
     write(tmp_path / "forged", header, document, data)
     Session.load(tmp_path / "forged")
+
+
+def arrays(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the places and descriptions of arrays, in the order of their data."""
+    if isinstance(content, dict) and "array" in content:
+        yield path, content["array"]
+        return
+    if isinstance(content, (dict, list)):
+        pairs = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, value in pairs:
+            yield from arrays(value, (*path, key))
+
+
+@pytest.mark.parametrize("case", ["curator", "aggregator", "minimiser", "tree", "batches"])
+def test_forged_arrays_change_no_plan(tmp_path: Path, case: str) -> None:
+    original = saved(tmp_path / "session", case)
+    header, document, data = split(tmp_path / "session")
+    plan, start, refused = plans(original.agent), 0, set()
+    for path, array in arrays(document):
+        dtype, count = np.dtype(array["dtype"]), int(np.prod(array["shape"], dtype=int))
+        end = start + dtype.itemsize * count
+        values = np.frombuffer(data[start:end], dtype)
+        for forged in (values * 0.5, values - 1, values + 1):
+            changed = data[:start] + forged.astype(dtype).tobytes() + data[end:]
+            if changed == data:
+                continue
+            write(tmp_path / "forged", header, document, changed)
+            try:
+                session = Session.load(tmp_path / "forged")
+            except CheckpointError:
+                refused.add(path[-1])
+                continue
+            assert plans(session.agent) == plan, path
+            assert not {"ends", "weights", "theta"} & {path[-1]} or "releasers" not in path, path
+        start = end
+    assert start == len(data)
+    expected = {
+        "curator": {"ends", "weights", "scales", "clipped_count"},
+        "aggregator": {"ends", "weights", "clipped_count"},
+        "minimiser": {"theta", "omega", "calls", "clipped_count"},
+        "tree": {"clipped_count"},
+        "batches": {"clipped_count"},
+    }
+    assert expected[case] <= refused
+
+
+class TwoSums(Agent):
+    """An agent with two equal releasers and an agent without a budget."""
+
+    protects = ("central", "reward")
+
+    def begin(self, problem: Any, streams: Any, curator: Curator) -> None:
+        self.one, self.other = (curator.batch_sum(2, clip=1.0) for _ in range(2))
+        self.inner = [make_agent("greedy-pricing")]
+        self.inner[0].set_up(problem, streams)
+
+    def act(self, context: Any) -> Any:
+        return np.full(len(context.features), 0.5)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.one.add(context.features)
+
+
+def spare_releaser(agent: Any) -> None:
+    """A releaser with little noise, which no curator has charged."""
+    releaser = copy.copy(behind(agent.one))
+    releaser._sigma = 1e-9
+    agent.one = Handle(releaser)
+
+
+def the_same_twice(agent: Any) -> None:
+    agent.curator.releasers[1] = agent.other = agent.one
+
+
+def no_inner_curator(agent: Any) -> None:
+    agent.inner[0].curator = None
+
+
+def inner_releaser(agent: Any) -> None:
+    """The curator without a budget in the place of that with one."""
+    behind(agent.one).curator = agent.inner[0].curator
+
+
+OBJECTS = {
+    spare_releaser: "none of those that `begin` makes",
+    the_same_twice: "another BatchSum than planned",
+    no_inner_curator: "curator in one of the two only",
+    inner_releaser: "follows from budget and plan|another Curator than planned",
+}
+
+
+@pytest.mark.parametrize("forge", OBJECTS, ids=lambda forge: forge.__name__)
+def test_objects_in_the_place_of_others_are_refused(tmp_path: Path, forge: Any) -> None:
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=60)
+    serve(TwoSums, "rho=1", problem, noise="seeded").save(tmp_path / "session")
+    header, _, payload = (tmp_path / "session").read_bytes().partition(b"\n")
+    agent = state.loads(payload)
+    forge(agent)
+    line, _, data = state.dumps(agent).partition(b"\n")
+    write(tmp_path / "forged", json.loads(header), json.loads(line), data)
+    with pytest.raises(CheckpointError, match=OBJECTS[forge]):
+        Session.load(tmp_path / "forged")
+    Session.load(tmp_path / "session")
 
 
 @pytest.mark.parametrize("name", ["new.db", "text.txt", "folder", "\0", "text.txt/x"])

@@ -539,6 +539,8 @@ def test_changed_and_cut_bytes_are_refused_or_return_equal(value: Any, data: st.
 
 
 def test_sizes_are_checked_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StateError, match="but 8 bytes are left"):
+        state.loads(line({"array": {**ARRAY, "shape": [2**60]}}, bytes(8)))
     with pytest.raises(StateError, match="brackets"):
         state.loads(b'{"state":1,"value":[' + b"[]," * 2**24 + b"[]]}\n")
     monkeypatch.setattr("dpb_gym.state.plain.MOST_TEXT", 10)

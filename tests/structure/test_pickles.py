@@ -1,4 +1,4 @@
-"""No package reads pickles, which run code of whoever wrote them."""
+"""No package reads pickles, which run code of their author."""
 
 from __future__ import annotations
 
