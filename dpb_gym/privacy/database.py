@@ -179,11 +179,12 @@ class Database:
         """Check the structure of an SQLite file.
 
         Raises:
-            DataError: If a page is damaged, or a row breaks a constraint of its table.
+            DataError: If a page is damaged, a row breaks a constraint of its table, or rows are out
+                of order, so that a look-up does not find one.
         """
         if self.path is not None:
             with self.transaction(write=False) as now:
-                (found,) = now.rows("PRAGMA quick_check(1)")[0]
+                (found,) = now.rows("PRAGMA integrity_check(1)")[0]
             if found != "ok":
                 raise self.error(f"is damaged: {found}")
 

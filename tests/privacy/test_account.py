@@ -30,6 +30,7 @@ from dpb_gym.errors import (
 from dpb_gym.privacy import Account, Composition, GaussianEvent, Guarantee, SessionCharges
 from dpb_gym.privacy.accounting import epsilon
 from dpb_gym.privacy.budget import Budget
+from dpb_gym.privacy.database import PAGE
 from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.privacy.generations import Saved
 from dpb_gym.privacy.ledger import TOLERANCE
@@ -326,7 +327,7 @@ DAMAGE = {
     "more than the lifetime": "UPDATE dpb_people SET spent = 1.001",
     "text for a number": "UPDATE dpb_people SET spent = 'much'",
     "bytes for a number": "UPDATE dpb_people SET spent = x'00'",
-    "bytes for a person": "UPDATE dpb_people SET person = x'4142' WHERE person = '1'",
+    "bytes for a person": "INSERT INTO dpb_people VALUES (x'4142', 0.1)",
     "empty person": "UPDATE dpb_people SET person = '' WHERE person = '1'",
     "lost people": "DELETE FROM dpb_people",
     "no records": "UPDATE dpb_records SET count = 0",
@@ -362,8 +363,11 @@ def used(path):
     return charges
 
 
+@pytest.mark.parametrize("pages", [True, False], ids=["all checks", "checks of rows"])
 @pytest.mark.parametrize("what", DAMAGE)
-def test_damaged_rows_are_refused_on_opening(tmp_path, what):
+def test_damaged_rows_are_refused_on_opening(tmp_path, what, pages, monkeypatch):
+    if not pages:  # which also checks constraints
+        monkeypatch.setattr("dpb_gym.privacy.database.Database.check_pages", lambda self: None)
     path = tmp_path / "people"
     used(path)
     assert Account(path).spent(1) == pytest.approx(0.4)
@@ -372,6 +376,28 @@ def test_damaged_rows_are_refused_on_opening(tmp_path, what):
         raw.execute(DAMAGE[what])
     raw.close()
     with pytest.raises(DataError, match=r"is damaged|has other tables"):
+        Account(path)
+
+
+def test_rows_out_of_order_are_refused_on_opening(tmp_path):
+    """A look-up would miss a person, who could spend her lifetime again."""
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    account.charge_all([(user, 1.0) for user in range(10, 30)])
+    account.close()
+    with sqlite3.connect(path) as raw:
+        (page,) = raw.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'dpb_people'"
+        ).fetchone()
+    raw.close()
+    content = bytearray(path.read_bytes())
+    first = (page - 1) * PAGE + 8  # the pointers to the rows of a leaf
+    content[first : first + 2], content[first + 6 : first + 8] = (
+        content[first + 6 : first + 8],
+        content[first : first + 2],
+    )
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="is damaged: row not in PRIMARY KEY order"):
         Account(path)
 
 
@@ -776,7 +802,8 @@ def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
         assert Account.holding(tmp_path / path, charges.own.id) is None
     assert Account.holding(tmp_path / "keyed", hidden.id) is None
     assert Account.holding(tmp_path / "people", uuid.uuid4().hex) is None
-    assert Account.holding("postgresql://host/name", charges.own.id) is None
+    for url in ("postgresql://host/name", "mysql://host/name"):
+        assert Account.holding(url, charges.own.id) is None
     assert sorted(os.listdir(tmp_path)) == before
 
 
