@@ -72,6 +72,7 @@ class Agent(Policy, ABC):
             BudgetError: If there is a budget but the agent creates no releaser, or the prior's
                 release exceeds the budget.
         """
+        self._started_for = problem
         source: privacy.NoiseSource | str | None = noise
         if isinstance(noise, str) and validation.choice("noise", noise, NOISES) == "seeded":
             source = None if budget is None else privacy.NoiseSource(streams.noise)
@@ -97,6 +98,25 @@ class Agent(Policy, ABC):
         if budget is not None:
             self.curator.provisos = problem.provisos
             self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+
+    def set_up_again(self) -> None:
+        """Set up for the same problem and budget, with other random numbers.
+
+        Raises:
+            AgentError: If the agent was not set up by `set_up`.
+        """
+        problem, curator = vars(self).get("_started_for"), self.curator
+        if not isinstance(problem, ProblemInfo):
+            raise AgentError("set_up was not called, which creates the curator and calls begin")
+        noise = curator.noise
+        replicates = 1 if noise is None else len(noise.generators)
+        self.set_up(
+            problem,
+            AgentStreams((0,) * replicates),
+            curator.budget,
+            noise="system" if curator.system_noise else "seeded",
+            shared=curator.copies > 1,
+        )
 
     def attach(self, instance: Instance) -> None:
         """Receive the running environment, including its hidden state, before `begin`.

@@ -8,52 +8,38 @@ to it records the load. A second load is rejected or, with `rehearsal`, returns 
 ledger states that its releases are not private. Not detected are a copy of the file loaded in
 another folder, an agent copied in memory, and a run that is set up again from its seeds.
 
-The file is a JSON header line (format, version, class, hash) and a pickle. `load` restricts the
-globals of the pickle to classes of this package, of packages with registered agents and of imported
-modules that define an agent, to plain containers, and to NumPy's functions for arrays and
-generators. So an untrusted file runs no code of its own, as long as the constructors of those
-classes are harmless. It may still contain a wrong state or a false ledger, exhaust memory, or crash
-NumPy: the hash detects damage, not forgery.
+The file is a JSON header line (format, version, class, hash) and the agent as state, which
+contains no code: see `dpb_gym.state`. So an untrusted file can be loaded: it makes objects of
+registered classes only, and sets their attributes and nothing else. What decides privacy is not
+taken from it. A copy of the agent plans its releasers again, from its parameters, the problem and
+the budget; scales of noise, bounds, plans and charges must be the same
+(`dpb_gym.privacy.restoring`). So `save` and `load` call `begin` of a copy.
+
+A file can still contain wrong data of its own run, such as sums, releases, noise that was drawn,
+and parameters of the policy: the hash detects damage, not forgery. Compiled code does not check the
+sizes of arrays, so a run that continues from a forged file may crash.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import io
 import json
 import os
-import pickle
-import sys
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dpb_gym import privacy, state
 from dpb_gym.errors import AgentError, CheckpointError
-from dpb_gym.files import write_whole
+from dpb_gym.files import read_regular, write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
+from dpb_gym.privacy.restoring import check_exact, check_restored
 
 FORMAT = "dpb-gym agent checkpoint"
-VERSION = 3
-OURS = ("agent", "feedback", "local_privacy", "privacy", "problems", "streams")
-LISTED = {
-    "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
-    "collections": "Counter OrderedDict defaultdict deque",
-    "dpb_gym.portable": "fill_normals",
-    "dpb_gym.streams": "fill_uniforms",
-    "numpy": "dtype ndarray",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.random._pcg64": "PCG64 PCG64DXSM",
-    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor",
-    "numpy.random._sfc64": "SFC64",
-    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
-}
-
-PACKAGES: set[str] = set()
-"""Packages of the registered agents."""
+VERSION = 4
+MOST_BYTES, MOST_HEADER = 1 << 33, 4096
 
 
 class Policy(state.Registered):
@@ -69,6 +55,10 @@ class Policy(state.Registered):
     protects: tuple[str, str] | None = None
     retired: ClassVar[Mapping[str, str]] = {}
     curator: privacy.Curator
+
+    def set_up_again(self) -> None:
+        """Set up for the same problem and budget, with other random numbers."""
+        raise AgentError("a policy of one replicate is saved with the agent that runs it")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -94,8 +84,8 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     if curator is not None and curator.handed_over:
         raise AgentError(f"{name} cannot be saved: {curator.handed_over}")
     try:
-        payload = pickle.dumps(agent, protocol=5)
-        _Unpickler(io.BytesIO(payload)).load()
+        payload = state.dumps(agent)
+        _restored(payload)
     except Exception as error:
         raise AgentError(
             f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
@@ -104,7 +94,7 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
     header = {
         "format": FORMAT,
         "version": VERSION,
-        "class": f"{type(agent).__module__}:{type(agent).__qualname__}",
+        "class": state.name_of(type(agent)),
         "id": uuid.uuid4().hex,
         "bytes": len(payload),
         "sha256": hashlib.sha256(payload).hexdigest(),
@@ -123,13 +113,20 @@ def save(agent: Policy, path: str | os.PathLike[str]) -> None:
         vars(agent).update(act=refuse, observe=refuse, play=refuse)
 
 
-def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    rehearsal: bool = False,
+    check: Callable[[Policy], None] | None = None,
+) -> Policy:
     """Return the agent of a checkpoint, ready to continue.
 
     A module that defines the agent outside a registered package must be imported before.
 
     Args:
         path: File written by `save`.
+        check: Raises an error if the agent does not suit the caller; then the checkpoint is as
+            before.
         rehearsal: Whether to load a checkpoint again that was loaded before, for debugging or on
             the same customers. The agent then has no guarantee.
 
@@ -141,12 +138,14 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
     header, payload = _read(target)
     load_plugins(AGENTS)
     try:
-        agent: Policy = _Unpickler(io.BytesIO(payload)).load()
-        curator = getattr(agent, "curator", None)
-    except Exception as error:
+        agent = _restored(payload)
+    except Exception as error:  # also of `begin`
         raise CheckpointError(f"{target}: cannot be restored: {error}") from error
-    if not (issubclass(type(agent), Policy) and isinstance(curator, privacy.Curator | None)):
-        raise CheckpointError(f"{target} holds no agent")
+    if state.name_of(type(agent)) != header["class"]:
+        raise CheckpointError(f"{target} holds a {state.name_of(type(agent))}, not what it says")
+    if check is not None:
+        check(agent)
+    curator = getattr(agent, "curator", None)
     if curator is None or not curator.private:
         return agent
     try:
@@ -167,49 +166,46 @@ def load(path: str | os.PathLike[str], *, rehearsal: bool = False) -> Policy:
     return agent
 
 
-class _Unpickler(pickle.Unpickler):
-    """Unpickler restricted to plain data and objects of known classes."""
+def _restored(payload: bytes) -> Policy:
+    """Return the agent of a state after a check of what decides its privacy.
 
-    def find_class(self, module: str, name: str) -> Any:
-        if name in LISTED.get(module, "").split():
-            return super().find_class(module, name)
-        top, _, rest = module.partition(".")
-        if top == "dpb_gym" and rest.partition(".")[0] in OURS:
-            importlib.import_module(module)
-        elif not _of_agents(module):
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no known class")
-        found: Any = sys.modules[module]
-        for part in name.split("."):
-            found = vars(found).get(part)
-        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is no class there")
-        return found
-
-
-def _of_agents(module: str) -> bool:
-    """Return whether a module is imported and defines an agent or is in a registered package."""
-    top = module.partition(".")[0]
-    if module not in sys.modules or top == __name__.partition(".")[0]:
-        return False
-    load_plugins(AGENTS)
-    if top in PACKAGES:
-        return True
-    classes = [value for value in vars(sys.modules[module]).values() if isinstance(value, type)]
-    return any(issubclass(c, Policy) and c.__module__ == module for c in classes)
+    Raises:
+        DPBError: If the state is damaged, holds no agent, or does not follow from budget and plan.
+    """
+    agent = state.loads(payload)
+    curator = getattr(agent, "curator", None)
+    if not (isinstance(agent, Policy) and isinstance(curator, privacy.Curator | None)):
+        raise CheckpointError("it holds no agent")
+    if curator is None or not curator.private:
+        check_exact(agent)
+        return agent
+    fresh = state.loads(payload)
+    fresh.set_up_again()
+    check_restored(agent, fresh)
+    return agent
 
 
 def _read(target: Path) -> tuple[dict[str, Any], bytes]:
     try:
-        line, _, payload = target.read_bytes().partition(b"\n")
+        data = read_regular(target, MOST_BYTES)
     except OSError as error:
         raise CheckpointError(f"{target}: cannot be read: {error}") from error
+    line, _, payload = data.partition(b"\n")
     try:
-        header = json.loads(line)
+        header = json.loads(line if len(line) <= MOST_HEADER else b"")
         found = header["format"], header["version"]
         expected = header["bytes"], header["sha256"]
-        bytes.fromhex(header["id"])  # part of the marker's name
-    except (ValueError, TypeError, KeyError):
+        known = isinstance(header["id"], str) and isinstance(header["class"], str)
+        if not known or not re.fullmatch("[0-9a-f]{32}", header["id"]):
+            raise ValueError("an id, part of the marker's name, and a class are texts")
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise CheckpointError(f"{target} is not an agent checkpoint") from None
+    if found[0] == FORMAT and type(found[1]) is int and found[1] < VERSION:
+        raise CheckpointError(
+            f"{target}: version {found[1]} of the format could run code, and cannot be read. End "
+            f"its run with the version of dpb-gym that wrote it, or start a new run; this one "
+            f"reads version {VERSION}"
+        )
     if found != (FORMAT, VERSION):
         raise CheckpointError(
             f"{target}: format {found[0]!r} version {found[1]!r}, expected {FORMAT!r} {VERSION}"

@@ -113,7 +113,7 @@ def read_regular(path: Path, most: int) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not an ordinary file")
-        content = file.read(most + 1)
+        content = file.read(min(status.st_size, most) + 1)  # which is allocated at once
     if len(content) > most:
         raise OSError(f"over {most >> 10:,} KiB")
     return content

@@ -287,7 +287,7 @@ def _sparse(folder: Path, epsilon: float) -> Setting:
     file, choices = folder / "simulations/result_AR1e-1-s5-T40000-K3-effect_d.npy", (0.5, 1, 2, 5)
     if not file.is_file():
         raise DataError(f"{folder} has no {file.name}: give a clone of the world")
-    array = np.load(file)  # (dimension, replicate, epsilon)
+    array = np.load(file, allow_pickle=False)  # (dimension, replicate, epsilon)
     found = {"FLIPHAT": float(array[0, :, choices.index(epsilon)].mean())}
     info = ProblemInfo("recommendation", 10_000, 400, (-6.0, 6.0), n_candidates=3)
     return Setting(10_000, info, epsilon, 0.01, lambda seed, _: _autoregressive(seed, 400, 3),

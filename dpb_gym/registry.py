@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from dpb_gym import docstrings, privacy, state, validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
-from dpb_gym.checkpoint import PACKAGES, Policy
+from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name, unknown_parameter
 from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.problems.base import ProblemInfo
@@ -209,7 +209,6 @@ def register_agent(
         if taken is not None and taken.entry_point != spec.entry_point:
             raise AgentError(f"agent {name!r} is already registered by {taken.entry_point}")
         _REGISTRY[name] = spec
-        PACKAGES.add(cls.__module__.partition(".")[0])
         state.register_package(cls.__module__.partition(".")[0])
         return cls
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import privacy, validation
+from dpb_gym import checkpoint, privacy, validation
 from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.checkpoint import Policy
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.releasers.releaser import behind
@@ -36,6 +37,14 @@ WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
 _MOST = float(np.finfo(np.float32).max)
+ACCOUNT = b'{"format": "dpb-gym account'
+"""First bytes of the file of an account."""
+PARTS: dict[str, Any] = {
+    "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "charged": dict,
+    "account": str | None,
+    "facts": dict | None, "bound": float | int | None, "band": tuple | None, "lost": list | None,
+}  # fmt: skip
+"""Types of what a session has."""
 
 
 class Session:
@@ -326,15 +335,37 @@ class Session:
             self.agent.save(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, rehearsal: bool = False) -> Session:
-        """Return a saved session; raises like `dpb_gym.checkpoint.load`."""
-        agent = Agent.load(path, rehearsal=rehearsal)
-        state = vars(agent).get("_session")
-        if not isinstance(state, dict) or not isinstance(state.get("problem"), ProblemInfo):
-            raise CheckpointError(f"{path} holds an agent, but no session")
-        file = state.get("account")
-        account = None if file is None else privacy.Account(file)
-        return cls(agent, state["problem"], account=account)
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        account: privacy.Account | None = None,
+        rehearsal: bool = False,
+    ) -> Session:
+        """Return a saved session; raises like `dpb_gym.checkpoint.load`.
+
+        Args:
+            path: File that `save` wrote.
+            account: The account of the session. By default the file that the session names is
+                opened, if it is an account.
+            rehearsal: See `dpb_gym.checkpoint.load`.
+        """
+        found = account
+
+        def check(agent: Policy) -> None:
+            nonlocal found
+            _check_session(agent, path)
+            named = vars(agent)["_session"].get("account")
+            if account is None and named is not None:
+                found = _existing_account(named, path)
+            if named != (None if found is None else str(found.path)):
+                raise CheckpointError(
+                    f"{path}: this session has {'no account' if named is None else named}, got "
+                    f"account={shown(account)}"
+                )
+
+        agent: Any = checkpoint.load(path, rehearsal=rehearsal, check=check)
+        return cls(agent, vars(agent)["_session"]["problem"], account=found)
 
     def _opened(self, decision: Any) -> tuple[Context, Array]:
         number = validation.integer("decision", decision, 1)
@@ -499,6 +530,58 @@ class Device:
         values = [] if sums.mail is None else sums.mail[0].tolist()
         modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
         return {"decision": self.decision, "batch": sums.releases, "values": values, **modulus}
+
+
+def _check_session(agent: Policy, path: Any) -> None:
+    """Raise CheckpointError unless an agent has a session of its problem and budget."""
+    session = vars(agent).get("_session")
+    if not isinstance(session, dict) or not isinstance(session.get("problem"), ProblemInfo):
+        raise CheckpointError(f"{path} holds an agent, but no session")
+    for name, kind in PARTS.items():
+        if not isinstance(session.get(name), kind):
+            raise CheckpointError(f"{path}: {name} of the session is {shown(session.get(name))}")
+    problem, curator = session["problem"], vars(agent).get("curator")
+    if curator is None:
+        raise CheckpointError(f"{path} holds a session whose agent has no curator")
+    stated = {
+        "problem": (problem, vars(agent).get("_started_for")),
+        "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),
+    }
+    if facts := session.get("facts"):
+        stated |= {
+            "budget": (facts.get("budget"), privacy.Budget.text(curator.budget)),
+            "generator": (facts.get("generator"), "system" if curator.system_noise else "seeded"),
+        }
+    for name, (given, expected) in stated.items():
+        if given != expected:
+            raise CheckpointError(
+                f"{path}: the session states the {name} {shown(given)}, its agent has "
+                f"{shown(expected)}"
+            )
+    pending = [*session["open"].values(), *session["came"]]
+    if not all(isinstance(each, tuple) and _is_pending(*each) for each in pending):
+        raise CheckpointError(f"{path}: a pending decision of the session is damaged")
+
+
+def _existing_account(file: str, path: Any) -> privacy.Account:
+    """Return the account that a session names. Opening another file would change it."""
+    try:
+        with open(file, "rb") as opened:
+            start = opened.read(len(ACCOUNT))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: its account {shown(file)} cannot be read: {error}"
+        ) from None
+    if start != ACCOUNT:
+        raise CheckpointError(f"{path}: {shown(file)} is no account; give account=")
+    return privacy.Account(file)
+
+
+def _is_pending(context: Any = None, action: Any = None, feedback: Any = None) -> bool:
+    """Return whether these are of one decision; all are None for the decision of a device."""
+    decided = isinstance(context, Context) and isinstance(action, np.ndarray)
+    device = context is None and action is None
+    return (decided or device) and isinstance(feedback, Feedback | None)
 
 
 def _locked(context: Context) -> Context:

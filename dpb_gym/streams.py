@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,8 @@ class BlockDraws:
         shape: Shape of one replicate's numbers in one round.
         fill: ``fill(generator, out)`` writes the numbers of ``len(out)`` rounds.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("_block", "_next")
 
     def __init__(
         self,

@@ -32,11 +32,29 @@ STANDINGS = {
 The table is here, not in the agents' modules, because it is no part of their code and its digest.
 """
 
+EVOLVES = {
+    "assortment.choice_records:ChoiceMLE": "_theta _hessian _seen _norm",
+    "assortment.choice_records:ChoiceRecords": "x+ offered+ chosen+ count",
+    "pricing.demand_records:DemandRecords": "features+ price+ demand+ count _dropped",
+    "pricing.private_demand_mle:PrivateMLE": "_theta _hessian _norm _linear _precision",
+    "recommendation.fliphat:Peeling": "_gram _response kept",
+    "recommendation.one_pass_sparse:SparseSums": "_sums _counts kept",
+    "recommendation.rivals.linear_rival:RewardSums": "_cursor _normals releases",
+}
+"""What a run changes of releasers and their records; see `Releaser.evolves`.
+
+The table is here for the same reason.
+"""
+
 
 def _register_all() -> None:
     for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
         if module.name.split(".")[1] != "kernels":
             importlib.import_module(module.name)
+    for name, evolves in EVOLVES.items():
+        module_name, _, class_name = name.partition(":")
+        kind = getattr(importlib.import_module(f"{__name__}.{module_name}"), class_name)
+        kind.evolves = tuple(evolves.split())
 
 
 _register_all()

@@ -16,7 +16,6 @@ import copy
 import gc
 import hashlib
 import multiprocessing
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpb_gym import state
 from dpb_gym.agent import Agent
 from dpb_gym.audits.paired_run import releasers
 from dpb_gym.audits.worlds import bought, response_range
@@ -287,7 +287,7 @@ class _Boundary(Interception):
 
 
 def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(pickle.dumps(value), digest_size=16).digest()
+    return hashlib.blake2b(state.dumps(value), digest_size=16).digest()
 
 
 def _other(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline.array_checks import distribution
@@ -99,7 +98,7 @@ def _is_random(agent: Agent, context: Context) -> bool:
     for _ in range(2):
         try:
             agent.act(context)
-            states.append(pickle.dumps(vars(agent)))
-        except Exception:  # cannot be pickled; a broken agent raises in the caller
+            states.append(state.dumps(agent))
+        except Exception:  # no plain state; a broken agent raises in the caller
             return True
     return states[0] != states[1]

@@ -138,7 +138,6 @@ class NoiseSource:
         return NoiseSource(generators)
 
 
-@state.register
 class QuietNoise(NoiseSource):
     """Noise of `factor` times the charged standard deviation, to test audits.
 
@@ -182,7 +181,6 @@ class SystemGenerator:
         return drawn
 
 
-@state.register
 class SystemNoise(NoiseSource):
     """Noise from the operating system's generator: not seeded, not reproducible.
 
@@ -285,6 +283,9 @@ class SystemNoise(NoiseSource):
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)
+
+
+state.register(SystemNoise, out=SystemNoise.__getstate__, into=SystemNoise.__setstate__)
 
 
 def grid_of(sigma: float) -> float:

@@ -54,8 +54,8 @@ def register(
         out: Returns the attributes of an instance as plain state. By default those of its
             ``__getstate__``, or its ``__dict__``.
         into: Sets the attributes of a new instance, made by ``object.__new__``. It is called with
-            what a file contains, so it must check everything. By default the ``__setstate__`` of
-            the class, or attributes go to the ``__dict__``.
+            what a file contains, so it must check everything. By default attributes go to the
+            ``__dict__``, or to the ``__setstate__`` of the class if it has one.
 
     Returns:
         The class.
@@ -85,9 +85,8 @@ def register(
     elif any(vars(base).get("__slots__") for base in kind.__mro__):
         raise StateError(f"{name_of(kind)} has slots: register it with out and into")
     else:
-        own: Any = getattr(kind, "__setstate__", set_attributes)
         written: Any = kind.__getstate__
-        codec = Codec(kind, written, own)
+        codec = Codec(kind, written, set_attributes)
     new: Any = kind.__new__
     if codec.into is not None and new is not object.__new__:
         raise StateError(f"{name_of(kind)} cannot be registered: it has a __new__ of its own")
@@ -179,13 +178,14 @@ def check_names(kind: type, names: Iterable[str]) -> None:
 
 
 def set_attributes(instance: Any, attributes: Attributes) -> None:
-    """Set attributes of an instance in its ``__dict__``.
+    """Set attributes of an instance, in its ``__dict__`` or by its ``__setstate__``.
 
     Raises:
         StateError: If one would replace a method, a property or another part of the class.
     """
     check_names(type(instance), attributes)
-    vars(instance).update(attributes)
+    own = getattr(instance, "__setstate__", vars(instance).update)
+    own(attributes)
 
 
 def _frozen_out(value: Any) -> Attributes:

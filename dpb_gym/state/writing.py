@@ -86,15 +86,21 @@ class _Writer:
         return [self.part(f"[{number}]", value) for number, value in enumerate(values)]
 
     def pairs(self, values: Any) -> list[Any]:
-        return [[self._key(k), self.part(f"[{shown(k)}]", v)] for k, v in values.items()]
+        made = []
+        for key, value in values.items():
+            self._check_key(key)
+            made.append([self.tree(key), self.part(f"[{shown(key)}]", value)])
+        return made
 
     def keys(self, values: Any) -> list[Any]:
-        return [self._key(value) for value in values]
+        # in an order that does not depend on hashes, so that equal sets have equal bytes
+        for value in values:
+            self._check_key(value)
+        return [self.tree(value) for value in sorted(values, key=dumps)]
 
-    def _key(self, value: Any) -> Any:
+    def _check_key(self, value: Any) -> None:
         if not is_key(value):
             raise self.error(value, "a key, which must be a number, a text or a tuple of them")
-        return self.tree(value)
 
     def array(self, value: Any) -> Any:
         dtype = self._dtype(value.dtype, value)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib
 import json
 import os
 import pickle
-import subprocess
 
 import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym import state
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.checkpoint import FORMAT, VERSION
 from dpb_gym.errors import AgentError, CheckpointError
-from dpb_gym.files import write_whole
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Budget, Curator, GaussianEvent, NoiseSource
+from dpb_gym.privacy.releasers.releaser import Releaser, behind
 from dpb_gym.registry import agent_specs, make_agent, spec_of
 from dpb_gym.streams import AgentStreams
 
@@ -163,74 +161,141 @@ def test_single_agents_are_saved_and_handed_over_with_all_copies(tmp_path):
     assert not again.curator.guarantee.private
 
 
-class Calls:
-    """Object that pickles as a call of an arbitrary function."""
-
-    def __init__(self, *call):
-        self.call = call
-
-    def __reduce__(self):
-        return self.call[0], self.call[1:]
-
-
-def write_payload(path, payload):
-    header = {"format": FORMAT, "version": VERSION, "class": "a:B", "id": "0" * 32}
+def write_payload(path, payload, kind="a:B", version=VERSION):
+    header = {"format": FORMAT, "version": version, "class": kind, "id": "0" * 32}
     header |= {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
     path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
 
 
-HOSTILE = {
-    "system": lambda file: Calls(os.system, f"touch {file}"),
-    "eval": lambda file: Calls(eval, f"open({str(file)!r}, 'w')"),
-    "exec": lambda file: Calls(exec, f"open({str(file)!r}, 'w')"),
-    "open": lambda file: Calls(open, str(file), "w"),
-    "getattr of a class": lambda file: Calls(getattr, Agent, "load"),
-    "import": lambda file: Calls(importlib.import_module, "antigravity"),
-    "partial": lambda file: Calls(functools.partial(os.system, f"touch {file}")),
-    "foreign class": lambda file: Calls(subprocess.Popen, ["touch", str(file)]),
-    "our function": lambda file: Calls(write_whole, file, b"text"),
-    "numpy function": lambda file: Calls(np.save, str(file), 1.0),
-    "hidden in an agent": lambda file: {"agent": make_agent("lin-ts"), 1: Calls(os.system, "true")},
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_untrusted_files_run_no_code(tmp_path, what):
-    file, path = tmp_path / "made", tmp_path / "agent.ckpt"
-    write_payload(path, pickle.dumps(HOSTILE[what](file), protocol=5))
-    with pytest.raises(CheckpointError, match=r"cannot be restored: it asks for"):
+@pytest.mark.parametrize("version", range(VERSION))
+def test_checkpoints_of_earlier_versions_are_refused_unread(tmp_path, version):
+    path = tmp_path / "agent.ckpt"
+    write_payload(path, pickle.dumps(print), version=version)
+    with pytest.raises(CheckpointError, match=r"End its run with the version .* start a new run"):
         Agent.load(path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dpb_gym.agent\nos",
-        "dpb_gym.agent\nos.system",
-        "dpb_gym.agent\nAgent.load",
-        "dpb_gym.agent\nkind_of",
-        "dpb_gym.agent\nAny",
-        "dpb_gym.files\nPath",
-        "dpb_gym.local_privacy\nfill_normals",
-        "builtins\n__import__",
-        "pickle\nUnpickler",
-        "no_such_module\nClass",
-        "dpb_gym.privacy.no_such\nClass",
-    ],
-)
-def test_pickled_names_resolve_to_known_classes_only(tmp_path, name):
+@pytest.mark.parametrize("value", [{1: 2}, None, [Budget.zcdp(1.0)], Budget.zcdp(1.0)])
+def test_data_without_an_agent_are_rejected(tmp_path, value):
     path = tmp_path / "agent.ckpt"
-    write_payload(path, b"\x80\x04c" + name.encode() + b"\n.")
-    with pytest.raises(CheckpointError, match="cannot be restored"):
-        Agent.load(path)
-
-
-def test_data_without_an_agent_are_rejected(tmp_path):
-    path = tmp_path / "agent.ckpt"
-    write_payload(path, pickle.dumps({1: 2}))
+    write_payload(path, state.dumps(value))
     with pytest.raises(CheckpointError, match="holds no agent"):
         Agent.load(path)
+
+
+def test_a_pickle_is_no_checkpoint(tmp_path):
+    path = tmp_path / "agent.ckpt"
+    for payload in (pickle.dumps(make_agent("lin-ts")), b"", b"\n", b"{}\n"):
+        write_payload(path, payload)
+        with pytest.raises(CheckpointError, match="cannot be restored"):
+            Agent.load(path)
+
+
+def test_an_agent_of_another_class_than_the_header_says_is_rejected(tmp_path):
+    path = tmp_path / "agent.ckpt"
+    agent = start("lin-ts", "recommendation", 20)[1]
+    write_payload(path, state.dumps(agent))
+    with pytest.raises(CheckpointError, match="not what it says"):
+        Agent.load(path)
+    write_payload(path, state.dumps(agent), kind=state.name_of(type(agent)))
+    Agent.load(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 4000, b"[]", b"1", b"{}", b'"a"', b"\xff", b"{" + b" " * 5000 + b"}",
+        json.dumps({"format": FORMAT, "version": VERSION, "class": "a:B", "bytes": 0, "sha256": "",
+                    "id": "../../../../../../tmp/a0a0a0a0a0"}).encode(),
+    ],
+)  # fmt: skip
+def test_headers_that_are_none_are_rejected(tmp_path, header):
+    path = tmp_path / "agent.ckpt"
+    path.write_bytes(header + b"\n")
+    with pytest.raises(CheckpointError, match="is not an agent checkpoint"):
+        Agent.load(path)
+
+
+def test_only_ordinary_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink("/dev/zero", tmp_path / "link")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            Agent.load(tmp_path / name)
+
+
+class Counts(Releaser):
+    """Releaser whose plan changes in a run without a declaration."""
+
+    def __init__(self, curator, **options):
+        self.seen = 0
+        super().__init__(curator, share=None, what="counts", **options)
+
+    def cost(self, rho):
+        return GaussianEvent(1.0 / np.sqrt(2.0 * rho))
+
+    def open(self, rho, noise):
+        self.sigma = 0.0 if rho is None else 1.0 / np.sqrt(2.0 * rho)
+
+
+class Declared(Counts):
+    evolves = ("seen",)
+
+
+class Counting(Agent):
+    protects = ("central", "reward")
+    kind = Counts
+
+    def begin(self, problem, streams, curator):
+        self.releaser = self.kind(curator)
+        self.helper = Helper()
+
+    def act(self, context):
+        behind(self.releaser).seen += 1
+        return np.full(len(context.features), 0.5)
+
+    def observe(self, context, action, feedback):
+        self.helper.rewards.append(float(feedback.reward[0]))
+
+
+class Helper:
+    """Object of the module that defines the agent."""
+
+    def __init__(self):
+        self.rewards = []
+
+
+class CountingDeclared(Counting):
+    kind = Declared
+
+
+def test_a_releaser_declares_what_a_run_changes(tmp_path):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    for kind, refused in ((Counting, True), (CountingDeclared, False)):
+        agent = kind()
+        agent.set_up(problem.info, AgentStreams(SEEDS), Budget.zcdp(1.0))
+        play(problem.instance(SEEDS), agent, 0, 20)
+        if refused:
+            with pytest.raises(AgentError, match=r"releasers\[0\].seen is 20, but 0 follows"):
+                agent.save(tmp_path / "agent.ckpt")
+            agent.act(problem.instance(SEEDS).context())
+            continue
+        agent.save(tmp_path / "agent.ckpt")
+        loaded = Agent.load(tmp_path / "agent.ckpt")
+        assert behind(loaded.releaser).seen == 20 and len(loaded.helper.rewards) == 20
+
+
+def test_an_agent_that_was_begun_by_hand_cannot_be_saved(tmp_path):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    agent, streams = make_agent("one-pass-pricing"), AgentStreams(SEEDS)
+    agent.curator = Curator(
+        "rho=1", ("anticipating", "user-round"), noise=NoiseSource(streams.noise), horizon=50
+    )
+    agent.begin(problem.info, streams, agent.curator)
+    agent.curator.seal()
+    with pytest.raises(AgentError, match="set_up was not called"):
+        agent.save(tmp_path / "agent.ckpt")
 
 
 def test_non_private_checkpoints_load_any_number_of_times(tmp_path):

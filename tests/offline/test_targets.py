@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from log_helpers import estimate
 from scipy.stats import norm
 
-from dpb_gym import Budget, SingleAgent, agent_spec, make_agent, offline
+from dpb_gym import Budget, SingleAgent, agent_spec, make_agent, offline, state
 from dpb_gym.agent import Agent, BatchedSingle
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.offline import LoggedData
@@ -60,9 +58,9 @@ def test_thompson_sampling_has_its_exact_probabilities(log):
 def test_evaluation_leaves_the_agent_as_it_was(log):
     for name in ("lin-ts", "adaprivate-ts", "one-pass-linear", "random"):
         agent = offline.train_offline(name, log, BUDGET if name.startswith("ada") else None)
-        before = pickle.dumps(vars(agent))
+        before = state.dumps(agent)
         offline.evaluate_offline(agent, log.select(slice(0, 20)), samples=5)
-        assert pickle.dumps(vars(agent)) == before, name
+        assert state.dumps(agent) == before, name
 
 
 def test_replicates_of_a_batch_equal_single_agents(log):

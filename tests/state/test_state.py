@@ -10,7 +10,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +69,36 @@ class Checked:
 
 class Unknown:
     """A class that is not registered."""
+
+
+def everything() -> dict[str, dict[str, Any]]:
+    """Return the contents of all modules and classes of the library and of this test."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("dpb_gym", "dpb_agents", __name__):
+            found[name] = dict(vars(module))
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__.startswith("dpb_"):
+                    found[f"{name}.{value.__name__}"] = dict(vars(value))
+    for kind in (Box, Pair, Checked):
+        found[kind.__name__] = dict(vars(kind))
+    return found
+
+
+@pytest.fixture(autouse=True, scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Check that all tests together change no class or module and make no file."""
+    folder = tmp_path_factory.mktemp("state")
+    at = os.getcwd()
+    os.chdir(folder)
+    before = everything()
+    yield
+    after = everything()
+    os.chdir(at)
+    assert os.listdir(folder) == []
+    for name, content in before.items():
+        changed = [key for key, value in content.items() if after[name].get(key) is not value]
+        assert set(changed) <= {"_abc_impl"}, f"{name}: {changed}"
 
 
 def again(value: Any) -> Any:
@@ -412,7 +441,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_bytes_that_are_no_state_are_refused(what: str) -> None:
-    with untouched(), pytest.raises(StateError):
+    with pytest.raises(StateError):
         state.loads(BAD[what])
 
 
@@ -453,10 +482,9 @@ def test_every_class_of_the_process_that_is_not_registered_is_refused() -> None:
     everything = [each for each in gc.get_objects() if isinstance(each, type)]
     names = {f"{each.__module__}:{each.__qualname__}" for each in everything} - set(known)
     assert len(names) > 1000
-    with untouched():
-        for name in sorted(names):
-            with pytest.raises(StateError):
-                state.loads(line({"object": [name, {}]}))
+    for name in sorted(names):
+        with pytest.raises(StateError):
+            state.loads(line({"object": [name, {}]}))
 
 
 @given(st.binary(max_size=200))
@@ -483,12 +511,11 @@ JSON = st.recursive(
 
 @given(JSON, st.binary(max_size=30))
 def test_random_json_is_refused_or_returns_equal(value: Any, data: bytes) -> None:
-    with untouched():
-        try:
-            found = state.loads(line(value, data))
-        except StateError:
-            return
-        assert equal(again(found), found)
+    try:
+        found = state.loads(line(value, data))
+    except StateError:
+        return
+    assert equal(again(found), found)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -504,12 +531,11 @@ def test_changed_and_cut_bytes_are_refused_or_return_equal(value: Any, data: st.
         "insert": good[:at] + byte + good[at:],
         "drop": good[:at] + good[at + 1 :],
     }[how]
-    with untouched():
-        try:
-            found = state.loads(changed)
-        except StateError:
-            return
-        assert equal(again(found), found)
+    try:
+        found = state.loads(changed)
+    except StateError:
+        return
+    assert equal(again(found), found)
 
 
 def test_sizes_are_checked_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,33 +559,3 @@ def test_deep_values_are_refused_by_both_sides() -> None:
         value = [value]
     with pytest.raises(StateError, match="levels"):
         state.dumps(value)
-
-
-# ------------------------------------------------------------------ nothing else changes
-
-
-def everything() -> dict[str, dict[str, Any]]:
-    """Return the contents of all modules and classes of the library and of this test."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("dpb_gym", "dpb_agents", __name__):
-            found[name] = dict(vars(module))
-            for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__module__.startswith("dpb_"):
-                    found[f"{name}.{value.__name__}"] = dict(vars(value))
-    for kind in (Box, Pair, Checked):
-        found[kind.__name__] = dict(vars(kind))
-    return found
-
-
-@contextmanager
-def untouched() -> Iterator[None]:
-    """Check that no attribute of a class or module changes and no file is made here."""
-    before, files = everything(), set(os.listdir())
-    yield
-    after = everything()
-    assert before.keys() == after.keys() and set(os.listdir()) == files
-    for name, content in before.items():
-        assert content.keys() - {"__abstractmethods__", "_abc_impl"} <= after[name].keys()
-        changed = [key for key, value in content.items() if after[name][key] is not value]
-        assert not changed, f"{name}: {changed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,8 @@ class SimulatedAggregator:
     Args:
         lost: Messages that are lost, as numbers of the devices of a batch, from 0.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("_sum", "_modulus", "_asked", "_came")
 
     def __init__(self, lost: tuple[int, ...] = ()) -> None:
         self._lost = frozenset(lost)
@@ -132,6 +134,7 @@ class AggregatedSum(DisjointSum):
         message_bytes: Size of a message in the current batch.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("_opened", "_schedule.scales")
     whole = True
 
     def __init__(

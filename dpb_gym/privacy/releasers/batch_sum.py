@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,8 @@ class BatchSum(Sum):
             order, where sampling does not help, so its noise is that without sampling.
         **options: Further parameters of `Sum`.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("batches", "_held", "_aged", "_at", "_block")
 
     def __init__(
         self,

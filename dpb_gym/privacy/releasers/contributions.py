@@ -22,7 +22,7 @@ Both hold for every sequence of releases, so the policy may adapt to them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,8 @@ _FIRST_USERS = 64
 @state.register
 class _UserTable:
     """Array ``(B, users)`` with one column per user id; it grows on demand."""
+
+    evolves: ClassVar[tuple[str, ...]] = ("table+",)
 
     def __init__(self, replicates: int, dtype: type) -> None:
         shape = (validation.integer("replicates", replicates, 1), _FIRST_USERS)
@@ -143,6 +145,8 @@ class LifetimeClip:
         >>> sums
         [3.0, 4.0, 0.0]
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("clipped_count", "_ids", "_rows")
 
     def __init__(self, width: int, replicates: int, radius: float, *, order: int = 2) -> None:
         self.width = validation.integer("width", width, 1)

@@ -13,6 +13,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from importlib import resources
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +38,7 @@ class Mechanism(ABC):
         noise: Noise of the current release (B, width); the releaser multiplies it by sigma.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("noise", "step", "_prefix", "_past", "_all")
     gain: float
     noise: FloatArray
 

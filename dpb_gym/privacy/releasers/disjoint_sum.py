@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,7 @@ class DisjointSum(WeightedSum):
     The plan is `ReleaseModel.batches`: the schedule of a trusted curator is not used.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("mail", "past", "coming", "_own")
     per_record = False
     """Whether every message has noise of its own."""
     whole = False

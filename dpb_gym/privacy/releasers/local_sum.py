@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -181,6 +182,7 @@ class LocalSum(DisjointSum):
         sent: Newest messages ``(B, n)``, or None.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("sent", "_along")
     per_record = True
     sent: Messages | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,8 @@ class Minimiser(Releaser):
         centre: Public centre ``(dim,)`` of the ridge penalty ``ridge / 2 |theta - centre|^2``; 0
             unless set.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("calls", "centre", "_released")
 
     def __init__(
         self,
@@ -176,6 +178,7 @@ class LossMinimiser(Minimiser):
             summed over its records, without ridge. Set it before `release`.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("loss",)
     loss: Loss
 
     def minimise(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copyreg
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -71,8 +71,12 @@ class Releaser(state.Registered, ABC):
         basis: What the cost rests on, see `Guarantee`.
         proviso: A clause of the guarantee, see `Guarantee.provisos`.
         rho: Nominal zCDP to which the plan is calibrated; None before, and if it is exact.
+        evolves: Names of the attributes that records and releases change, of this class and not
+            of its bases; "x+" for an array whose later axes grow. In a loaded checkpoint all other
+            attributes must be as `begin` makes them.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("entered_in", "entered", "_entering")
     basis, proviso = "computed", ""
     rho: float | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,8 @@ class RunningSum(Sum):
     Raises:
         ParameterError: If a parameter is out of range.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("_pending",)
 
     def __init__(
         self,

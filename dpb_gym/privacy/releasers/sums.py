@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,6 +71,7 @@ class Sum(Releaser):
         ParameterError: If a parameter is out of range, or the records have no bound.
     """
 
+    evolves: ClassVar[tuple[str, ...]] = ("rounds", "clipped_count", "_total", "_released", "_rows")
     law = "gaussian"
     gain = 1.0
     least_weight = 1.0

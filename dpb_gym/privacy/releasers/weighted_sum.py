@@ -6,6 +6,7 @@ Records are weighted so that each spends the whole budget, however long it stays
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,8 @@ class WeightedSum(Sum):
         schedule: The schedule in use.
         releases: Number of releases so far.
     """
+
+    evolves: ClassVar[tuple[str, ...]] = ("releases", "_sum")
 
     def __init__(
         self,

@@ -1,0 +1,64 @@
+"""No package reads pickles, which run code of whoever wrote them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = [
+    file
+    for folder in ("dpb_gym", "agents/dpb_agents", "envs_data/dpb_data")
+    for file in (ROOT / folder).rglob("*.py")
+]
+READERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle"}
+CALLS = {"read_pickle", "load_module", "unsafe_load", "full_load"}
+
+
+def reads(text: str) -> list[str]:
+    """Return the ways in which code may read pickles."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(alias.name for alias in node.names)]
+        found += [name for name in names if name.partition(".")[0] in READERS]
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        options = {option.arg: ast.unparse(option.value) for option in node.keywords}
+        if options.get("allow_pickle", "False") != "False":
+            found.append(f"{called}(allow_pickle=...)")
+        if called in ("np.load", "numpy.load") and "allow_pickle" not in options:
+            found.append(f"{called} without allow_pickle=False")
+        if called in ("joblib.load", "torch.load", "yaml.load") or called.split(".")[-1] in CALLS:
+            found.append(called)
+        if called.endswith("import_module") and node.args:
+            name = ast.unparse(node.args[0]).strip("'")
+            found += [name] if name.partition(".")[0] in READERS else []
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle", "from pickle import loads", "import os, dill", "import pickle as p",
+        "np.load(file)", "np.load(file, allow_pickle=True)", "np.load(file, allow_pickle=flag)",
+        "pd.read_pickle(file)", "joblib.load(file)", "importlib.import_module('pickle')",
+        "torch.load(file)", "yaml.unsafe_load(text)",
+    ],
+)  # fmt: skip
+def test_the_check_finds_readers(text: str) -> None:
+    assert reads(text)
+    assert not reads("np.load(file, allow_pickle=False); state.loads(data); json.loads(text)")
+
+
+def test_no_package_reads_pickles() -> None:
+    assert len(FILES) > 250
+    found = {str(file.relative_to(ROOT)): reads(file.read_text("utf-8")) for file in FILES}
+    readers = {name: ways for name, ways in found.items() if ways}
+    assert not readers
