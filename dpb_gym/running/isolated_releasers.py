@@ -76,11 +76,13 @@ class Method(NamedTuple):
         sources: `RECORD`, `DIRECTION` or `PUBLIC` of each argument, by name.
         check: Raises an error unless the arguments are possible for the releaser.
         records: Whether the method takes records.
+        returns: Whether it returns something.
     """
 
     sources: Mapping[str, str]
     check: Callable[[Any, Given, Array | None], None]
     records: bool = False
+    returns: bool = True
 
 
 class Entry(NamedTuple):
@@ -506,11 +508,17 @@ _MLE: dict[str, Reader] = {
 }
 _DEMAND_MLE: dict[str, Reader] = {**_MLE, "demand": _object("Demand")}
 
+
+def _adding(sources: Mapping[str, str], check: Callable[..., None]) -> Method:
+    """Return a method that takes records and returns nothing."""
+    return Method(sources, check, records=True, returns=False)
+
+
 _ADD = {"records": RECORD, "along": DIRECTION}
 _SUMMED: dict[str, Method] = {
-    "add": Method({**_ADD, "users": DIRECTION}, _check_add, records=True),
+    "add": _adding({**_ADD, "users": DIRECTION}, _check_add),
     # the records of one round
-    "add_rounds": Method(_ADD, lambda *given: _check_add(*given, 1), records=True),
+    "add_rounds": _adding(_ADD, lambda *given: _check_add(*given, 1)),
     "value": Method({}, _nothing),
 }
 _BATCHED: dict[str, Method] = {
@@ -568,9 +576,7 @@ RELEASERS: dict[str, Entry] = {
         {"arms": _width, "reward": _pair, "law": _choice("gaussian", "laplace"), "what": text},
         {
             **_RELEASED,
-            "add": Method(
-                {"reward": RECORD, "arm": DIRECTION, "seen": DIRECTION}, _check_arms, records=True
-            ),
+            "add": _adding({"reward": RECORD, "arm": DIRECTION, "seen": DIRECTION}, _check_arms),
         },
     ),
     "dpb_agents.recommendation.rivals.linear_rival:RewardSums": Entry(
@@ -589,10 +595,8 @@ RELEASERS: dict[str, Entry] = {
     "dpb_agents.recommendation.one_pass_sparse:SparseSums": Entry(
         {"width": _integer(2, MOST_NUMBERS), "bound": _real(0.0, 1.0, open_low=True)},
         {
-            "add": Method(
-                {"errors": RECORD, "scale": DIRECTION, "directions": DIRECTION},
-                _check_errors,
-                records=True,
+            "add": _adding(
+                {"errors": RECORD, "scale": DIRECTION, "directions": DIRECTION}, _check_errors
             ),
             "release": Method(
                 {"support": PUBLIC, "picks": PUBLIC, "shares": PUBLIC}, _check_selection
@@ -609,9 +613,7 @@ RELEASERS: dict[str, Entry] = {
             "start": _numbers,
         },
         {
-            "add": Method(
-                {"features": DIRECTION, "rewards": RECORD}, _check_features, records=True
-            ),
+            "add": _adding({"features": DIRECTION, "rewards": RECORD}, _check_features),
             "release": Method({"step": PUBLIC, "steps": PUBLIC}, _check_descent),
         },
         check=_check_peeling,
@@ -620,10 +622,8 @@ RELEASERS: dict[str, Entry] = {
         _DEMAND_MLE,
         {
             **_MINIMISED,
-            "add": Method(
-                {"features": DIRECTION, "price": DIRECTION, "demand": RECORD},
-                _check_demand,
-                records=True,
+            "add": _adding(
+                {"features": DIRECTION, "price": DIRECTION, "demand": RECORD}, _check_demand
             ),
         },
         centre=_numbers,
@@ -632,7 +632,7 @@ RELEASERS: dict[str, Entry] = {
         _DEMAND_MLE,
         {
             **_MINIMISED,
-            "add": Method({"vectors": DIRECTION, "rewards": RECORD}, _check_vectors, records=True),
+            "add": _adding({"vectors": DIRECTION, "rewards": RECORD}, _check_vectors),
         },
         centre=_numbers,
     ),
@@ -640,10 +640,8 @@ RELEASERS: dict[str, Entry] = {
         {**_MLE, "slots": _integer(1, 1 << 13), "clip": _flag},
         {
             **_MINIMISED,
-            "add": Method(
-                {"features": DIRECTION, "slates": DIRECTION, "choice": RECORD},
-                _check_choices,
-                records=True,
+            "add": _adding(
+                {"features": DIRECTION, "slates": DIRECTION, "choice": RECORD}, _check_choices
             ),
         },
         centre=_numbers,

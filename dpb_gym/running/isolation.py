@@ -38,17 +38,17 @@ import socket
 import struct
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpb_gym import errors, state, validation
 from dpb_gym.agent import Agent
-from dpb_gym.audits.interference import Interception
-from dpb_gym.audits.paired_run import releasers
 from dpb_gym.errors import ActionError, AgentError, DPBError, StateError, line_of, shown
 from dpb_gym.privacy import Curator
 from dpb_gym.privacy.guarantee import NOTIONS, RESPONSES, UNITS
@@ -62,6 +62,7 @@ from dpb_gym.running.isolated_releasers import (
     RECORD,
     RELEASERS,
     Entry,
+    Method,
     described,
     new_releaser,
     path_of,
@@ -236,9 +237,7 @@ class IsolatedAgent(Agent):
         if new:
             self._end_customer()
             self._customer, theirs = _pipe()
-            with contextlib.suppress(
-                OSError
-            ):  # it has ended: see `_received`
+            with contextlib.suppress(OSError):  # it has ended: see `_received`
                 send_handle(self._link, theirs.fileno(), self._process.pid)
             theirs.close()
         assert self._customer is not None
@@ -285,7 +284,7 @@ class IsolatedAgent(Agent):
                 entered.add(number)
             with _typed_errors():
                 output = self._called(held, name, policy[3], customer[3], told)
-            if not method.records or name == "send":
+            if method.returns:
                 message = state.dumps(output)
                 _send_bytes(self._link, message)
                 _send_bytes(self._customer, message)
@@ -468,10 +467,10 @@ def _serve(link: Connection, spec: AgentSpec) -> None:
     problem, generators, configuration, budget, two_customers = _receive(link)
     streams = AgentStreams((0,) * len(generators), configuration)  # without the seeds
     streams.agent = generators
-    plan = _plan(agent, lambda: agent.set_up(problem, streams, budget))
+    plan, releasers = _plan(agent, lambda: agent.set_up(problem, streams, budget))
     _send(link, [DONE, plan])
     calls = _Calls(link)
-    for number, releaser in enumerate(releasers(agent)):
+    for number, releaser in enumerate(releasers):
         calls.take(releaser, number)
     gc.collect()
     gc.freeze()  # a collection in a forked process would copy memory
@@ -510,11 +509,11 @@ def _stage(agent: Agent, link: Connection, message: Any) -> None:
         _send(link, [DONE, None])
 
 
-def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
-    """Set up the agent; return the calls with which it made releasers and charged its curator.
+def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Releaser]]:
+    """Set up the agent; return the calls with which it made releasers, and these.
 
-    A call is a list: replicate of the curator, or None; name of the method, or path of the class;
-    arguments; and the centre that `begin` set, or None.
+    A call is a list: replicate of the curator, or None; name of a method of `CHARGES`, or path of
+    the class; arguments; and the centre that `begin` set, or None.
     """
     calls: list[Any] = []
     inside = False
@@ -553,6 +552,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
     parts: dict[int, int | None] = {id(part): i for i, part in agent.curator.parts.items()}
     parts[id(agent.curator)] = None
     plan: list[Any] = []
+    releasers: list[Releaser] = []
     what: Any
     for curator, what, args, options in calls:
         if id(curator) not in parts:  # of an agent without a budget inside of this one
@@ -569,10 +569,11 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
             options["schedule"] = what.schedule
         given = described(curator, type(what), args, options)
         plan.append([part, path_of(type(what)), given, getattr(what, "centre", None)])
-    return plan
+        releasers.append(what)
+    return plan, releasers
 
 
-class _Calls(Interception):
+class _Calls:
     """Calls of releasers, passed on to the main process.
 
     The agent's own releasers get the calls too, so that their plans and counts advance. Their
@@ -584,31 +585,50 @@ class _Calls(Interception):
 
     def __init__(self, link: Connection) -> None:
         self.link = link
-        self._names: dict[tuple[int, str], list[str]] = {}
-        self._entries: list[Entry] = []
+        self._inside = False
 
     def take(self, releaser: Releaser, number: int) -> None:
-        """Take the calls of a releaser that the main process executes."""
-        entry = RELEASERS[path_of(type(releaser))]
-        self._entries.append(entry)
-        for name in entry.methods:
+        """Take the calls of the methods of `RELEASERS`, but not those of copies of the releaser."""
+        kind = type(releaser)
+        for name, method in RELEASERS[path_of(kind)].methods.items():
             if name != "value":
-                parameters = inspect.signature(getattr(releaser, name)).parameters
-                self._names[number, name] = list(parameters)
-        self.hold(releaser, number)
+                setattr(releaser, name, self._passing(releaser, number, name, method))
+                continue
+            own = partial(kind.value.fget, releaser)  # type: ignore[attr-defined]
+            read = self._taken(number, name, method, [], own)
+            members = {
+                "value": property(lambda _, read=read: read()),
+                "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
+            }
+            releaser.__class__ = type(kind.__name__, (kind,), members)
 
-    def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
-        method(*args, **options)
-        number, name = key
-        known = self._entries[number].methods.get(name)
-        given = {}
-        if known is not None and known.sources:
-            given = {**dict(zip(self._names[key], args)), **options}
-        arguments = {argument: _plain(value) for argument, value in given.items()}
-        _send(self.link, [CALL, number, name, arguments])
-        if known is not None and known.records and name != "send":
-            return None
-        return _receive(self.link)
+    def _passing(self, releaser: Releaser, number: int, name: str, method: Method) -> MethodType:
+        own, usual = getattr(releaser, name), getattr(type(releaser), name)
+        taken = self._taken(number, name, method, list(inspect.signature(own).parameters), own)
+
+        def call(it: Releaser, *args: Any, **options: Any) -> Any:
+            return taken(*args, **options) if it is releaser else usual(it, *args, **options)
+
+        call.__name__ = name
+        return MethodType(call, releaser)  # copies of the releaser get methods of their own
+
+    def _taken(
+        self, number: int, name: str, method: Method, names: list[str], own: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            if self._inside:  # the releaser itself calls
+                return own(*args, **options)
+            self._inside = True
+            try:
+                own(*args, **options)
+            finally:
+                self._inside = False
+            given = {**dict(zip(names, args)), **options} if method.sources else {}
+            arguments = {argument: _plain(value) for argument, value in given.items()}
+            _send(self.link, [CALL, number, name, arguments])
+            return _receive(self.link) if method.returns else None
+
+        return call
 
 
 def _plain(value: Any) -> Any:

@@ -379,6 +379,25 @@ def test_the_policy_process_gets_nothing_of_protected_contexts(cls, public, dela
             assert blank or name in public
 
 
+def test_fixed_arms_are_shown_only_if_every_round_offers_the_same():
+    arms = np.array([[0, 1, 2], [2, 0, 1]])
+    features = np.arange(12.0).reshape(2, 3, 2)
+    features[1] = features[1, [2, 0, 1]]
+    info = ProblemInfo("recommendation", 9, 2, (0.0, 1.0), n_candidates=3, n_arms=3)
+    with closing(IsolatedAgent(replace(HONEST, maker=Counts, protects=Counts.protects))) as agent:
+        agent.set_up(info, AgentStreams([5, 6]), Budget.parse("rho=1"))
+        context = Context(1, features, arms=arms, users=np.array([3, 4]))
+        shown = agent._shown(context)
+        assert shown.features is features and shown.arms is arms and (shown.users == -1).all()
+        turned = Context(2, features[:, ::-1], arms=arms[:, ::-1])
+        assert agent._shown(turned).arms is turned.arms
+        late = Context(3, np.zeros_like(features), arms=np.full_like(arms, -1))
+        agent._shown(late)
+        for other in (context._replace(features=features + 1.0), context._replace(arms=arms[::-1])):
+            with pytest.raises(AgentError, match="every round should offer the same arms"):
+                agent._shown(other)
+
+
 class OneRoundOnly(mutants.Features):
     """Adds what `act` knew of the customer of its round to the record of a late one."""
 
@@ -625,6 +644,8 @@ FORGED = b'{"state":1,"value":{"object":["%s",{"_sigma":0.0}]}}\n' % BATCH.encod
         (sends(["call", 0, "release"]), "sent what is no message"),
         (sends([np.zeros(3), 0]), "sent what is no message"),
         (sends({"call": 0}), "sent what is no message"),
+        (sends(["done"]), "sent what is no message"),
+        (sends(["done", None, None]), "sent what is no message"),
         (sends(["done", [[None, BATCH, {}, None]]]), "raw data reach the plan"),
         (sends(["error", "SystemExit", "mine", "", "", -5]), "SystemExit: mine"),
         (sends(["error", "errors", 5]), "errors: errors"),
