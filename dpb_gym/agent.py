@@ -257,7 +257,7 @@ class BatchedSingle(Agent):
         kind = kind_of(self._problem.kind)
         for i, copy in enumerate(self.copies):
             if feedback.observed is None or feedback.observed[i]:
-                with self._reporting(i, "observe"), copy.curator.one_record_each():
+                with self._reporting(i, "observe"):
                     own = kind.unstack(action, i)
                     copy.observe(_lane(context, i), own, _lane(feedback, i))
 

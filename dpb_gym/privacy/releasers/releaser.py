@@ -6,9 +6,10 @@ A releaser takes raw records and returns releases with noise.
 from __future__ import annotations
 
 import copyreg
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,6 +49,38 @@ class CuratorProtocol(Protocol):
 
     def seal(self) -> None: ...
 
+    def admit(self, releaser: Releaser, records: int) -> None: ...
+
+
+ENTRIES = ("add", "send", "message", "add_rounds", "send_rounds")
+"""Methods by which records enter a releaser: one record per replicate, or those of n rounds."""
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of `ENTRIES` that lets the curator admit its records first.
+
+    A call by another method of `ENTRIES` of the same releaser is a part of that entry.
+    """
+
+    @functools.wraps(method)
+    def entering(releaser: Releaser, *args: Any, **options: Any) -> Any:
+        if releaser._entering:
+            return method(releaser, *args, **options)
+
+        records = 1
+        if name.endswith("_rounds"):
+            first = args[0] if args else next(iter(options.values()))
+            records = first.shape[0] if hasattr(first, "shape") else len(first)
+        releaser.curator.admit(releaser, records)
+
+        releaser._entering = True
+        try:
+            return method(releaser, *args, **options)
+        finally:
+            releaser._entering = False
+
+    return entering
+
 
 class Releaser(ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
@@ -57,8 +90,9 @@ class Releaser(ABC):
     all its releasers together, charges each plan once (`cost`) and sets its noise (`open`).
     Without a budget `open` gets no rho, and the same calls release exact values.
 
-    A new mechanism is a subclass with `cost`, `open` and methods of its own that take records and
-    return releases. Every such method calls `ready` first.
+    A new mechanism is a subclass with `cost`, `open`, methods that take records and methods that
+    return releases. Every such method calls `ready` first. The methods that take records are named
+    in `ENTRIES`; the curator counts the records of every round that enter by them.
 
     Args:
         curator: Provides budget, ledger and noise.
@@ -74,6 +108,19 @@ class Releaser(ABC):
 
     basis, proviso = "computed", ""
     rho: float | None = None
+    per_round: ClassVar[int] | property = 1
+    """Number of records of one round per replicate that the plan is charged for."""
+    entered_in: int = 0
+    """Number of the opening of the curator in which the newest record entered; see `Curator`."""
+    entered: int = 0
+    """Records per replicate that entered in that opening."""
+    _entering: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ENTRIES:
+            if callable(method := vars(cls).get(name)):
+                setattr(cls, name, _counted(method, name))
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what
