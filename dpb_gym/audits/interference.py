@@ -19,6 +19,7 @@ Each run is played in a process of its own, so that it finds no data of another.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import hashlib
@@ -41,6 +42,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits.worlds import bought, response_range
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy.releasers.batch_sum import UserSum
+from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Problem, Round
@@ -103,7 +105,7 @@ class _Transcript(NamedTuple):
 
     decisions: list[tuple[bytes | None, ...]]
     calls: list[_Call]
-    entered: list[dict[int, Array]]
+    entered: list[dict[tuple[int, int], Array]]
 
 
 class Effect(NamedTuple):
@@ -422,8 +424,8 @@ class _Boundary(Interception):
         self.round, self.changed = 0, False
         self.lanes: dict[int, int | None] = {}
         self._held: dict[int, Releaser] = {}
-        self._entered: dict[int, Array] = {}
-        self._bounds: dict[int, tuple[str, float]] = {}
+        self._entered: dict[tuple[int, int], Any] = {}
+        self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
 
     # ---------------------------------------------------------------- what is taken
 
@@ -437,6 +439,8 @@ class _Boundary(Interception):
         self._held[number] = releaser
         if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
             self._measure(releaser, number)
+        if isinstance(releaser, LossMinimiser):
+            self._measure_loss(releaser, number)
 
         def write(it: Releaser, name: str, value: Any) -> None:
             if it is releaser and not self._inside and not _writes_itself(it):
@@ -449,9 +453,10 @@ class _Boundary(Interception):
         """Note what every record adds to a sum."""
         if getattr(releaser, "pure", False) or releaser.curator.relation != "replace-one":
             return  # private for any two records; agents promise replace-one
-        apart = releaser.sensitivity * releaser.per_round / releaser.records_per_unit
-        apart += releaser.per_round * releaser.grid * math.sqrt(releaser.shape.width)
-        self._bounds[number] = releaser.what, apart
+        most = Sum.per_round.fget(releaser)  # type: ignore[attr-defined]
+        apart = most * releaser.sensitivity / releaser.records_per_unit
+        apart += most * releaser.grid * math.sqrt(releaser.shape.width)
+        self._bounds[number, 0] = releaser.what, apart
 
         def measured(name: str) -> MethodType:
             usual = getattr(type(releaser), name)
@@ -463,12 +468,35 @@ class _Boundary(Interception):
                 own = np.zeros_like(into)
                 usual(it, records, along, own)
                 into += own
-                self._entered[number] = self._entered.get(number, 0.0) + own
+                self._enter((number, 0), own)
 
             return MethodType(take, releaser)  # copies of the releaser get methods of their own
 
         for name in ("_take", "_take_rounds"):
             setattr(releaser, name, measured(name))
+
+    def _measure_loss(self, releaser: Any, number: int) -> None:
+        """Note the gradients that every record adds to a loss, at some parameters."""
+        usual = type(releaser)._store
+        bound = releaser._bounds["gradient_bound"]
+        points = _points(releaser.dim)
+        if bound is not None:
+            for j in range(len(points)):
+                self._bounds[number, j] = releaser.what, 2.0 * bound
+
+        def store(it: Any, new: list[Array]) -> None:
+            usual(it, new)
+            if it is not releaser or bound is None:
+                return
+            for j, theta in enumerate(points):
+                lanes = range(it.replicates)
+                found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
+                self._enter((number, j), np.array(found))
+
+        releaser._store = MethodType(store, releaser)
+
+    def _enter(self, key: tuple[int, int], own: Array) -> None:
+        self._entered[key] = self._entered.get(key, 0.0) + own
 
     # ---------------------------------------------------------------- what is compared
 
@@ -484,6 +512,8 @@ class _Boundary(Interception):
             releaser = self._held[number]
             settings = (getattr(releaser, name, None) for name in SHOWN)
             shown = _digest([None if callable(each) else each for each in settings])
+            if isinstance(releaser, LossMinimiser):
+                shown += _digest(_probed(releaser))
         return self._call(key, given, shown, method(*args, **options))
 
     def _call(
@@ -524,15 +554,15 @@ class _Boundary(Interception):
 
     def close_round(self) -> None:
         """Compare what has entered the sums of the first replicate in this round."""
-        rows = {number: own[0] for number, own in self._entered.items() if not self.lanes[number]}
+        rows = {key: own[0] for key, own in self._entered.items() if not self.lanes[key[0]]}
         self._entered = {}
         self.transcript.entered.append(rows)
         if self.first is None:
             return
         then = self.first.entered[len(self.transcript.entered) - 1]
-        for number in {*rows, *then}:
-            what, most = self._bounds[number]
-            gap = rows.get(number, 0.0) - then.get(number, 0.0)
+        for key in sorted({*rows, *then}):
+            what, most = self._bounds[key]
+            gap = np.asarray(rows.get(key, 0.0) - then.get(key, 0.0))
             apart = math.sqrt(float((gap * gap).sum()))
             if apart > most * (1.0 + SLACK):
                 raise _Found(
@@ -557,6 +587,22 @@ class _Boundary(Interception):
             raise _Found("records reach the plan of the releases")
 
 
+def _points(dim: int) -> Array:
+    """Return parameters at which losses are compared."""
+    return np.outer([0.0, 1.0, -3.0], np.cos(np.arange(dim)))
+
+
+def _probed(releaser: Any) -> list[Any]:
+    """Return a loss at fixed records, which is the same unless the function reads raw data."""
+    found: list[Any] = []
+    for fill in (0.0, 0.5):
+        parts = [np.full((1, *x.shape[2:]), fill).astype(x.dtype) for x in releaser._columns]
+        for theta in _points(releaser.dim) if parts else ():
+            with contextlib.suppress(Exception):  # of a loss that is not for such records
+                found.append(releaser.loss(theta, *parts))
+    return found
+
+
 def _writes_itself(releaser: Releaser) -> bool:
     """Return whether the caller's caller is a method of the releaser."""
     frame = sys._getframe(2)
@@ -578,7 +624,14 @@ def _lane_of(value: Any, lane: int, axis: int) -> Any:
 
 
 def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(pickle.dumps(value), digest_size=16).digest()
+    """Return a digest of plain values and arrays; of functions, with what they hold."""
+    try:
+        made = pickle.dumps(value)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        from joblib.externals.loky.backend.reduction import dumps
+
+        made = bytes(dumps(value))
+    return hashlib.blake2b(made, digest_size=16).digest()
 
 
 def _other(

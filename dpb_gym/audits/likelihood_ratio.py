@@ -96,15 +96,24 @@ class Tap:
         if self._captured is None:
             self.other.add(*args, **kwargs)
         else:
-            there = self._captured.pop(0) if self._captured else None
-            self.uneven |= there is None
-            if there is not None:
-                self.other.add(*there[0], **there[1])
+            there, named = self._exchanged(args, kwargs)
+            self.other.add(*there, **named)
         if isinstance(self.releaser, LocalSum):
             if self.releaser.sent is not before:
                 self._ratio(self.releaser.sent)
         elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
+
+    def _exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the next record of the other world, or this one if there is none."""
+        assert self._captured is not None
+        while self._captured and self._captured[0] is None:
+            self.uneven = True
+            self._captured.pop(0)
+        if self._captured and (there := self._captured.pop(0)) is not None:
+            return there
+        self.uneven = True
+        return args, kwargs
 
     def _moved(self) -> bool:
         if isinstance(self.releaser, WeightedSum):
@@ -148,8 +157,12 @@ class Tap:
 
     def _close(self) -> None:
         """Check that the other world releases after as many records of the round."""
-        if self._captured is not None:
-            self.uneven |= not self._captured or self._captured.pop(0) is not None
+        if self._captured is None:
+            return
+        if self._captured and self._captured[0] is None:
+            self._captured.pop(0)
+        else:
+            self.uneven = True
 
     def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser

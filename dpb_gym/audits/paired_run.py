@@ -133,7 +133,7 @@ def play(
             agent.observe(*delivered)
         for tap in flat:
             tap.settle()
-        if any(tap.uneven for tap in flat):
+        if agent.curator.private and any(tap.uneven for tap in flat):
             return _uneven(agent, t)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)

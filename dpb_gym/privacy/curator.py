@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.lazy import own_packages
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
@@ -80,6 +81,7 @@ class Curator:
         provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
         whole: The curator of all replicates, or this one.
+        of_agent: Whether an agent makes the releasers, and not a function of the library.
         attended: Whether records enter in opened rounds only; see `attend`.
         newest_round: Number of the newest round that was opened.
 
@@ -129,6 +131,7 @@ class Curator:
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
         self.whole = self
+        self.of_agent = False
         self.attended = False
         self.newest_round = 0
         self._open = self._openings = 0
@@ -317,7 +320,7 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
+                    self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
@@ -480,3 +483,12 @@ class Curator:
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part
+
+
+def _basis(releaser: Releaser) -> str:
+    """Return what the cost of a releaser rests on: of another package's, on its author's code."""
+    kind = type(releaser)
+    foreign = kind.__module__.partition(".")[0] not in own_packages()
+    if foreign and releaser.basis == "computed":
+        return f"declared (the releaser {kind.__qualname__} of {kind.__module__})"
+    return releaser.basis

@@ -9,7 +9,7 @@ import copyreg
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,11 @@ class CuratorProtocol(Protocol):
     relation: str
     replicates: int
     horizon: int | None
+    attended: bool
+    of_agent: bool
+
+    @property
+    def whole(self) -> CuratorProtocol: ...
 
     @property
     def ledger(self) -> Ledger: ...
@@ -108,8 +113,6 @@ class Releaser(ABC):
 
     basis, proviso = "computed", ""
     rho: float | None = None
-    per_round: ClassVar[int] | property = 1
-    """Number of records of one round per replicate that the plan is charged for."""
     entered_in: int = 0
     """Number of the opening of the curator in which the newest record entered; see `Curator`."""
     entered: int = 0
@@ -128,6 +131,11 @@ class Releaser(ABC):
         self.opened = False
         self._part = 1.0 if share is None else share
         curator.register(self, share)
+
+    @property
+    def per_round(self) -> int:
+        """Number of records of one round per replicate that the plan is charged for."""
+        return 1
 
     @abstractmethod
     def cost(self, rho: float) -> Event:
@@ -151,7 +159,7 @@ class Releaser(ABC):
 
 PUBLIC = (
     "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
-    "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
+    "dim", "every", "gain", "grid", "horizon", "law", "levels", "max_calls", "mechanism",
     "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
     "sigma", "steps", "variances", "what",
@@ -160,7 +168,8 @@ METHODS = (
     "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
-SETTABLE = ("centre", "loss")
+SETTABLE = ("centre",)
+"""What may be set through a handle in begin."""
 
 
 class Handle:
@@ -199,7 +208,7 @@ class Handle:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute of `SETTABLE`; all others are fixed."""
+        """Set an attribute of `SETTABLE` in begin; all others are fixed."""
         if name not in SETTABLE:
             raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_raw(self), name, value)
@@ -238,12 +247,14 @@ class WithoutAxis(Handle):
 
     __slots__ = ()
 
-    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
+    def add(self, *parts: ArrayLike | None, users: ArrayLike | None = None, **named: Any) -> None:
         """Add one record; see the `add` of the releaser."""
-        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
-        if "users" in options:
-            options["users"] = np.atleast_1d(options["users"])
-        super().add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+        if users is not None:
+            named["users"] = np.atleast_1d(users)
+        if named.get("along") is not None:
+            named["along"] = np.asarray(named["along"], dtype=np.float64)[None]
+        arrays = (None if x is None else np.asarray(x, dtype=np.float64)[None] for x in parts)
+        super().add(*arrays, **named)
 
     def release(self) -> FloatArray:
         """Return a release; see the `release` of the releaser."""

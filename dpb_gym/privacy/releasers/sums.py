@@ -170,7 +170,7 @@ class Sum(Releaser):
         return sigma, grid, ZCDPEvent(0.5 * (distance / sigma) ** 2)
 
     @property
-    def per_round(self) -> int:  # type: ignore[override]
+    def per_round(self) -> int:
         """Number of records of one round that the sensitivity covers.
 
         If users are protected, `participations` and `limit` count a user's rounds.
