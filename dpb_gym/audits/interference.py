@@ -461,7 +461,7 @@ class _Boundary(Interception):
         def measured(name: str) -> MethodType:
             usual = getattr(type(releaser), name)
 
-            def take(it: Releaser, records: Any, along: Any, into: Array) -> None:
+            def take(it: Any, records: Any, along: Any, into: Array) -> None:
                 if it is not releaser:
                     usual(it, records, along, into)
                     return
@@ -470,6 +470,7 @@ class _Boundary(Interception):
                 into += own
                 self._enter((number, 0), own)
 
+            take.__name__ = name
             return MethodType(take, releaser)  # copies of the releaser get methods of their own
 
         for name in ("_take", "_take_rounds"):
@@ -493,6 +494,7 @@ class _Boundary(Interception):
                 found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
                 self._enter((number, j), np.array(found))
 
+        store.__name__ = "_store"
         releaser._store = MethodType(store, releaser)
 
     def _enter(self, key: tuple[int, int], own: Array) -> None:

@@ -70,7 +70,7 @@ def test_shares_spend_the_whole_budget_jointly(
     shares = [0.999 * w / sum(weights) for w in weights]
     made = [own.batch_sum(2, clip=1.0, share=share) for share in shares[:-1]]
     last = (
-        own.minimiser(2, gradient_bound=2.0, curvature=1.0, calls=3)
+        own.minimiser(2, loss=print, gradient_bound=2.0, curvature=1.0, calls=3)
         if with_mle
         else own.running_sum(symmetric=2, clip=PSDBall(1.0))
     )

@@ -5,6 +5,7 @@ A releaser takes raw records and returns releases with noise.
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import functools
 from abc import ABC, abstractmethod
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpb_gym.errors import BudgetError
+from dpb_gym.errors import BudgetError, FixedError
+from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget
+    from dpb_gym.privacy.curator import Rounds
     from dpb_gym.privacy.events import Event
     from dpb_gym.privacy.ledger import Ledger
     from dpb_gym.privacy.noise import NoiseSource
@@ -32,11 +35,7 @@ class CuratorProtocol(Protocol):
     relation: str
     replicates: int
     horizon: int | None
-    attended: bool
-    of_agent: bool
-
-    @property
-    def whole(self) -> CuratorProtocol: ...
+    rounds: Rounds
 
     @property
     def ledger(self) -> Ledger: ...
@@ -172,6 +171,10 @@ SETTABLE = ("centre",)
 """What may be set through a handle in begin."""
 
 
+MUTABLE = (np.ndarray, list, Schedule)
+"""Types of which a handle shows copies."""
+
+
 class Handle:
     """What an agent gets of a releaser: its records, its releases and its public plan.
 
@@ -210,7 +213,7 @@ class Handle:
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute of `SETTABLE` in begin; all others are fixed."""
         if name not in SETTABLE:
-            raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
+            raise FixedError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_raw(self), name, value)
 
 
@@ -221,7 +224,11 @@ del Handle._releaser  # type: ignore[attr-defined]
 
 
 def _shown(name: str) -> property:
-    return property(lambda handle: getattr(_raw(handle), name))
+    def show(handle: Handle) -> Any:
+        value = getattr(_raw(handle), name)
+        return copy.deepcopy(value) if isinstance(value, MUTABLE) else value
+
+    return property(show)
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
