@@ -83,7 +83,7 @@ class PrivateMLE(LossMinimiser):
         Args:
             theta: Parameters ``(d,)``.
             x: Features of the offered items of every round, ``(n, K, d)``; zeros in empty places.
-            y: Feedback y_n of every round, ``(n, K)``: 1 for the item bought, NaN for an empty place.
+            y: Feedback y_n of every round, ``(n, K)``: 1 for the item bought, NaN for empty places.
         """
         x = x.astype(float)
         u = np.where(np.isnan(y), -np.inf, x @ theta)

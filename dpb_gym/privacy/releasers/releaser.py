@@ -212,7 +212,7 @@ class Handle:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute of `SETTABLE` in begin; all others are fixed."""
-        if name not in SETTABLE:
+        if name not in SETTABLE or not hasattr(_raw(self), name):
             raise FixedError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_raw(self), name, value)
 
