@@ -10,7 +10,7 @@ import pytest
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import interference
-from dpb_gym.audits.interference import LANES, Effect, _Customers, first_lane_of, interferes
+from dpb_gym.audits.interference import LANES, Effect, _Customers, interferes, with_lane_of
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
 from dpb_gym.registry import spec_of
@@ -74,13 +74,15 @@ class Wider(NamedTuple):
 def test_a_part_that_is_added_is_exchanged():
     own = Wider(1, np.zeros((2, 3)), np.zeros(2))
     other = Wider(1, np.ones((1, 3)), np.ones(1))
-    mixed = first_lane_of(other, own)
+    mixed = with_lane_of(0, other, own)
     assert mixed.new.tolist() == [1.0, 0.0] and mixed.absent is None and mixed.t == 1
     assert not own.new.any()
-    feedback = first_lane_of(
-        Feedback(np.ones(2), answer=np.ones((2, 4))), Feedback(np.zeros(2), answer=np.zeros((2, 4)))
+    feedback = with_lane_of(
+        1,
+        Feedback(np.ones(2), answer=np.ones((2, 4))),
+        Feedback(np.zeros(2), answer=np.zeros((2, 4))),
     )
-    assert feedback.answer.sum(axis=1).tolist() == [4.0, 0.0]
+    assert feedback.answer.sum(axis=1).tolist() == [0.0, 4.0]
 
 
 # ------------------------------------------------------------------ what is compared
@@ -150,6 +152,18 @@ class Doubled(Sums):
         self.sums.add(feedback.reward, along=sign * context.features[:, 0])
 
 
+class Last(Sums):
+    """Acts in both replicates by the reward of the second."""
+
+    seen = 0.0
+
+    def act(self, context):
+        return np.full(2, int(self.seen > 0.5))
+
+    def during(self, context, feedback):
+        self.seen = feedback.reward[1]
+
+
 class OneLane(Sums):
     """Acts in the second replicate by the reward of the first."""
 
@@ -180,6 +194,7 @@ def test_an_agent_that_only_adds_and_releases_passes():
         (Asks, "records of other rounds reach the record", False),
         (Beside, "records of another replicate reach the record of round 1", False),
         (OneLane, "records of another replicate reach the action of round 2", False),
+        (Last, "records of another replicate reach the action of round 2", False),
         (Doubled, "two records are .* apart, but 1 is charged of round", True),
     ],
 )
