@@ -540,6 +540,7 @@ class Blinding(ByAttribute):
     def begin(self) -> None:
         super().begin()
         interference._digest = lambda value: b""
+        interference.SLACK = math.inf
 
 
 class Harmless(ByAttribute):
@@ -1105,7 +1106,8 @@ def user_in_three_batches() -> AuditReport:
 
 def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPBError]:
     def run() -> AuditReport | DPBError:
-        usual, digest, admit = BatchSum._add, interference._digest, Curator.admit
+        usual, admit = BatchSum._add, Curator.admit
+        digest, slack = interference._digest, interference.SLACK
         try:
             return audit(agent, BUDGET, runs, **{**SMALL, **how})
         except DPBError as error:
@@ -1115,6 +1117,7 @@ def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPB
             return refused
         finally:  # what a mutant replaces
             BatchSum._add, interference._digest = usual, digest  # type: ignore[method-assign]
+            interference.SLACK = slack
             Curator.admit = admit  # type: ignore[method-assign]
 
     return run

@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
-from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
@@ -46,25 +46,6 @@ SUM_OF = {
     "shuffler": ShuffledBatches,
     "local": LocalSum,
 }
-
-
-@dataclass
-class Rounds:
-    """State of the rounds that a harness opens; see `Curator.round`.
-
-    Attributes:
-        of_agent: Whether an agent makes the releasers, and not a function of the library.
-        attended: Whether records enter in opened rounds only.
-        newest: Number of the newest round that was opened.
-        open: Number of rounds that are open.
-        openings: How often rounds were opened.
-    """
-
-    of_agent: bool = False
-    attended: bool = False
-    newest: int = 0
-    open: int = 0
-    openings: int = 0
 
 
 class Curator:
@@ -216,20 +197,14 @@ class Curator:
             kind(self, size, **options)
         return self.releasers[-1]
 
-    def attend(self) -> None:
-        """Let records enter in opened rounds only; see `round`.
-
-        A harness calls it before an agent's first decision. A curator that is used by hand admits
-        records at any time, up to the horizon.
-        """
-        self.rounds.attended = True
-
     @contextmanager
     def round(self, t: int | None = None, n: int = 1) -> Iterator[None]:
         """Open rounds t, ..., t + n - 1, in which their records enter the releasers.
 
         In every opening each releaser takes `Releaser.per_round` records per round and replicate,
-        whatever its horizon is. The curators of single replicates open with this one.
+        whatever its horizon is. From the first opening on no record enters outside of one. The
+        curators of single replicates open with this one. A curator that is used by hand, without
+        rounds, admits records at any time, up to the horizon.
 
         Args:
             t: Number of the first round, larger than that of every round before; None: the next.

@@ -379,7 +379,7 @@ def test_a_round_admits_one_record_whatever_the_horizon(
     unit = "user-rewards" if kind == "user_sum" else "reward"
     own = curator("rho=0.5", notion="central", unit=unit, horizon=50)
     sums, add = releaser_of(kind, own, 10**4)
-    own.attend()
+    own.rounds.attended = True
     for rounds, records in openings:
         with own.round(n=rounds):
             for i in range(records):
@@ -445,7 +445,7 @@ def test_rounds_are_opened_once_and_in_order() -> None:
 def test_single_replicates_open_with_the_whole() -> None:
     whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=50)
     sums = [whole.single(i).batch_sum(2, reward=(0.0, 1.0)) for i in (0, 1)]
-    whole.attend()
+    whole.rounds.attended = True
     for t in (1, 2):
         with whole.round(t):
             for each in sums:
@@ -511,7 +511,7 @@ def test_the_centre_of_a_ridge_is_fixed_when_the_agent_begins() -> None:
     fit.centre = np.ones(2)
     fit.centre[:] = 5.0  # of a copy
     assert np.array_equal(fit.centre, np.ones(2))
-    own.attend()
+    own.rounds.attended = True
     for each in (fit, behind(fit)):
         with pytest.raises(FixedError, match="set in begin"):
             each.centre = np.zeros(2)

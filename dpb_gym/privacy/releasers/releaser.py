@@ -10,6 +10,7 @@ import copyreg
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,10 +22,29 @@ from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
     from dpb_gym.privacy.budget import Budget
-    from dpb_gym.privacy.curator import Rounds
     from dpb_gym.privacy.events import Event
     from dpb_gym.privacy.ledger import Ledger
     from dpb_gym.privacy.noise import NoiseSource
+
+
+@dataclass
+class Rounds:
+    """State of the rounds that a harness opens; see `Curator.round`.
+
+    Attributes:
+        of_agent: Whether an agent makes the releasers, and not a function of the library.
+        attended: Whether records enter in opened rounds only. A harness sets it before an agent's
+            first decision.
+        newest: Number of the newest round that was opened.
+        open: Number of rounds that are open.
+        openings: How often rounds were opened.
+    """
+
+    of_agent: bool = False
+    attended: bool = False
+    newest: int = 0
+    open: int = 0
+    openings: int = 0
 
 
 class CuratorProtocol(Protocol):
