@@ -84,6 +84,7 @@ class Session:
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
+        agent.curator.rounds.attended = True  # records enter in rounds that the session opens
         self._state_dir = state_dir
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
@@ -394,7 +395,8 @@ class Session:
         sums.side, sums.mail = "server", values
         try:
             for _ in range(number):
-                self.agent.observe(*message_round(self.problem, sums.rounds + 1))
+                with self.agent.curator.round():
+                    self.agent.observe(*message_round(self.problem, sums.rounds + 1))
         finally:
             sums.side, sums.mail = "", None
 
@@ -566,7 +568,8 @@ class Session:
         else:
             context, action, feedback = empty_round(self.problem, now, False)
         try:
-            self.agent.observe(context._replace(t=state["t"]), action, feedback)
+            with self.agent.curator.round():
+                self.agent.observe(context._replace(t=state["t"]), action, feedback)
         except Exception as error:
             if record is None:
                 raise

@@ -95,7 +95,9 @@ def collect(
         outcome = instance.respond(action)
         if learn:
             post.open(context)
-            behaviour.observe(*post.deliver(action, outcome.feedback))  # type: ignore[union-attr]
+            delivered = post.deliver(action, outcome.feedback)
+            with behaviour.curator.round():  # type: ignore[union-attr]
+                behaviour.observe(*delivered)  # type: ignore[union-attr]
         response = _response(made, instance, action, outcome)
         for key, column in {**context._asdict(), **columns, **response}.items():
             if key != "t" and column is not None:
@@ -143,6 +145,7 @@ def _learning(agent: Any) -> Decide:
     """Return the decision function of an agent that learns while it logs."""
     if not isinstance(agent, Agent):
         raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
+    agent.curator.rounds.attended = True
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
         stated = stated_shares(agent, context) if made.kind == "recommendation" else None

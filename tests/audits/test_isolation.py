@@ -256,7 +256,7 @@ class WithOwn(Agent):
 
 class WithLoss(WithOwn):
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
-        self.fit = curator.minimiser(problem.dim, gradient_bound=1.0, curvature=1.0)
+        self.fit = curator.minimiser(problem.dim, loss=np.sum, gradient_bound=1.0, curvature=1.0)
 
 
 class ChargesItself(mutants.Honest):
@@ -748,7 +748,7 @@ def test_errors_say_what_they_say_without_isolation():
         (Ending, "ended its process"),
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
-        (WithLoss, "the function has the records"),
+        (WithLoss, "would run beside the raw data"),
         (Forged, "above the budget rho=2"),
         (ChargesItself, "charges what its releasers release"),
     ],
