@@ -26,6 +26,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
 
+# Audits of tests are not remembered for this user's results.
+os.environ["XDG_STATE_HOME"] = str(COMPILED.parent / "state")
+
 # A shell's background jobs and their children ignore Ctrl-C, so tests of it would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

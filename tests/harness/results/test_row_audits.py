@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 import dpb_gym
+from dpb_gym.audits.audit_records import audit_key
 from dpb_gym.cli import main
 from dpb_gym.results.result_directory import ResultDirectory
-from dpb_gym.results.row_audits import AUDIT_BUDGET, AUDIT_NOTE, _most_used, audit_key, audit_rows
+from dpb_gym.results.row_audits import AUDIT_BUDGET, AUDIT_NOTE, _most_used, audit_rows
 
 
 @pytest.fixture(scope="module")
