@@ -207,6 +207,6 @@ class _Use(Interception):
             f"the releaser {releaser.what!r} {lacks}"
             for number, releaser in enumerate(self._releasers)
             for lacks, names in (("takes no record", RECORDS), ("is never read", READINGS))
-            if any(hasattr(releaser, name) for name in names)
+            if any(hasattr(type(releaser), name) for name in names)  # without a reading
             and not any((number, name) in self._used for name in names)
         ]
