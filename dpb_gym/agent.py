@@ -90,6 +90,7 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
+        self.curator.of_agent = True
         if problem.prior is not None:
             self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)
@@ -257,7 +258,7 @@ class BatchedSingle(Agent):
         kind = kind_of(self._problem.kind)
         for i, copy in enumerate(self.copies):
             if feedback.observed is None or feedback.observed[i]:
-                with self._reporting(i, "observe"), copy.curator.one_record_each():
+                with self._reporting(i, "observe"):
                     own = kind.unstack(action, i)
                     copy.observe(_lane(context, i), own, _lane(feedback, i))
 

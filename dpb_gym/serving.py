@@ -272,7 +272,8 @@ class Session:
             empty = self._empty(Context(self._state["t"], x, revenues, None, None, None), True)
             sums.side, sums.mail = "server", values
             try:
-                self.agent.observe(*empty)
+                with self.agent.curator.round():
+                    self.agent.observe(*empty)
             finally:
                 sums.side, sums.mail = "", None
 
@@ -419,7 +420,8 @@ class Session:
         else:
             context, action, feedback = self._empty(now, False)
         try:
-            self.agent.observe(context._replace(t=state["t"]), action, feedback)
+            with self.agent.curator.round():
+                self.agent.observe(context._replace(t=state["t"]), action, feedback)
         except Exception as error:
             if record is None:
                 raise
@@ -494,7 +496,8 @@ class Device:
         context, action = self._own._opened(self.decision)
         feedback = self._own._feedback(context, action, response)
         self._own.drop(self.decision)
-        self._agent.observe(context, action, feedback)
+        with self._agent.curator.round():
+            self._agent.observe(context, action, feedback)
         sums = behind(self._agent.curator.releasers[0])
         values = [] if sums.mail is None else sums.mail[0].tolist()
         modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
@@ -581,6 +584,7 @@ def serve(
         raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
+    made.curator.attend()
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
     session = Session(made, info, punctual, account)

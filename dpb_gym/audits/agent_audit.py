@@ -152,8 +152,13 @@ def _audited(
         say(f"noise of all releases in {deployed} rounds")
         found = _noted(found, stage.play(deployed, *known[1:], runs=FEW_RUNS), "in deployment")
     raw = interferes(stage.run, stage.problem(deployed), seeds_from(stage.seed, 1), say)
-    tested = raw or f"nothing but releases depends on records, in {deployed} rounds"
-    found = replace(found, interference=bool(raw), details={**found.details, "raw data": tested})
+    tested = str(raw) if raw else f"nothing but releases depends on records, in {deployed} rounds"
+    found = replace(
+        found,
+        interference=raw is not None and not raw.far,
+        distance=raw is not None and raw.far,
+        details={**found.details, "raw data": tested},
+    )
     if found.verdict != PASS:
         return found
     say("control with a third of the noise")
@@ -230,6 +235,11 @@ class _Stage:
                 "boundary": observed.boundary,
             },
         }
+        if observed.uneven:
+            none = np.zeros(runs)
+            found = audit_scores(none, none, observed.guarantee, **said)
+            told = {**found.details, "raw data": observed.uneven}
+            return replace(found, interference=True, details=told)
         if observed.scores is not None and observed.guarantee is not None:
             scores = observed.scores
             found = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)

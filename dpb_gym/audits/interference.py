@@ -4,36 +4,48 @@ This is the premise of the billboard lemma. A first run records every output of 
 releasers. In further runs the customers of some rounds are exchanged while the releasers return
 the recorded outputs. The agent's random numbers are the same, the noise and its seeds are others,
 so that an agent which knows them subtracts the wrong noise. Then nothing may change bit for bit: no
-action or probability, no time or argument of a release, no record of another round, and not the
-text of the guarantee. So a record enters in its own round, and no record enters twice.
+action or probability, no time or argument of a release, no attribute of a releaser that a handle
+shows or that the agent sets, no record of another round, and not the text of the guarantee. So a
+record enters in its own round, and no record enters twice.
 
-Each run is played by one replicate in a process of its own, so that it finds no data of another.
+Each run has `LANES` replicates. Customers are exchanged in the first of them only, so nothing at
+all may change in the others. A protected context is exchanged with all of its parts.
+
+The records of the two worlds are also compared in every round: what enters a sum in a round may
+move by the sensitivity that is charged, and no further.
+
+Each run is played in a process of its own, so that it finds no data of another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import hashlib
+import math
 import multiprocessing
 import pickle
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import combinations
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpb_gym.agent import Agent
-from dpb_gym.audits.paired_run import releasers
 from dpb_gym.audits.worlds import bought, response_range
 from dpb_gym.errors import AgentError
-from dpb_gym.privacy.releasers.releaser import Releaser
-from dpb_gym.problems.base import Array, Context, Feedback, Problem
+from dpb_gym.privacy.releasers.batch_sum import UserSum
+from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
+from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
@@ -45,6 +57,16 @@ _WORDS = np.array([np.isin(np.arange(CODE_BITS), c) for c in combinations(range(
 _waiting: list[Callable[[], Any]] = []  # a forked process inherits what it is to do
 OUTPUTS = ("release", "forget", "send")
 RECORDS = ("add", "add_rounds")
+MESSAGES = ("send", "send_rounds", "message")
+"""Methods that take a record and return what is released of it."""
+LANES = 2
+"""Replicates of a run; the customers of the first are exchanged."""
+REPLAYED = (*OUTPUTS, *MESSAGES, "value")
+DERIVED = ("curator", "noise_std", "noise_std_max", "variances")
+SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
+"""Attributes of releasers that are compared: what a handle shows, but for derived numbers."""
+WRITES = "set "
+SLACK = 1e-6
 
 
 class _Changes(NamedTuple):
@@ -62,15 +84,51 @@ class _Changes(NamedTuple):
         return f"{'all' if self.bit is None else 'some'} responses {self.how}"
 
 
-class _Transcript(NamedTuple):
-    """Decisions and calls of releasers in one run."""
+class _Call(NamedTuple):
+    """A call of a releaser.
 
-    decisions: list[bytes]
-    calls: list[tuple[Any, bytes, Any]]
+    Attributes:
+        key: Number of the releaser and name of the method.
+        given: Digest of the arguments of each replicate.
+        shown: Digest of the attributes that a handle shows.
+        output: What it returned, in the first run.
+    """
+
+    key: tuple[int, str]
+    given: tuple[bytes, ...]
+    shown: bytes
+    output: Any
+
+
+class _Transcript(NamedTuple):
+    """Decisions, calls of releasers, and the sums of each round's records, in one run."""
+
+    decisions: list[tuple[bytes | None, ...]]
+    calls: list[_Call]
+    entered: list[dict[tuple[int, int], Array]]
+
+
+class Effect(NamedTuple):
+    """An effect of records that are not released, or are further apart than is charged.
+
+    Attributes:
+        text: What they reach, where, and which customers were exchanged.
+        far: Whether they enter releasers only, but are too far apart.
+    """
+
+    text: str
+    far: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class _Found(Exception):
     """What differs from the first run."""
+
+    def __init__(self, text: str, far: bool = False) -> None:
+        super().__init__(text)
+        self.far = far
 
 
 CHANGES = (
@@ -81,7 +139,7 @@ CHANGES = (
 
 def interferes(
     run: AgentRun, problem: Problem, seed: int, say: Callable[[str], None] | None = None
-) -> str | None:
+) -> Effect | None:
     """Return the first effect of records that are not released, None if there is none.
 
     Args:
@@ -97,8 +155,8 @@ def interferes(
             what = "first run" if changes is None else str(changes)
             say(f"raw data: run {number} of {1 + len(CHANGES)} ({what})")
         found = _apart(partial(_play, run, problem, seed, changes, first))
-        if isinstance(found, str):
-            return f"{found}, {changes}"
+        if isinstance(found, Effect):
+            return found._replace(text=f"{found}, {changes}")
         first = first or found
     return None
 
@@ -123,27 +181,38 @@ def _work() -> Any:
 
 def _play(
     run: AgentRun, problem: Problem, seed: int, changes: _Changes | None, first: _Transcript | None
-) -> _Transcript | str:
+) -> _Transcript | Effect:
     """Return the transcript of a run, or how it differs from the first one."""
     agent = run.spec.make()
-    streams = AgentStreams([seed], run.spec.name)
+    streams = AgentStreams(_seeds(seed), run.spec.name)
     if first is not None:
-        other = AgentStreams([seed + 1], run.spec.name)
+        other = AgentStreams(_seeds(seed + 1), run.spec.name)
         streams.seeds, streams.noise = other.seeds, other.noise
     agent.set_up(problem.info, streams, run.budget)
+    agent.curator.attend()
     boundary = _Boundary(first)
-    for number, releaser in enumerate(releasers(agent)):
-        boundary.hold(releaser, number)
+    curator = agent.curator
+    number = 0
+    for lane, one in [(None, curator), *curator.parts.items()]:
+        for handle in one.releasers:
+            boundary.lanes[number] = lane
+            boundary.hold(behind(handle), number)
+            number += 1
     try:
         _rounds(agent, problem, seed, changes, boundary)
-        boundary.decide(repr(agent.curator.guarantee), "guarantee")
+        boundary.decide([repr(agent.curator.guarantee)], "guarantee")
         boundary.end()
     except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
         found = error if isinstance(error, _Found) else error.__cause__
         if not isinstance(found, _Found):
             raise
-        return f"{found} of round {boundary.round}"
+        return Effect(f"{found} of round {boundary.round}", found.far)
     return boundary.transcript
+
+
+def _seeds(seed: int) -> list[int]:
+    """Return the seeds of the replicates; those of `seed` and of `seed + 1` are disjoint."""
+    return [seed + 2 * lane for lane in range(LANES)]
 
 
 def _rounds(
@@ -151,39 +220,129 @@ def _rounds(
 ) -> None:
     unit, notion = agent.curator.unit, agent.curator.notion
     contexts_change = unit in ("user-round", "user")
+    public = ("users",) if unit == "user" else ()
     rng = np.random.default_rng([seed, 1])
     words = _WORDS[rng.integers(len(_WORDS), size=problem.horizon + 1)]
-    instance, another = problem.instance([seed]), problem.instance([seed + 1])
-    delivery = Delivery(problem, [seed])
+    shift = problem.horizon + 1 + (CHANGES.index(changes) if changes is not None else 0)
+    customers = _Customers(problem, seed, public, shift)
+    delivery = Delivery(problem, _seeds(seed))
     changed = np.zeros(problem.horizon + 1, bool)
     for t in range(1, problem.horizon + 1):
         boundary.round = t
-        context = told = met = instance.context()
+        context = told = met = customers.instance.context()
         if changes is not None:
             users = context.users if unit in ("user", "user-rewards") else None
             key = t if users is None else int(users[0]) % len(words)
             changed[t] = True if changes.bit is None else words[key, changes.bit]
-        if changes is not None and contexts_change and changed[t]:
-            told = context._replace(features=another.context().features)
+        if changed[t] and contexts_change:
+            assert changes is not None
+            told = customers.exchanged_context()
             context = told if changes.bit is not None else context
         boundary.changed = bool(changed[t])
-        decision = agent.probabilities(context), np.asarray(action := agent.act(context))
+        shares, action = agent.probabilities(context), np.asarray(agent.act(context))
+        problem.check_action(action, LANES)
         # a customer who is exchanged may see other actions, unless the claim is central
         other = context is not met and notion != "central"
-        boundary.decide(None if other else decision)
+        decisions: list[Any] = [
+            (None if shares is None else shares[lane], action[lane]) for lane in range(LANES)
+        ]
+        boundary.decide([None if other else decisions[0], *decisions[1:]])
         delivery.open(told)
-        feedback = instance.respond(action).feedback
-        if changes is not None and changed[t]:
-            feedback = _other(feedback, problem, told, action, changes.how, rng)
+        feedback = customers.respond(action, context is not met)
+        if changed[t]:
+            assert changes is not None
+            changed_one = _other(feedback, problem, told, action, changes.how, rng)
+            if feedback.answer is not None:
+                changed_one = changed_one._replace(answer=customers.other_answer(action, feedback))
             if contexts_change and feedback.observed is not None:
-                feedback = feedback._replace(observed=~feedback.observed)
+                changed_one = changed_one._replace(observed=~feedback.observed)
+            feedback = first_lane_of(changed_one, feedback)
         delivered = delivery.deliver(action, feedback)
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         boundary.changed = bool(changed[origin])
-        agent.observe(*delivered)
+        with agent.curator.round(t):
+            agent.observe(*delivered)
+        boundary.close_round()
         if t < problem.horizon:
-            instance.advance()
-            another.advance()
+            customers.advance()
+
+
+class _Customers:
+    """The customers of a run, and others for whom those of the first replicate are exchanged.
+
+    Args:
+        problem: The problem.
+        seed: Seed of the customers.
+        public: Parts of a context that are not exchanged.
+        shift: Difference of user ids, as the same numbers come in every instance.
+    """
+
+    def __init__(
+        self, problem: Problem, seed: int, public: tuple[str, ...] = (), shift: int = 0
+    ) -> None:
+        self.problem, self.public, self.shift = problem, public, shift
+        self.instance = problem.instance(_seeds(seed))
+        self.another = problem.instance(_seeds(seed + 1))
+        # an adapted environment has no rounds
+        self._known = type(self.instance).answer is Instance.answer
+        hidden, others = self.instance.hidden, self.another.hidden
+        self._hidden = {name: first_lane_of(others[name], hidden[name]) for name in hidden}
+
+    def advance(self) -> None:
+        """Move to the next round."""
+        self.instance.advance()
+        self.another.advance()
+
+    def exchanged_context(self) -> Context:
+        """Return the context with another customer in the first replicate."""
+        own, other = self.instance.context(), self.another.context()
+        if other.users is not None:
+            other = other._replace(users=np.where(other.users < 0, -1, other.users + self.shift))
+        mixed: Context = first_lane_of(other, own)
+        return mixed._replace(**{name: getattr(own, name) for name in self.public})
+
+    def respond(self, action: Array, exchanged: bool) -> Feedback:
+        """Return the responses to the actions of these customers or of the exchanged ones."""
+        if exchanged and self._known:
+            return self._respond(action, self._exchanged_round())
+        return self.instance.respond(action).feedback
+
+    def other_answer(self, action: Array, feedback: Feedback) -> Array:
+        """Return an answer of another customer to the same actions, different if there is one."""
+        own: Any = feedback.answer
+        other: Any = self.another.respond(action).feedback.answer
+        for step in (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875) if self._known else ():
+            if not np.array_equal(other[0], own[0]):
+                break
+            round_ = self.another.round()
+            moved = round_._replace(uniform=(round_.uniform + step) % 1.0)
+            other = self.problem.respond(self.another.hidden, moved, action)[0].answer
+        return np.asarray(other)
+
+    def _exchanged_round(self) -> Round:
+        own, other = self.instance.round(), self.another.round()
+        secret = {name: first_lane_of(other.secret[name], own.secret[name]) for name in own.secret}
+        uniform = first_lane_of(other.uniform, own.uniform)
+        return Round(self.exchanged_context(), uniform, secret)
+
+    def _respond(self, action: Array, round_: Round) -> Feedback:
+        checked = self.problem.check_action(action, LANES)
+        return self.problem.respond(self._hidden, round_, checked)[0]
+
+
+def first_lane_of(other: Any, own: Any) -> Any:
+    """Return arrays, contexts or feedback with the first replicate of `other`, the rest of `own`.
+
+    Every part with a replicate axis is exchanged, whatever its name is.
+    """
+    if isinstance(own, np.ndarray) and own.ndim:
+        mixed = np.array(own)
+        mixed[0] = other[0]
+        mixed.flags.writeable = own.flags.writeable
+        return mixed
+    if isinstance(own, tuple):
+        return type(own)(*map(first_lane_of, other, own))
+    return own
 
 
 class Interception(ABC):
@@ -205,17 +364,25 @@ class Interception(ABC):
     def hold(self, releaser: Releaser, number: int) -> None:
         """Take the calls of a releaser, but not those of its copies."""
         kind = type(releaser)
-        for name in (*RECORDS, *OUTPUTS):
+        for name in self.names(releaser):
             if hasattr(releaser, name):
                 setattr(releaser, name, self._taking((number, name), releaser))
+        members = self.members(releaser, number)
         if hasattr(kind, "value"):
             value = kind.value.fget
             read = self._taken((number, "value"), lambda: value(releaser))
-            members = {
-                "value": property(lambda _: read()),
-                "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
-            }
+            members["value"] = property(lambda _: read())
+        if members:
+            members["__reduce_ex__"] = lambda it, _: (object.__new__, (kind,), vars(it))
             releaser.__class__ = type(kind.__name__, (kind,), members)
+
+    def names(self, releaser: Releaser) -> tuple[str, ...]:
+        """Return the names of the methods that are taken."""
+        return (*RECORDS, *OUTPUTS)
+
+    def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
+        """Return further members of the class of a releaser that is held."""
+        return {}
 
     def _taking(self, key: tuple[int, str], releaser: Releaser) -> MethodType:
         name = key[1]
@@ -241,44 +408,178 @@ class Interception(ABC):
 
 
 class _Boundary(Interception):
-    """Records the outputs of releasers in a first run, and returns them in the others.
+    """Records what crosses the boundary of releasers in a first run, and compares in the others.
 
     Args:
         first: Transcript of the first run, None in the first run.
+
+    Attributes:
+        round: Number of the round.
+        changed: Whether the customer of the first replicate is exchanged whose record enters.
+        lanes: The replicate of each releaser; None if it has all.
     """
 
     def __init__(self, first: _Transcript | None) -> None:
-        self.first, self.transcript = first, _Transcript([], [])
+        self.first, self.transcript = first, _Transcript([], [], [])
         self.round, self.changed = 0, False
+        self.lanes: dict[int, int | None] = {}
+        self._held: dict[int, Releaser] = {}
+        self._entered: dict[tuple[int, int], Any] = {}
+        self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
+
+    # ---------------------------------------------------------------- what is taken
+
+    def names(self, releaser: Releaser) -> tuple[str, ...]:
+        kind = type(releaser)
+        public = [name for name in dir(kind) if not name.startswith("_")]
+        methods = [name for name in public if isinstance(getattr(kind, name), FunctionType)]
+        return tuple({*super().names(releaser), *methods} - {"ready"})
+
+    def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
+        self._held[number] = releaser
+        if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
+            self._measure(releaser, number)
+        if isinstance(releaser, LossMinimiser):
+            self._measure_loss(releaser, number)
+
+        def write(it: Releaser, name: str, value: Any) -> None:
+            if it is releaser and not self._inside and not _writes_itself(it):
+                self._call((number, WRITES + name), (_digest(value),), b"", None)
+            object.__setattr__(it, name, value)
+
+        return {"__setattr__": write}
+
+    def _measure(self, releaser: Any, number: int) -> None:
+        """Note what every record adds to a sum."""
+        if getattr(releaser, "pure", False) or releaser.curator.relation != "replace-one":
+            return  # private for any two records; agents promise replace-one
+        most = Sum.per_round.fget(releaser)  # type: ignore[attr-defined]
+        apart = most * releaser.sensitivity / releaser.records_per_unit
+        apart += most * releaser.grid * math.sqrt(releaser.shape.width)
+        self._bounds[number, 0] = releaser.what, apart
+
+        def measured(name: str) -> MethodType:
+            usual = getattr(type(releaser), name)
+
+            def take(it: Releaser, records: Any, along: Any, into: Array) -> None:
+                if it is not releaser:
+                    usual(it, records, along, into)
+                    return
+                own = np.zeros_like(into)
+                usual(it, records, along, own)
+                into += own
+                self._enter((number, 0), own)
+
+            return MethodType(take, releaser)  # copies of the releaser get methods of their own
+
+        for name in ("_take", "_take_rounds"):
+            setattr(releaser, name, measured(name))
+
+    def _measure_loss(self, releaser: Any, number: int) -> None:
+        """Note the gradients that every record adds to a loss, at some parameters."""
+        usual = type(releaser)._store
+        bound = releaser._bounds["gradient_bound"]
+        points = _points(releaser.dim)
+        if bound is not None:
+            for j in range(len(points)):
+                self._bounds[number, j] = releaser.what, 2.0 * bound
+
+        def store(it: Any, new: list[Array]) -> None:
+            usual(it, new)
+            if it is not releaser or bound is None:
+                return
+            for j, theta in enumerate(points):
+                lanes = range(it.replicates)
+                found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
+                self._enter((number, j), np.array(found))
+
+        releaser._store = MethodType(store, releaser)
+
+    def _enter(self, key: tuple[int, int], own: Array) -> None:
+        self._entered[key] = self._entered.get(key, 0.0) + own
+
+    # ---------------------------------------------------------------- what is compared
 
     def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
-        given = _digest((args, options))
-        output = method(*args, **options)
-        return self._call(key, given, None if key[1] in RECORDS else output)
+        number, name = key
+        parts: list[Any] = [(args, options)]
+        if name in (*RECORDS, *MESSAGES) and self.lanes[number] is None:
+            axis = 1 if name.endswith("_rounds") else 0
+            parts = [_lane_of((args, options), lane, axis) for lane in range(LANES)]
+        given = tuple(map(_digest, parts))
+        shown = b""
+        if name in REPLAYED:
+            releaser = self._held[number]
+            settings = (getattr(releaser, name, None) for name in SHOWN)
+            shown = _digest([None if callable(each) else each for each in settings])
+            if isinstance(releaser, LossMinimiser):
+                shown += _digest(_probed(releaser))
+        return self._call(key, given, shown, method(*args, **options))
 
-    def _call(self, key: tuple[int, str], given: bytes, output: Any) -> Any:
+    def _call(
+        self, key: tuple[int, str], given: tuple[bytes, ...], shown: bytes, output: Any
+    ) -> Any:
+        """Note a call, and compare it with that of the first run."""
         calls = self.transcript.calls
-        calls.append((key, given, copy.deepcopy(output) if self.first is None else None))
+        replayed = key[1] in REPLAYED
+        stored = copy.deepcopy(output) if self.first is None and replayed else None
+        calls.append(_Call(key, given, shown, stored))
         if self.first is None:
             return output
-        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1][0] != key:
-            raise _Found("records reach the plan of the releases")
-        _, expected, released = self.first.calls[len(calls) - 1]
-        if given != expected:
-            if key[1] not in (*RECORDS, "send"):
-                raise _Found("records reach the arguments of a release")
-            if not self.changed:
-                raise _Found("records of other rounds reach the record")
-        return copy.deepcopy(released)
 
-    def decide(self, decision: Any, what: str = "action") -> None:
-        """Record action and probabilities; None where the changed customer may see others."""
-        decisions = self.transcript.decisions
-        decisions.append(_digest(decision))
-        if self.first is None or decision is None:
+        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1].key != key:
+            raise _Found("records reach the plan of the releases")
+        then = self.first.calls[len(calls) - 1]
+        if shown != then.shown:
+            raise _Found("records reach an attribute of a releaser")
+        if given != then.given:
+            self._differs(key, given, then.given)
+        return copy.deepcopy(then.output) if replayed else output
+
+    def _differs(
+        self, key: tuple[int, str], given: tuple[bytes, ...], then: tuple[bytes, ...]
+    ) -> None:
+        """Raise `_Found` unless the arguments of a call may differ from those of the first run."""
+        number, name = key
+        if name.startswith(WRITES):
+            raise _Found(f"records reach {name.removeprefix(WRITES)!r}, set on a releaser")
+        if name in REPLAYED and name not in MESSAGES:
+            raise _Found("records reach the arguments of a release")
+        own = self.lanes[number]
+        for lane, (now, before) in enumerate(zip(given, then)):
+            if now != before and (own or lane):
+                raise _Found("records of another replicate reach the record")
+        if not self.changed:
+            raise _Found("records of other rounds reach the record")
+
+    def close_round(self) -> None:
+        """Compare what has entered the sums of the first replicate in this round."""
+        rows = {key: own[0] for key, own in self._entered.items() if not self.lanes[key[0]]}
+        self._entered = {}
+        self.transcript.entered.append(rows)
+        if self.first is None:
             return
-        if self.first.decisions[len(decisions) - 1] != decisions[-1]:
-            raise _Found(f"records reach the {what}")
+        then = self.first.entered[len(self.transcript.entered) - 1]
+        for key in sorted({*rows, *then}):
+            what, most = self._bounds[key]
+            gap = np.asarray(rows.get(key, 0.0) - then.get(key, 0.0))
+            apart = math.sqrt(float((gap * gap).sum()))
+            if apart > most * (1.0 + SLACK):
+                raise _Found(
+                    f"{what}: two records are {apart:.3g} apart, but {most:.3g} is charged", True
+                )
+
+    def decide(self, decision: list[Any], what: str = "action") -> None:
+        """Record what is decided for each replicate; None where a customer may see another."""
+        decisions = self.transcript.decisions
+        decisions.append(tuple(None if each is None else _digest(each) for each in decision))
+        if self.first is None:
+            return
+        then = self.first.decisions[len(decisions) - 1]
+        for lane, (now, before) in enumerate(zip(decisions[-1], then)):
+            if now is not None and now != before:
+                of = " of another replicate" if lane else ""
+                raise _Found(f"records{of} reach the {what}")
 
     def end(self) -> None:
         """Check that every release of the first run was asked for."""
@@ -286,8 +587,51 @@ class _Boundary(Interception):
             raise _Found("records reach the plan of the releases")
 
 
+def _points(dim: int) -> Array:
+    """Return parameters at which losses are compared."""
+    return np.outer([0.0, 1.0, -3.0], np.cos(np.arange(dim)))
+
+
+def _probed(releaser: Any) -> list[Any]:
+    """Return a loss at fixed records, which is the same unless the function reads raw data."""
+    found: list[Any] = []
+    for fill in (0.0, 0.5):
+        parts = [np.full((1, *x.shape[2:]), fill).astype(x.dtype) for x in releaser._columns]
+        for theta in _points(releaser.dim) if parts else ():
+            with contextlib.suppress(Exception):  # of a loss that is not for such records
+                found.append(releaser.loss(theta, *parts))
+    return found
+
+
+def _writes_itself(releaser: Releaser) -> bool:
+    """Return whether the caller's caller is a method of the releaser."""
+    frame = sys._getframe(2)
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    return bool(names) and frame.f_locals.get(names[0]) is releaser
+
+
+def _lane_of(value: Any, lane: int, axis: int) -> Any:
+    """Return the part of a call's arguments that one replicate gives."""
+    if isinstance(value, np.ndarray) and value.ndim > axis and value.shape[axis] == LANES:
+        return value.take(lane, axis)
+    if isinstance(value, list) and len(value) == LANES and axis == 0:
+        return value[lane]
+    if isinstance(value, (tuple, list)):
+        return [_lane_of(each, lane, axis) for each in value]
+    if isinstance(value, dict):
+        return {name: _lane_of(each, lane, axis) for name, each in value.items()}
+    return value
+
+
 def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(pickle.dumps(value), digest_size=16).digest()
+    """Return a digest of plain values and arrays; of functions, with what they hold."""
+    try:
+        made = pickle.dumps(value)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        from joblib.externals.loky.backend.reduction import dumps
+
+        made = bytes(dumps(value))
+    return hashlib.blake2b(made, digest_size=16).digest()
 
 
 def _other(

@@ -36,14 +36,18 @@ class Tap:
 
     Attributes:
         capturing: While True, records belong to the other world and do not reach the releaser.
+            All of them are exchanged for those of the run, in their order, until `settle`.
         releases: Number of releases so far.
+        uneven: Whether the two worlds had different numbers of records in a round, or released
+            after different numbers of them.
     """
 
     def __init__(self, releaser: Releaser, towards: FloatArray) -> None:
         self.releaser, self.towards = releaser, towards
         self.capturing = False
         self.releases = 0
-        self._captured: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._captured: list[tuple[tuple[Any, ...], dict[str, Any]] | None] | None = None
+        self.uneven = False
         self._last: Any = None
         self._steps: list[tuple[FloatArray, FloatArray, Any]] = []
         self._minima: list[FloatArray] = []
@@ -62,6 +66,8 @@ class Tap:
         if hasattr(releaser, "add"):
             self._add = thing.add
             thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
+        if hasattr(releaser, "add_rounds"):
+            thing.add_rounds = lambda *columns: self._on_add_rounds(*columns)
         if hasattr(releaser, "release"):
             self._release = thing.release
             thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)
@@ -71,21 +77,43 @@ class Tap:
 
     # ---------------------------------------------------------------- listening
 
+    def settle(self) -> None:
+        """End a round in which the other world had records of its own."""
+        self.uneven |= bool(self._captured)
+        self._captured = None
+
+    def _on_add_rounds(self, *columns: Any) -> None:
+        for i in range(len(columns[0])):
+            self._on_add(*(None if column is None else column[i] for column in columns))
+
     def _on_add(self, *args: Any, **kwargs: Any) -> None:
         if self.capturing:
-            self._captured = copy.deepcopy((args, kwargs))
+            self._captured = [*(self._captured or []), copy.deepcopy((args, kwargs))]
             return
-        there, named = self._captured or (args, kwargs)
-        self._captured = None
-        self.twin.add(*args, **kwargs)
-        self.other.add(*there, **named)
         before = getattr(self.releaser, "sent", None)
         self._add(*args, **kwargs)
+        self.twin.add(*args, **kwargs)
+        if self._captured is None:
+            self.other.add(*args, **kwargs)
+        else:
+            there, named = self._exchanged(args, kwargs)
+            self.other.add(*there, **named)
         if isinstance(self.releaser, LocalSum):
             if self.releaser.sent is not before:
                 self._ratio(self.releaser.sent)
         elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
+
+    def _exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the next record of the other world, or this one if there is none."""
+        assert self._captured is not None
+        while self._captured and self._captured[0] is None:
+            self.uneven = True
+            self._captured.pop(0)
+        if self._captured and (there := self._captured.pop(0)) is not None:
+            return there
+        self.uneven = True
+        return args, kwargs
 
     def _moved(self) -> bool:
         if isinstance(self.releaser, WeightedSum):
@@ -99,7 +127,9 @@ class Tap:
 
     def _on_release(self, *args: Any, **kwargs: Any) -> Any:
         if self.capturing:
+            self._captured = [*(self._captured or []), None]
             return self._nothing() if self._last is None else self._last
+        self._close()
         if isinstance(self.releaser, Minimiser) or hasattr(self.releaser, "log_density"):
             self._last = self._release(*args, **kwargs)
             self.releases += 1
@@ -118,10 +148,21 @@ class Tap:
 
     def _on_forget(self) -> Any:
         if self.capturing:
+            self._captured = [*(self._captured or []), None]
             return self._nothing() if self._last is None else self._last
+        self._close()
         exact, swapped, self._last = self.twin.forget(), self.other.forget(), self._forget()
         self._before = tuple(self._rows(part) for part in (self._last, exact, swapped))
         return self._last
+
+    def _close(self) -> None:
+        """Check that the other world releases after as many records of the round."""
+        if self._captured is None:
+            return
+        if self._captured and self._captured[0] is None:
+            self._captured.pop(0)
+        else:
+            self.uneven = True
 
     def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser

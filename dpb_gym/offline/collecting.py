@@ -100,7 +100,9 @@ def collect(
                 logged.setdefault(key, []).append(np.array(column))
         if learn:
             post.open(context)
-            behaviour.observe(*post.deliver(action, outcome.feedback))  # type: ignore[union-attr]
+            delivered = post.deliver(action, outcome.feedback)
+            with behaviour.curator.round():  # type: ignore[union-attr]
+                behaviour.observe(*delivered)  # type: ignore[union-attr]
         if i < rounds - 1:
             instance.advance()
     stacked = {key: np.stack(column, axis=1) for key, column in logged.items()}
@@ -144,6 +146,7 @@ def _learning(agent: Any) -> Decide:
     """Return the decision function of an agent that learns while it logs."""
     if not isinstance(agent, Agent):
         raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
+    agent.curator.attend()
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
         shares = stated_shares(agent, context) if made.kind == "recommendation" else None

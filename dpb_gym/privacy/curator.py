@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.lazy import own_packages
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
@@ -79,6 +80,10 @@ class Curator:
         releasers: Handles of all releasers, in order of creation.
         provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
+        whole: The curator of all replicates, or this one.
+        of_agent: Whether an agent makes the releasers, and not a function of the library.
+        attended: Whether records enter in opened rounds only; see `attend`.
+        newest_round: Number of the newest round that was opened.
 
     Raises:
         BudgetError: If the budget is invalid, or one is given and notion, unit or relation is.
@@ -125,6 +130,11 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
+        self.whole = self
+        self.of_agent = False
+        self.attended = False
+        self.newest_round = 0
+        self._open = self._openings = 0
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -194,23 +204,69 @@ class Curator:
             kind(self, size, **options)
         return self.releasers[-1]
 
+    def attend(self) -> None:
+        """Let records enter in opened rounds only; see `round`.
+
+        A harness calls it before an agent's first decision. A curator that is used by hand admits
+        records at any time, up to the horizon.
+        """
+        self.attended = True
+
     @contextmanager
-    def one_record_each(self) -> Iterator[None]:
-        """Check that a round adds at most one record to each sum that counts one per round.
+    def round(self, t: int | None = None, n: int = 1) -> Iterator[None]:
+        """Open rounds t, ..., t + n - 1, in which their records enter the releasers.
+
+        In every opening each releaser takes `Releaser.per_round` records per round and replicate,
+        whatever its horizon is. The curators of single replicates open with this one.
+
+        Args:
+            t: Number of the first round, larger than that of every round before; None: the next.
+            n: Number of rounds.
 
         Raises:
-            BudgetError: If a sum has got a second record. Its guarantee is for one.
+            BudgetError: If a round is open, or round t was opened before.
         """
-        own = map(behind, self.releasers)
-        counted = [releaser for releaser in own if getattr(releaser, "per_round", False)]
-        before = [releaser.rounds for releaser in counted]
-        yield
-        for releaser, rounds in zip(counted, before):
-            if (added := releaser.rounds - rounds) > 1:
+        whole = self.whole
+        t = whole.newest_round + 1 if t is None else t
+        if whole._open or t <= whole.newest_round:
+            raise BudgetError(
+                f"round {t} of this curator was opened before: a round's records enter once"
+            )
+        whole.attended = True
+        whole.newest_round = t + n - 1
+        whole._open = n
+        whole._openings += 1
+        try:
+            yield
+        finally:
+            whole._open = 0
+
+    def admit(self, releaser: Releaser, records: int) -> None:
+        """Count records per replicate that are about to enter a releaser.
+
+        Raises:
+            BudgetError: If they are more than the open rounds have, or no round is open although
+                a harness opens them. The records have not entered.
+        """
+        whole = self.whole
+        if not whole._open:
+            if whole.attended:
                 raise BudgetError(
-                    f"{releaser.what}: {added} records in one round, but its guarantee is for one: "
-                    "add one record with what a round contributes"
+                    f"{releaser.what}: a record enters while the agent observes its round, not in "
+                    "act or later"
                 )
+            return
+        if releaser.entered_in != whole._openings:
+            releaser.entered_in = whole._openings
+            releaser.entered = 0
+        total = releaser.entered + records
+        if total > whole._open * releaser.per_round:
+            rounds = "one round" if whole._open == 1 else f"{whole._open} rounds"
+            raise BudgetError(
+                f"{releaser.what}: {total} records in {rounds}, but its guarantee is for "
+                f"{releaser.per_round} per round: add one record with what a round contributes"
+            )
+        releaser.entered = total
 
     def register(self, releaser: Releaser, share: float | None) -> None:
         """Add a releaser to the plan; called by its constructor.
@@ -264,7 +320,7 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
+                    self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
@@ -423,6 +479,16 @@ class Curator:
             copies=self.copies,
         )
         part._without_axis = True
+        part.whole = self
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part
+
+
+def _basis(releaser: Releaser) -> str:
+    """Return what the cost of a releaser rests on: of another package's, on its author's code."""
+    kind = type(releaser)
+    foreign = kind.__module__.partition(".")[0] not in own_packages()
+    if foreign and releaser.basis == "computed":
+        return f"declared (the releaser {kind.__qualname__} of {kind.__module__})"
+    return releaser.basis

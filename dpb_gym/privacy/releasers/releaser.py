@@ -6,6 +6,7 @@ A releaser takes raw records and returns releases with noise.
 from __future__ import annotations
 
 import copyreg
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +32,11 @@ class CuratorProtocol(Protocol):
     relation: str
     replicates: int
     horizon: int | None
+    attended: bool
+    of_agent: bool
+
+    @property
+    def whole(self) -> CuratorProtocol: ...
 
     @property
     def ledger(self) -> Ledger: ...
@@ -48,6 +54,38 @@ class CuratorProtocol(Protocol):
 
     def seal(self) -> None: ...
 
+    def admit(self, releaser: Releaser, records: int) -> None: ...
+
+
+ENTRIES = ("add", "send", "message", "add_rounds", "send_rounds")
+"""Methods by which records enter a releaser: one record per replicate, or those of n rounds."""
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of `ENTRIES` that lets the curator admit its records first.
+
+    A call by another method of `ENTRIES` of the same releaser is a part of that entry.
+    """
+
+    @functools.wraps(method)
+    def entering(releaser: Releaser, *args: Any, **options: Any) -> Any:
+        if releaser._entering:
+            return method(releaser, *args, **options)
+
+        records = 1
+        if name.endswith("_rounds"):
+            first = args[0] if args else next(iter(options.values()))
+            records = first.shape[0] if hasattr(first, "shape") else len(first)
+        releaser.curator.admit(releaser, records)
+
+        releaser._entering = True
+        try:
+            return method(releaser, *args, **options)
+        finally:
+            releaser._entering = False
+
+    return entering
+
 
 class Releaser(ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
@@ -57,8 +95,9 @@ class Releaser(ABC):
     all its releasers together, charges each plan once (`cost`) and sets its noise (`open`).
     Without a budget `open` gets no rho, and the same calls release exact values.
 
-    A new mechanism is a subclass with `cost`, `open` and methods of its own that take records and
-    return releases. Every such method calls `ready` first.
+    A new mechanism is a subclass with `cost`, `open`, methods that take records and methods that
+    return releases. Every such method calls `ready` first. The methods that take records are named
+    in `ENTRIES`; the curator counts the records of every round that enter by them.
 
     Args:
         curator: Provides budget, ledger and noise.
@@ -74,6 +113,17 @@ class Releaser(ABC):
 
     basis, proviso = "computed", ""
     rho: float | None = None
+    entered_in: int = 0
+    """Number of the opening of the curator in which the newest record entered; see `Curator`."""
+    entered: int = 0
+    """Records per replicate that entered in that opening."""
+    _entering: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ENTRIES:
+            if callable(method := vars(cls).get(name)):
+                setattr(cls, name, _counted(method, name))
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what
@@ -81,6 +131,11 @@ class Releaser(ABC):
         self.opened = False
         self._part = 1.0 if share is None else share
         curator.register(self, share)
+
+    @property
+    def per_round(self) -> int:
+        """Number of records of one round per replicate that the plan is charged for."""
+        return 1
 
     @abstractmethod
     def cost(self, rho: float) -> Event:
@@ -104,7 +159,7 @@ class Releaser(ABC):
 
 PUBLIC = (
     "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
-    "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
+    "dim", "every", "gain", "grid", "horizon", "law", "levels", "max_calls", "mechanism",
     "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
     "sigma", "steps", "variances", "what",
@@ -113,7 +168,8 @@ METHODS = (
     "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
-SETTABLE = ("centre", "loss")
+SETTABLE = ("centre",)
+"""What may be set through a handle in begin."""
 
 
 class Handle:
@@ -152,7 +208,7 @@ class Handle:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute of `SETTABLE`; all others are fixed."""
+        """Set an attribute of `SETTABLE` in begin; all others are fixed."""
         if name not in SETTABLE:
             raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_raw(self), name, value)
@@ -191,12 +247,14 @@ class WithoutAxis(Handle):
 
     __slots__ = ()
 
-    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
+    def add(self, *parts: ArrayLike | None, users: ArrayLike | None = None, **named: Any) -> None:
         """Add one record; see the `add` of the releaser."""
-        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
-        if "users" in options:
-            options["users"] = np.atleast_1d(options["users"])
-        super().add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+        if users is not None:
+            named["users"] = np.atleast_1d(users)
+        if named.get("along") is not None:
+            named["along"] = np.asarray(named["along"], dtype=np.float64)[None]
+        arrays = (None if x is None else np.asarray(x, dtype=np.float64)[None] for x in parts)
+        super().add(*arrays, **named)
 
     def release(self) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
