@@ -40,6 +40,10 @@ READS_RAW = (
     "protected contexts go into releasers of self.curator only, and the policy reads what these "
     "release (docs/add-an-agent.md). Run it without a budget to use raw data"
 )
+TOO_FAR = (
+    "its records are further apart than its guarantee allows: {found}. Declare the largest record "
+    "that a round can have, or no sensitivity of your own"
+)
 NOT_REPRODUCIBLE = (
     "it is not reproducible: two runs with one seed differ in round {t}, so that a replay of its "
     "releases shows nothing. Draw random numbers from self.rng or the streams of begin only"
@@ -80,7 +84,8 @@ def check_agent(
 
     Raises:
         AgentError: If records reach an action, an argument or the time of a release otherwise
-            than by a release; if two equal runs differ; or if a releaser is not used.
+            than by a release, or are too far apart; if two equal runs differ; or if a releaser is
+            not used.
         BudgetError: If a declared range cuts numbers that the problem has.
     """
     say = say or (lambda line: None)
@@ -97,7 +102,7 @@ def check_agent(
         differing = [t for t, pair in enumerate(zip(first.decisions, again), 1) if len({*pair}) > 1]
         if differing:
             raise AgentError(NOT_REPRODUCIBLE.format(t=differing[0]))
-        raise AgentError(READS_RAW.format(found=found))
+        raise AgentError((TOO_FAR if found.far else READS_RAW).format(found=found))
     rounds = max(LEAST_ROUNDS, task.horizon)
     if not first.unused or rounds > MOST_ROUNDS:
         return

@@ -104,6 +104,19 @@ def test_raw_data_in_a_decision_are_named(agent: Any, raw: str) -> None:
         check(agent, raw=raw)
 
 
+def test_records_that_are_too_far_apart_are_named() -> None:
+    class Small(Sums):
+        def begin(self) -> None:
+            self.sums = self.curator.batch_sum(3, reward=(0.0, 1.0), sensitivity=0.1)
+
+        def act(self, context: Any) -> int:
+            theta = self.sums.release() if context.t > 1 else np.zeros(3)
+            return int((context.features @ theta).argmax())
+
+    with pytest.raises(AgentError, match="its records are further apart than its guarantee"):
+        check(Small)
+
+
 def test_public_contexts_may_decide() -> None:
     check(Sums, raw="contexts")
 
