@@ -160,6 +160,7 @@ class _Use(Interception):
         self._releasers = releasers(agent)
         for number, releaser in enumerate(self._releasers):
             self.hold(releaser, number)
+        agent.curator.attend()
         self._range = problem.info.reward_range
         self._play(agent, problem, seed)
 
@@ -172,7 +173,8 @@ class _Use(Interception):
             self.decisions.append(hashlib.blake2b(pickle.dumps(action)).digest())
             delivery.open(context)
             delivered = delivery.deliver(action, instance.respond(action).feedback)
-            agent.observe(*delivered)
+            with agent.curator.round(t):
+                agent.observe(*delivered)
             if t < problem.horizon:
                 instance.advance()
 

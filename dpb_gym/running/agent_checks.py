@@ -37,7 +37,8 @@ def checked(jobs: Sequence[Job], show: Show = False) -> tuple[list[Job], list[Fa
         show: Whether progress is shown on the standard error, see
             `dpb_gym.running.progress.board`; a function of rounds is not called.
     """
-    if not any(_needs_check(job, cell) for job in jobs for cell in job.cells):
+    private = ((j, c) for j in jobs for c in j.cells if c.agent.budget is not None)
+    if not any(_needs_check(job, cell) for job, cell in private):
         return list(jobs), []
     seen = show is True or (show is None and sys.stderr.isatty())
     left: list[Job] = []
