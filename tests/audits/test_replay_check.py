@@ -211,6 +211,24 @@ def test_an_agent_that_fails_is_left_to_the_run() -> None:
     assert len(said) == 1
 
 
+def test_an_agent_that_fails_with_other_responses_is_named() -> None:
+    class Strict(Sums):
+        def observe(self, context: Any, action: Any, feedback: Any) -> None:
+            self.seen = [*getattr(self, "seen", []), feedback.reward]
+            if len(self.seen) == 50 and not any(self.seen):
+                raise ValueError("nobody is interested")
+            super().observe(context, action, feedback)
+
+    with pytest.raises(AgentError, match=r"it fails with other responses.*nobody is interested"):
+        check(Strict)
+
+
+def test_an_error_of_the_check_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_check._Use, "hold", None)
+    with pytest.raises(TypeError):
+        check(Sums)
+
+
 def test_limited_stock_is_left_out() -> None:
     """What is sold out follows from raw responses, and an agent has to offer what is left."""
 
@@ -239,4 +257,4 @@ def test_limited_stock_is_left_out() -> None:
     check_agent(
         AgentRun(spec=spec_of(Slate, "assortment"), budget="rho=0.5"), task, say=said.append
     )
-    assert "raw data: run 12 of 12" in said[-1]
+    assert "raw data: run" in said[-1]
