@@ -27,7 +27,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
 
-# Checkpoints of tests are noted in a folder that is deleted, not in the user's state directory.
+# Checkpoints and audits of tests are noted in a folder that is deleted, not in the user's state
+# directory.
 STATE = tempfile.TemporaryDirectory(prefix="dpb-state-")
 os.environ["XDG_STATE_HOME"] = STATE.name
 

@@ -9,6 +9,7 @@ must be hidden by the noise, which is the release minus that of the first copy.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from typing import Any
 
@@ -189,8 +190,8 @@ class Tap:
         """Return isometric rows: off-diagonal entries of symmetric matrices count twice."""
         if values.ndim == 2:
             return values
-        upper = np.triu_indices(values.shape[1])
-        return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+        rows, columns, weights = _upper_triangle(values.shape[1])
+        return values[:, rows, columns] * weights
 
     def _at_minimum(self, due: Any = None) -> None:
         """Record the log-density ratio of a minimiser, theta -> -(gradient + ridge (theta - m))."""
@@ -330,6 +331,13 @@ class Tap:
         else:
             mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
         return logs[1] - logs[0], mu
+
+
+@functools.cache
+def _upper_triangle(side: int) -> tuple[Any, Any, FloatArray]:
+    """Return rows and columns of the entries of an upper triangle, and their weights."""
+    rows, columns = np.triu_indices(side)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def noise_of(releaser: Any) -> dict[int, Any]:

@@ -146,7 +146,7 @@ class Long(dpb_gym.SingleAgent):
         self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
 
     def act(self, context):
-        return 0
+        return int((context.features @ self.sums.value).argmax())
 
     def observe(self, context, action, feedback):
         x = context.features[action].astype(float)
@@ -213,6 +213,7 @@ class Summing(dpb_gym.SingleAgent):
 
     def observe(self, context, action, feedback):
         self.sums.add(context.features[0])
+        self.sums.release()
 
 
 def test_single_agents_cannot_protect_which_rounds_are_observed():
