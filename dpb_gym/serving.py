@@ -584,7 +584,7 @@ def serve(
         raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
     made, streams = spec.make(), spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
-    made.curator.attend()
+    made.curator.rounds.attended = True
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
     session = Session(made, info, punctual, account)

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,8 @@ COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
 
 # Audits of tests are not remembered for this user's results.
-os.environ["XDG_STATE_HOME"] = str(COMPILED.parent / "state")
+STATE = tempfile.TemporaryDirectory(prefix="dpb-state-")
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 # A shell's background jobs and their children ignore Ctrl-C, so tests of it would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,7 +8,7 @@ action or probability, no time or argument of a release, no attribute of a relea
 shows or that the agent sets, no record of another round, and not the text of the guarantee. So a
 record enters in its own round, and no record enters twice.
 
-Each run has `LANES` replicates. Customers are exchanged in the first of them only, so nothing at
+Each run has `LANES` replicates. Customers are exchanged in one of them, so nothing at
 all may change in the others. A protected context is exchanged with all of its parts.
 
 The records of the two worlds are also compared in every round: what enters a sum in a round may
@@ -62,7 +62,7 @@ RECORDS = ("add", "add_rounds")
 MESSAGES = ("send", "send_rounds", "message")
 """Methods that take a record and return what is released of it."""
 LANES = 2
-"""Replicates of a run; the customers of the first are exchanged."""
+"""Replicates of a run; the customers of one of them are exchanged."""
 REPLAYED = (*OUTPUTS, *MESSAGES, "value")
 DERIVED = ("curator", "noise_std", "noise_std_max", "variances")
 SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
@@ -79,13 +79,16 @@ class _Changes(NamedTuple):
     Attributes:
         how: Kind of response: ``"opposite"``, ``"lowest"``, ``"highest"`` or ``"random"``.
         bit: Rounds whose code word has this bit change; None changes all rounds.
+        lane: Number of the replicate whose customers are exchanged.
     """
 
     how: str
     bit: int | None = None
+    lane: int = 0
 
     def __str__(self) -> str:
-        return f"{'all' if self.bit is None else 'some'} responses {self.how}"
+        where = " of the second replicate" if self.lane else ""
+        return f"{'all' if self.bit is None else 'some'} responses{where} {self.how}"
 
 
 class _Call(NamedTuple):
@@ -136,7 +139,10 @@ class _Found(Exception):
 
 
 CHANGES = (
-    *(_Changes(how) for how in ("opposite", "lowest", "highest")),
+    _Changes("opposite"),
+    _Changes("opposite", lane=1),
+    _Changes("lowest", lane=1),
+    _Changes("highest"),
     *(_Changes(("opposite", "random")[bit % 2], bit) for bit in range(CODE_BITS)),
 )
 
@@ -238,8 +244,9 @@ def _play(
         other = AgentStreams(_seeds(seed + 1), run.spec.name)
         streams.seeds, streams.noise = other.seeds, other.noise
     agent.set_up(problem.info, streams, run.budget)
-    agent.curator.attend()
+    agent.curator.rounds.attended = True
     boundary = _Boundary(first)
+    boundary.lane = 0 if changes is None else changes.lane
     curator = agent.curator
     number = 0
     for lane, one in [(None, curator), *curator.parts.items()]:
@@ -273,7 +280,8 @@ def _rounds(
     rng = np.random.default_rng([seed, 1])
     words = _WORDS[rng.integers(len(_WORDS), size=problem.horizon + 1)]
     shift = problem.horizon + 1 + (CHANGES.index(changes) if changes is not None else 0)
-    customers = _Customers(problem, seed, public, shift)
+    lane = 0 if changes is None else changes.lane
+    customers = _Customers(problem, seed, public, shift, lane)
     delivery = Delivery(problem, _seeds(seed))
     changed = np.zeros(problem.horizon + 1, bool)
     for t in range(1, problem.horizon + 1):
@@ -281,21 +289,22 @@ def _rounds(
         context = told = met = customers.instance.context()
         if changes is not None:
             users = context.users if unit in ("user", "user-rewards") else None
-            key = t if users is None else int(users[0]) % len(words)
+            key = t if users is None else int(users[lane]) % len(words)
             changed[t] = True if changes.bit is None else words[key, changes.bit]
         if changed[t] and contexts_change:
             assert changes is not None
             told = customers.exchanged_context()
             context = told if changes.bit is not None else context
-        boundary.changed = bool(changed[t])
+        boundary.exchanged = lane if changed[t] else None
         shares, action = agent.probabilities(context), np.asarray(agent.act(context))
         problem.check_action(action, LANES)
         # a customer who is exchanged may see other actions, unless the claim is central
         other = context is not met and notion != "central"
         decisions: list[Any] = [
-            (None if shares is None else shares[lane], action[lane]) for lane in range(LANES)
+            None if other and i == lane else (None if shares is None else shares[i], action[i])
+            for i in range(LANES)
         ]
-        boundary.decide([None if other else decisions[0], *decisions[1:]])
+        boundary.decide(decisions)
         delivery.open(told)
         feedback = customers.respond(action, context is not met)
         if changed[t]:
@@ -305,10 +314,10 @@ def _rounds(
                 changed_one = changed_one._replace(answer=customers.other_answer(action, feedback))
             if contexts_change and feedback.observed is not None:
                 changed_one = changed_one._replace(observed=~feedback.observed)
-            feedback = first_lane_of(changed_one, feedback)
+            feedback = with_lane_of(lane, changed_one, feedback)
         delivered = delivery.deliver(action, feedback)
-        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
-        boundary.changed = bool(changed[origin])
+        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[lane])
+        boundary.exchanged = lane if changed[origin] else None
         with agent.curator.round(t):
             agent.observe(*delivered)
         boundary.close_round()
@@ -317,25 +326,31 @@ def _rounds(
 
 
 class _Customers:
-    """The customers of a run, and others for whom those of the first replicate are exchanged.
+    """The customers of a run, and others for whom those of one replicate are exchanged.
 
     Args:
         problem: The problem.
         seed: Seed of the customers.
         public: Parts of a context that are not exchanged.
         shift: Difference of user ids, as the same numbers come in every instance.
+        lane: Number of the replicate whose customers are exchanged.
     """
 
     def __init__(
-        self, problem: Problem, seed: int, public: tuple[str, ...] = (), shift: int = 0
+        self,
+        problem: Problem,
+        seed: int,
+        public: tuple[str, ...] = (),
+        shift: int = 0,
+        lane: int = 0,
     ) -> None:
-        self.problem, self.public, self.shift = problem, public, shift
+        self.problem, self.public, self.shift, self.lane = problem, public, shift, lane
         self.instance = problem.instance(_seeds(seed))
         self.another = problem.instance(_seeds(seed + 1))
         # an adapted environment has no rounds
         self._known = type(self.instance).answer is Instance.answer
         hidden, others = self.instance.hidden, self.another.hidden
-        self._hidden = {name: first_lane_of(others[name], hidden[name]) for name in hidden}
+        self._hidden = {name: with_lane_of(lane, others[name], hidden[name]) for name in hidden}
 
     def advance(self) -> None:
         """Move to the next round."""
@@ -343,11 +358,11 @@ class _Customers:
         self.another.advance()
 
     def exchanged_context(self) -> Context:
-        """Return the context with another customer in the first replicate."""
+        """Return the context with another customer in one replicate."""
         own, other = self.instance.context(), self.another.context()
         if other.users is not None:
             other = other._replace(users=np.where(other.users < 0, -1, other.users + self.shift))
-        mixed: Context = first_lane_of(other, own)
+        mixed: Context = with_lane_of(self.lane, other, own)
         return mixed._replace(**{name: getattr(own, name) for name in self.public})
 
     def respond(self, action: Array, exchanged: bool) -> Feedback:
@@ -361,7 +376,7 @@ class _Customers:
         own: Any = feedback.answer
         other: Any = self.another.respond(action).feedback.answer
         for step in (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875) if self._known else ():
-            if not np.array_equal(other[0], own[0]):
+            if not np.array_equal(other[self.lane], own[self.lane]):
                 break
             round_ = self.another.round()
             moved = round_._replace(uniform=(round_.uniform + step) % 1.0)
@@ -370,8 +385,9 @@ class _Customers:
 
     def _exchanged_round(self) -> Round:
         own, other = self.instance.round(), self.another.round()
-        secret = {name: first_lane_of(other.secret[name], own.secret[name]) for name in own.secret}
-        uniform = first_lane_of(other.uniform, own.uniform)
+        lane, secrets = self.lane, own.secret.items()
+        secret = {name: with_lane_of(lane, other.secret[name], mine) for name, mine in secrets}
+        uniform = with_lane_of(lane, other.uniform, own.uniform)
         return Round(self.exchanged_context(), uniform, secret)
 
     def _respond(self, action: Array, round_: Round) -> Feedback:
@@ -379,18 +395,18 @@ class _Customers:
         return self.problem.respond(self._hidden, round_, checked)[0]
 
 
-def first_lane_of(other: Any, own: Any) -> Any:
-    """Return arrays, contexts or feedback with the first replicate of `other`, the rest of `own`.
+def with_lane_of(lane: int, other: Any, own: Any) -> Any:
+    """Return arrays, contexts or feedback with one replicate of `other`, the rest of `own`.
 
     Every part with a replicate axis is exchanged, whatever its name is.
     """
     if isinstance(own, np.ndarray) and own.ndim:
         mixed = np.array(own)
-        mixed[0] = other[0]
+        mixed[lane] = other[lane]
         mixed.flags.writeable = own.flags.writeable
         return mixed
     if isinstance(own, tuple):
-        return type(own)(*map(first_lane_of, other, own))
+        return type(own)(*(with_lane_of(lane, *pair) for pair in zip(other, own)))
     return own
 
 
@@ -464,13 +480,17 @@ class _Boundary(Interception):
 
     Attributes:
         round: Number of the round.
-        changed: Whether the customer of the first replicate is exchanged whose record enters.
+        exchanged: Number of the replicate with an exchanged customer, whose record enters; None
+            if there is none.
+        lane: Number of the replicate whose customers are exchanged.
         lanes: The replicate of each releaser; None if it has all.
     """
 
     def __init__(self, first: _Transcript | None) -> None:
         self.first, self.transcript = first, _Transcript([], [], [])
-        self.round, self.changed = 0, False
+        self.round = 0
+        self.lane = 0
+        self.exchanged: int | None = None
         self.lanes: dict[int, int | None] = {}
         self._held: dict[int, Releaser] = {}
         self._shown: dict[int, list[str]] = {}
@@ -512,7 +532,7 @@ class _Boundary(Interception):
         def measured(name: str) -> MethodType:
             usual = getattr(type(releaser), name)
 
-            def take(it: Releaser, records: Any, along: Any, into: Array) -> None:
+            def take(it: Any, records: Any, along: Any, into: Array) -> None:
                 if it is not releaser:
                     usual(it, records, along, into)
                     return
@@ -521,6 +541,7 @@ class _Boundary(Interception):
                 into += own
                 self._enter((number, 0), own)
 
+            take.__name__ = name
             return MethodType(take, releaser)  # copies of the releaser get methods of their own
 
         for name in ("_take", "_take_rounds"):
@@ -544,6 +565,7 @@ class _Boundary(Interception):
                 found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
                 self._enter((number, j), np.array(found))
 
+        store.__name__ = "_store"
         releaser._store = MethodType(store, releaser)
 
     def _enter(self, key: tuple[int, int], own: Array) -> None:
@@ -602,16 +624,16 @@ class _Boundary(Interception):
         if name in REPLAYED and name not in MESSAGES:
             raise _Found("records reach the arguments of a release")
         own = self.lanes[number]
-        for lane, (now, before) in enumerate(zip(given, then)):
-            if now != before and (own or lane):
-                raise _Found("records of another replicate reach the record")
-        if not self.changed:
+        lanes = range(len(given)) if own is None else [own]
+        differing = {lane for lane, now, before in zip(lanes, given, then) if now != before}
+        if self.exchanged is None:
             raise _Found("records of other rounds reach the record")
+        if differing != {self.exchanged}:
+            raise _Found("records of another replicate reach the record")
 
     def close_round(self) -> None:
-        """Compare what has entered the sums of the first replicate in this round."""
-        rows = {key: own[0] for key, own in self._entered.items() if not self.lanes[key[0]]}
-        self._entered = {}
+        """Compare what has entered the sums in this round."""
+        rows, self._entered = self._entered, {}
         self.transcript.entered.append(rows)
         if self.first is None:
             return
@@ -619,7 +641,7 @@ class _Boundary(Interception):
         for key in sorted({*rows, *then}):
             what, most = self._bounds[key]
             gap = np.asarray(rows.get(key, 0.0) - then.get(key, 0.0))
-            apart = math.sqrt(float((gap * gap).sum()))
+            apart = math.sqrt(float((gap * gap).sum(axis=1).max()))
             if apart > most * (1.0 + SLACK):
                 raise _Found(
                     f"{what}: two records are {apart:.3g} apart, but {most:.3g} is charged", True
@@ -634,8 +656,8 @@ class _Boundary(Interception):
         then = self.first.decisions[len(decisions) - 1]
         for lane, (now, before) in enumerate(zip(decisions[-1], then)):
             if now is not None and now != before:
-                of = " of another replicate" if lane else ""
-                raise _Found(f"records{of} reach the {what}")
+                beside = len(then) > 1 and lane != self.lane
+                raise _Found(f"records{' of another replicate' if beside else ''} reach the {what}")
 
     def end(self) -> None:
         """Check that every release of the first run was asked for."""

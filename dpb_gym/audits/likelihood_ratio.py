@@ -62,6 +62,9 @@ class Tap:
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
+        self._scales = np.empty(0)
+        if isinstance(releaser, WeightedSum):
+            self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
         self.twin, self.other = _exact(releaser), _exact(releaser)
         # functions instead of methods, because copies of the agent would copy methods
         if hasattr(releaser, "add"):
@@ -304,7 +307,8 @@ class Tap:
             whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
             noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
         elif isinstance(releaser, WeightedSum):
-            scale = releaser.schedule.scales[: noise.shape[1], None] / sigma
+            scales = self._scales if charged else releaser.schedule.scales
+            scale = scales[: noise.shape[1], None] / sigma
             noise, gap = noise * scale, gap * scale
         else:
             size = np.stack([np.broadcast_to(s[2], len(self.towards)) for s in self._steps], axis=1)

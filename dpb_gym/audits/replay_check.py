@@ -11,7 +11,7 @@ import copy
 import hashlib
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ READS_RAW = (
     "protected contexts go into releasers of self.curator only, and the policy reads what these "
     "release (docs/add-an-agent.md). Run it without a budget to use raw data"
 )
+FAILS = "it fails with other responses that customers of this problem can give:"
 TOO_FAR = (
     "its records are further apart than its guarantee allows: {found}. Declare the largest record "
     "that a round can have, or no sensitivity of your own"
@@ -96,10 +97,14 @@ def check_agent(
         return
     first, short = played
     first.raise_cut()
-    found = interferes(run, short, seed, lambda line: say(f"{run.title}: {line}"))
+    try:
+        found = interferes(run, short, seed, lambda line: say(f"{run.title}: {line}"))
+    except Exception as error:
+        raise AgentError(f"{FAILS} {type(error).__name__}: {error}") from error
     if found is not None:
-        again = _Use(run, short, seed).decisions
-        differing = [t for t, pair in enumerate(zip(first.decisions, again), 1) if len({*pair}) > 1]
+        again = _played(run, iter([short]), seed)
+        pairs = zip(first.decisions, [] if again is None else again[0].decisions)
+        differing = [t for t, (one, other) in enumerate(pairs, 1) if one != other]
         if differing:
             raise AgentError(NOT_REPRODUCIBLE.format(t=differing[0]))
         raise AgentError((TOO_FAR if found.far else READS_RAW).format(found=found))
@@ -115,9 +120,21 @@ def check_agent(
 def _played(run: AgentRun, problems: Iterator[Problem], seed: int) -> tuple[_Use, Problem] | None:
     """Return a run on the first problem on which the agent does not fail, None if there is none."""
     for problem in problems:
-        with suppress(Exception):
+        with suppress(_AgentFails):
             return _Use(run, problem, seed), problem
     return None
+
+
+class _AgentFails(Exception):
+    """The agent, not the check, raised an exception."""
+
+
+@contextmanager
+def _code_of_agent() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _AgentFails from error
 
 
 def _shortened(task: Task, problem: Problem | None, rounds: int) -> Iterator[Problem]:
@@ -155,12 +172,12 @@ class _Use(Interception):
         self.decisions: list[bytes] = []
         self._used: set[tuple[int, str]] = set()
         self._cut = ""
-        agent = run.spec.make()
-        agent.set_up(problem.info, AgentStreams([seed], run.spec.name), run.budget)
+        with _code_of_agent():
+            agent = run.spec.make()
+            agent.set_up(problem.info, AgentStreams([seed], run.spec.name), run.budget)
         self._releasers = releasers(agent)
         for number, releaser in enumerate(self._releasers):
             self.hold(releaser, number)
-        agent.curator.attend()
         self._range = problem.info.reward_range
         self._play(agent, problem, seed)
 
@@ -169,11 +186,13 @@ class _Use(Interception):
         delivery = Delivery(problem, [seed])
         for t in range(1, problem.horizon + 1):
             context = instance.context()
-            action = np.array(agent.act(context))
+            with _code_of_agent():
+                action = np.array(agent.act(context))
+                feedback = instance.respond(action).feedback
             self.decisions.append(hashlib.blake2b(pickle.dumps(action)).digest())
             delivery.open(context)
-            delivered = delivery.deliver(action, instance.respond(action).feedback)
-            with agent.curator.round(t):
+            delivered = delivery.deliver(action, feedback)
+            with _code_of_agent(), agent.curator.round(t):
                 agent.observe(*delivered)
             if t < problem.horizon:
                 instance.advance()

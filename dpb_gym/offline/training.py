@@ -99,7 +99,7 @@ def train_offline(
     learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
-    learner.curator.attend()
+    learner.curator.rounds.attended = True
     for i, row in enumerate(rows):
         context = log.context(row, i + 1)
         action, reward = learner.act(context), log.rewards[row]

@@ -32,7 +32,7 @@ from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
-from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
@@ -80,10 +80,7 @@ class Curator:
         releasers: Handles of all releasers, in order of creation.
         provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
-        whole: The curator of all replicates, or this one.
-        of_agent: Whether an agent makes the releasers, and not a function of the library.
-        attended: Whether records enter in opened rounds only; see `attend`.
-        newest_round: Number of the newest round that was opened.
+        rounds: Rounds of a harness, shared with the curators of single replicates.
 
     Raises:
         BudgetError: If the budget is invalid, or one is given and notion, unit or relation is.
@@ -130,11 +127,7 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
-        self.whole = self
-        self.of_agent = False
-        self.attended = False
-        self.newest_round = 0
-        self._open = self._openings = 0
+        self.rounds = Rounds()
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -204,20 +197,14 @@ class Curator:
             kind(self, size, **options)
         return self.releasers[-1]
 
-    def attend(self) -> None:
-        """Let records enter in opened rounds only; see `round`.
-
-        A harness calls it before an agent's first decision. A curator that is used by hand admits
-        records at any time, up to the horizon.
-        """
-        self.attended = True
-
     @contextmanager
     def round(self, t: int | None = None, n: int = 1) -> Iterator[None]:
         """Open rounds t, ..., t + n - 1, in which their records enter the releasers.
 
         In every opening each releaser takes `Releaser.per_round` records per round and replicate,
-        whatever its horizon is. The curators of single replicates open with this one.
+        whatever its horizon is. From the first opening on no record enters outside of one. The
+        curators of single replicates open with this one. A curator that is used by hand, without
+        rounds, admits records at any time, up to the horizon.
 
         Args:
             t: Number of the first round, larger than that of every round before; None: the next.
@@ -226,20 +213,20 @@ class Curator:
         Raises:
             BudgetError: If a round is open, or round t was opened before.
         """
-        whole = self.whole
-        t = whole.newest_round + 1 if t is None else t
-        if whole._open or t <= whole.newest_round:
+        rounds = self.rounds
+        t = rounds.newest + 1 if t is None else t
+        if rounds.open or t <= rounds.newest:
             raise BudgetError(
                 f"round {t} of this curator was opened before: a round's records enter once"
             )
-        whole.attended = True
-        whole.newest_round = t + n - 1
-        whole._open = n
-        whole._openings += 1
+        rounds.attended = True
+        rounds.newest = t + n - 1
+        rounds.open = n
+        rounds.openings += 1
         try:
             yield
         finally:
-            whole._open = 0
+            rounds.open = 0
 
     def admit(self, releaser: Releaser, records: int) -> None:
         """Count records per replicate that are about to enter a releaser.
@@ -248,22 +235,22 @@ class Curator:
             BudgetError: If they are more than the open rounds have, or no round is open although
                 a harness opens them. The records have not entered.
         """
-        whole = self.whole
-        if not whole._open:
-            if whole.attended:
+        rounds = self.rounds
+        if not rounds.open:
+            if rounds.attended:
                 raise BudgetError(
                     f"{releaser.what}: a record enters while the agent observes its round, not in "
                     "act or later"
                 )
             return
-        if releaser.entered_in != whole._openings:
-            releaser.entered_in = whole._openings
+        if releaser.entered_in != rounds.openings:
+            releaser.entered_in = rounds.openings
             releaser.entered = 0
         total = releaser.entered + records
-        if total > whole._open * releaser.per_round:
-            rounds = "one round" if whole._open == 1 else f"{whole._open} rounds"
+        if total > rounds.open * releaser.per_round:
+            where = "one round" if rounds.open == 1 else f"{rounds.open} rounds"
             raise BudgetError(
-                f"{releaser.what}: {total} records in {rounds}, but its guarantee is for "
+                f"{releaser.what}: {total} records in {where}, but its guarantee is for "
                 f"{releaser.per_round} per round: add one record with what a round contributes"
             )
         releaser.entered = total
@@ -479,7 +466,7 @@ class Curator:
             copies=self.copies,
         )
         part._without_axis = True
-        part.whole = self
+        part.rounds = self.rounds
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part

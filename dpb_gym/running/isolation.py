@@ -113,10 +113,10 @@ class IsolatedAgent(Agent):
             if not (isinstance(what, type) and issubclass(what, Releaser)):
                 raise AgentError(f"an isolated agent makes releasers, not {what!r}")
             releaser: Any = what(own, *args, **options)
-            if isinstance(releaser, LossMinimiser) and not hasattr(releaser, "add"):
+            if isinstance(releaser, LossMinimiser):
                 raise AgentError(
-                    f"{releaser.what}: the minimiser of a function of the agent cannot be "
-                    "isolated, because the function has the records; use a releaser with add"
+                    f"{releaser.what}: a minimiser's loss, which is the agent's code, would run "
+                    "beside the raw data; use a releaser without one"
                 )
             if centre is not None:
                 releaser.centre = centre

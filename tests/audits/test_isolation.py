@@ -185,7 +185,7 @@ class WithOwn(Agent):
 
 class WithLoss(WithOwn):
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
-        self.fit = curator.minimiser(problem.dim, gradient_bound=1.0, curvature=1.0)
+        self.fit = curator.minimiser(problem.dim, loss=np.sum, gradient_bound=1.0, curvature=1.0)
 
 
 class ByMessage(mutants.Honest):
@@ -247,7 +247,7 @@ def test_errors_say_what_they_say_without_isolation():
         (Ending, "ended its process"),
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
-        (WithLoss, "the function has the records"),
+        (WithLoss, "would run beside the raw data"),
         (Forged, "above the budget rho=2"),
         (ByMessage, "'__getattribute__' of a releaser is not for isolated agents"),
         (ByPlan, "makes releasers, not '__setattr__'"),

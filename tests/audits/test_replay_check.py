@@ -211,18 +211,50 @@ def test_an_agent_that_fails_is_left_to_the_run() -> None:
     assert len(said) == 1
 
 
+def test_an_agent_that_fails_with_other_responses_is_named() -> None:
+    class Strict(Sums):
+        def observe(self, context: Any, action: Any, feedback: Any) -> None:
+            self.seen = [*getattr(self, "seen", []), feedback.reward]
+            if len(self.seen) == 50 and not any(self.seen):
+                raise ValueError("nobody is interested")
+            super().observe(context, action, feedback)
+
+    with pytest.raises(AgentError, match=r"it fails with other responses.*nobody is interested"):
+        check(Strict)
+
+
+def test_an_error_of_the_check_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_check._Use, "hold", None)
+    with pytest.raises(TypeError):
+        check(Sums)
+
+
 def test_limited_stock_is_left_out() -> None:
-    class Price(dpb_gym.SingleAgent):
+    """What is sold out follows from raw responses, and an agent has to offer what is left."""
+
+    class Slate(dpb_gym.SingleAgent):
         protects = ("central", "reward")
 
         def begin(self) -> None:
-            self.sums = self.curator.running_sum(1, reward=self.problem.reward_range)
+            n = self.problem.n_items
+            self.sums = self.curator.running_sum(n, reward=self.problem.reward_range)
 
-        def act(self, context: Any) -> float:
-            return float(np.clip(self.sums.value[0], 0.1, 0.9))
+        def act(self, context: Any) -> list[int]:
+            scores = self.sums.value.copy()
+            if context.available is not None:
+                scores[~context.available] = -np.inf
+            order = np.argsort(-scores)[: self.problem.capacity]
+            return [int(i) for i in order if scores[i] > -np.inf]
 
         def observe(self, context: Any, action: Any, feedback: Any) -> None:
-            self.sums.add(feedback.reward, along=np.ones(1))
+            along = np.zeros(self.problem.n_items)
+            along[0] = 1.0
+            self.sums.add(feedback.reward, along=along)
 
-    task = Task(name="x", env="DPB/Pricing-v0", env_kwargs={"stock": 5}, horizon=300)
-    check_agent(AgentRun(spec=spec_of(Price, "pricing"), budget="rho=0.5"), task)
+    kwargs = {"n_items": 6, "capacity": 2, "stock": 5}
+    task = Task(name="x", env="DPB/Assortment-v0", env_kwargs=kwargs, horizon=150)
+    said: list[str] = []
+    check_agent(
+        AgentRun(spec=spec_of(Slate, "assortment"), budget="rho=0.5"), task, say=said.append
+    )
+    assert "raw data: run" in said[-1]

@@ -70,7 +70,7 @@ def random_assortment(items, K, uniforms):
     return np.sort(items[:K])
 
 
-class PrivateMLE(LossMinimiser):
+class PrivateChoiceMLE(LossMinimiser):
     """Algorithm 2: argmin of the negative log-likelihood + Delta / 2 ||theta||^2 + b' theta."""
 
     enforces = True  # features are in the unit ball
@@ -83,7 +83,7 @@ class PrivateMLE(LossMinimiser):
         Args:
             theta: Parameters ``(d,)``.
             x: Features of the offered items of every round, ``(n, K, d)``; zeros in empty places.
-            y: Feedback y_n of every round, ``(n, K)``: 1 for the item bought, NaN for an empty place.
+            y: Feedback y_n of every round, ``(n, K)``: 1 for the item bought, NaN for empty places.
         """
         x = x.astype(float)
         u = np.where(np.isnan(y), -np.inf, x @ theta)
@@ -150,7 +150,7 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         self.T, self.K, self.d = problem.longest, problem.capacity, problem.dim
         # Algorithm 2: each of D_MLE calls gets rho_1 / D_MLE (A5). The releaser chooses Delta and
         # sigma_MLE by the bound in docs/privacy.md instead of Theorem 1 (A2-A4), and draws b.
-        self.private_mle = PrivateMLE(
+        self.private_mle = PrivateChoiceMLE(
             self.curator,
             self.d,
             gradient_bound=L,

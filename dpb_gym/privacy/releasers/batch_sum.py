@@ -178,7 +178,7 @@ class LogSum(BatchSum):
     enforces = True
 
     def __init__(self, curator: CuratorProtocol, width: int | RecordShape, **options: Any) -> None:
-        if curator.whole.of_agent:
+        if curator.rounds.of_agent:
             raise BudgetError(
                 "a LogSum takes its sensitivity from the caller, who computes it from a whole log; "
                 "in an agent take curator.batch_sum, which bounds every record"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import BudgetExceeded, HorizonExceeded, ParameterError
+from dpb_gym.errors import BudgetExceeded, FixedError, HorizonExceeded, ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
@@ -92,8 +92,8 @@ class Minimiser(Releaser):
 
     @centre.setter
     def centre(self, value: ArrayLike) -> None:
-        if self.curator.whole.attended or self.calls.any():
-            raise AttributeError(
+        if self.curator.rounds.attended or self.calls.any():
+            raise FixedError(
                 f"the centre of {self.what} is set in begin: later it could depend on raw data"
             )
         self._centre = validation.array("centre", value, (self.dim,)).copy()

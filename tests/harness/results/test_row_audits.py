@@ -29,6 +29,12 @@ from dpb_gym.results.row_audits import (
 from dpb_gym.suites.spec import AgentRun
 
 
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(audit_records, "_here", {})
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audited") / "results"
@@ -123,6 +129,9 @@ def test_the_audit_command(arguments, code, capsys, monkeypatch):
     assert (done.value.code or 0) == code, captured.err
     if code == 0:
         assert "Audit of" in captured.out
+        assert len(list((audit_records.state_directory() / "audits").iterdir())) == 1
+        run = AgentRun(spec=agent_spec(arguments[0]))
+        assert verdict_of(run, {}) in ("PASS", "NO POWER")  # not that of the published audit
         assert "raw data: run 12 of 12" in captured.err and "target in round" in captured.err
     else:
         assert "Traceback" not in captured.err and "error" in captured.err
@@ -151,9 +160,7 @@ def agent_of(spec: Any, **params: Any) -> AgentRun:
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> AgentRun:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(audit_records, "_here", {})
+def outside() -> AgentRun:
     return AgentRun(spec=dpb_gym.registry.spec_of(Outside, "recommendation"))
 
 
