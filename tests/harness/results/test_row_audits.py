@@ -132,7 +132,7 @@ def test_the_audit_command(arguments, code, capsys, monkeypatch):
         assert len(list((audit_records.state_directory() / "audits").iterdir())) == 1
         run = AgentRun(spec=agent_spec(arguments[0]))
         assert verdict_of(run, {}) in ("PASS", "NO POWER")  # not that of the published audit
-        assert "raw data: run 12 of 12" in captured.err and "target in round" in captured.err
+        assert "raw data: run 13 of 13" in captured.err and "target in round" in captured.err
     else:
         assert "Traceback" not in captured.err and "error" in captured.err
 
