@@ -25,13 +25,15 @@ import gc
 import hashlib
 import math
 import multiprocessing
+import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import combinations
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -43,6 +45,7 @@ from dpb_gym.audits.worlds import bought, response_range
 from dpb_gym.errors import AgentError, StateError
 from dpb_gym.privacy.releasers.batch_sum import UserSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, RecordShape, Segment
 from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
 from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, Problem, Round
@@ -54,7 +57,6 @@ CODE_BITS = 8
 """Worlds in which half of the records change. Two rounds with different words of four ones each
 are separated by a world that changes only the first."""
 _WORDS = np.array([np.isin(np.arange(CODE_BITS), c) for c in combinations(range(CODE_BITS), 4)])
-_waiting: list[Callable[[], Any]] = []  # a forked process inherits what it is to do
 OUTPUTS = ("release", "forget", "send")
 RECORDS = ("add", "add_rounds")
 MESSAGES = ("send", "send_rounds", "message")
@@ -65,6 +67,8 @@ REPLAYED = (*OUTPUTS, *MESSAGES, "value")
 DERIVED = ("curator", "noise_std", "noise_std_max", "variances")
 SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
 """Attributes of releasers that are compared: what a handle shows, but for derived numbers."""
+PLAIN = frozenset({int, float, bool, str, type(None), RecordShape, Ball, PSDBall, Segment})
+"""Types of settings that are compared as they are, because they cannot be changed in place."""
 WRITES = "set "
 SLACK = 1e-6
 
@@ -93,13 +97,13 @@ class _Call(NamedTuple):
     Attributes:
         key: Number of the releaser and name of the method.
         given: Digest of the arguments of each replicate.
-        shown: Digest of the attributes that a handle shows.
+        shown: What a handle shows of the releaser; see `_Boundary._settings`.
         output: What it returned, in the first run.
     """
 
     key: tuple[int, str]
     given: tuple[bytes, ...]
-    shown: bytes
+    shown: Any
     output: Any
 
 
@@ -154,41 +158,86 @@ def interferes(
         seed: Seed of customers and agent.
         say: Called before every run with a description.
     """
-    first: _Transcript | None = None
     gc.collect()  # releasers of earlier runs
-    for number, changes in enumerate((None, *CHANGES), start=1):
+    worlds = (None, *CHANGES)
+
+    def started(number: int, first: _Transcript | None) -> Callable[[], Any]:
+        changes = worlds[number]
         if say is not None:
             what = "first run" if changes is None else str(changes)
-            say(f"raw data: run {number} of {1 + len(CHANGES)} ({what})")
-        found = _apart(partial(_play, run, problem, seed, changes, first))
-        if isinstance(found, Effect):
-            return found._replace(text=f"{found}, {changes}")
-        first = first or found
+            say(f"raw data: run {number + 1} of {len(worlds)} ({what})")
+        return partial(_play, run, problem, seed, changes, first)
+
+    (first,) = _apart([started(0, None)])
+    if isinstance(first, Effect):
+        return first
+    rest = range(1, len(worlds))
+    found = _apart(started(number, first) for number in rest)
+    with contextlib.closing(found):
+        for number, effect in zip(rest, found):
+            if isinstance(effect, Effect):
+                return effect._replace(text=f"{effect}, {worlds[number]}")
     return None
 
 
-def _apart(work: Callable[[], Any]) -> Any:
-    """Return the result of a function that runs in a process of its own, where forks exist."""
+def _apart(works: Iterable[Callable[[], Any]]) -> Generator[Any, None, None]:
+    """Yield the results of functions that run in processes of their own, where forks exist.
+
+    As many run side by side as there are cores; each is taken from `works` when it starts.
+    """
     if "fork" not in multiprocessing.get_all_start_methods():
-        return work()
-    _waiting.append(work)
+        yield from (work() for work in works)
+        return
+    context = multiprocessing.get_context("fork")
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    running: deque[tuple[BaseProcess, Connection]] = deque()
+    process: BaseProcess
     try:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-            return pool.submit(_work).result()
-    except BrokenProcessPool:
+        for work in works:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_send_result, args=(work, theirs))
+            process.start()
+            theirs.close()
+            running.append((process, ours))
+            if len(running) >= (most or 1):
+                yield _result(*running.popleft())
+        while running:
+            yield _result(*running.popleft())
+    finally:
+        for process, ours in running:
+            ours.close()
+            process.terminate()
+            process.join()
+
+
+def _send_result(work: Callable[[], Any], link: Connection) -> None:
+    try:
+        link.send((work(), None))
+    except Exception as error:
+        try:
+            link.send((None, error))
+        except Exception:  # it cannot be pickled
+            link.send((None, AgentError(f"{type(error).__name__}: {error}")))
+
+
+def _result(process: BaseProcess, link: Connection) -> Any:
+    """Return the result that a process sends, or raise its exception."""
+    try:
+        value, error = link.recv()
+    except EOFError:
         raise AgentError("the agent ended the process of its audit") from None
     finally:
-        _waiting.pop()
-
-
-def _work() -> Any:
-    return _waiting[-1]()
+        link.close()
+        process.join()
+    if error is not None:
+        raise error
+    return value
 
 
 def _play(
     run: AgentRun, problem: Problem, seed: int, changes: _Changes | None, first: _Transcript | None
-) -> _Transcript | Effect:
-    """Return the transcript of a run, or how it differs from the first one."""
+) -> _Transcript | Effect | None:
+    """Return the transcript of the first run; of others how they differ from it, or None."""
     agent = run.spec.make()
     streams = AgentStreams(_seeds(seed), run.spec.name)
     if first is not None:
@@ -214,7 +263,7 @@ def _play(
         if not isinstance(found, _Found):
             raise
         return Effect(f"{found} of round {boundary.round}", found.far)
-    return boundary.transcript
+    return boundary.transcript if first is None else None
 
 
 def _seeds(seed: int) -> list[int]:
@@ -444,6 +493,7 @@ class _Boundary(Interception):
         self.exchanged: int | None = None
         self.lanes: dict[int, int | None] = {}
         self._held: dict[int, Releaser] = {}
+        self._shown: dict[int, list[str]] = {}
         self._entered: dict[tuple[int, int], Any] = {}
         self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
 
@@ -457,6 +507,7 @@ class _Boundary(Interception):
 
     def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
         self._held[number] = releaser
+        self._shown[number] = [name for name in SHOWN if hasattr(releaser, name)]
         if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
             self._measure(releaser, number)
         if isinstance(releaser, LossMinimiser):
@@ -464,7 +515,7 @@ class _Boundary(Interception):
 
         def write(it: Releaser, name: str, value: Any) -> None:
             if it is releaser and not self._inside and not _writes_itself(it):
-                self._call((number, WRITES + name), (_digest(value),), b"", None)
+                self._call((number, WRITES + name), (_digest(value),), None, None)
             object.__setattr__(it, name, value)
 
         return {"__setattr__": write}
@@ -529,18 +580,23 @@ class _Boundary(Interception):
             axis = 1 if name.endswith("_rounds") else 0
             parts = [_lane_of((args, options), lane, axis) for lane in range(LANES)]
         given = tuple(map(_digest, parts))
-        shown = b""
+        shown: Any = None
         if name in REPLAYED:
-            releaser = self._held[number]
-            settings = (getattr(releaser, name, None) for name in SHOWN)
-            shown = _digest([None if callable(each) else each for each in settings])
-            if isinstance(releaser, LossMinimiser):
-                shown += _digest(_probed(releaser))
+            shown = self._settings(number)
         return self._call(key, given, shown, method(*args, **options))
 
-    def _call(
-        self, key: tuple[int, str], given: tuple[bytes, ...], shown: bytes, output: Any
-    ) -> Any:
+    def _settings(self, number: int) -> Any:
+        """Return what a handle shows of a releaser: plain values, and a digest of others."""
+        releaser = self._held[number]
+        values = [getattr(releaser, name, None) for name in self._shown[number]]
+        plain = [each if type(each) in PLAIN else None for each in values]
+        others = [each for each in values if type(each) not in PLAIN and not callable(each)]
+        digest = _digest(others) if others else b""
+        if isinstance(releaser, LossMinimiser):
+            digest += _digest(_probed(releaser))
+        return plain, digest
+
+    def _call(self, key: tuple[int, str], given: tuple[bytes, ...], shown: Any, output: Any) -> Any:
         """Note a call, and compare it with that of the first run."""
         calls = self.transcript.calls
         replayed = key[1] in REPLAYED

@@ -101,9 +101,14 @@ def _most_used(rows: Sequence[RowResult]) -> dict[str, RowResult]:
 def own_report(
     reports: Mapping[str, Mapping[str, Any]], agent: AgentRun, kind: str
 ) -> dict[str, Any] | None:
-    """Return the report about this code with these parameters, without the digest, or None."""
+    """Return the report about this code with these parameters, without the digest, or None.
+
+    A report that a sender stated is left out.
+    """
     report = reports.get(audit_key(agent, kind), {})
-    if not report or "error" in report or report.get("code") not in (agent.code, None):
+    if not report or "error" in report or "by" in report:
+        return None
+    if report.get("code") not in (agent.code, None):
         return None
     return {name: value for name, value in report.items() if name != "code"}
 
