@@ -703,13 +703,34 @@ def _lane_of(value: Any, lane: int, axis: int) -> Any:
 
 def _digest(value: Any) -> bytes:
     """Return a digest of plain values and arrays; of functions, with what they hold."""
-    try:
-        made = state.dumps(value)
-    except StateError:
-        from joblib.externals.loky.backend.reduction import dumps
+    parts: list[bytes] = []
+    if not _add_parts(value, parts):
+        try:
+            parts = [state.dumps(value)]
+        except StateError:
+            from joblib.externals.loky.backend.reduction import dumps
 
-        made = bytes(dumps(value))
-    return hashlib.blake2b(made, digest_size=16).digest()
+            parts = [bytes(dumps(value))]
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+
+
+def _add_parts(value: Any, parts: list[bytes]) -> bool:
+    """Add the parts of plain values and arrays, which are the most; return whether it can."""
+    kind = type(value)
+    if kind is np.ndarray:
+        parts.append(f"{value.dtype.str}{value.shape}".encode())
+        parts.append(value.tobytes())
+        return not value.dtype.hasobject
+    if kind is tuple or kind is list or kind is dict:
+        parts.append(f"{kind.__name__}{len(value)}".encode())
+        for each in value.items() if kind is dict else value:
+            if not _add_parts(each, parts):
+                return False
+        return True
+    if kind in (int, float, bool, str, type(None)) or isinstance(value, np.generic):
+        parts.append(f"{kind.__name__}{value!r}".encode())
+        return True
+    return False
 
 
 def _other(

@@ -411,6 +411,11 @@ def _receive(link: Connection) -> Any:
     return state.loads(link.recv_bytes())
 
 
+def _read(read: Callable[[], Any], _: Releaser) -> Any:
+    """Return what a property of a taken releaser reads."""
+    return read()
+
+
 def _named(message: Any) -> str:
     if message[0] == DONE:
         return "nothing more"
@@ -596,8 +601,8 @@ class _Calls:
                 continue
             own = partial(kind.value.fget, releaser)  # type: ignore[attr-defined]
             read = self._taken(number, name, method, [], own)
-            members = {
-                "value": property(lambda _, read=read: read()),
+            members: dict[str, Any] = {
+                "value": property(partial(_read, read)),
                 "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
             }
             releaser.__class__ = type(kind.__name__, (kind,), members)
