@@ -127,6 +127,8 @@ def equal(one: Any, other: Any) -> bool:
         return equal(list(one.items()), list(other.items()))
     if isinstance(one, (list, tuple, deque)):
         return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, (set, frozenset)):  # of which NaN is not equal to itself
+        return equal(sorted(one, key=ascii), sorted(other, key=ascii))
     if isinstance(one, (Box, Checked)):
         return equal(vars(one), vars(other))
     return bool(one == other)
