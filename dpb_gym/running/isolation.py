@@ -597,7 +597,7 @@ class _Calls:
             own = partial(kind.value.fget, releaser)  # type: ignore[attr-defined]
             read = self._taken(number, name, method, [], own)
             members = {
-                "value": property(lambda _, read=read: read()),
+                "value": property(_reading(read)),
                 "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
             }
             releaser.__class__ = type(kind.__name__, (kind,), members)
@@ -629,6 +629,11 @@ class _Calls:
             return _receive(self.link) if method.returns else None
 
         return call
+
+
+def _reading(read: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Return a getter of a property that calls `read`."""
+    return lambda _: read()
 
 
 def _plain(value: Any) -> Any:
