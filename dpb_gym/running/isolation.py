@@ -411,11 +411,6 @@ def _receive(link: Connection) -> Any:
     return state.loads(link.recv_bytes())
 
 
-def _read(read: Callable[[], Any], _: Releaser) -> Any:
-    """Return what a property of a taken releaser reads."""
-    return read()
-
-
 def _named(message: Any) -> str:
     if message[0] == DONE:
         return "nothing more"
@@ -601,8 +596,8 @@ class _Calls:
                 continue
             own = partial(kind.value.fget, releaser)  # type: ignore[attr-defined]
             read = self._taken(number, name, method, [], own)
-            members: dict[str, Any] = {
-                "value": property(partial(_read, read)),
+            members = {
+                "value": property(_reading(read)),
                 "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
             }
             releaser.__class__ = type(kind.__name__, (kind,), members)
@@ -634,6 +629,11 @@ class _Calls:
             return _receive(self.link) if method.returns else None
 
         return call
+
+
+def _reading(read: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Return a getter of a property that calls `read`."""
+    return lambda _: read()
 
 
 def _plain(value: Any) -> Any:
