@@ -185,7 +185,7 @@ class Agent(Policy, ABC):
         Args:
             path: File to write.
             state_dir: Folder that remembers which checkpoints were loaded; by default that of the
-                user, see `dpb_gym.privacy.generations.state_directory`.
+                user, see `dpb_gym.files.state_directory`.
 
         Raises:
             AgentError: If the agent's state cannot be saved, or the agent was handed over.

@@ -659,7 +659,7 @@ def serve(
         state_dir: Folder that remembers which saved sessions were loaded on this machine, if there
             is no account; it is created by `Session.save`. Keep it out of what is copied with the
             sessions. By default that of the user, see
-            `dpb_gym.privacy.generations.state_directory`.
+            `dpb_gym.files.state_directory`.
         list_price: Pricing: public price around which all prices lie, with `max_spread`.
         max_spread: Pricing: largest relative difference between two customers' prices, such as 0.2
             for 20%. The agent's prices are clipped to ``list_price / sqrt(1 + max_spread)`` and

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 
 from dpb_gym.audits.audit_report import AuditReport
 from dpb_gym.errors import ParameterError
-from dpb_gym.files import read_regular, write_file
+from dpb_gym.files import read_regular, state_directory, write_file
 from dpb_gym.registry import FACTORY
 from dpb_gym.suites.schema import plain
 from dpb_gym.suites.spec import AgentRun
@@ -108,21 +106,3 @@ def _read(path: Path, code: str) -> dict[str, dict[str, Any]]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-def state_directory() -> Path:
-    """Return the folder of this user's state.
-
-    Linux and others: ``$XDG_STATE_HOME/dpb-gym``, or ``~/.local/state/dpb-gym``. macOS:
-    ``~/Library/Application Support/dpb-gym``. Windows: ``%LOCALAPPDATA%\\dpb-gym``.
-    """
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_STATE_HOME", ""))
-        if not base.is_absolute():  # relative paths are to be ignored, by the standard
-            base = home / ".local" / "state"
-    return base / "dpb-gym"

@@ -723,10 +723,7 @@ def _add_parts(value: Any, parts: list[bytes]) -> bool:
         return not value.dtype.hasobject
     if kind is tuple or kind is list or kind is dict:
         parts.append(f"{kind.__name__}{len(value)}".encode())
-        for each in value.items() if kind is dict else value:
-            if not _add_parts(each, parts):
-                return False
-        return True
+        return all(_add_parts(each, parts) for each in (value.items() if kind is dict else value))
     if kind in (int, float, bool, str, type(None)) or isinstance(value, np.generic):
         parts.append(f"{kind.__name__}{value!r}".encode())
         return True
