@@ -910,7 +910,8 @@ class Schedules(OnePassLinear):
 
     def observe(self, context: Any, action: Any, feedback: Any) -> None:
         if context.t == 40:
-            behind(self.releaser).schedule.scales[:] *= 100.0
+            sums = behind(self.releaser)
+            sums.schedule.scales[sums.releases :] *= 100.0
         super().observe(context, action, feedback)
 
 

@@ -70,6 +70,8 @@ SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
 PLAIN = frozenset({int, float, bool, str, type(None), RecordShape, Ball, PSDBall, Segment})
 """Types of settings that are compared as they are, because they cannot be changed in place."""
 WRITES = "set "
+STEPS = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875)
+"""Differences of a customer's random number, with which a response of any kind may change."""
 SLACK = 1e-6
 
 
@@ -309,9 +311,11 @@ def _rounds(
         feedback = customers.respond(action, context is not met)
         if changed[t]:
             assert changes is not None
-            changed_one = _other(feedback, problem, told, action, changes.how, rng)
-            if feedback.answer is not None:
-                changed_one = changed_one._replace(answer=customers.other_answer(action, feedback))
+            own_kind = feedback.choice is not None and told.revenues is None
+            if feedback.answer is not None or own_kind:  # of another package, which has no range
+                changed_one = customers.other_feedback(action, feedback)
+            else:
+                changed_one = _other(feedback, problem, told, action, changes.how, rng)
             if contexts_change and feedback.observed is not None:
                 changed_one = changed_one._replace(observed=~feedback.observed)
             feedback = with_lane_of(lane, changed_one, feedback)
@@ -371,17 +375,17 @@ class _Customers:
             return self._respond(action, self._exchanged_round())
         return self.instance.respond(action).feedback
 
-    def other_answer(self, action: Array, feedback: Feedback) -> Array:
-        """Return an answer of another customer to the same actions, different if there is one."""
-        own: Any = feedback.answer
-        other: Any = self.another.respond(action).feedback.answer
-        for step in (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875) if self._known else ():
-            if not np.array_equal(other[self.lane], own[self.lane]):
+    def other_feedback(self, action: Array, feedback: Feedback) -> Feedback:
+        """Return feedback of another customer to the same actions, different if there is any."""
+        other = self.another.respond(action).feedback
+        for step in STEPS if self._known else ():
+            if _differ(other, feedback, self.lane):
                 break
             round_ = self.another.round()
             moved = round_._replace(uniform=(round_.uniform + step) % 1.0)
-            other = self.problem.respond(self.another.hidden, moved, action)[0].answer
-        return np.asarray(other)
+            checked = self.problem.check_action(action, LANES)
+            other = self.problem.respond(self.another.hidden, moved, checked)[0]
+        return other
 
     def _exchanged_round(self) -> Round:
         own, other = self.instance.round(), self.another.round()
@@ -393,6 +397,12 @@ class _Customers:
     def _respond(self, action: Array, round_: Round) -> Feedback:
         checked = self.problem.check_action(action, LANES)
         return self.problem.respond(self._hidden, round_, checked)[0]
+
+
+def _differ(one: Feedback, other: Feedback, lane: int) -> bool:
+    """Return whether the feedback of a replicate differs."""
+    pairs: Any = zip(one, other)
+    return any(a is not None and not np.array_equal(a[lane], b[lane]) for a, b in pairs)
 
 
 def with_lane_of(lane: int, other: Any, own: Any) -> Any:

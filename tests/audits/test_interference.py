@@ -206,6 +206,37 @@ def test_what_else_crosses_the_boundary_is_found(agent, text, far):
     assert effect.far == far
 
 
+class LastAnswer(Sums):
+    """Acts by the answer of the last customer, which is no part of the reward."""
+
+    seen = np.zeros(2)
+
+    def act(self, context):
+        return (self.seen > 0.5).astype(int)
+
+    def during(self, context, feedback):
+        self.seen = feedback.answer[:, 1].copy()
+
+
+def test_answers_of_any_kind_are_exchanged():
+    env, kwargs = SETTINGS["arms"]
+    problem = make_problem(env, horizon=12, **kwargs)
+    usual = type(problem)
+
+    class Answered(usual):
+        def respond(self, hidden, round_, action):
+            feedback, expected = usual.respond(self, hidden, round_, action)
+            answer = np.stack([np.zeros(len(action)), round_.uniform], axis=1)
+            return feedback._replace(reward=0.5 * np.ones(len(action)), answer=answer), expected
+
+    problem.__class__ = Answered
+    for agent, wanted in ((Sums, None), (LastAnswer, "records reach the action")):
+        run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
+        effect = interferes(run, problem, 5)
+        assert (effect is None) == (wanted is None), effect
+        assert wanted is None or wanted in str(effect)
+
+
 def test_lists_and_columns_are_divided_by_replicate():
     one, other = np.arange(6.0).reshape(2, 3), np.arange(8.0).reshape(4, 2)
     parts = [interference._lane_of(((one, [1.0, 2.0]), {"x": 3}), lane, 0) for lane in (0, 1)]

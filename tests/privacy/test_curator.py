@@ -495,7 +495,7 @@ def test_what_another_package_charges_is_declared() -> None:
 def test_handles_show_copies_and_fix_their_attributes() -> None:
     own = curator("rho=0.5", horizon=20)
     sums = own.weighted_sum(2, clip=1.0, schedule=Schedule.geometric(20, 5, 1.4, 1.0))
-    before = sums.schedule.scales
+    before = sums.schedule.scales.copy()
     sums.schedule.scales[:] = 1e9
     assert np.array_equal(sums.schedule.scales, before)
     fit = own.releasers[0]
