@@ -260,8 +260,11 @@ class WithLoss(WithOwn):
 
 
 class ChargesItself(mutants.Honest):
+    """Charges a release of its own, and leaves a part of the budget for it."""
+
     def begin(self) -> None:
-        super().begin()
+        self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), share=0.5)
+        self.theta = np.zeros(2)
         self.curator.charge(GaussianEvent(100.0), what="mine")
 
 
