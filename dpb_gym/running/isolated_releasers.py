@@ -663,8 +663,8 @@ def described(curator: Any, kind: type, args: tuple[Any, ...], options: Given) -
     path = path_of(kind)
     if issubclass(kind, LossMinimiser) and path not in RELEASERS:
         raise AgentError(
-            f"{kind.__name__}: the minimiser of a function of the agent cannot be isolated, "
-            "because the function has the records; use a releaser with add"
+            f"{kind.__name__}: a minimiser's loss, which is the agent's code, would run beside the "
+            "raw data; use a releaser without one"
         )
     if path not in RELEASERS:
         raise would_run(path)

@@ -349,7 +349,7 @@ class TestRefused:
         class Own(BatchSum):
             pass
 
-        with pytest.raises(AgentError, match="the function has the records"):
+        with pytest.raises(AgentError, match="a minimiser's loss"):
             described(None, LossMinimiser, (3,), {})
         with pytest.raises(AgentError, match="Own would run beside the raw data"):
             described(None, Own, (3,), {})

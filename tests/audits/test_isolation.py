@@ -260,8 +260,11 @@ class WithLoss(WithOwn):
 
 
 class ChargesItself(mutants.Honest):
+    """Charges a release of its own, and leaves a part of the budget for it."""
+
     def begin(self) -> None:
-        super().begin()
+        self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), share=0.5)
+        self.theta = np.zeros(2)
         self.curator.charge(GaussianEvent(100.0), what="mine")
 
 
@@ -748,7 +751,11 @@ def test_errors_say_what_they_say_without_isolation():
         (Ending, "ended its process"),
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
+<<<<<<< HEAD
         (WithLoss, "would run beside the raw data"),
+=======
+        (WithLoss, "a minimiser's loss"),
+>>>>>>> isolation
         (Forged, "above the budget rho=2"),
         (ChargesItself, "charges what its releasers release"),
     ],
