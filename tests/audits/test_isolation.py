@@ -751,11 +751,7 @@ def test_errors_say_what_they_say_without_isolation():
         (Ending, "ended its process"),
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
-<<<<<<< HEAD
-        (WithLoss, "would run beside the raw data"),
-=======
         (WithLoss, "a minimiser's loss"),
->>>>>>> isolation
         (Forged, "above the budget rho=2"),
         (ChargesItself, "charges what its releasers release"),
     ],
