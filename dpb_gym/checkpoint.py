@@ -121,7 +121,6 @@ def save(
         if account is None:
             lease = holder = Lease(state_dir)
             own = _continuations.get(curator) or lease.enter()
-            _continuations[curator] = own
         else:
             assert own is not None
             holder = account
@@ -211,7 +210,7 @@ _continuations: weakref.WeakKeyDictionary[privacy.Curator, Continuation] = (
 
 
 def continuation_of(agent: Policy) -> Continuation | None:
-    """Return the continuation of an agent that was loaded, or saved before."""
+    """Return the continuation of an agent that was loaded, None for a new one."""
     return _continuations.get(agent.curator)
 
 

@@ -137,7 +137,8 @@ class Device:
         Raises:
             ParameterError: If `public` describes no agent that plays on devices, or a value has
                 the wrong shape, is not finite or out of range.
-            AgentError: If the device has decided already.
+            AgentError: If the device has decided already, or belongs to the parent of a forked
+                process.
         """
         with self._lock:
             self._check_process()
@@ -196,15 +197,12 @@ class Device:
             return {**found, **modulus}
 
     def _check_process(self) -> None:
-        """Raise AgentError after a fork that followed the decision."""
-        if os.getpid() == self._process:
-            return
-        if self._round is not None:
+        """Raise AgentError in a process that was forked from that of the device."""
+        if os.getpid() != self._process:
             raise AgentError(
-                "the device was copied by a fork after its decision; its first process goes on"
+                "the device was copied when its process was forked, and the parent process goes on "
+                "with it. A device of this process is Device(public) of one that has not decided"
             )
-        self._process = os.getpid()
-        vars(self).pop("_agent", None)  # its generators are those of the parent
 
 
 def _bits(sums: privacy.ShuffledBatches, ones: NDArray[Any] | None) -> dict[str, Any]:
@@ -354,6 +352,17 @@ class _Replica:
 _replicas: OrderedDict[str, _Replica] = OrderedDict()
 """The last replicas by configuration: the next device repeats new releases only."""
 _making = threading.Lock()
+
+
+def _forget() -> None:
+    """Drop what belongs to the parent of a forked process."""
+    global _making
+    _replicas.clear()
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _agent_of(public: Mapping[str, Any]) -> Agent:

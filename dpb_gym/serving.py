@@ -486,11 +486,10 @@ class Session:
             _check_session(agent, path)
             named = vars(agent)["_session"].get("account")
             if saved is None or rehearsal:
-                vars(agent)["_session"]["account"] = None
                 return None
-            if (named is not None) != in_account or (found is not None and not in_account):
-                raise CheckpointError(f"{path}: this session has no account")
             if not in_account:
+                if found is not None:
+                    raise CheckpointError(f"{path}: this session has no account")
                 return None
             if found is None and named:
                 found = privacy.Account.holding(named, saved.id)

@@ -16,6 +16,7 @@ import pytest
 import dpb_gym
 from dpb_gym import state
 from dpb_gym.agent import Agent
+from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, CheckpointError, DPBError
 from dpb_gym.privacy import Account
 from dpb_gym.privacy.generations import Saved
@@ -352,7 +353,10 @@ def test_a_session_that_was_continued_elsewhere_decides_nothing_more(tmp_path: P
         session = shop.serve()
         own = session._charges.own
         releaser = session.agent.curator.releasers[0]
-        sell(session, releaser.schedule.ends[0] - 1)
+        for _ in range(releaser.schedule.ends[0] - 1):
+            number, _ = session.decide([0.5], user=1)
+            if not silent:
+                session.observe(number, 1)
         token = shop.account.confirm(own)
         shop.account.advance(Saved(own.id, 1, token), session.agent.curator.guarantee)
         made = session.decisions
@@ -592,9 +596,15 @@ def test_a_device_is_not_used_in_a_fork() -> None:
     device = session.device(simulation=True)
     decided = session.device(simulation=True)
     decided.decide([0.5])
-    found = in_child(
-        lambda: [error_of(lambda: device.decide([0.5])), error_of(lambda: decided.message(1))]
+    public = device.public
+    *found, price = in_child(
+        lambda: [
+            error_of(lambda: device.decide([0.5])),
+            error_of(lambda: decided.message(1)),
+            Device(public).decide([0.5]),
+        ]
     )
+    assert 0.0 <= price <= 1.0, "a device that is made in the child"
     assert all("forked" in text for text in found), found
     device.decide([0.5])
     session.receive(decided.message(1))

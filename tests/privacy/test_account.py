@@ -555,6 +555,37 @@ def test_processes_that_share_an_account_do_not_overspend(new_place, start):
     assert account.spent(8) == pytest.approx(0.16)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
+def test_a_fork_shares_no_connection_and_no_lock(new_place):
+    """SQLite forbids to use or close a connection in a forked process."""
+    account = Account(new_place(), "rho=1")
+    account.charge(1, 0.1)
+    inside, forked = threading.Event(), threading.Event()
+
+    def hold():  # a transaction of another thread, at the time of the fork
+        with account._database.transaction() as now:
+            inside.set()
+            forked.wait(0.2)
+            account._write_spent(now, {}, {"2": 0.5})
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait()
+    child = os.fork()
+    if not child:
+        code = 1
+        if account._database._connection is None:
+            worker = threading.Thread(target=lambda: account.charge(1, 0.1))
+            worker.start()
+            worker.join(20)
+            code = 2 * worker.is_alive() + 4 * (account.spent(2) != 0.5)
+        os._exit(code)
+    forked.set()
+    holder.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert account.spent(1) == pytest.approx(0.2) and account.charge(1, 0.1)
+
+
 def test_threads_that_share_an_account_do_not_overspend(new_place):
     account = Account(new_place(), "rho=1")
     admitted = []
