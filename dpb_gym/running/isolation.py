@@ -184,7 +184,8 @@ class IsolatedAgent(Agent):
         return _Held(releaser, entry, lanes)
 
     def act(self, context: Context) -> Array:
-        self._tell((ACT, self._shown(context)), (ACT, context), new=True)
+        shown = ACT, self._shown(context)
+        self._tell(shown, (ACT, context) if self._hides_contexts else shown, new=True)
         self._own, action = map(_action, self._together())
         played: Array = action if self._hides_contexts else self._own
         return played
@@ -233,7 +234,8 @@ class IsolatedAgent(Agent):
             whole: The same for the customer process.
             new: Whether the policy process forks a new customer process.
         """
-        _send(self._link, shown)
+        message = state.dumps(shown)
+        _send_bytes(self._link, message)
         if new:
             self._end_customer()
             self._customer, theirs = _pipe()
@@ -241,7 +243,7 @@ class IsolatedAgent(Agent):
                 send_handle(self._link, theirs.fileno(), self._process.pid)
             theirs.close()
         assert self._customer is not None
-        _send(self._customer, whole)
+        _send_bytes(self._customer, message if whole is shown else state.dumps(whole))
         sizes = [part.nbytes for part in whole[1] if isinstance(part, np.ndarray)]
         self._most_bytes = SMALL + self._row_bytes + 4 * sum(sizes)
 
