@@ -4,8 +4,8 @@
 
 Every mutant claims a guarantee that it does not have. Agents sum r x in private batches of eight
 rounds on a small recommendation problem (d = 2, 12 arms, 3 candidates), at rho = 0.5. The first
-mutants read raw data, the next have wrong noise, the last are mechanisms. Mutants that pass are
-listed with the reason. ``--write`` replaces the table of a page.
+mutants read raw data, the next have wrong records, the next wrong noise, the last are mechanisms.
+Mutants that pass are listed with the reason. ``--write`` replaces the table of a page.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from marked import put
 from objective_audits import audit_objective, curved_choices, hostile_choices
 
 from dpb_agents.assortment.dpmnl import DPMNL
+from dpb_agents.recommendation.one_pass_linear import OnePassLinear
 from dpb_gym import Budget, SingleAgent
 from dpb_gym.agent import Agent
 from dpb_gym.audits import (
@@ -43,17 +44,19 @@ from dpb_gym.audits import (
     audit_sum,
     interference,
 )
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, DPBError, FixedError, HorizonExceeded, ParameterError
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import (
     BatchSum,
     Composition,
+    Curator,
     GaussianEvent,
     Guarantee,
     NoiseSource,
     PSDBall,
     objective_plan,
 )
+from dpb_gym.privacy.releasers.batch_sum import LogSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
@@ -65,6 +68,7 @@ SMALL: dict[str, Any] = {
 }
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 RAW, BOUNDS, RESIDUALS, CONTROL, NONE = "raw data", "bounds", "residuals", "control", "none"
+DISTANCE, REFUSED = "distance", "curator"
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,16 @@ class Mutant:
 
     what: str
     caught: str
-    run: Callable[[], AuditReport]
+    run: Callable[[], AuditReport | DPBError]
     why: str = ""
 
 
-def check_of(report: AuditReport) -> str:
+def check_of(report: AuditReport | DPBError) -> str:
     """Return the check that rejected a claim, `NONE` if it passed."""
+    if isinstance(report, DPBError):
+        return REFUSED
+    if report.distance:
+        return DISTANCE
     if report.interference:
         return RAW
     if report.residuals:
@@ -95,7 +103,7 @@ def check_of(report: AuditReport) -> str:
     return NONE if report.verdict == "PASS" else CONTROL
 
 
-Measured = list[tuple[Mutant, AuditReport, float]]
+Measured = list[tuple[Mutant, AuditReport | DPBError, float]]
 
 # ------------------------------------------------------------------ agents that read raw data
 
@@ -128,6 +136,19 @@ class Honest(SingleAgent):
         """Return a number that depends on raw rewards."""
         total = behind(self.sums)._total
         return float(np.sin(1e3 * total).sum())
+
+
+class HonestRunning(Honest):
+    """Greedy on a running sum, without an error."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
+
+    def act(self, context: Any) -> int:
+        return int((context.features @ self.sums.value).argmax())
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.sums.add(feedback.reward, along=context.features[action])
 
 
 class ByAttribute(Honest):
@@ -190,7 +211,7 @@ class ByPickle(ByAttribute):
     """Takes the sum from what pickle would store of its handle."""
 
     def peek(self) -> float:
-        handle = self.sums.releaser
+        handle = self.sums
         (sums,) = copyreg.dispatch_table[type(handle)](handle)[1]
         return float(np.sin(1e3 * sums._total).sum())
 
@@ -199,7 +220,7 @@ class ByReferents(ByAttribute):
     """Takes the sum from the objects that the handle refers to."""
 
     def peek(self) -> float:
-        (sums,) = (o for o in gc.get_referents(self.sums.releaser) if isinstance(o, BatchSum))
+        (sums,) = (o for o in gc.get_referents(self.sums) if isinstance(o, BatchSum))
         return float(np.sin(1e3 * sums._total).sum())
 
 
@@ -207,7 +228,7 @@ class ByAddress(ByAttribute):
     """Takes the sum from the memory of the handle."""
 
     def peek(self) -> float:
-        place = id(self.sums.releaser) + object.__basicsize__
+        place = id(self.sums) + object.__basicsize__
         sums = ctypes.py_object.from_address(place).value
         return float(np.sin(1e3 * sums._total).sum())
 
@@ -519,6 +540,7 @@ class Blinding(ByAttribute):
     def begin(self) -> None:
         super().begin()
         interference._digest = lambda value: b""
+        interference.SLACK = math.inf
 
 
 class Harmless(ByAttribute):
@@ -529,6 +551,368 @@ class Harmless(ByAttribute):
 
     def peek(self) -> float:
         return 1e-18 * super().peek()
+
+
+class Last(Agent):
+    """Release sums as claimed, and choose by something of the customer before."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.sums = curator.batch_sum(problem.dim, clip=1.0)
+        self.problem, self.last = problem, 0
+
+    def act(self, context: Any) -> Any:
+        return np.full(len(context.features), self.last % context.features.shape[1])
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.last = int(self.read(context))
+        chosen = context.features[np.arange(len(action)), np.ravel(action.T[0])]
+        self.sums.add(chosen * np.asarray(feedback.reward)[:, None])
+        if context.t % 8 == 0:
+            self.sums.release()
+
+    def read(self, context: Any) -> float:
+        return float(context.arms[0].sum())
+
+
+class LastUser(Last):
+    def read(self, context: Any) -> float:
+        return float(context.users[0])
+
+
+class LastRevenue(Last):
+    """Offers the slate that the revenues of the customer before select."""
+
+    def act(self, context: Any) -> Any:
+        places = np.arange(self.problem.capacity)
+        slate = (places + self.last) % self.problem.n_items
+        return np.tile(slate, (len(context.features), 1))
+
+    def read(self, context: Any) -> float:
+        return float(context.revenues[0].argmax())
+
+
+class LastAvailable(LastRevenue):
+    """The same by the availability; the unavailable items of the slate are left out."""
+
+    def act(self, context: Any) -> Any:
+        slates = super().act(context)
+        lanes = np.arange(len(slates))[:, None]
+        shown = np.where(context.available[lanes, slates], slates, -1)
+        first = context.available.argmax(axis=1)
+        return np.where((shown >= 0).any(axis=1)[:, None], shown, first[:, None])
+
+    def read(self, context: Any) -> float:
+        return float(context.available[0].argmax())
+
+
+class Neighbour(ByCollector):
+    """Acts by the newest reward of the replicate beside."""
+
+    least = 2
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        super().begin(problem, streams, curator)
+        self.last = np.zeros(streams.replicates)
+
+    def act(self, context: Any) -> Any:
+        if len(self.theta) < self.least:
+            return np.zeros(len(self.theta), int)
+        return (np.roll(self.last, 1) > 0.5).astype(int)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        self.last = np.array(feedback.reward)
+
+
+class OfBatches(Neighbour):
+    """Acts by its own newest reward, if there is more than one replicate."""
+
+    def act(self, context: Any) -> Any:
+        if len(self.theta) < self.least:
+            return np.zeros(len(self.theta), int)
+        return (self.last > 0.5).astype(int)
+
+
+class OfLargeBatches(OfBatches):
+    least = 64
+
+
+class NeighbourRecord(Neighbour):
+    """Adds the reward of the replicate beside."""
+
+    def act(self, context: Any) -> Any:
+        return np.zeros(len(self.theta), int)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        moved = feedback._replace(reward=np.roll(feedback.reward, 1))
+        super().observe(context, action, moved)
+
+
+class InSharedMemory(InAFile):
+    """Stores the first reward in memory that other processes of the machine share."""
+
+    file = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
+    file = file / f"audit-mutation-{os.getpid()}-shared"
+
+
+# ------------------------------------------------------------------ agents with wrong records
+
+
+class Entering(Honest):
+    """Adds the records that `entries` returns of every round, to a sum for many records."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.batch_sum(self.problem.dim, reward=(0.0, 1.0), horizon=10**6)
+        self.theta = np.zeros(self.problem.dim)
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        for _ in range(self.entries(context.t, feedback.reward)):
+            self.sums.add(feedback.reward, along=context.features[action])
+        if context.t % self.every == 0:
+            self.theta = self.theta + self.sums.release()
+
+    def entries(self, t: int, reward: float) -> int:
+        return 10
+
+
+class TwiceEverySecond(Entering):
+    def entries(self, t: int, reward: float) -> int:
+        return 1 + t % 2
+
+
+class TenTimesLate(Entering):
+    def entries(self, t: int, reward: float) -> int:
+        return 10 if t > 600 else 1
+
+
+class LargeRewardsOnly(Entering):
+    def entries(self, t: int, reward: float) -> int:
+        return int(reward > 0.5 or t % self.every == 0)
+
+
+def uncounted(agent: type[Entering]) -> type[Entering]:
+    """Return the agent with a curator that does not count records."""
+
+    class Uncounted(agent):  # type: ignore[misc,valid-type]
+        def begin(self) -> None:
+            super().begin()
+            Curator.admit = lambda *_: None  # type: ignore[method-assign,assignment]
+
+    return Uncounted
+
+
+class BesideTheCount(Entering):
+    """Adds nine more copies by a method that is not for agents."""
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        raw = behind(self.sums)
+        for _ in range(9):
+            raw._add(np.array([feedback.reward]), context.features[[action]])
+        super().observe(context, action, feedback)
+
+    def entries(self, t: int, reward: float) -> int:
+        return 1
+
+
+class Copies(HonestRunning):
+    """Adds twenty copies of a record as if they were of twenty rounds."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0), horizon=10**4)
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        directions = np.tile(context.features[action], (20, 1, 1))
+        self.sums.add_rounds(np.full((20, 1), feedback.reward), directions)
+
+
+class AllAtOnce(Honest):
+    """Keeps the raw records of eight rounds, and adds them together."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.kept: list[Any] = []
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.kept.append((feedback.reward, context.features[action].copy()))
+        if context.t % self.every == 0:
+            for reward, features in self.kept:
+                self.sums.add(reward, along=features)
+            self.kept = []
+            self.theta = self.theta + self.sums.release()
+
+
+class InAct(Honest):
+    """Adds the record when it acts in the next round."""
+
+    kept: Any = None
+
+    def act(self, context: Any) -> int:
+        if self.kept is not None:
+            self.sums.add(self.kept[0], along=self.kept[1])
+        return super().act(context)
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.kept = feedback.reward, context.features[action].copy()
+
+
+class OpensRounds(InAct):
+    """The same in a round that it opens itself."""
+
+    def act(self, context: Any) -> int:
+        with self.curator.round():
+            return super().act(context)
+
+
+class Centre(DPMNL):
+    """Sets the centre of the ridge to a function of raw choices."""
+
+    protects = ("joint", "user-round")
+    of_handle = True
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        super().begin(problem, streams, curator)
+        self.raw = 0.0
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.raw += float(feedback.choice[0])
+        self.set(behind(self._releasers.estimator), 50.0 * np.sin(self.raw + np.arange(2)))
+        super().observe(context, action, feedback)
+
+    def set(self, estimator: Any, centre: Any) -> None:
+        estimator.centre = centre
+
+
+class HiddenCentre(Centre):
+    """The same by an attribute that is not for agents."""
+
+    def set(self, estimator: Any, centre: Any) -> None:
+        estimator._centre = centre
+
+
+class InPlace(Centre):
+    """The same, by a change of the array in place."""
+
+    def set(self, estimator: Any, centre: Any) -> None:
+        estimator._centre[:] = centre
+
+
+class Loss(SingleAgent):
+    """Releases minimisers of squared errors four times."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self) -> None:
+        self.theta, self.raw = np.zeros((2, self.problem.dim))
+        self.fit = self.curator.minimiser(
+            self.problem.dim, loss=self.loss(), gradient_bound=4.0, curvature=1.0, calls=4,
+            records=self.problem.horizon,
+        )  # fmt: skip
+
+    def loss(self) -> Any:
+        def squares(theta: Any, x: Any, r: Any) -> Any:
+            e = x @ theta - r
+            return 0.5 * float(e @ e), x.T @ e, x.T @ x
+
+        return squares
+
+    def act(self, context: Any) -> int:
+        return int((context.features @ self.theta).argmax())
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        x = context.features[action] / max(1.0, float(np.linalg.norm(context.features[action])))
+        self.raw = self.raw + feedback.reward * x
+        self.fit.add(x, self.number(context.t, feedback.reward))
+        if context.t in (8, 16, 24, 32):
+            self.theta = np.clip(self.fit.release(), -1.0, 1.0)
+
+    def number(self, t: int, reward: float) -> float:
+        return reward
+
+
+class RawLoss(Loss):
+    """Its loss also has a term of raw sums, in the rounds of releases."""
+
+    releasing = False
+
+    def loss(self) -> Any:
+        squares = super().loss()
+
+        def leaking(theta: Any, x: Any, r: Any) -> Any:
+            value, gradient, bend = squares(theta, x, r)
+            linear = 50.0 * np.sin(self.raw) * self.releasing
+            return value + float(linear @ theta), gradient + linear, bend
+
+        return leaking
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.releasing = context.t % 8 == 0
+        super().observe(context, action, feedback)
+
+
+class LateLoss(Loss):
+    """Has records of larger gradients than it declares, after round 40."""
+
+    def number(self, t: int, reward: float) -> float:
+        return reward * (100.0 if t > 40 else 1.0)
+
+
+class LateSum(Honest):
+    """Also has a sum that is declared for small records, and is first used in round 700."""
+
+    def begin(self) -> None:
+        super().begin()
+        self.late = self.made()
+
+    def made(self) -> Any:
+        return self.curator.batch_sum(self.problem.dim, reward=(0.0, 1.0), sensitivity=1e-6)
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        if context.t >= 700:
+            self.late.add(feedback.reward, along=context.features[action])
+            self.theta = self.theta + self.late.release()
+
+
+class LateLog(LateSum):
+    """The same with a sum whose sensitivity is an argument of library functions."""
+
+    def made(self) -> Any:
+        LogSum(self.curator, 2, clip=1.0, sensitivity=1e-6)
+        return self.curator.releasers[-1]
+
+
+class Lying(BatchSum):
+    """A releaser that says that it enforces a sensitivity which its caller chooses."""
+
+    enforces = True
+
+
+class LateLie(LateSum):
+    def made(self) -> Any:
+        Lying(self.curator, 2, reward=(0.0, 1.0), sensitivity=1e-6)
+        return self.curator.releasers[-1]
+
+
+class Named(Honest):
+    """Sets the name of its sum to the newest record."""
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        behind(self.sums).what = str(feedback.reward)
+
+
+class Schedules(OnePassLinear):
+    """Divides the noise of all later releases by 100, after round 40."""
+
+    protects = ("central", "reward")
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        if context.t == 40:
+            sums = behind(self.releaser)
+            sums.schedule.scales[sums.releases :] *= 100.0
+        super().observe(context, action, feedback)
 
 
 # ------------------------------------------------------------------ agents with wrong noise
@@ -606,19 +990,6 @@ class Common(Honest):
             self.theta = self.theta - self.more.release()
 
 
-class HonestRunning(Honest):
-    """Greedy on a running sum, without an error."""
-
-    def begin(self) -> None:
-        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
-
-    def act(self, context: Any) -> int:
-        return int((context.features @ self.sums.value).argmax())
-
-    def observe(self, context: Any, action: int, feedback: Any) -> None:
-        self.sums.add(feedback.reward, along=context.features[action])
-
-
 class OtherMatrix(HonestRunning):
     """The noise is correlated by another matrix than the charged one."""
 
@@ -682,6 +1053,14 @@ class Messages(LocalPrivacy):
         numbers.next = drawn  # type: ignore[method-assign]
 
 
+class Chatty(LocalPrivacy):
+    """Sends the message of a round ten times, and uses their mean."""
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        sent = [self.responses.send(context, action, feedback)[1] for _ in range(10)]
+        self.inner.observe(context, action, feedback._replace(reward=np.mean(sent, axis=0)))
+
+
 # ------------------------------------------------------------------ mechanisms
 
 
@@ -726,13 +1105,21 @@ def user_in_three_batches() -> AuditReport:
 # ------------------------------------------------------------------ the benchmark
 
 
-def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport]:
-    def run() -> AuditReport:
-        usual, digest = BatchSum._add, interference._digest
+def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPBError]:
+    def run() -> AuditReport | DPBError:
+        usual, admit = BatchSum._add, Curator.admit
+        digest, slack = interference._digest, interference.SLACK
         try:
             return audit(agent, BUDGET, runs, **{**SMALL, **how})
+        except DPBError as error:
+            refused = error.__cause__ or error
+            if not isinstance(refused, (BudgetError, FixedError, HorizonExceeded)):
+                raise
+            return refused
         finally:  # what a mutant replaces
             BatchSum._add, interference._digest = usual, digest  # type: ignore[method-assign]
+            interference.SLACK = slack
+            Curator.admit = admit  # type: ignore[method-assign]
 
     return run
 
@@ -742,6 +1129,16 @@ SLATES: dict[str, Any] = {
     "env_kwargs": {"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
     "params": {"explore": 8, "max_updates": 1, "share": 0.9},
 }
+OFFERS: dict[str, Any] = {
+    "env_id": "DPB/Assortment-v0",
+    "env_kwargs": {
+        "n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip", "revenues": "random",
+    },
+}  # fmt: skip
+SOME: dict[str, Any] = {
+    "env_id": "DPB/Assortment-v0", "env_kwargs": {**OFFERS["env_kwargs"], "available": 0.5},
+}  # fmt: skip
+LATE: dict[str, Any] = {"deployment": 720}
 MUTANTS = (
     Mutant("raw sum of a releaser, read in every round", RAW, of(ByAttribute)),
     Mutant("raw response in a frame of the caller", RAW, of(ByFrame)),
@@ -771,12 +1168,50 @@ MUTANTS = (
     Mutant("a reward in the text of the guarantee", RAW, of(Stating)),
     Mutant("features of the last customer are stored, unit user-round", RAW, of(Features)),
     Mutant("the same, stored by `act`", RAW, of(SeenFeatures)),
+    Mutant("candidates of the last customer, unit user-round", RAW, of(Last)),
+    Mutant(
+        "number of the last customer, unit user-round", RAW,
+        of(LastUser, env_kwargs={**SMALL["env_kwargs"], "interactions_per_user": 8}),
+    ),
+    Mutant("revenues of the last customer, unit user-round", RAW, of(LastRevenue, **OFFERS)),
+    Mutant("availability of the last customer, unit user-round", RAW, of(LastAvailable, **SOME)),
+    Mutant("raw reward of the replicate beside", RAW, of(Neighbour)),
+    Mutant("raw rewards if there is more than one replicate", RAW, of(OfBatches)),
+    Mutant("the record is that of the replicate beside", RAW, of(NeighbourRecord)),
+    Mutant("records of large rewards only", RAW, of(LargeRewardsOnly)),
+    Mutant("each record enters ten times", REFUSED, of(Entering)),
+    Mutant("a record enters twice in every second round", REFUSED, of(TwiceEverySecond)),
+    Mutant("twenty copies of a record by `add_rounds`", REFUSED, of(Copies)),
+    Mutant("each record enters ten times after round 600", REFUSED, of(TenTimesLate, **LATE)),
+    Mutant("ten times, and a curator that does not count", BOUNDS, of(uncounted(Entering), 200)),
+    Mutant(
+        "ten times after round 600, and a curator that does not count", DISTANCE,
+        of(uncounted(TenTimesLate), 200, **LATE),
+    ),
+    Mutant("ten times, by a method that is not counted", RESIDUALS, of(BesideTheCount)),
+    Mutant("raw records of eight rounds are kept and added at once", REFUSED, of(AllAtOnce)),
+    Mutant("a record enters when the next action is chosen", REFUSED, of(InAct)),
+    Mutant("the same, in a round that the agent opens", REFUSED, of(OpensRounds)),
+    Mutant("a local message is sent ten times", REFUSED, of(lambda: Chatty("lin-ucb"))),
+    Mutant("raw choices as the centre of a ridge", REFUSED, of(Centre, 200, **SLATES)),
+    Mutant("the same, by a hidden attribute", RAW, of(HiddenCentre, 200, **SLATES)),
+    Mutant("the same, in place", RAW, of(InPlace, 200, **SLATES)),
+    Mutant("a raw reward as the name of a releaser", RAW, of(Named)),
+    Mutant("raw sums in a loss that is minimised", RAW, of(RawLoss, 200)),
+    Mutant("larger gradients than declared, after round 40", DISTANCE, of(LateLoss, **LATE)),
+    Mutant("too small a sensitivity, used from round 700 on", DISTANCE, of(LateSum, **LATE)),
+    Mutant("the same, of a sum of a whole log", REFUSED, of(LateLog, **LATE)),
+    Mutant("the same, of another package's releaser", DISTANCE, of(LateLie, **LATE)),
     Mutant("the action depends on the customer, claim central", BOUNDS, of(Own, 200)),
     Mutant("half of the noise variance", RESIDUALS, of(Scaled, 200)),
     Mutant("a tenth of the noise variance", RESIDUALS, of(LittleNoise, 200)),
     Mutant("noise in the first batch only", RESIDUALS, of(FirstOnly)),
     Mutant("one noise vector for all batches", RESIDUALS, of(OneVector)),
     Mutant("a third of the noise after round 500", RESIDUALS, of(Late, deployment=2000)),
+    Mutant(
+        "a hundredth of the noise after round 40, by the schedule", RESIDUALS,
+        of(Schedules, 200, deployment=200),
+    ),
     Mutant("noise of a fixed seed, the same in every run", RESIDUALS, of(FixedSeed)),
     Mutant("uniform noise of the charged variance", RESIDUALS, of(Uniform, 200)),
     Mutant("two releasers with the same noise", RESIDUALS, of(Common)),
@@ -807,6 +1242,14 @@ MUTANTS = (
         "the file exists in every run; isolate the agent's file system",
     ),
     Mutant(
+        "the first reward, in shared memory", NONE, of(InSharedMemory),
+        "as a file; isolation does not stop it, a container does",
+    ),
+    Mutant(
+        "raw rewards if there are at least 64 replicates", NONE, of(OfLargeBatches),
+        "the test plays two replicates; isolate the agent",
+    ),
+    Mutant(
         "raw data, but not while an audit calls", NONE, of(Aware),
         "no audit sees behaviour that it cannot provoke; read the code, or isolate the agent",
     ),
@@ -821,9 +1264,13 @@ MUTANTS = (
 )  # fmt: skip
 
 
-def measure(
-    only: str = "", say: Callable[[str], None] = print
-) -> list[tuple[Mutant, AuditReport, float]]:
+def clear() -> None:
+    """Remove the files that mutants write."""
+    for kind in (InAFile, InSharedMemory):
+        kind.file.unlink(missing_ok=True)
+
+
+def measure(only: str = "", say: Callable[[str], None] = print) -> Measured:
     """Return mutants whose description contains `only`, their reports, and processor seconds."""
     found = []
     for mutant in MUTANTS:
@@ -832,7 +1279,7 @@ def measure(
             report = mutant.run()
             found.append((mutant, report, time.process_time() - start))
             say(f"{found[-1][2]:6.1f} s  {check_of(report):10s} {mutant.what}")
-            InAFile.file.unlink(missing_ok=True)
+            clear()
     return found
 
 
@@ -841,13 +1288,18 @@ def table(found: Measured) -> str:
     lines = ["| mutant | verdict | check | found |", "|---|---|---|---|"]
     for mutant, report, _ in found:
         check = check_of(report)
-        text = {
-            RAW: report.details.get("raw data", ""),
-            RESIDUALS: report.details.get("in deployment", report.details.get("residuals", "")),
-            BOUNDS: str(next(iter(report.violations), "")).removesuffix("  <- refuted"),
-        }.get(check, "")
+        verdict, text = "REFUSED", str(report)
+        if isinstance(report, AuditReport):
+            verdict = report.verdict
+            said = report.details
+            text = {
+                RAW: said.get("raw data", ""),
+                DISTANCE: said.get("raw data", ""),
+                RESIDUALS: said.get("in deployment", said.get("residuals", "")),
+                BOUNDS: str(next(iter(report.violations), "")).removesuffix("  <- refuted"),
+            }.get(check, "")
         text = mutant.why or text.split(";")[0]
-        lines.append(f"| {mutant.what} | {report.verdict} | {check} | {text} |")
+        lines.append(f"| {mutant.what} | {verdict} | {check} | {text} |")
     return "\n".join(lines)
 
 

@@ -41,6 +41,7 @@ from dpb_gym.audits import (  # noqa: E402
     AuditReport,
     audit,
     audit_outputs,
+    audit_records,
     audit_sum,
 )
 from dpb_gym.audits.worlds import Pair, World  # noqa: E402
@@ -53,6 +54,7 @@ from dpb_gym.privacy import (  # noqa: E402
     objective_plan,
 )
 from dpb_gym.privacy.releasers.releaser import behind  # noqa: E402
+from dpb_gym.suites.code_digest import code_hash  # noqa: E402
 
 VARIANCES = (1.0, 0.5, 0.1)
 RHOS = (0.5, 2.0)
@@ -99,7 +101,7 @@ ATTAINED: dict[str, dict[str, Any]] = {
     "one-pass-sparse": SPARSE,
     "one-pass-sparse-joint": SPARSE,
 }
-AGENTS = Path(__file__).parents[1] / "docs/results/audits.json"
+AGENTS = audit_records.PUBLISHED
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
 Audit = Callable[[float, float, int, int], AuditReport]
 
@@ -242,9 +244,9 @@ def private_agents() -> list[str]:
     ]
 
 
-def published_rows(runs: int, only: str) -> dict[str, str]:
-    """Return a row of docs/audit.md per private agent, audited at rho = 0.5."""
-    rows = {}
+def published_rows(runs: int, only: str) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """Return a row of docs/audit.md per private agent, audited at rho = 0.5, and its record."""
+    rows, records = {}, {}
     for name in [name for name in private_agents() if only in name]:
         start = time.process_time()
 
@@ -268,16 +270,26 @@ def published_rows(runs: int, only: str) -> dict[str, str]:
             f"| `{name}` | {claim} | {bound} | {share:.2f} | {report.verdict} | {report.control} | "
             f"{runs:,} | {worlds} | {target} | {seconds:.0f} s |"
         )
+        records[name] = record_of(name, report.verdict, report.control, runs)
         print(rows[name], flush=True)
-    return rows
+    return rows, records
 
 
-def write_rows(page: Path, rows: dict[str, str]) -> None:
-    """Write these rows to the page, and keep its rows of other agents.
+def record_of(name: str, verdict: str, control: str | None, runs: int) -> dict[str, Any]:
+    """Return the stored record of an audit: digests of the code, audited claim and verdict."""
+    spec = agent_specs()[name]
+    return {
+        "code": code(name), "source": code_hash(spec.maker), "claim": list(spec.protects or ()),
+        "verdict": verdict, "control": control, "runs": runs,
+    }  # fmt: skip
+
+
+def write_rows(page: Path, rows: dict[str, str], records: dict[str, dict[str, Any]]) -> None:
+    """Write these rows to the page and their records to the package, and keep those of others.
 
     Digests of the agents' code are stored, which a test compares with the code of today.
     """
-    stored = json.loads(AGENTS.read_text(encoding="utf-8")) | {name: code(name) for name in rows}
+    stored = json.loads(AGENTS.read_text(encoding="utf-8")) | records
     AGENTS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     old = block(page.read_text(encoding="utf-8"), "audits").splitlines()[2:]
     rows = {line.split("`")[1]: line for line in old} | rows
@@ -317,9 +329,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="replace the rows of --published on this page")
     options = parser.parse_args()
     if options.published:
-        rows = published_rows(options.runs, options.only)
+        rows, records = published_rows(options.runs, options.only)
         if options.write:
-            write_rows(options.write, rows)
+            write_rows(options.write, rows, records)
         return
     if options.table:
         print_tables(options.runs)

@@ -157,7 +157,7 @@ class _Minimiser(LossMinimiser):
     """Minimiser whose replicates all have the same records."""
 
     def __init__(self, curator: Curator, dim: int, *, data: ChoiceData, **options: Any) -> None:
-        super().__init__(curator, dim, **options)
+        super().__init__(curator, dim, loss=data.derivatives, **options)
         self.data = data
 
     def _losses(self, which: NDArray[np.bool_], points: FloatArray, *out: FloatArray) -> None:

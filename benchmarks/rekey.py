@@ -16,6 +16,8 @@ from typing import Any
 from paper_pages import code
 
 from dpb_gym import agent_specs
+from dpb_gym.audits.audit_records import PUBLISHED
+from dpb_gym.suites.code_digest import code_hash
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -37,7 +39,16 @@ def rekeyed(text: str) -> str:
     return text
 
 
+def rekeyed_audits(text: str) -> str:
+    """Return the text of the published audits with both digests of today's code."""
+    stored = json.loads(text)
+    for name, record in stored.items():
+        record |= {"code": code(name), "source": code_hash(agent_specs()[name].maker)}
+    return json.dumps(stored, indent=1, sort_keys=True) + "\n"
+
+
 if __name__ == "__main__":
+    PUBLISHED.write_text(rekeyed_audits(PUBLISHED.read_text(encoding="utf-8")), encoding="utf-8")
     for path in sorted(DOCS.glob("**/results/**/*.json")):
         stored = path.read_text(encoding="utf-8")
         if (new := rekeyed(stored)) != stored:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -91,6 +90,7 @@ class Agent(Policy, ABC):
             horizon=problem.longest,
             copies=streams.replicates if shared else 1,
         )
+        self.curator.rounds.of_agent = True
         if problem.prior is not None:
             self.curator.inherit(problem.prior.guarantee, what="prior")
         self.begin(problem, streams, self.curator)
@@ -185,7 +185,7 @@ class Agent(Policy, ABC):
         Args:
             path: File to write.
             state_dir: Folder that remembers which checkpoints were loaded; by default that of the
-                user, see `dpb_gym.privacy.generations.state_directory`.
+                user, see `dpb_gym.files.state_directory`.
 
         Raises:
             AgentError: If the agent's state cannot be saved, or the agent was handed over.
@@ -284,8 +284,10 @@ class BatchedSingle(Agent):
     def act(self, context: Context) -> Array:
         actions = []
         for i, copy in enumerate(self.copies):
-            with self._reporting(i, "act"):
+            try:
                 actions.append(copy.act(_lane(context, i)))
+            except Exception as error:
+                raise self._failed(i, "act", error) from error
         name = type(self.copies[0]).__name__
         return kind_of(self._problem.kind).stack(self._problem, actions, name)
 
@@ -293,27 +295,30 @@ class BatchedSingle(Agent):
         kind = kind_of(self._problem.kind)
         for i, copy in enumerate(self.copies):
             if feedback.observed is None or feedback.observed[i]:
-                with self._reporting(i, "observe"), copy.curator.one_record_each():
+                try:
                     own = kind.unstack(action, i)
                     copy.observe(_lane(context, i), own, _lane(feedback, i))
+                except Exception as error:
+                    raise self._failed(i, "observe", error) from error
 
     def probabilities(self, context: Context) -> Array | None:
         rows = []
         for i, copy in enumerate(self.copies):
-            with self._reporting(i, "probabilities"):
-                rows.append(copy.probabilities(_lane(context, i)))
-        return None if any(row is None for row in rows) else np.array(rows, np.float64)
+            try:
+                row = copy.probabilities(_lane(context, i))
+            except Exception as error:
+                raise self._failed(i, "probabilities", error) from error
+            if row is None:
+                return None
+            rows.append(row)
+        return np.array(rows, np.float64)
 
-    @contextmanager
-    def _reporting(self, i: int, method: str) -> Iterator[None]:
-        """Raise exceptions of a copy as AgentError that names the replicate."""
-        try:
-            yield
-        except Exception as error:
-            name = type(self.copies[i]).__name__
-            raise AgentError(
-                f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
-            ).at(i) from error
+    def _failed(self, i: int, method: str, error: Exception) -> AgentError:
+        """Return the error that names the replicate of a copy that failed."""
+        name = type(self.copies[i]).__name__
+        return AgentError(
+            f"{name}.{method} failed in replicate {i}: {type(error).__name__}: {error}"
+        ).at(i)
 
 
 def _written(agent: BatchedSingle) -> dict[str, Any]:
@@ -334,8 +339,9 @@ Batch = TypeVar("Batch", Context, Feedback)
 
 
 def _lane(batch: Batch, i: int) -> Batch:
+    # a list, because a generator takes twice the time
     return type(batch)(
-        *(v[i] if isinstance(v, np.ndarray) else v for v in batch)  # type: ignore[arg-type]
+        *[v[i] if isinstance(v, np.ndarray) else v for v in batch]  # type: ignore[arg-type]
     )
 
 

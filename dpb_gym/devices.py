@@ -185,7 +185,8 @@ class Device:
             context, action = self._round
             feedback = feedback_of(_problem(self.public), context, action, response)
             self._finished = True
-            self._agent.observe(context, action, feedback)
+            with self._agent.curator.round():
+                self._agent.observe(context, action, feedback)
             sums = split_sums(self._agent, _problem(self.public))
             sent = None if sums.mail is None else sums.mail[0]
             if isinstance(sums, privacy.ShuffledBatches):
@@ -336,7 +337,8 @@ class _Replica:
             validation.array("sum", given["sum"], (sums.shape.width,))
         sums.coming = releases[len(sums.past) :]
         while sums.rounds < rounds:
-            self._agent.observe(*message_round(self._problem, sums.rounds + 1))
+            with self._agent.curator.round():
+                self._agent.observe(*message_round(self._problem, sums.rounds + 1))
 
     def device_agent(self, public: Mapping[str, Any]) -> Agent:
         """Return a copy for one device, with random numbers of its own."""

@@ -53,6 +53,10 @@ class BudgetError(DPBError, ValueError):
     """A privacy budget or guarantee parameter is invalid."""
 
 
+class FixedError(DPBError, AttributeError):
+    """An attribute of a releaser is set that is fixed, or fixed by now."""
+
+
 class BudgetExceeded(DPBError, RuntimeError):
     """A charge would spend more than the budget; nothing was released."""
 

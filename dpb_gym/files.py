@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import stat
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,24 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def state_directory() -> Path:
+    """Return the folder of this user's state.
+
+    Linux and others: ``$XDG_STATE_HOME/dpb-gym``, or ``~/.local/state/dpb-gym``. macOS:
+    ``~/Library/Application Support/dpb-gym``. Windows: ``%LOCALAPPDATA%\\dpb-gym``.
+    """
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_STATE_HOME", ""))
+        if not base.is_absolute():  # relative paths are to be ignored, by the standard
+            base = home / ".local" / "state"
+    return base / "dpb-gym"
 
 
 def make_folder(path: Path) -> None:

@@ -84,6 +84,7 @@ class Session:
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
+        agent.curator.rounds.attended = True  # records enter in rounds that the session opens
         self._state_dir = state_dir
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
@@ -394,7 +395,8 @@ class Session:
         sums.side, sums.mail = "server", values
         try:
             for _ in range(number):
-                self.agent.observe(*message_round(self.problem, sums.rounds + 1))
+                with self.agent.curator.round():
+                    self.agent.observe(*message_round(self.problem, sums.rounds + 1))
         finally:
             sums.side, sums.mail = "", None
 
@@ -565,7 +567,8 @@ class Session:
         else:
             context, action, feedback = empty_round(self.problem, now, False)
         try:
-            self.agent.observe(context._replace(t=state["t"]), action, feedback)
+            with self.agent.curator.round():
+                self.agent.observe(context._replace(t=state["t"]), action, feedback)
         except Exception as error:
             if record is None:
                 raise
@@ -655,7 +658,7 @@ def serve(
         state_dir: Folder that remembers which saved sessions were loaded on this machine, if there
             is no account; it is created by `Session.save`. Keep it out of what is copied with the
             sessions. By default that of the user, see
-            `dpb_gym.privacy.generations.state_directory`.
+            `dpb_gym.files.state_directory`.
         list_price: Pricing: public price around which all prices lie, with `max_spread`.
         max_spread: Pricing: largest relative difference between two customers' prices, such as 0.2
             for 20%. The agent's prices are clipped to ``list_price / sqrt(1 + max_spread)`` and

@@ -27,7 +27,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "kernels"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(COMPILED))
 
-# Checkpoints of tests are noted in a folder that is deleted, not in the user's state directory.
+# Checkpoints and audits of tests are noted in a folder that is deleted, not in the user's state
+# directory.
 STATE = tempfile.TemporaryDirectory(prefix="dpb-state-")
 os.environ["XDG_STATE_HOME"] = STATE.name
 
@@ -85,8 +86,9 @@ LONG_PATHS = (
     "audits/test_delayed.py",
     "audits/test_isolation.py::test_agents_play",
     "audits/test_isolation.py::test_agents_that",
-    "audits/test_isolation.py::test_late",
+    "audits/test_isolation.py::test_attacks",
     "audits/test_isolation.py::test_no_process",
+    "audits/test_isolation.py::test_play_is",
     "audits/test_isolation.py::test_protected",
     "audits/test_mutations.py",
     "bits/test_bits.py::test_bits_do_not",

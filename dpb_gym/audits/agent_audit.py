@@ -10,6 +10,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
+from dpb_gym.audits.audit_records import remember
 from dpb_gym.audits.audit_report import PASS, AuditReport
 from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
@@ -108,6 +109,7 @@ def audit(
     confidence = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     kind, small, kwargs = _setting(agent, env_id, dict(env_kwargs or {}))
     spec = spec_of(agent, kind)
+    asked = spec.over(params or {})
     telling, most = (_own(spec.maker, name) for name in ("audit_params", "audit_horizon"))
     spec = spec.over({**(telling or {}), **spec.params, **(params or {})})
     if spec.uses_oracle:
@@ -129,22 +131,41 @@ def audit(
     say = say or (lambda line: None)
     say("choosing worlds and rounds")
     known = _pilot(stage, fixed, pair)
-    origin = None
+    found = _audited(stage, known, runs, confidence, deployed, say)
     if isinstance(agent, str) and pair is None and run.budget is not None:
         origin = origin_of(
             agent, run.budget, runs, params=params, env_id=env_id, env_kwargs=env_kwargs,
             horizon=horizon, seed=seed, confidence=confidence, deployment=deployment,
         )  # fmt: skip
+        found = replace(found, origin=origin)
+    remember(found, AgentRun(spec=asked), kind)
+    return found
+
+
+def _audited(
+    stage: _Stage,
+    known: tuple[int, Pair, list[int]],
+    runs: int,
+    confidence: float,
+    deployed: int,
+    say: Callable[[str], None],
+) -> AuditReport:
+    """Return the report of all steps after the choice of worlds and rounds; see `audit`."""
     say(f"{known[1].name}, target in round {known[2][0]}: 2 x {runs} runs of {known[0]} rounds")
-    found = replace(stage.report(*known, runs, confidence), origin=origin)
+    found = stage.report(*known, runs, confidence)
     if found.verdict != PASS:
         return found
     if deployed > known[0]:
         say(f"noise of all releases in {deployed} rounds")
         found = _noted(found, stage.play(deployed, *known[1:], runs=FEW_RUNS), "in deployment")
-    raw = interferes(run, stage.problem(deployed), seeds_from(stage.seed, 1), say)
-    tested = raw or f"nothing but releases depends on records, in {deployed} rounds"
-    found = replace(found, interference=bool(raw), details={**found.details, "raw data": tested})
+    raw = interferes(stage.run, stage.problem(deployed), seeds_from(stage.seed, 1), say)
+    tested = str(raw) if raw else f"nothing but releases depends on records, in {deployed} rounds"
+    found = replace(
+        found,
+        interference=raw is not None and not raw.far,
+        distance=raw is not None and raw.far,
+        details={**found.details, "raw data": tested},
+    )
     if found.verdict != PASS:
         return found
     say("control with a third of the noise")
@@ -221,6 +242,11 @@ class _Stage:
                 "boundary": observed.boundary,
             },
         }
+        if observed.uneven:
+            none = np.zeros(runs)
+            found = audit_scores(none, none, observed.guarantee, **said)
+            told = {**found.details, "raw data": observed.uneven}
+            return replace(found, interference=True, details=told)
         if observed.scores is not None and observed.guarantee is not None:
             scores = observed.scores
             found = audit_scores(scores[:runs], scores[runs:], observed.guarantee, **said)

@@ -76,6 +76,7 @@ class AuditReport:
         interference: Whether an action, or a record of another round, changed with the raw
             feedback while releases were fixed.
         residuals: Whether the noise of the releases differs from the charged noise.
+        distance: Whether records of two neighbours are further apart than is charged.
         details: Further facts: the two worlds, the attained share of the sensitivity.
         origin: Arguments and versions with which `audit` gives the same report; None if they
             cannot be written down, such as an agent that is not registered.
@@ -97,6 +98,7 @@ class AuditReport:
     control: str | None = None
     interference: bool = False
     residuals: bool = False
+    distance: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] | None = None
 
@@ -118,7 +120,7 @@ class AuditReport:
             return NO_CLAIM
         if self.interference:
             return READS_RAW
-        if self.violations or self.residuals:
+        if self.violations or self.residuals or self.distance:
             return FAIL
         return PASS if self.control in (None, FAIL) else NO_POWER
 

@@ -4,36 +4,51 @@ This is the premise of the billboard lemma. A first run records every output of 
 releasers. In further runs the customers of some rounds are exchanged while the releasers return
 the recorded outputs. The agent's random numbers are the same, the noise and its seeds are others,
 so that an agent which knows them subtracts the wrong noise. Then nothing may change bit for bit: no
-action or probability, no time or argument of a release, no record of another round, and not the
-text of the guarantee. So a record enters in its own round, and no record enters twice.
+action or probability, no time or argument of a release, no attribute of a releaser that a handle
+shows or that the agent sets, no record of another round, and not the text of the guarantee. So a
+record enters in its own round, and no record enters twice.
 
-Each run is played by one replicate in a process of its own, so that it finds no data of another.
+Each run has `LANES` replicates. Customers are exchanged in one of them, so nothing at
+all may change in the others. A protected context is exchanged with all of its parts.
+
+The records of the two worlds are also compared in every round: what enters a sum in a round may
+move by the sensitivity that is charged, and no further.
+
+Each run is played in a process of its own, so that it finds no data of another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import hashlib
+import math
 import multiprocessing
+import os
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from itertools import combinations
-from types import MethodType
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpb_gym import state
 from dpb_gym.agent import Agent
-from dpb_gym.audits.paired_run import releasers
 from dpb_gym.audits.worlds import bought, response_range
-from dpb_gym.errors import AgentError
-from dpb_gym.privacy.releasers.releaser import Releaser
-from dpb_gym.problems.base import Array, Context, Feedback, Problem
+from dpb_gym.errors import AgentError, StateError
+from dpb_gym.privacy.releasers.batch_sum import UserSum
+from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, RecordShape, Segment
+from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
+from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.problems.base import Array, Context, Feedback, Instance, Problem, Round
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
@@ -42,9 +57,22 @@ CODE_BITS = 8
 """Worlds in which half of the records change. Two rounds with different words of four ones each
 are separated by a world that changes only the first."""
 _WORDS = np.array([np.isin(np.arange(CODE_BITS), c) for c in combinations(range(CODE_BITS), 4)])
-_waiting: list[Callable[[], Any]] = []  # a forked process inherits what it is to do
 OUTPUTS = ("release", "forget", "send")
 RECORDS = ("add", "add_rounds")
+MESSAGES = ("send", "send_rounds", "message")
+"""Methods that take a record and return what is released of it."""
+LANES = 2
+"""Replicates of a run; the customers of one of them are exchanged."""
+REPLAYED = (*OUTPUTS, *MESSAGES, "value")
+DERIVED = ("curator", "noise_std", "noise_std_max", "variances")
+SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
+"""Attributes of releasers that are compared: what a handle shows, but for derived numbers."""
+PLAIN = frozenset({int, float, bool, str, type(None), RecordShape, Ball, PSDBall, Segment})
+"""Types of settings that are compared as they are, because they cannot be changed in place."""
+WRITES = "set "
+STEPS = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875)
+"""Differences of a customer's random number, with which a response of any kind may change."""
+SLACK = 1e-6
 
 
 class _Changes(NamedTuple):
@@ -53,35 +81,77 @@ class _Changes(NamedTuple):
     Attributes:
         how: Kind of response: ``"opposite"``, ``"lowest"``, ``"highest"`` or ``"random"``.
         bit: Rounds whose code word has this bit change; None changes all rounds.
+        lane: Number of the replicate whose customers are exchanged.
     """
 
     how: str
     bit: int | None = None
+    lane: int = 0
 
     def __str__(self) -> str:
-        return f"{'all' if self.bit is None else 'some'} responses {self.how}"
+        where = " of the second replicate" if self.lane else ""
+        return f"{'all' if self.bit is None else 'some'} responses{where} {self.how}"
+
+
+class _Call(NamedTuple):
+    """A call of a releaser.
+
+    Attributes:
+        key: Number of the releaser and name of the method.
+        given: Digest of the arguments of each replicate.
+        shown: What a handle shows of the releaser; see `_Boundary._settings`.
+        output: What it returned, in the first run.
+    """
+
+    key: tuple[int, str]
+    given: tuple[bytes, ...]
+    shown: Any
+    output: Any
 
 
 class _Transcript(NamedTuple):
-    """Decisions and calls of releasers in one run."""
+    """Decisions, calls of releasers, and the sums of each round's records, in one run."""
 
-    decisions: list[bytes]
-    calls: list[tuple[Any, bytes, Any]]
+    decisions: list[tuple[bytes | None, ...]]
+    calls: list[_Call]
+    entered: list[dict[tuple[int, int], Array]]
+
+
+class Effect(NamedTuple):
+    """An effect of records that are not released, or are further apart than is charged.
+
+    Attributes:
+        text: What they reach, where, and which customers were exchanged.
+        far: Whether they enter releasers only, but are too far apart.
+    """
+
+    text: str
+    far: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class _Found(Exception):
     """What differs from the first run."""
 
+    def __init__(self, text: str, far: bool = False) -> None:
+        super().__init__(text)
+        self.far = far
+
 
 CHANGES = (
-    *(_Changes(how) for how in ("opposite", "lowest", "highest")),
+    _Changes("opposite"),
+    _Changes("opposite", lane=1),
+    _Changes("lowest", lane=1),
+    _Changes("highest"),
     *(_Changes(("opposite", "random")[bit % 2], bit) for bit in range(CODE_BITS)),
 )
 
 
 def interferes(
     run: AgentRun, problem: Problem, seed: int, say: Callable[[str], None] | None = None
-) -> str | None:
+) -> Effect | None:
     """Return the first effect of records that are not released, None if there is none.
 
     Args:
@@ -90,60 +160,117 @@ def interferes(
         seed: Seed of customers and agent.
         say: Called before every run with a description.
     """
-    first: _Transcript | None = None
     gc.collect()  # releasers of earlier runs
-    for number, changes in enumerate((None, *CHANGES), start=1):
+    worlds = (None, *CHANGES)
+
+    def started(number: int, first: _Transcript | None) -> Callable[[], Any]:
+        changes = worlds[number]
         if say is not None:
             what = "first run" if changes is None else str(changes)
-            say(f"raw data: run {number} of {1 + len(CHANGES)} ({what})")
-        found = _apart(partial(_play, run, problem, seed, changes, first))
-        if isinstance(found, str):
-            return f"{found}, {changes}"
-        first = first or found
+            say(f"raw data: run {number + 1} of {len(worlds)} ({what})")
+        return partial(_play, run, problem, seed, changes, first)
+
+    (first,) = _apart([started(0, None)])
+    if isinstance(first, Effect):
+        return first
+    rest = range(1, len(worlds))
+    found = _apart(started(number, first) for number in rest)
+    with contextlib.closing(found):
+        for number, effect in zip(rest, found):
+            if isinstance(effect, Effect):
+                return effect._replace(text=f"{effect}, {worlds[number]}")
     return None
 
 
-def _apart(work: Callable[[], Any]) -> Any:
-    """Return the result of a function that runs in a process of its own, where forks exist."""
+def _apart(works: Iterable[Callable[[], Any]]) -> Generator[Any, None, None]:
+    """Yield the results of functions that run in processes of their own, where forks exist.
+
+    As many run side by side as there are cores; each is taken from `works` when it starts.
+    """
     if "fork" not in multiprocessing.get_all_start_methods():
-        return work()
-    _waiting.append(work)
+        yield from (work() for work in works)
+        return
+    context = multiprocessing.get_context("fork")
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    running: deque[tuple[BaseProcess, Connection]] = deque()
+    process: BaseProcess
     try:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
-            return pool.submit(_work).result()
-    except BrokenProcessPool:
+        for work in works:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_send_result, args=(work, theirs))
+            process.start()
+            theirs.close()
+            running.append((process, ours))
+            if len(running) >= (most or 1):
+                yield _result(*running.popleft())
+        while running:
+            yield _result(*running.popleft())
+    finally:
+        for process, ours in running:
+            ours.close()
+            process.terminate()
+            process.join()
+
+
+def _send_result(work: Callable[[], Any], link: Connection) -> None:
+    try:
+        link.send((work(), None))
+    except Exception as error:
+        try:
+            link.send((None, error))
+        except Exception:  # it cannot be pickled
+            link.send((None, AgentError(f"{type(error).__name__}: {error}")))
+
+
+def _result(process: BaseProcess, link: Connection) -> Any:
+    """Return the result that a process sends, or raise its exception."""
+    try:
+        value, error = link.recv()
+    except EOFError:
         raise AgentError("the agent ended the process of its audit") from None
     finally:
-        _waiting.pop()
-
-
-def _work() -> Any:
-    return _waiting[-1]()
+        link.close()
+        process.join()
+    if error is not None:
+        raise error
+    return value
 
 
 def _play(
     run: AgentRun, problem: Problem, seed: int, changes: _Changes | None, first: _Transcript | None
-) -> _Transcript | str:
-    """Return the transcript of a run, or how it differs from the first one."""
+) -> _Transcript | Effect | None:
+    """Return the transcript of the first run; of others how they differ from it, or None."""
     agent = run.spec.make()
-    streams = AgentStreams([seed], run.spec.name)
+    streams = AgentStreams(_seeds(seed), run.spec.name)
     if first is not None:
-        other = AgentStreams([seed + 1], run.spec.name)
+        other = AgentStreams(_seeds(seed + 1), run.spec.name)
         streams.seeds, streams.noise = other.seeds, other.noise
     agent.set_up(problem.info, streams, run.budget)
+    agent.curator.rounds.attended = True
     boundary = _Boundary(first)
-    for number, releaser in enumerate(releasers(agent)):
-        boundary.hold(releaser, number)
+    boundary.lane = 0 if changes is None else changes.lane
+    curator = agent.curator
+    number = 0
+    for lane, one in [(None, curator), *curator.parts.items()]:
+        for handle in one.releasers:
+            boundary.lanes[number] = lane
+            boundary.hold(behind(handle), number)
+            number += 1
     try:
         _rounds(agent, problem, seed, changes, boundary)
-        boundary.decide(repr(agent.curator.guarantee), "guarantee")
+        boundary.decide([repr(agent.curator.guarantee)], "guarantee")
         boundary.end()
     except (_Found, AgentError) as error:  # a copy of a `SingleAgent` reports errors as its own
         found = error if isinstance(error, _Found) else error.__cause__
         if not isinstance(found, _Found):
             raise
-        return f"{found} of round {boundary.round}"
-    return boundary.transcript
+        return Effect(f"{found} of round {boundary.round}", found.far)
+    return boundary.transcript if first is None else None
+
+
+def _seeds(seed: int) -> list[int]:
+    """Return the seeds of the replicates; those of `seed` and of `seed + 1` are disjoint."""
+    return [seed + 2 * lane for lane in range(LANES)]
 
 
 def _rounds(
@@ -151,39 +278,146 @@ def _rounds(
 ) -> None:
     unit, notion = agent.curator.unit, agent.curator.notion
     contexts_change = unit in ("user-round", "user")
+    public = ("users",) if unit == "user" else ()
     rng = np.random.default_rng([seed, 1])
     words = _WORDS[rng.integers(len(_WORDS), size=problem.horizon + 1)]
-    instance, another = problem.instance([seed]), problem.instance([seed + 1])
-    delivery = Delivery(problem, [seed])
+    shift = problem.horizon + 1 + (CHANGES.index(changes) if changes is not None else 0)
+    lane = 0 if changes is None else changes.lane
+    customers = _Customers(problem, seed, public, shift, lane)
+    delivery = Delivery(problem, _seeds(seed))
     changed = np.zeros(problem.horizon + 1, bool)
     for t in range(1, problem.horizon + 1):
         boundary.round = t
-        context = told = met = instance.context()
+        context = told = met = customers.instance.context()
         if changes is not None:
             users = context.users if unit in ("user", "user-rewards") else None
-            key = t if users is None else int(users[0]) % len(words)
+            key = t if users is None else int(users[lane]) % len(words)
             changed[t] = True if changes.bit is None else words[key, changes.bit]
-        if changes is not None and contexts_change and changed[t]:
-            told = context._replace(features=another.context().features)
+        if changed[t] and contexts_change:
+            assert changes is not None
+            told = customers.exchanged_context()
             context = told if changes.bit is not None else context
-        boundary.changed = bool(changed[t])
-        decision = agent.probabilities(context), np.asarray(action := agent.act(context))
+        boundary.exchanged = lane if changed[t] else None
+        shares, action = agent.probabilities(context), np.asarray(agent.act(context))
+        problem.check_action(action, LANES)
         # a customer who is exchanged may see other actions, unless the claim is central
         other = context is not met and notion != "central"
-        boundary.decide(None if other else decision)
+        decisions: list[Any] = [
+            None if other and i == lane else (None if shares is None else shares[i], action[i])
+            for i in range(LANES)
+        ]
+        boundary.decide(decisions)
         delivery.open(told)
-        feedback = instance.respond(action).feedback
-        if changes is not None and changed[t]:
-            feedback = _other(feedback, problem, told, action, changes.how, rng)
+        feedback = customers.respond(action, context is not met)
+        if changed[t]:
+            assert changes is not None
+            own_kind = feedback.choice is not None and told.revenues is None
+            if feedback.answer is not None or own_kind:  # of another package, which has no range
+                changed_one = customers.other_feedback(action, feedback)
+            else:
+                changed_one = _other(feedback, problem, told, action, changes.how, rng)
             if contexts_change and feedback.observed is not None:
-                feedback = feedback._replace(observed=~feedback.observed)
+                changed_one = changed_one._replace(observed=~feedback.observed)
+            feedback = with_lane_of(lane, changed_one, feedback)
         delivered = delivery.deliver(action, feedback)
-        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
-        boundary.changed = bool(changed[origin])
-        agent.observe(*delivered)
+        origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[lane])
+        boundary.exchanged = lane if changed[origin] else None
+        with agent.curator.round(t):
+            agent.observe(*delivered)
+        boundary.close_round()
         if t < problem.horizon:
-            instance.advance()
-            another.advance()
+            customers.advance()
+
+
+class _Customers:
+    """The customers of a run, and others for whom those of one replicate are exchanged.
+
+    Args:
+        problem: The problem.
+        seed: Seed of the customers.
+        public: Parts of a context that are not exchanged.
+        shift: Difference of user ids, as the same numbers come in every instance.
+        lane: Number of the replicate whose customers are exchanged.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int,
+        public: tuple[str, ...] = (),
+        shift: int = 0,
+        lane: int = 0,
+    ) -> None:
+        self.problem, self.public, self.shift, self.lane = problem, public, shift, lane
+        self.instance = problem.instance(_seeds(seed))
+        self.another = problem.instance(_seeds(seed + 1))
+        # an adapted environment has no rounds
+        self._known = type(self.instance).answer is Instance.answer
+        hidden, others = self.instance.hidden, self.another.hidden
+        self._hidden = {name: with_lane_of(lane, others[name], hidden[name]) for name in hidden}
+
+    def advance(self) -> None:
+        """Move to the next round."""
+        self.instance.advance()
+        self.another.advance()
+
+    def exchanged_context(self) -> Context:
+        """Return the context with another customer in one replicate."""
+        own, other = self.instance.context(), self.another.context()
+        if other.users is not None:
+            other = other._replace(users=np.where(other.users < 0, -1, other.users + self.shift))
+        mixed: Context = with_lane_of(self.lane, other, own)
+        return mixed._replace(**{name: getattr(own, name) for name in self.public})
+
+    def respond(self, action: Array, exchanged: bool) -> Feedback:
+        """Return the responses to the actions of these customers or of the exchanged ones."""
+        if exchanged and self._known:
+            return self._respond(action, self._exchanged_round())
+        return self.instance.respond(action).feedback
+
+    def other_feedback(self, action: Array, feedback: Feedback) -> Feedback:
+        """Return feedback of another customer to the same actions, different if there is any."""
+        other = self.another.respond(action).feedback
+        for step in STEPS if self._known else ():
+            if _differ(other, feedback, self.lane):
+                break
+            round_ = self.another.round()
+            moved = round_._replace(uniform=(round_.uniform + step) % 1.0)
+            checked = self.problem.check_action(action, LANES)
+            other = self.problem.respond(self.another.hidden, moved, checked)[0]
+        return other
+
+    def _exchanged_round(self) -> Round:
+        own, other = self.instance.round(), self.another.round()
+        lane, secrets = self.lane, own.secret.items()
+        secret = {name: with_lane_of(lane, other.secret[name], mine) for name, mine in secrets}
+        uniform = with_lane_of(lane, other.uniform, own.uniform)
+        return Round(self.exchanged_context(), uniform, secret)
+
+    def _respond(self, action: Array, round_: Round) -> Feedback:
+        checked = self.problem.check_action(action, LANES)
+        return self.problem.respond(self._hidden, round_, checked)[0]
+
+
+def _differ(one: Feedback, other: Feedback, lane: int) -> bool:
+    """Return whether the feedback of a replicate differs."""
+    pairs: Any = zip(one, other)
+    return any(a is not None and not np.array_equal(a[lane], b[lane]) for a, b in pairs)
+
+
+def with_lane_of(lane: int, other: Any, own: Any) -> Any:
+    """Return arrays, contexts or feedback with one replicate of `other`, the rest of `own`.
+
+    Every part with a replicate axis is exchanged, whatever its name is.
+    """
+    if isinstance(own, np.ndarray) and own.ndim:
+        mixed = np.array(own)
+        mixed[lane] = other[lane]
+        mixed.flags.writeable = own.flags.writeable
+        return mixed
+    if isinstance(own, tuple):
+        return type(own)(*(with_lane_of(lane, *pair) for pair in zip(other, own)))
+    return own
 
 
 class Interception(ABC):
@@ -205,17 +439,25 @@ class Interception(ABC):
     def hold(self, releaser: Releaser, number: int) -> None:
         """Take the calls of a releaser, but not those of its copies."""
         kind = type(releaser)
-        for name in (*RECORDS, *OUTPUTS):
+        for name in self.names(releaser):
             if hasattr(releaser, name):
                 setattr(releaser, name, self._taking((number, name), releaser))
+        members = self.members(releaser, number)
         if hasattr(kind, "value"):
             value = kind.value.fget
             read = self._taken((number, "value"), lambda: value(releaser))
-            members = {
-                "value": property(lambda _: read()),
-                "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
-            }
+            members["value"] = property(lambda _: read())
+        if members:
+            members["__reduce_ex__"] = lambda it, _: (object.__new__, (kind,), vars(it))
             releaser.__class__ = type(kind.__name__, (kind,), members)
+
+    def names(self, releaser: Releaser) -> tuple[str, ...]:
+        """Return the names of the methods that are taken."""
+        return (*RECORDS, *OUTPUTS)
+
+    def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
+        """Return further members of the class of a releaser that is held."""
+        return {}
 
     def _taking(self, key: tuple[int, str], releaser: Releaser) -> MethodType:
         name = key[1]
@@ -241,44 +483,191 @@ class Interception(ABC):
 
 
 class _Boundary(Interception):
-    """Records the outputs of releasers in a first run, and returns them in the others.
+    """Records what crosses the boundary of releasers in a first run, and compares in the others.
 
     Args:
         first: Transcript of the first run, None in the first run.
+
+    Attributes:
+        round: Number of the round.
+        exchanged: Number of the replicate with an exchanged customer, whose record enters; None
+            if there is none.
+        lane: Number of the replicate whose customers are exchanged.
+        lanes: The replicate of each releaser; None if it has all.
     """
 
     def __init__(self, first: _Transcript | None) -> None:
-        self.first, self.transcript = first, _Transcript([], [])
-        self.round, self.changed = 0, False
+        self.first, self.transcript = first, _Transcript([], [], [])
+        self.round = 0
+        self.lane = 0
+        self.exchanged: int | None = None
+        self.lanes: dict[int, int | None] = {}
+        self._held: dict[int, Releaser] = {}
+        self._shown: dict[int, list[str]] = {}
+        self._entered: dict[tuple[int, int], Any] = {}
+        self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
+
+    # ---------------------------------------------------------------- what is taken
+
+    def names(self, releaser: Releaser) -> tuple[str, ...]:
+        kind = type(releaser)
+        public = [name for name in dir(kind) if not name.startswith("_")]
+        methods = [name for name in public if isinstance(getattr(kind, name), FunctionType)]
+        return tuple({*super().names(releaser), *methods} - {"ready"})
+
+    def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
+        self._held[number] = releaser
+        self._shown[number] = [name for name in SHOWN if hasattr(releaser, name)]
+        if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
+            self._measure(releaser, number)
+        if isinstance(releaser, LossMinimiser):
+            self._measure_loss(releaser, number)
+
+        def write(it: Releaser, name: str, value: Any) -> None:
+            if it is releaser and not self._inside and not _writes_itself(it):
+                self._call((number, WRITES + name), (_digest(value),), None, None)
+            object.__setattr__(it, name, value)
+
+        return {"__setattr__": write}
+
+    def _measure(self, releaser: Any, number: int) -> None:
+        """Note what every record adds to a sum."""
+        if getattr(releaser, "pure", False) or releaser.curator.relation != "replace-one":
+            return  # private for any two records; agents promise replace-one
+        most = Sum.per_round.fget(releaser)  # type: ignore[attr-defined]
+        apart = most * releaser.sensitivity / releaser.records_per_unit
+        apart += most * releaser.grid * math.sqrt(releaser.shape.width)
+        self._bounds[number, 0] = releaser.what, apart
+
+        def measured(name: str) -> MethodType:
+            usual = getattr(type(releaser), name)
+
+            def take(it: Any, records: Any, along: Any, into: Array) -> None:
+                if it is not releaser:
+                    usual(it, records, along, into)
+                    return
+                own = np.zeros_like(into)
+                usual(it, records, along, own)
+                into += own
+                self._enter((number, 0), own)
+
+            take.__name__ = name
+            return MethodType(take, releaser)  # copies of the releaser get methods of their own
+
+        for name in ("_take", "_take_rounds"):
+            setattr(releaser, name, measured(name))
+
+    def _measure_loss(self, releaser: Any, number: int) -> None:
+        """Note the gradients that every record adds to a loss, at some parameters."""
+        usual = type(releaser)._store
+        bound = releaser._bounds["gradient_bound"]
+        points = _points(releaser.dim)
+        if bound is not None:
+            for j in range(len(points)):
+                self._bounds[number, j] = releaser.what, 2.0 * bound
+
+        def store(it: Any, new: list[Array]) -> None:
+            usual(it, new)
+            if it is not releaser or bound is None:
+                return
+            for j, theta in enumerate(points):
+                lanes = range(it.replicates)
+                found = [it.loss(theta, *(x[:, lane] for x in new))[1] for lane in lanes]
+                self._enter((number, j), np.array(found))
+
+        store.__name__ = "_store"
+        releaser._store = MethodType(store, releaser)
+
+    def _enter(self, key: tuple[int, int], own: Array) -> None:
+        self._entered[key] = self._entered.get(key, 0.0) + own
+
+    # ---------------------------------------------------------------- what is compared
 
     def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
-        given = _digest((args, options))
-        output = method(*args, **options)
-        return self._call(key, given, None if key[1] in RECORDS else output)
+        number, name = key
+        parts: list[Any] = [(args, options)]
+        if name in (*RECORDS, *MESSAGES) and self.lanes[number] is None:
+            axis = 1 if name.endswith("_rounds") else 0
+            parts = [_lane_of((args, options), lane, axis) for lane in range(LANES)]
+        given = tuple(map(_digest, parts))
+        shown: Any = None
+        if name in REPLAYED:
+            shown = self._settings(number)
+        return self._call(key, given, shown, method(*args, **options))
 
-    def _call(self, key: tuple[int, str], given: bytes, output: Any) -> Any:
+    def _settings(self, number: int) -> Any:
+        """Return what a handle shows of a releaser: plain values, and a digest of others."""
+        releaser = self._held[number]
+        values = [getattr(releaser, name, None) for name in self._shown[number]]
+        plain = [each if type(each) in PLAIN else None for each in values]
+        others = [each for each in values if type(each) not in PLAIN and not callable(each)]
+        digest = _digest(others) if others else b""
+        if isinstance(releaser, LossMinimiser):
+            digest += _digest(_probed(releaser))
+        return plain, digest
+
+    def _call(self, key: tuple[int, str], given: tuple[bytes, ...], shown: Any, output: Any) -> Any:
+        """Note a call, and compare it with that of the first run."""
         calls = self.transcript.calls
-        calls.append((key, given, copy.deepcopy(output) if self.first is None else None))
+        replayed = key[1] in REPLAYED
+        stored = copy.deepcopy(output) if self.first is None and replayed else None
+        calls.append(_Call(key, given, shown, stored))
         if self.first is None:
             return output
-        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1][0] != key:
-            raise _Found("records reach the plan of the releases")
-        _, expected, released = self.first.calls[len(calls) - 1]
-        if given != expected:
-            if key[1] not in (*RECORDS, "send"):
-                raise _Found("records reach the arguments of a release")
-            if not self.changed:
-                raise _Found("records of other rounds reach the record")
-        return copy.deepcopy(released)
 
-    def decide(self, decision: Any, what: str = "action") -> None:
-        """Record action and probabilities; None where the changed customer may see others."""
-        decisions = self.transcript.decisions
-        decisions.append(_digest(decision))
-        if self.first is None or decision is None:
+        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1].key != key:
+            raise _Found("records reach the plan of the releases")
+        then = self.first.calls[len(calls) - 1]
+        if shown != then.shown:
+            raise _Found("records reach an attribute of a releaser")
+        if given != then.given:
+            self._differs(key, given, then.given)
+        return copy.deepcopy(then.output) if replayed else output
+
+    def _differs(
+        self, key: tuple[int, str], given: tuple[bytes, ...], then: tuple[bytes, ...]
+    ) -> None:
+        """Raise `_Found` unless the arguments of a call may differ from those of the first run."""
+        number, name = key
+        if name.startswith(WRITES):
+            raise _Found(f"records reach {name.removeprefix(WRITES)!r}, set on a releaser")
+        if name in REPLAYED and name not in MESSAGES:
+            raise _Found("records reach the arguments of a release")
+        own = self.lanes[number]
+        lanes = range(len(given)) if own is None else [own]
+        differing = {lane for lane, now, before in zip(lanes, given, then) if now != before}
+        if self.exchanged is None:
+            raise _Found("records of other rounds reach the record")
+        if differing != {self.exchanged}:
+            raise _Found("records of another replicate reach the record")
+
+    def close_round(self) -> None:
+        """Compare what has entered the sums in this round."""
+        rows, self._entered = self._entered, {}
+        self.transcript.entered.append(rows)
+        if self.first is None:
             return
-        if self.first.decisions[len(decisions) - 1] != decisions[-1]:
-            raise _Found(f"records reach the {what}")
+        then = self.first.entered[len(self.transcript.entered) - 1]
+        for key in sorted({*rows, *then}):
+            what, most = self._bounds[key]
+            gap = np.asarray(rows.get(key, 0.0) - then.get(key, 0.0))
+            apart = math.sqrt(float((gap * gap).sum(axis=1).max()))
+            if apart > most * (1.0 + SLACK):
+                raise _Found(
+                    f"{what}: two records are {apart:.3g} apart, but {most:.3g} is charged", True
+                )
+
+    def decide(self, decision: list[Any], what: str = "action") -> None:
+        """Record what is decided for each replicate; None where a customer may see another."""
+        decisions = self.transcript.decisions
+        decisions.append(tuple(None if each is None else _digest(each) for each in decision))
+        if self.first is None:
+            return
+        then = self.first.decisions[len(decisions) - 1]
+        for lane, (now, before) in enumerate(zip(decisions[-1], then)):
+            if now is not None and now != before:
+                beside = len(then) > 1 and lane != self.lane
+                raise _Found(f"records{' of another replicate' if beside else ''} reach the {what}")
 
     def end(self) -> None:
         """Check that every release of the first run was asked for."""
@@ -286,8 +675,69 @@ class _Boundary(Interception):
             raise _Found("records reach the plan of the releases")
 
 
+def _points(dim: int) -> Array:
+    """Return parameters at which losses are compared."""
+    return np.outer([0.0, 1.0, -3.0], np.cos(np.arange(dim)))
+
+
+def _probed(releaser: Any) -> list[Any]:
+    """Return a loss at fixed records, which is the same unless the function reads raw data."""
+    found: list[Any] = []
+    for fill in (0.0, 0.5):
+        parts = [np.full((1, *x.shape[2:]), fill).astype(x.dtype) for x in releaser._columns]
+        for theta in _points(releaser.dim) if parts else ():
+            with contextlib.suppress(Exception):  # of a loss that is not for such records
+                found.append(releaser.loss(theta, *parts))
+    return found
+
+
+def _writes_itself(releaser: Releaser) -> bool:
+    """Return whether the caller's caller is a method of the releaser."""
+    frame = sys._getframe(2)
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    return bool(names) and frame.f_locals.get(names[0]) is releaser
+
+
+def _lane_of(value: Any, lane: int, axis: int) -> Any:
+    """Return the part of a call's arguments that one replicate gives."""
+    if isinstance(value, np.ndarray) and value.ndim > axis and value.shape[axis] == LANES:
+        return value.take(lane, axis)
+    if isinstance(value, list) and len(value) == LANES and axis == 0:
+        return value[lane]
+    if isinstance(value, (tuple, list)):
+        return [_lane_of(each, lane, axis) for each in value]
+    if isinstance(value, dict):
+        return {name: _lane_of(each, lane, axis) for name, each in value.items()}
+    return value
+
+
 def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(state.dumps(value), digest_size=16).digest()
+    """Return a digest of plain values and arrays; of functions, with what they hold."""
+    parts: list[bytes] = []
+    if not _add_parts(value, parts):
+        try:
+            parts = [state.dumps(value)]
+        except StateError:
+            from joblib.externals.loky.backend.reduction import dumps
+
+            parts = [bytes(dumps(value))]
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+
+
+def _add_parts(value: Any, parts: list[bytes]) -> bool:
+    """Add the parts of plain values and arrays, which are the most; return whether it can."""
+    kind = type(value)
+    if kind is np.ndarray:
+        parts.append(f"{value.dtype.str}{value.shape}".encode())
+        parts.append(value.tobytes())
+        return not value.dtype.hasobject
+    if kind is tuple or kind is list or kind is dict:
+        parts.append(f"{kind.__name__}{len(value)}".encode())
+        return all(_add_parts(each, parts) for each in (value.items() if kind is dict else value))
+    if kind in (int, float, bool, str, type(None)) or isinstance(value, np.generic):
+        parts.append(f"{kind.__name__}{value!r}".encode())
+        return True
+    return False
 
 
 def _other(

@@ -9,6 +9,7 @@ must be hidden by the noise, which is the release minus that of the first copy.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from typing import Any
 
@@ -36,14 +37,18 @@ class Tap:
 
     Attributes:
         capturing: While True, records belong to the other world and do not reach the releaser.
+            All of them are exchanged for those of the run, in their order, until `settle`.
         releases: Number of releases so far.
+        uneven: Whether the two worlds had different numbers of records in a round, or released
+            after different numbers of them.
     """
 
     def __init__(self, releaser: Releaser, towards: FloatArray) -> None:
         self.releaser, self.towards = releaser, towards
         self.capturing = False
         self.releases = 0
-        self._captured: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._captured: list[tuple[tuple[Any, ...], dict[str, Any]] | None] | None = None
+        self.uneven = False
         self._last: Any = None
         self._steps: list[tuple[FloatArray, FloatArray, Any]] = []
         self._minima: list[FloatArray] = []
@@ -57,11 +62,16 @@ class Tap:
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
+        self._scales = np.empty(0)
+        if isinstance(releaser, WeightedSum):
+            self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
         self.twin, self.other = _exact(releaser), _exact(releaser)
         # functions instead of methods, because copies of the agent would copy methods
         if hasattr(releaser, "add"):
             self._add = thing.add
             thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
+        if hasattr(releaser, "add_rounds"):
+            thing.add_rounds = lambda *columns: self._on_add_rounds(*columns)
         if hasattr(releaser, "release"):
             self._release = thing.release
             thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)
@@ -71,21 +81,43 @@ class Tap:
 
     # ---------------------------------------------------------------- listening
 
+    def settle(self) -> None:
+        """End a round in which the other world had records of its own."""
+        self.uneven |= bool(self._captured)
+        self._captured = None
+
+    def _on_add_rounds(self, *columns: Any) -> None:
+        for i in range(len(columns[0])):
+            self._on_add(*(None if column is None else column[i] for column in columns))
+
     def _on_add(self, *args: Any, **kwargs: Any) -> None:
         if self.capturing:
-            self._captured = copy.deepcopy((args, kwargs))
+            self._captured = [*(self._captured or []), copy.deepcopy((args, kwargs))]
             return
-        there, named = self._captured or (args, kwargs)
-        self._captured = None
-        self.twin.add(*args, **kwargs)
-        self.other.add(*there, **named)
         before = getattr(self.releaser, "sent", None)
         self._add(*args, **kwargs)
+        self.twin.add(*args, **kwargs)
+        if self._captured is None:
+            self.other.add(*args, **kwargs)
+        else:
+            there, named = self._exchanged(args, kwargs)
+            self.other.add(*there, **named)
         if isinstance(self.releaser, LocalSum):
             if self.releaser.sent is not before:
                 self._ratio(self.releaser.sent)
         elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
+
+    def _exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Return the next record of the other world, or this one if there is none."""
+        assert self._captured is not None
+        while self._captured and self._captured[0] is None:
+            self.uneven = True
+            self._captured.pop(0)
+        if self._captured and (there := self._captured.pop(0)) is not None:
+            return there
+        self.uneven = True
+        return args, kwargs
 
     def _moved(self) -> bool:
         if isinstance(self.releaser, WeightedSum):
@@ -99,7 +131,9 @@ class Tap:
 
     def _on_release(self, *args: Any, **kwargs: Any) -> Any:
         if self.capturing:
+            self._captured = [*(self._captured or []), None]
             return self._nothing() if self._last is None else self._last
+        self._close()
         if isinstance(self.releaser, Minimiser) or hasattr(self.releaser, "log_density"):
             self._last = self._release(*args, **kwargs)
             self.releases += 1
@@ -118,10 +152,21 @@ class Tap:
 
     def _on_forget(self) -> Any:
         if self.capturing:
+            self._captured = [*(self._captured or []), None]
             return self._nothing() if self._last is None else self._last
+        self._close()
         exact, swapped, self._last = self.twin.forget(), self.other.forget(), self._forget()
         self._before = tuple(self._rows(part) for part in (self._last, exact, swapped))
         return self._last
+
+    def _close(self) -> None:
+        """Check that the other world releases after as many records of the round."""
+        if self._captured is None:
+            return
+        if self._captured and self._captured[0] is None:
+            self._captured.pop(0)
+        else:
+            self.uneven = True
 
     def _nothing(self) -> FloatArray:
         releaser: Any = self.releaser
@@ -145,8 +190,8 @@ class Tap:
         """Return isometric rows: off-diagonal entries of symmetric matrices count twice."""
         if values.ndim == 2:
             return values
-        upper = np.triu_indices(values.shape[1])
-        return values[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+        rows, columns, weights = _upper_triangle(values.shape[1])
+        return values[:, rows, columns] * weights
 
     def _at_minimum(self, due: Any = None) -> None:
         """Record the log-density ratio of a minimiser, theta -> -(gradient + ridge (theta - m))."""
@@ -262,7 +307,8 @@ class Tap:
             whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
             noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
         elif isinstance(releaser, WeightedSum):
-            scale = releaser.schedule.scales[: noise.shape[1], None] / sigma
+            scales = self._scales if charged else releaser.schedule.scales
+            scale = scales[: noise.shape[1], None] / sigma
             noise, gap = noise * scale, gap * scale
         else:
             size = np.stack([np.broadcast_to(s[2], len(self.towards)) for s in self._steps], axis=1)
@@ -285,6 +331,13 @@ class Tap:
         else:
             mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
         return logs[1] - logs[0], mu
+
+
+@functools.cache
+def _upper_triangle(side: int) -> tuple[Any, Any, FloatArray]:
+    """Return rows and columns of the entries of an upper triangle, and their weights."""
+    rows, columns = np.triu_indices(side)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def noise_of(releaser: Any) -> dict[int, Any]:

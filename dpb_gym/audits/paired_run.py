@@ -47,6 +47,8 @@ class Observed:
         power: Squared distance of the two worlds in units of the noise, over all releases; for
             messages an estimate, infinite if those of one world are empty.
         residuals: Result of `check_residuals`; None if no releaser has additive noise.
+        uneven: Where the number of records depends on the data; empty if nowhere. Then there are
+            no scores.
     """
 
     guarantee: Guarantee | None
@@ -56,6 +58,7 @@ class Observed:
     boundary: str
     power: float
     residuals: tuple[str, bool] | None = None
+    uneven: str = ""
 
 
 def play(
@@ -89,6 +92,7 @@ def play(
     first = seeds_from(seed, part)
     streams = AgentStreams(range(first, first + 2 * runs), "audit")
     agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
+    agent.curator.rounds.attended = True
     for releaser in releasers(agent):
         if isinstance(releaser, Sum):
             releaser.refuses_long = True
@@ -122,16 +126,27 @@ def play(
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         for message in messages:
             message.target = origin in targets
-        if origin in elsewhere:
-            double, other = elsewhere.pop(origin)
-            _record(flat, double if origin == t else _double(agent, streams, flat), other)
-        agent.observe(*delivered)
+        with agent.curator.round(t):
+            if origin in elsewhere:
+                double, other = elsewhere.pop(origin)
+                _record(flat, double if origin == t else _double(agent, streams, flat), other)
+            agent.observe(*delivered)
+        for tap in flat:
+            tap.settle()
+        if agent.curator.private and any(tap.uneven for tap in flat):
+            return _uneven(agent, t)
         if not released_at and any(tap.releases for tap in flat):
             released_at = len(seen)
         if t < problem.horizon:
             instance.advance()
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     return _observed(agent, taps, messages, late, len(elsewhere))
+
+
+def _uneven(agent: Agent, t: int) -> Observed:
+    """Return what is known of runs whose worlds have different numbers of records in round t."""
+    text = f"data reach the number of records of round {t}"
+    return Observed(agent.curator.guarantee, None, {}, 0, text, math.inf, uneven=text)
 
 
 def seeds_from(seed: int, part: int) -> int:
@@ -217,7 +232,8 @@ def _double(agent: Agent, streams: AgentStreams, taps: Sequence[Tap]) -> Agent:
     Its records go to the taps, so the releasers' noise is shared, not copied. Generators are
     copied by state, which is much faster than `copy.deepcopy`.
     """
-    memo: dict[int, Any] = {}
+    curator = agent.curator
+    memo: dict[int, Any] = {id(one): one for one in (curator, *curator.parts.values())}
     for tap in taps:
         memo |= noise_of(tap.releaser)
     for rng in (*streams.agent, *streams.noise):

@@ -93,6 +93,7 @@ def audit_sum(
             else:
                 along = np.asarray(direction, dtype=np.float64) * (t == 0)
                 releaser.add(rows, np.broadcast_to(along, (2 * runs, along.size)))
+        tap.settle()
         if isinstance(releaser, BatchSum):
             releaser.release()
     scores, _ = tap.law()

@@ -107,17 +107,16 @@ def certify(
 
 def _row_facts(result: dpb_gym.Result, row: Any) -> dict[str, Any]:
     """Return the facts of a row, for a certificate."""
-    from dpb_gym.results.row_audits import audit_key
+    from dpb_gym.results.row_audits import own_report
 
     agent, task = row.cell.agent, row.cell.task
-    audited = result.audits.get(audit_key(agent, task.kind), {"error": "not audited"})
-    own = "error" not in audited and "by" not in audited
+    audited = own_report(result.audits, agent, task.kind)
     return {
         "agent": agent.name, "parameters": agent.identity["params"], "budget": row.budget,
         "problem": task.identity, "guarantee": row.guarantee,
         "provisos": list(task.problem().info.provisos) if task.requires is None else [],
         "generator": "seeded", "lifetime": None,
-        "audit": audits.AuditReport.from_dict(audited).summary() if own else None,
+        "audit": None if audited is None else audits.AuditReport.from_dict(audited).summary(),
         "code": {
             "entry_point": agent.entry_point, "digest": agent.code or None,
             "revision": result.revision,
@@ -305,11 +304,14 @@ def audit(
     """Run an agent on two neighbouring worlds and bound its privacy loss from below.
 
     Exit status 1 if the claim is refuted or raw data are read. Audits have power at budgets of rho
-    0.5 to 2.
+    0.5 to 2. The verdict is kept on this machine, for rows of the same code.
 
     Example: dpb audit adaprivate-ts --budget rho=0.5 --runs 2000
     """
+    from dpb_gym.audits.audit_records import remember
+    from dpb_gym.envs.registration import environment
     from dpb_gym.results.row_audits import AUDIT_BUDGET
+    from dpb_gym.suites.spec import AgentRun
 
     if dpb_gym.agent_spec(agent).budget == "never":
         raise AgentError(
@@ -324,10 +326,13 @@ def audit(
     def say(line: str) -> None:
         options.log(f"{agent}, {time.perf_counter() - start:.0f} s: {line}")
 
+    params = options.read_settings(set_)
     found = audits.audit(
-        agent, asked, runs, params=options.read_settings(set_), env_id=env, seed=seed,
-        deployment=deployment, say=say,
-    )  # fmt: skip
+        agent, asked, runs, params=params, env_id=env, seed=seed, deployment=deployment, say=say
+    )
+    spec = dpb_gym.agent_spec(agent, **params)
+    kind = spec.supports[0] if env is None else environment(env).kind
+    remember(found, AgentRun(spec=spec), kind, on_disk=True)
     if json:
         options.print_json(found.to_dict())
     else:

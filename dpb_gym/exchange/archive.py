@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym.audits.audit_records import audit_key
 from dpb_gym.errors import DPBError, ParameterError, ResultError
 from dpb_gym.files import write_file
 from dpb_gym.results.cell_result import COMPUTED, CellResult
 from dpb_gym.results.metrics import LARGEST
 from dpb_gym.results.result_directory import ResultDirectory
-from dpb_gym.results.row_audits import audit_key, leaderboard_audit
+from dpb_gym.results.row_audits import leaderboard_audit
 from dpb_gym.results.row_result import by_row, of_agent, read_guarantee
 from dpb_gym.results.storage import MANIFEST, TABLE, Storage
 from dpb_gym.running.plan import blocks

@@ -93,13 +93,16 @@ def collect(
         given = None if ask is None else ask(context)
         action, columns = decide(made, context, given, exploration, generators)
         outcome = instance.respond(action)
-        if learn:
-            post.open(context)
-            behaviour.observe(*post.deliver(action, outcome.feedback))  # type: ignore[union-attr]
         response = _response(made, instance, action, outcome)
+        # before the agent learns, which may change its arrays
         for key, column in {**context._asdict(), **columns, **response}.items():
             if key != "t" and column is not None:
                 logged.setdefault(key, []).append(np.array(column))
+        if learn:
+            post.open(context)
+            delivered = post.deliver(action, outcome.feedback)
+            with behaviour.curator.round():  # type: ignore[union-attr]
+                behaviour.observe(*delivered)  # type: ignore[union-attr]
         if i < rounds - 1:
             instance.advance()
     stacked = {key: np.stack(column, axis=1) for key, column in logged.items()}
@@ -143,15 +146,17 @@ def _learning(agent: Any) -> Decide:
     """Return the decision function of an agent that learns while it logs."""
     if not isinstance(agent, Agent):
         raise ParameterError(f"learn=True needs an agent that was set up, got {shown(agent)}")
+    agent.curator.rounds.attended = True
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
-        stated = stated_shares(agent, context) if made.kind == "recommendation" else None
+        shares = stated_shares(agent, context) if made.kind == "recommendation" else None
+        stated = None if shares is None else np.array(shares)  # `act` may change the agent's array
         if stated is None:
             raise ParameterError(
                 f"{type(agent).__name__} does not say the probabilities of its choices "
                 f"(Agent.probabilities) in a {made.kind} problem: learn=False"
             )
-        action = made.check_action(agent.act(context), len(context.features))
+        action = np.array(made.check_action(agent.act(context), len(context.features)))
         return action, {"actions": action, "behaviour": stated}
 
     return decide

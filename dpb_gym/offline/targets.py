@@ -75,7 +75,8 @@ def frozen_choices(agent: Agent, replicates: int, samples: int) -> Ask:
         if not times:
             times.append(samples if samples > 1 and _is_random(frozen, context) else 1)
         try:
-            actions = np.asarray([frozen.act(context) for _ in range(times[0])])
+            # an agent may return one array that it writes in again
+            actions = np.array([np.array(frozen.act(context)) for _ in range(times[0])])
         except (AttributeError, IndexError) as error:
             raise AgentError(f"{type(agent).__name__} was not begun or trained: {error}") from error
         if actions.ndim < 2 or actions.shape[1] != replicates:

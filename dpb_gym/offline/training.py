@@ -99,15 +99,17 @@ def train_offline(
     learner.set_up(info, streams, budget, noise=noise, shared=rounds == "shared")
     accepting = np.random.default_rng([*map(int, seeds), _ACCEPTANCE_KEY]).random(n)
     accepted = accepting * log.propensities < (log.minimum_propensity or 1.0)
+    learner.curator.rounds.attended = True
     for i, row in enumerate(rows):
         context = log.context(row, i + 1)
         action, reward = learner.act(context), log.rewards[row]
         if replay:
             seen = (action == log.actions[row]) & accepted[row]
             feedback = Feedback(np.where(seen, reward, 0.0), observed=seen)
-            learner.observe(context, action, feedback)
         else:
-            learner.observe(context, log.actions[row], Feedback(reward))
+            action, feedback = log.actions[row], Feedback(reward)
+        with learner.curator.round(context.t):
+            learner.observe(context, action, feedback)
     return learner
 
 

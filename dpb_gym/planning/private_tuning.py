@@ -104,6 +104,7 @@ def _score(
     info, along = problem.info, np.ones((len(seeds), 1))
     streams = AgentStreams(seeds, str(noise().uniform()))
     agent.set_up(info, streams, Budget.zcdp((1 - COUNTING) * rho), noise=noise())
+    agent.curator.rounds.attended = True
     cost = agent.curator.guarantee
     if cost is None or cost.unit not in ("reward", "user-round") or not (cost.rho or rho) < rho:
         raise ParameterError(f"private tuning needs a reward or user-round within budget: {cost}")
@@ -117,6 +118,7 @@ def _score(
         context = instance.context()
         action = agent.act(context)
         feedback = instance.respond(action).feedback
-        agent.observe(context, action, feedback)
+        with agent.curator.round(context.t):
+            agent.observe(context, action, feedback)
         rewards.add(feedback.reward, along)
     return float(rewards.release().mean())

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
+from dpb_gym.lazy import own_packages
 from dpb_gym.privacy import forks
 from dpb_gym.privacy.budget import Budget, report_delta
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
@@ -32,7 +33,7 @@ from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
-from dpb_gym.privacy.releasers.releaser import Handle, Releaser, WithoutAxis, behind
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
 from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
 from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
@@ -81,6 +82,7 @@ class Curator:
         releasers: Handles of all releasers, in order of creation.
         provisos: Clauses of the guarantee, see `Guarantee`.
         handed_over: Why this curator's releases have ended, or None.
+        rounds: Rounds of a harness, shared with the curators of single replicates.
 
     Raises:
         BudgetError: If the budget is invalid, or one is given and notion, unit or relation is.
@@ -127,6 +129,7 @@ class Curator:
         self.parts: dict[int, Curator] = {}
         self.handed_over: str | None = None
         self.provisos: tuple[str, ...] = ()
+        self.rounds = Rounds()
         forks.OWNERS.add(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -203,22 +206,62 @@ class Curator:
         return self.releasers[-1]
 
     @contextmanager
-    def one_record_each(self) -> Iterator[None]:
-        """Check that a round adds at most one record to each sum that counts one per round.
+    def round(self, t: int | None = None, n: int = 1) -> Iterator[None]:
+        """Open rounds t, ..., t + n - 1, in which their records enter the releasers.
+
+        In every opening each releaser takes `Releaser.per_round` records per round and replicate,
+        whatever its horizon is. From the first opening on no record enters outside of one. The
+        curators of single replicates open with this one. A curator that is used by hand, without
+        rounds, admits records at any time, up to the horizon.
+
+        Args:
+            t: Number of the first round, larger than that of every round before; None: the next.
+            n: Number of rounds.
 
         Raises:
-            BudgetError: If a sum has got a second record. Its guarantee is for one.
+            BudgetError: If a round is open, or round t was opened before.
         """
-        own = map(behind, self.releasers)
-        counted = [releaser for releaser in own if getattr(releaser, "per_round", False)]
-        before = [releaser.rounds for releaser in counted]
-        yield
-        for releaser, rounds in zip(counted, before):
-            if (added := releaser.rounds - rounds) > 1:
+        rounds = self.rounds
+        t = rounds.newest + 1 if t is None else t
+        if rounds.open or t <= rounds.newest:
+            raise BudgetError(
+                f"round {t} of this curator was opened before: a round's records enter once"
+            )
+        rounds.attended = True
+        rounds.newest = t + n - 1
+        rounds.open = n
+        rounds.openings += 1
+        try:
+            yield
+        finally:
+            rounds.open = 0
+
+    def admit(self, releaser: Releaser, records: int) -> None:
+        """Count records per replicate that are about to enter a releaser.
+
+        Raises:
+            BudgetError: If they are more than the open rounds have, or no round is open although
+                a harness opens them. The records have not entered.
+        """
+        rounds = self.rounds
+        if not rounds.open:
+            if rounds.attended:
                 raise BudgetError(
-                    f"{releaser.what}: {added} records in one round, but its guarantee is for one: "
-                    "add one record with what a round contributes"
+                    f"{releaser.what}: a record enters while the agent observes its round, not in "
+                    "act or later"
                 )
+            return
+        if releaser.entered_in != rounds.openings:
+            releaser.entered_in = rounds.openings
+            releaser.entered = 0
+        total = releaser.entered + records
+        if total > rounds.open * releaser.per_round:
+            where = "one round" if rounds.open == 1 else f"{rounds.open} rounds"
+            raise BudgetError(
+                f"{releaser.what}: {total} records in {where}, but its guarantee is for "
+                f"{releaser.per_round} per round: add one record with what a round contributes"
+            )
+        releaser.entered = total
 
     def register(self, releaser: Releaser, share: float | None) -> None:
         """Add a releaser to the plan; called by its constructor.
@@ -275,7 +318,7 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what, basis=releaser.basis)
+                    self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
@@ -451,6 +494,16 @@ class Curator:
             copies=self.copies,
         )
         part._without_axis = True
+        part.rounds = self.rounds
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part
+
+
+def _basis(releaser: Releaser) -> str:
+    """Return what the cost of a releaser rests on: of another package's, on its author's code."""
+    kind = type(releaser)
+    foreign = kind.__module__.partition(".")[0] not in own_packages()
+    if foreign and releaser.basis == "computed":
+        return f"declared (the releaser {kind.__qualname__} of {kind.__module__})"
+    return releaser.basis

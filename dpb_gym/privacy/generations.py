@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from dpb_gym.errors import CheckpointError
+from dpb_gym.files import state_directory
 from dpb_gym.privacy.database import Database, Transaction
 
 TABLE = {
@@ -226,21 +226,3 @@ class Lease:
             what="state file",
             logged=False,
         )
-
-
-def state_directory() -> Path:
-    """Return the folder of this user's generations.
-
-    Linux and others: ``$XDG_STATE_HOME/dpb-gym``, or ``~/.local/state/dpb-gym``. macOS:
-    ``~/Library/Application Support/dpb-gym``. Windows: ``%LOCALAPPDATA%\\dpb-gym``.
-    """
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_STATE_HOME", ""))
-        if not base.is_absolute():  # relative paths are to be ignored, by the standard
-            base = home / ".local" / "state"
-    return base / "dpb-gym"

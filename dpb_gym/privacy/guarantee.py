@@ -25,6 +25,8 @@ CONTAINED = {
 }
 # Units that leave contexts and actions public.
 RESPONSES = ("reward", "user-rewards")
+# Units of a single round.
+ROUNDS = ("reward", "user-round")
 # Data that a guarantee for the unit treats as public, besides `ProblemInfo`.
 PUBLIC = {
     "user-round": "nothing of the round",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.privacy import Budget, Curator, Guarantee
+from dpb_gym.privacy import Budget, Curator, Guarantee, LossMinimiser
 from dpb_gym.problems.base import Array
 
 
@@ -53,18 +52,28 @@ def release_fit(rows: Array, hit: Array, longest: float, private: Budget | str) 
         raise ParameterError(f"a row has norm {norm * longest:g}, above {longest:g}")
     x /= max(1.0, norm)
     curator = Curator(budget, ("central", "user-round"), noise="system", horizon=len(y))
-    fit = curator.minimiser(
-        x.shape[1], gradient_bound=1.0, curvature=0.25, records=len(y), what="model of a log"
+    fit = _LogisticFit(
+        curator,
+        x.shape[1],
+        gradient_bound=1.0,
+        curvature=0.25,
+        records=len(y),
+        what="model of a log",
     )
-
-    def loss(_: int, theta: NDArray[np.float64]) -> tuple[float, Array, Array]:
-        u = x @ theta
-        chance = 1.0 / (1.0 + np.exp(-u))
-        value = float((np.logaddexp(0.0, u) - y * u).sum())
-        return value, x.T @ (chance - y), (x * (chance * (1.0 - chance))[:, None]).T @ x
-
-    fit.loss = loss
+    fit.add_rounds(x[:, None], y[:, None])
     theta = fit.release()[0] / longest
     guarantee = curator.guarantee
     assert isinstance(guarantee, Guarantee)
     return ReleasedFit(tuple(theta.tolist()), guarantee.describe(budget.delta))
+
+
+class _LogisticFit(LossMinimiser):
+    enforces = True  # rows are in the unit ball
+
+    @staticmethod
+    def loss(theta: Array, x: Array, y: Array) -> tuple[float, Array, Array]:
+        """Return the negative log-likelihood of a logistic model and its derivatives."""
+        u = x @ theta
+        chance = 1.0 / (1.0 + np.exp(-u))
+        value = float((np.logaddexp(0.0, u) - y * u).sum())
+        return value, x.T @ (chance - y), (x * (chance * (1.0 - chance))[:, None]).T @ x

@@ -93,10 +93,6 @@ def _of(part: Literal["task", "budget", "audit"], name: str) -> Callable[[TaskRe
     return lambda task, row: getattr(task if part == "task" else getattr(row, part), name, None)
 
 
-def _verdict(source: Any, row: Any) -> str | None:
-    return row.verdict if isinstance(row, TrackRow) else getattr(row.audit, "verdict", None)
-
-
 RECORDS: tuple[Place, ...] = ("records",)
 DETAILS: tuple[Place, ...] = ("records", "details")
 COLUMNS: list[ResultColumn] = [
@@ -192,10 +188,12 @@ COLUMNS: list[ResultColumn] = [
         "ahead", "Beats best other", "number", ("track",), better="more", decimals=2,
     ),
     ResultColumn(
-        "audit_verdict", "Audit", "verdict", ("records", "task", "track", "details"), _verdict,
+        "audit_verdict", "Audit", "verdict", ("records", "latex", "task", "track", "details"),
+        lambda source, row: row.verdict or getattr(getattr(row, "audit", None), "verdict", None),
         help="A statistical attack on the agent gives a lower bound on its true epsilon. A bound "
         "above the claim refutes the claim; one below it proves nothing, and an audit that could "
-        "not have refuted it says so (no power).",
+        "not have refuted it says so (no power). Without an audit of the row's code it says not "
+        "audited.",
         alias="audit",
     ),
     ResultColumn(

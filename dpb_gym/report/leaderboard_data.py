@@ -220,7 +220,9 @@ class Row(Entry):
         rounds_per_second: Agent rounds per second, positive.
         curve: Points (round, mean, low, high) of the cumulative pseudo-regret, rounds increasing.
         params: Agent parameters.
-        audit: Result of an audit, None without one.
+        audit: Result of an audit of this agent with these parameters, None without one.
+        verdict: Verdict of an audit of the agent's code, or ``"not audited"``; empty without a
+            guarantee.
         finals: Regret at the horizon by replicate number; may be empty.
         replicates: Number of replicates, at least 1.
         lead: For the best row of its notion, unit and budget: regret of the best other agent minus
@@ -244,6 +246,7 @@ class Row(Entry):
     curve: Annotated[tuple[CurvePoint, ...], PlainValidator(_curve)]
     params: Mapping[Label, Any] = field(default_factory=dict)
     audit: Audit | None = None
+    verdict: MaybeLabel = ""
     finals: Annotated[Mapping[int, float], PlainValidator(_finals)] = field(default_factory=dict)
     replicates: Count = 1
     lead: Interval | None = None
@@ -271,7 +274,7 @@ class TrackRow(Entry):
             and budget, None without one.
         lead: Its score minus that of the best other agent of its notion, unit and budget; see
             `Row.lead`.
-        verdict: Worst audit verdict on its tasks, empty if it was not audited.
+        verdict: Worst audit verdict on its tasks, see `Row.verdict`.
     """
 
     score: Interval

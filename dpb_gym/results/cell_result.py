@@ -105,8 +105,8 @@ class Failure:
 
     Attributes:
         cell: What was run.
-        stage: ``"begin"``, ``"act"``, ``"action"`` (refused by the problem),
-            ``"observe"``, ``"play"`` or ``"end"``.
+        stage: ``"check"`` (before the run), ``"begin"``, ``"act"``, ``"action"`` (refused by the
+            problem), ``"observe"``, ``"play"`` or ``"end"``.
         round: Round of the failure, 0 before the first.
         seed: Seed of the replicate that failed, None if it is not known which one.
         message: What happened, in one line.

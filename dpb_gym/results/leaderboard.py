@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpb_gym.audits.audit_report import READS_RAW
 from dpb_gym.errors import DPBError
 from dpb_gym.problems.limited_stock import has_exact_optimum
 from dpb_gym.problems.rounds import SOLD_OUT
@@ -16,6 +17,7 @@ from dpb_gym.report.comparison_groups import contests, second, verdict_class
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
     TUNED,
+    Audit,
     Interval,
     LeaderboardData,
     Normalisation,
@@ -28,7 +30,7 @@ from dpb_gym.report.leaderboard_data import (
 from dpb_gym.report.tables import base_label
 from dpb_gym.results import metrics
 from dpb_gym.results.cell_result import CellResult
-from dpb_gym.results.row_audits import AUDIT_NOTE, audit_key, leaderboard_audit
+from dpb_gym.results.row_audits import AUDIT_NOTE, NOT_AUDITED, RowAudits, worst
 from dpb_gym.results.row_result import RowResult, by_row, describe_guarantee, epsilons, join
 from dpb_gym.results.rulings import comparisons
 from dpb_gym.suites.code_digest import origin
@@ -37,6 +39,11 @@ from dpb_gym.suites.spec import Task
 from dpb_gym.suites.suite import Suite
 
 SET_ASIDE = "Set aside: "
+NOT_AUDITED_NOTE = (
+    "Not audited: no audit of the agent's code is known here. The guarantee is that of its "
+    "releases; whether its noise and sensitivity are right was not tested (dpb audit)."
+)
+READS_RAW_TEXT = "none: an audit found that the agent reads raw data"
 SHARED = ("agent", "name", "budget", "oracle", "notion", "unit")
 """Attributes of a row that are those of its agent on every task of a track."""
 
@@ -54,8 +61,8 @@ def leaderboard(
     named in the notes.
     """
     rows = dict[str, list[Row]]()
-    audited = {key: leaderboard_audit(report) for key, report in audits.items()}
-    remarks = [*notes, *([AUDIT_NOTE] if any(audited.values()) else [])]
+    audited = RowAudits(audits)
+    remarks = list(notes)
     places, specs = {task.name: task for task in suite.tasks}, agent_specs()
     for key, cells in by_row(results).items():
         try:
@@ -64,6 +71,9 @@ def leaderboard(
         except (DPBError, ArithmeticError, KeyError, TypeError, ValueError) as error:
             remarks.append(f"{SET_ASIDE}{cells[0].cell.agent.title} on {key[0]}: {error!s:.300}")
     tasks = [_task(task, rows[task.name]) for task in suite.tasks if task.name in rows]
+    every = [row for task in tasks for row in task.rows]
+    remarks += [AUDIT_NOTE] if any(row.audit for row in every) else []
+    remarks += [NOT_AUDITED_NOTE] if any(row.verdict == NOT_AUDITED for row in every) else []
     for task in suite.tasks:
         remarks += data_notes(task) if task.name in rows else []
     remarks += [
@@ -74,7 +84,7 @@ def leaderboard(
         if row.replicates < found.replicates
     ]
     # Agents that are installed, and whose module other processes can import.
-    names = dict.fromkeys(row.name for task in tasks for row in task.rows)
+    names = dict.fromkeys(row.name for row in every)
     origins = tuple(origin(specs[name]) for name in names if name in specs)
     return LeaderboardData(
         title=suite.title or suite.name,
@@ -102,17 +112,21 @@ def _task(task: Task, rows: Sequence[Row]) -> TaskResult:
     )
 
 
-def _row(
-    task: Task, result: RowResult, audited: Mapping[str, Any], specs: Mapping[str, AgentSpec]
-) -> Row:
+def _row(task: Task, result: RowResult, audited: RowAudits, specs: Mapping[str, AgentSpec]) -> Row:
     agent = result.cell.agent
     spec = specs.get(agent.name)
     text, notion, unit = describe_guarantee(result.guarantee, agent.budget)
     if notion is not None and task.parameters.get("stock") is not None:
         text += f"; {SOLD_OUT}"
-    audit = None
-    if result.guarantee is not None:
-        audit = audited.get(audit_key(agent, task.kind))
+    audit, verdict, accounting = None, "", "computed"
+    known = epsilons(result.guarantee)
+    if notion is not None and unit is not None:
+        audit, verdict = audited.of(agent, task.kind, notion, unit)
+        accounting = (result.guarantee or {}).get("basis", "computed")
+        if verdict.startswith(READS_RAW):
+            text, notion, unit, known = READS_RAW_TEXT, None, None, ()
+        elif verdict == NOT_AUDITED or verdict_class(verdict) == "fail":
+            text += f"; {verdict}" if verdict == NOT_AUDITED else f"; audit: {verdict}"
     final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)
@@ -131,15 +145,16 @@ def _row(
         rounds_per_second=result.rounds_per_second,
         curve=zip(result.rounds.tolist(), *curve.tolist()),  # type: ignore[arg-type]
         params=agent.params,
-        audit=audit,
+        audit=None if audit is None else Audit(**audit),
+        verdict=verdict,
         finals=result.final_regret,
         replicates=len(result.replicates),
         trust=result.trust,
-        accounting=(result.guarantee or {}).get("basis", "computed"),
+        accounting=accounting,
         tuning=effort(agent.name, agent.params, task.track or "", task.name, result.budget),
         source=agent.code,
         ruling=_ruling(spec, agent.params),
-        epsilons=epsilons(result.guarantee),
+        epsilons=known,
     )
 
 
@@ -220,7 +235,7 @@ def _track_rows(tasks: Mapping[str, TaskResult]) -> tuple[TrackRow, ...]:
             **{name: getattr(row, name) for name in SHARED},
             score=metrics.mean_of_tasks([list(s.values()) for s in scores[key].values()]),
             tasks=tuple(parts),
-            verdict=_verdict(list(parts.values())),
+            verdict=worst([row.verdict for row in parts.values() if row.verdict]),
             trust=next((r.trust for r in parts.values() if r.stated), row.trust),
         )
     complete = (row for row in found.values() if len(row.tasks) == len(tasks))
@@ -245,13 +260,6 @@ def _scores(task: TaskResult, row: Row) -> dict[int, float]:
     assert task.normalisation is not None
     found = metrics.normalised_score(list(row.finals.values()), task.normalisation)
     return dict(zip(row.finals, found.tolist()))
-
-
-def _verdict(rows: Sequence[Row]) -> str:
-    """Return the worst verdict of some rows, empty if none was audited."""
-    verdicts = [row.audit.verdict for row in rows if row.audit is not None]
-    worst = ("fail", "open", "pass")
-    return min(verdicts, key=lambda verdict: worst.index(verdict_class(verdict)), default="")
 
 
 def data_notes(task: Task) -> list[str]:

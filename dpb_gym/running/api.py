@@ -17,6 +17,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, spec_of
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result import Result
+from dpb_gym.running.agent_checks import checked
 from dpb_gym.running.callbacks import Callback
 from dpb_gym.running.execution import check_backend, execute, run_plan
 from dpb_gym.running.plan import TaskPlan, make_jobs
@@ -47,6 +48,10 @@ def evaluate(
     isolate: bool = False,
 ) -> Result:
     """Run agents on one environment, all on the same customers, and compare them.
+
+    Private agents of other packages are checked first, in about a second each: one that reads raw
+    data or leaves a releaser unused fails (`dpb_gym.audits.replay_check`). The rows of those that
+    pass say "not audited" until an audit of their code.
 
     Args:
         env_id: Environment id, e.g. ``"DPB/Assortment-v0"``.
@@ -113,8 +118,9 @@ def evaluate(
     }
     if out is None:
         jobs = make_jobs(suite, [plan], stored=False, isolate=isolate)
+        jobs, refused = checked(jobs, progress)
         outcomes = execute(jobs, None, **options)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+        failures = [*refused, *(one for one in outcomes if isinstance(one, Failure))]
         found = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     else:
         report = run_plan(suite, [plan], out, **options, isolate=isolate)

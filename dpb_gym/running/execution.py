@@ -21,6 +21,7 @@ from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.results.result_directory import ResultDirectory, keep
 from dpb_gym.results.storage import Storage
+from dpb_gym.running.agent_checks import checked
 from dpb_gym.running.callbacks import Callback, listening, replay
 from dpb_gym.running.plan import Job, TaskPlan, make_jobs
 from dpb_gym.running.progress import Report, Show, board
@@ -105,6 +106,8 @@ def run_plan(
 ) -> RunReport:
     """Run a plan and store its results; cells that are already stored are skipped.
 
+    Private agents of other packages that have cells to run are checked first, see `checked`.
+
     Args:
         suite: The suite.
         plans: The agents of each task; see `plan_suite`.
@@ -147,11 +150,13 @@ def run_plan(
         missing = {cell.key for cell in store.prepare(cells)}
         left = [tuple(cell for cell in job.cells if cell.key in missing) for job in jobs]
         todo = [replace(job, cells=cells) for job, cells in zip(jobs, left) if cells]
+        todo, refused = checked(todo, show)
         outcomes = execute(
             todo, store.place, workers=workers, backend=backend, scheduler=scheduler, show=show,
             callbacks=callbacks,
         )  # fmt: skip
-        failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
+        failed = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
+        failures = (*refused, *failed)
         report = RunReport(
             store,
             tuple(cell.key for cell in cells),

@@ -7,8 +7,9 @@
   It has the agent as the policy process has it, and the real response, which it makes into records
   for the releasers of the main process. It knows the raw data of this round only.
 
-If contexts are protected (units ``user-round`` and ``user``), the policy process gets features of
-zeros, and the customer process acts as well.
+If contexts are protected (units ``user-round`` and ``user``), the policy process gets placeholders
+instead of contexts, and the customer process acts as well. If responses are late too, it ends with
+its action, and a second one gets context and response of the earlier round.
 
 So a record depends on its own round and on releases, an action on releases and on the context of
 its round. If responses alone are protected, the directions and users of records are those of the
@@ -16,7 +17,12 @@ policy process. A release happens only where both processes ask for it at the sa
 arguments of the policy process. Changing a releaser in the agent's processes has no effect. Actions
 are bit for bit those without isolation if the policy reads nothing but releases.
 
-Releasers of other packages than this one are refused, because they would run in the main process.
+Messages are plain state (`dpb_gym.state`): values and arrays. The main process makes every releaser
+by its constructor, from arguments that it checks, and executes the methods of a closed table
+(`dpb_gym.running.isolated_releasers`). It counts records, calls and bytes: in every round at most
+one record of a replicate enters each releaser. Releasers of other packages than this one are
+refused, because they would run in the main process.
+
 The processes share files, the network and the machine's memory: isolation separates Python objects
 and is no sandbox. In simulations the seeds are public, so that an agent could recompute everything.
 """
@@ -24,54 +30,74 @@ and is no sandbox. In simulations the seeds are public, so that an agent could r
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import inspect
-import io
 import os
-import pickle
 import signal
+import socket
+import struct
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any
+from types import MethodType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpb_gym import errors
+from dpb_gym import errors, state, validation
 from dpb_gym.agent import Agent
-from dpb_gym.audits.interference import OUTPUTS, RECORDS, Interception
-from dpb_gym.audits.paired_run import releasers
-from dpb_gym.errors import AgentError, DPBError, line_of
-from dpb_gym.lazy import own_packages
+from dpb_gym.errors import ActionError, AgentError, DPBError, StateError, line_of, shown
 from dpb_gym.privacy import Curator, forks
-from dpb_gym.privacy.guarantee import RESPONSES
-from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.guarantee import NOTIONS, RESPONSES, UNITS
 from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.registry import AgentSpec
+from dpb_gym.running.isolated_releasers import (
+    CHARGES,
+    PUBLIC,
+    RECORD,
+    RELEASERS,
+    Entry,
+    Method,
+    described,
+    new_releaser,
+    path_of,
+    text,
+)
 from dpb_gym.streams import AgentStreams
 
 CALL, DONE, ERROR = "call", "done", "error"
+ACT, OBSERVE = "act", "observe"
 WATCH_SECONDS, END_SECONDS = 0.5, 10.0
-CHARGES = ("charge", "as_printed", "disclose", "seal")
-LISTED = {
-    "builtins": "bytearray complex dict float frozenset int list range set slice tuple",
-    "collections": "Counter OrderedDict defaultdict deque",
-    "dpb_gym.portable": "fill_normals",
-    "dpb_gym.streams": "fill_uniforms",
-    "numpy": "dtype ndarray",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.random._pcg64": "PCG64 PCG64DXSM",
-    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor",
-    "numpy.random._sfc64": "SFC64",
-    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
-}
+ANSWER_SECONDS = 600.0
+"""Longest time that an agent's process may take for its next message, or to read one."""
+MOST_CALLS = 64
+"""Most calls of a round, in units of the releasers and one more."""
+SMALL = 1 << 20
+"""Most bytes of a message without arrays, and of all but the arrays of others."""
+PLAN = 1 << 16
+"""Most bytes of a plan per replicate, besides `SMALL`."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a fork copies one thread
+BLANKS = {**PLACEHOLDERS, "available": True}
+"""Placeholders in fields where they are not 0."""
+
+
+class _Held(NamedTuple):
+    """A releaser of this process that the agent's processes can call.
+
+    Attributes:
+        releaser: The releaser.
+        entry: What can be asked of it.
+        lanes: Its replicates.
+    """
+
+    releaser: Any
+    entry: Entry
+    lanes: slice
 
 
 class IsolatedAgent(Agent):
@@ -81,198 +107,341 @@ class IsolatedAgent(Agent):
         spec: The agent, which must be private.
 
     Raises:
-        AgentError: If processes cannot be forked, or the agent's process ends.
+        AgentError: If processes cannot be forked, or the agent's process ends, does not answer or
+            sends what it must not.
         DPBError: As raised by the agent's constructor.
     """
 
     def __init__(self, spec: AgentSpec) -> None:
         from joblib.externals.loky.backend.context import get_context
-        from joblib.externals.loky.backend.reduction import dumps
 
         if not hasattr(os, "fork"):
             raise AgentError("isolated runs fork processes, which this system cannot do")
-        self._link, theirs = Pipe()
+        self._customer: Connection | None = None
+        self._held: list[_Held] = []
+        self._most_bytes = SMALL
+        self._link, theirs = _pipe()
         self._process = get_context("loky").Process(
-            target=_policy,
-            args=(theirs, os.getpid(), bytes(dumps(spec))),
-            daemon=True,
-            env=ONE_THREAD,
+            target=_policy, args=(theirs, os.getpid(), spec), daemon=True, env=ONE_THREAD
         )
         self._process.start()
         theirs.close()
-        self.protects = self._received(self._link)[1]
+        self.protects = _protects(self._received(self._link)[1])
 
     def close(self) -> None:
         """End the agent's processes."""
+        self._end_customer()
         self._link.close()
-        with contextlib.suppress(ProcessLookupError):  # which has ended
-            os.killpg(self._process.pid, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):  # it may lead no group
+            with contextlib.suppress(ProcessLookupError):
+                kill(self._process.pid, signal.SIGKILL)
         self._process.join()
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        self._streams, self._partial = streams, problem.partial_feedback
+        self._streams, self._problem = streams, problem
+        self._pool: Array | None = None
         self._hides_contexts = curator.unit not in RESPONSES
-        shown = copy.copy(streams)
-        shown.seeds = (0,) * streams.replicates
-        shown.noise = AgentStreams(shown.seeds).noise
-        _send(self._link, (problem, shown, curator.budget))
-        self._releasers: list[Any] = []
-        for part, what, args, options, centre in self._received(self._link)[1]:
-            own = curator if part is None else curator.parts.get(part) or curator.single(part)
-            args, options = _rebuilt(args), _rebuilt(options)
-            if what in CHARGES:
-                getattr(own, what)(*args, **options)
-                continue
-            if not (isinstance(what, type) and issubclass(what, Releaser)):
-                raise AgentError(f"an isolated agent makes releasers, not {what!r}")
-            releaser: Any = what(own, *args, **options)
-            if isinstance(releaser, LossMinimiser) and not hasattr(releaser, "add"):
-                raise AgentError(
-                    f"{releaser.what}: the minimiser of a function of the agent cannot be "
-                    "isolated, because the function has the records; use a releaser with add"
-                )
-            if centre is not None:
-                releaser.centre = centre
-            self._releasers.append(releaser)
+        self._held = []
+        self._most_bytes = SMALL + PLAN * streams.replicates
+        # then the customer of a round is not the one whose response arrives
+        self._two_customers = self._hides_contexts and problem.delay is not None
+        facts = problem, streams.agent, streams.configuration, curator.budget
+        _send(self._link, (*facts, self._two_customers))
+        plan = self._received(self._link)[1]
+        if type(plan) is not list or len(plan) > MOST_CALLS * (1 + streams.replicates):
+            raise AgentError(f"the plan of an isolated agent is a list, got {shown(plan)}")
+        with _typed_errors():
+            made = [self._planned(curator, call) for call in plan]
+        self._held = [held for held in made if held is not None]
+        # as many bytes as four squares of features or rows of the widest releaser
+        shapes = [getattr(held.releaser, "shape", None) for held in self._held]
+        widths = [shape.width for shape in shapes if shape is not None]
+        self._row_bytes = 32 * streams.replicates * max((problem.dim + 2) ** 2, *widths, 1)
+
+    def _planned(self, curator: Curator, call: Any) -> _Held | None:
+        """Carry out a call of a plan; return the releaser that it makes, if it does."""
+        if type(call) is not list or len(call) != 4:
+            raise AgentError(f"a plan has four parts per call, got {shown(call)}")
+        part, what, given, centre = call
+        own, lanes = curator, slice(None)
+        if part is not None:
+            part = validation.integer("part", part, 0, curator.replicates - 1)
+            own, lanes = curator.parts.get(part) or curator.single(part), slice(part, part + 1)
+        if what in CHARGES:
+            texts = [text(what, each) for each in _list(given)]
+            if len(texts) != (what != "seal"):
+                raise AgentError(f"{what} of a curator does not take {shown(texts)}")
+            getattr(own, what)(*texts)
+            return None
+        releaser, entry = new_releaser(own, what, given, self._problem, self._streams)
+        if centre is not None:
+            if entry.centre is None:
+                raise AgentError(f"{releaser.what} has no centre")
+            centre = entry.centre("centre", centre)
+            if np.shape(centre) != np.shape(releaser.centre):
+                raise AgentError(f"the centre of {releaser.what} is {shown(releaser.centre)}")
+            releaser.centre = centre
+        return _Held(releaser, entry, lanes)
 
     def act(self, context: Context) -> Array:
-        self._customer, theirs = Pipe()
-        _send(self._link, _blank(context, "features") if self._hides_contexts else context)
-        with contextlib.suppress(OSError):  # of a process that has ended, which `_received` reports
-            send_handle(self._link, theirs.fileno(), self._process.pid)
-        theirs.close()
-        _send(self._customer, context)
-        self._own, action = self._together()
+        shown = ACT, self._shown(context)
+        self._tell(shown, (ACT, context) if self._hides_contexts else shown, new=True)
+        self._own, action = map(_action, self._together())
         played: Array = action if self._hides_contexts else self._own
         return played
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        protected = {k for k, v in feedback._asdict().items() if isinstance(v, np.ndarray)}
-        if not (self._hides_contexts and self._partial):  # else it is when responses arrive
-            protected -= {"observed"}
-        shown = context, action, _blank(feedback, *protected)
-        if self._hides_contexts:
-            shown = _blank(context, "features"), self._own, shown[2]
-        _send(self._link, shown)
-        _send(self._customer, (context, action, feedback))
-        self._together()
+        public: tuple[str, ...] = ()
+        if not (self._hides_contexts and self._problem.partial_feedback):
+            public = ("observed",)  # else it is when responses arrive
+        own = self._own if self._hides_contexts else action
+        shown = OBSERVE, self._shown(context), own, _blank(feedback, *public)
+        whole = OBSERVE, context, action, feedback
+        self._tell(shown, whole, new=self._two_customers)
+        self._together(context, action, feedback)
 
-    def _together(self) -> tuple[Any, Any]:
-        """Answer the calls of both processes until both are done; return their results."""
-        while True:
+    def _shown(self, context: Context) -> Context:
+        """Return what the policy process may see of a context."""
+        if not self._hides_contexts:
+            return context
+        public = ["t"]
+        if self.curator.unit == "user":
+            public.append("users")  # whose round is whose is public
+        if self._problem.stock is not None:
+            public.append("available")  # the guarantee is for the same items sold out
+        if self._problem.fixed_arms:
+            self._check_pool(context)
+            public += ["features", "arms"]  # the same in every round
+        hidden: Context = _blank(context, *public)
+        return hidden
+
+    def _check_pool(self, context: Context) -> None:
+        """Raise AgentError unless the context offers the arms of the first round."""
+        assert context.arms is not None
+        order = context.arms.argsort(axis=1)[:, :, None]
+        pool = np.take_along_axis(context.features, order, axis=1)
+        if self._pool is None:
+            self._pool = pool
+        nobody = (context.arms == BLANKS["arms"]).all(axis=1)
+        if not ((pool == self._pool).all(axis=(1, 2)) | nobody).all():
+            raise AgentError(f"every round should offer the same arms, round {context.t} does not")
+
+    def _tell(self, shown: Any, whole: Any, *, new: bool) -> None:
+        """Send the policy process what it may see, and the customer process everything.
+
+        Args:
+            shown: Stage, context and more, for the policy process.
+            whole: The same for the customer process.
+            new: Whether the policy process forks a new customer process.
+        """
+        message = state.dumps(shown)
+        _send_bytes(self._link, message)
+        if new:
+            self._end_customer()
+            self._customer, theirs = _pipe()
+            with contextlib.suppress(OSError):  # it has ended: see `_received`
+                send_handle(self._link, theirs.fileno(), self._process.pid)
+            theirs.close()
+        assert self._customer is not None
+        _send_bytes(self._customer, message if whole is shown else state.dumps(whole))
+        sizes = [part.nbytes for part in whole[1] if isinstance(part, np.ndarray)]
+        self._most_bytes = SMALL + self._row_bytes + 4 * sum(sizes)
+
+    def _end_customer(self) -> None:
+        if self._customer is not None:
+            self._customer.close()  # which ends the process
+            self._customer = None
+
+    def _together(self, *told: Any) -> tuple[Any, Any]:
+        """Answer the calls of both processes until both are done; return their results.
+
+        Args:
+            *told: Context, action and feedback whose records can enter, or nothing.
+        """
+        assert self._customer is not None
+        entered: set[int] = set()
+        most = MOST_CALLS * (1 + len(self._held))
+        for _ in range(most):
             policy, customer = (self._received(link) for link in (self._link, self._customer))
             if policy[0] == customer[0] == DONE:
                 return policy[1], customer[1]
-            if policy[0] != customer[0] or policy[1][0] != customer[1][0]:
+            if policy[:3] != customer[:3]:
                 raise AgentError(
                     f"with responses it asks for {_named(customer)}, without them for "
                     f"{_named(policy)}: raw data reach the plan of its releases"
                 )
-            (number, name), args, options = policy[1]
-            if name not in (*RECORDS, *OUTPUTS, "value"):
-                raise AgentError(f"{name!r} of a releaser is not for isolated agents")
-            if name in (*RECORDS, "send"):
-                public, chosen = args[1:], options
-                _, args, options = customer[1]
-                if name != "send" and not self._hides_contexts:
-                    args, options = (*args[:1], *public), chosen
-            releaser = self._releasers[number]
-            output = (
-                releaser.value if name == "value" else getattr(releaser, name)(*args, **options)
-            )
-            if name not in RECORDS:
-                _send(self._link, output)
-                _send(self._customer, output)
+            number, name = policy[1:3]
+            held = self._held[number]
+            method = held.entry.methods[name]
+            if method.records:
+                if not told:
+                    raise AgentError(
+                        f"{held.releaser.what}: a record enters in observe, not in act"
+                    )
+                if number in entered:
+                    raise AgentError(
+                        f"{held.releaser.what}: a second record of one round, where its guarantee "
+                        "is for one: add one record with what a round contributes"
+                    )
+                entered.add(number)
+            with _typed_errors():
+                output = self._called(held, name, policy[3], customer[3], told)
+            if method.returns:
+                message = state.dumps(output)
+                _send_bytes(self._link, message)
+                _send_bytes(self._customer, message)
+        raise AgentError(f"more than {most} calls in one round")
 
-    def _received(self, link: Connection) -> tuple[str, Any]:
+    def _called(self, held: _Held, name: str, policy: Any, customer: Any, told: Any) -> Any:
+        """Execute a method of a releaser with checked arguments, and return its output."""
+        releaser, method = held.releaser, held.entry.methods[name]
+        if name == "value":
+            return releaser.value
+        if name == "send" and not method.sources:
+            return releaser.send(*told)
+        given = {}
+        for argument, source in method.sources.items():
+            protected = source == RECORD or (source != PUBLIC and self._hides_contexts)
+            answers = customer if protected else policy
+            if argument in answers:
+                given[argument] = answers[argument]
+        for answers in (policy, customer):
+            if not answers.keys() <= method.sources.keys():
+                raise AgentError(f"{name} of {releaser.what} takes {', '.join(method.sources)}")
+        users = told[0].users if told else None
+        method.check(releaser, given, None if users is None else users[held.lanes])
+        return getattr(releaser, name)(**given)
+
+    def _received(self, link: Connection) -> Any:
         """Return the next message of a process. Raise the error that it reports."""
         try:
-            message = link.recv_bytes()
-        except (EOFError, OSError):
+            message = state.loads(link.recv_bytes(self._most_bytes), objects=False)
+        except BlockingIOError:
+            raise AgentError(f"the agent did not answer in {ANSWER_SECONDS:g} seconds") from None
+        except StateError as error:
+            raise AgentError(f"the agent sent what is no message: {error}") from None
+        except (EOFError, OSError) as error:
+            if "length" in str(error):
+                raise AgentError(
+                    f"the agent sent a message of more than {self._most_bytes} bytes"
+                ) from None
             raise AgentError("the agent ended its process") from None
-        kind, content = _Messages(message, getattr(self, "_streams", None)).load()
+        kind = message[0] if type(message) is list and message else None
+        kind = kind if type(kind) is str else None
         if kind == ERROR:
-            name, text, at, line, details = content
-            known = getattr(errors, name, None)
-            if not (isinstance(known, type) and issubclass(known, DPBError)):
-                known = type(name, (Exception,), {})
-            error = known(text)
-            error.replicate, error.line = at, line
-            error.add_note(details)
-            raise error
-        return kind, content
+            raise _error(message)
+        if kind == DONE and len(message) == 2:
+            return message
+        if kind != CALL or len(message) != 4 or type(message[3]) is not dict:
+            raise AgentError(f"the agent sent what is no message: {shown(message)}")
+        _, number, name, _ = message
+        known = type(number) is int and 0 <= number < len(self._held)
+        if not known or type(name) is not str or name not in self._held[number].entry.methods:
+            raise AgentError(f"{shown(name)} of a releaser is not for isolated agents")
+        return message
 
 
-class _Messages(pickle.Unpickler):
-    """Unpickler of the agent's messages: data, and classes of this package."""
-
-    def __init__(self, message: bytes, streams: AgentStreams | None) -> None:
-        super().__init__(io.BytesIO(message))
-        self._streams = streams
-
-    def persistent_load(self, name: str) -> Any:
-        return self._streams
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name in LISTED.get(module, "").split():
-            return super().find_class(module, name)
-        if module.partition(".")[0] not in own_packages():
-            raise AgentError(
-                f"{module}.{name} would run beside the raw data: an isolated agent uses releasers "
-                f"of {' and '.join(sorted(own_packages()))}"
-            )
-        found = super().find_class(module, name)
-        if not isinstance(found, type) or (found.__module__, found.__qualname__) != (module, name):
-            raise AgentError(f"{module}.{name} is no class")
-        return found
+def _protects(value: Any) -> tuple[str, str] | None:
+    """Return the notion and unit that an agent says it protects."""
+    if value is None:
+        return None
+    notion, unit = _list(value) if len(_list(value)) == 2 else (None, None)
+    return validation.choice("notion", notion, NOTIONS), validation.choice("unit", unit, UNITS)
 
 
-def _rebuilt(value: Any) -> Any:
-    """Return an argument whose objects are made by their constructors again.
+def _action(value: Any) -> Array:
+    """Return an action that a process sent; the problem checks its shape and range."""
+    if type(value) is not np.ndarray:
+        raise ActionError(f"an action must be an array, got {shown(value)}")
+    return value
 
-    An object from another process can have any state, such as a cost that is not that of its noise.
-    """
-    if type(value) in (list, tuple):
-        return type(value)(map(_rebuilt, value))
-    if type(value) is dict:
-        return {key: _rebuilt(each) for key, each in value.items()}
-    kind = type(value)
-    if kind.__module__.partition(".")[0] not in own_packages() or kind is AgentStreams:
-        return value
-    names = inspect.signature(kind).parameters
-    return kind(**{name: _rebuilt(getattr(value, name)) for name in names})
+
+@contextlib.contextmanager
+def _typed_errors() -> Iterator[None]:
+    """Raise errors of any type, such as of numbers that are too large, as AgentError."""
+    try:
+        yield
+    except DPBError:
+        raise
+    except Exception as error:
+        raise AgentError(f"{type(error).__name__}: {error}") from error
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise AgentError(f"the agent sent what is no list: {shown(value)}")
+    return value
+
+
+def _error(message: list[Any]) -> Exception:
+    """Return the error that a process reports: of a known type, or of one of its name."""
+    texts = [part if type(part) is str else "" for part in message[1:]]
+    name, text, line, details = (*texts, "", "", "", "")[:4]
+    known: Any = getattr(errors, name, None)
+    if not (isinstance(known, type) and issubclass(known, DPBError)):
+        known = type(name if name.isidentifier() else "Error", (Exception,), {})
+    error = known(text)
+    at = message[5] if len(message) == 6 else None
+    error.replicate = at if type(at) is int and at >= 0 else None
+    error.line = line
+    error.add_note(details)
+    return error  # type: ignore[no-any-return]
+
+
+def _pipe() -> tuple[Connection, Connection]:
+    """Return both ends of a connection; the first waits for at most `ANSWER_SECONDS`."""
+    own, theirs = Pipe()
+    seconds = struct.pack("ll", int(ANSWER_SECONDS), int(1e6 * (ANSWER_SECONDS % 1.0)))
+    with socket.socket(fileno=os.dup(own.fileno())) as end:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, seconds)
+    return own, theirs
 
 
 def _send(link: Connection, content: Any) -> None:
+    _send_bytes(link, state.dumps(content))
+
+
+def _send_bytes(link: Connection, message: bytes) -> None:
     """Send a message. The receiver's end is noticed by the next `recv_bytes`, not here."""
     with contextlib.suppress(OSError):
-        link.send_bytes(pickle.dumps(content, protocol=5))  # which keeps read-only arrays so
+        link.send_bytes(message)
 
 
 def _receive(link: Connection) -> Any:
     """Return a message of the main process."""
-    return pickle.loads(link.recv_bytes())
+    return state.loads(link.recv_bytes())
 
 
-def _named(message: tuple[str, Any]) -> str:
+def _named(message: Any) -> str:
     if message[0] == DONE:
         return "nothing more"
-    number, name = message[1][0]
-    return f"{name} of releaser {number + 1}"
+    return f"{message[2]} of releaser {message[1] + 1}"
 
 
-def _blank(batch: Any, *names: str) -> Any:
-    """Return a context or feedback with placeholders in some arrays."""
-    blank = {name: np.full_like(getattr(batch, name), PLACEHOLDERS.get(name, 0)) for name in names}
-    for name, array in blank.items():
-        array.flags.writeable = getattr(batch, name).flags.writeable
+def _blank(batch: Any, *public: str) -> Any:
+    """Return a context or feedback with placeholders in all fields but the public ones.
+
+    Raises:
+        AgentError: If another field is neither None nor an array of plain values.
+    """
+    blank = {}
+    for name, value in batch._asdict().items():
+        if name in public or value is None:
+            continue
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+            raise AgentError(
+                f"{name} is protected and cannot be replaced by a placeholder: {shown(value)}"
+            )
+        blank[name] = np.full_like(value, BLANKS.get(name, 0))
+        blank[name].flags.writeable = value.flags.writeable
     return batch._replace(**blank)
 
 
 # ------------------------------------------------------------------ the agent's processes
 
 
-def _policy(link: Connection, main: int, made: bytes) -> None:
+def _policy(link: Connection, main: int, spec: AgentSpec) -> None:
     """Run the agent until the main process closes the link or ends."""
     os.setsid()  # its customer processes end with it, and Ctrl-C is left to the main process
 
@@ -283,15 +452,12 @@ def _policy(link: Connection, main: int, made: bytes) -> None:
     signal.signal(signal.SIGALRM, watch)
     signal.setitimer(signal.ITIMER_REAL, WATCH_SECONDS, WATCH_SECONDS)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
-    maker = None
     try:
-        spec = pickle.loads(made)
-        maker = spec.maker
         _serve(link, spec)
     except EOFError:
         pass
     except Exception as error:
-        _send(link, (ERROR, _described(error, maker)))
+        _send(link, _described(error, spec.maker))
         link.poll(END_SECONDS)  # the customer process may still have calls
     finally:
         os.killpg(0, signal.SIGKILL)
@@ -299,51 +465,65 @@ def _policy(link: Connection, main: int, made: bytes) -> None:
 
 def _serve(link: Connection, spec: AgentSpec) -> None:
     agent = spec.make()
-    _send(link, (DONE, agent.protects))
-    problem, streams, budget = _receive(link)
-    plan = _plan(agent, lambda: agent.set_up(problem, streams, budget))
-    message = io.BytesIO()
-    pickler = pickle.Pickler(message, protocol=5)
-    pickler.persistent_id = lambda value: "streams" if value is streams else None  # type: ignore[method-assign]
-    pickler.dump((DONE, plan))
-    link.send_bytes(message.getvalue())
+    _send(link, [DONE, None if agent.protects is None else list(agent.protects)])
+    problem, generators, configuration, budget, two_customers = _receive(link)
+    streams = AgentStreams((0,) * len(generators), configuration)  # without the seeds
+    streams.agent = generators
+    plan, releasers = _plan(agent, lambda: agent.set_up(problem, streams, budget))
+    _send(link, [DONE, plan])
     calls = _Calls(link)
-    for number, releaser in enumerate(releasers(agent)):
-        calls.hold(releaser, number)
+    for number, releaser in enumerate(releasers):
+        calls.take(releaser, number)
     gc.collect()
     gc.freeze()  # a collection in a forked process would copy memory
     while True:
-        context = _receive(link)
-        handle = recv_handle(link)
-        if not forks.fork_simulation():  # its curator's noise is not used
-            link.close()
-            calls.link = Connection(handle)
-            try:
-                _round(agent, calls.link, _receive(calls.link))
-            except Exception as error:
-                _send(calls.link, (ERROR, _described(error, spec.maker)))
-            finally:
-                os._exit(0)
-        os.close(handle)
-        _round(agent, link, context)
+        message = _receive(link)
+        if message[0] == ACT or two_customers:
+            handle = recv_handle(link)
+            if not forks.fork_simulation():  # its curator's noise is not used
+                link.close()
+                _customer(agent, calls, Connection(handle), spec)
+            os.close(handle)
+        _stage(agent, link, message)
 
 
-def _round(agent: Agent, link: Connection, context: Context) -> None:
-    _send(link, (DONE, agent.act(context)))
-    context, action, feedback = _receive(link)
-    agent.observe(context, action, feedback)
-    _send(link, (DONE, None))
+def _customer(agent: Agent, calls: _Calls, link: Connection, spec: AgentSpec) -> None:
+    """Run the agent on raw data of one customer until the main process closes the link."""
+    calls.link = link
+    try:
+        while True:
+            _stage(agent, link, _receive(link))
+    except EOFError:
+        pass
+    except Exception as error:
+        _send(link, _described(error, spec.maker))
+    finally:
+        os._exit(0)
 
 
-def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
-    """Set up the agent; return the calls with which it made releasers and charged its curator."""
+def _stage(agent: Agent, link: Connection, message: Any) -> None:
+    """Let the agent act or observe, and send the result."""
+    stage, *given = message
+    if stage == ACT:
+        _send(link, [DONE, np.asarray(agent.act(*given))])
+    else:
+        agent.observe(*given)
+        _send(link, [DONE, None])
+
+
+def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Releaser]]:
+    """Set up the agent; return the calls with which it made releasers, and these.
+
+    A call is a list: replicate of the curator, or None; name of a method of `CHARGES`, or path of
+    the class; arguments; and the centre that `begin` set, or None.
+    """
     calls: list[Any] = []
     inside = False
 
     def noted(cls: type[Releaser], curator: Any = None, *args: Any, **options: Any) -> Releaser:
-        made: Releaser = object.__new__(cls)
-        calls.append((curator, made, args, options))
-        return made
+        new: Releaser = object.__new__(cls)
+        calls.append((curator, new, args, options))
+        return new
 
     def charging(name: str) -> Callable[..., Any]:
         method = vars(Curator)[name]
@@ -360,9 +540,10 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
 
         return charged
 
-    usual = {name: vars(Curator)[name] for name in CHARGES}
+    watched = (*CHARGES, "charge")
+    usual = {name: vars(Curator)[name] for name in watched}
     Releaser.__new__ = noted  # type: ignore[assignment,method-assign]
-    for name in CHARGES:
+    for name in watched:
         setattr(Curator, name, charging(name))
     try:
         set_up()
@@ -372,21 +553,29 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> list[Any]:
             setattr(Curator, name, method)
     parts: dict[int, int | None] = {id(part): i for i, part in agent.curator.parts.items()}
     parts[id(agent.curator)] = None
-    plan = []
+    plan: list[Any] = []
+    releasers: list[Releaser] = []
     what: Any
     for curator, what, args, options in calls:
         if id(curator) not in parts:  # of an agent without a budget inside of this one
             continue
-        kind, centre = what, getattr(what, "centre", None)
-        if not isinstance(what, str):
-            kind = type(what)
-            if callable(options.get("schedule")):
-                options["schedule"] = what.schedule
-        plan.append((parts[id(curator)], kind, args, options, centre))
-    return plan
+        part = parts[id(curator)]
+        if isinstance(what, str):
+            if what not in CHARGES:
+                raise AgentError(
+                    "an isolated agent charges what its releasers release, and nothing of its own"
+                )
+            plan.append([part, what, [*args, *options.values()], None])
+            continue
+        if callable(options.get("schedule")):
+            options["schedule"] = what.schedule
+        given = described(curator, type(what), args, options)
+        plan.append([part, path_of(type(what)), given, getattr(what, "centre", None)])
+        releasers.append(what)
+    return plan, releasers
 
 
-class _Calls(Interception):
+class _Calls:
     """Calls of releasers, passed on to the main process.
 
     The agent's own releasers get the calls too, so that their plans and counts advance. Their
@@ -398,15 +587,67 @@ class _Calls(Interception):
 
     def __init__(self, link: Connection) -> None:
         self.link = link
+        self._inside = False
 
-    def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
-        method(*args, **options)
-        _send(self.link, (CALL, (key, args, options)))
-        return None if key[1] in RECORDS else _receive(self.link)
+    def take(self, releaser: Releaser, number: int) -> None:
+        """Take the calls of the methods of `RELEASERS`, but not those of copies of the releaser."""
+        kind = type(releaser)
+        for name, method in RELEASERS[path_of(kind)].methods.items():
+            if name != "value":
+                setattr(releaser, name, self._passing(releaser, number, name, method))
+                continue
+            own = partial(kind.value.fget, releaser)  # type: ignore[attr-defined]
+            read = self._taken(number, name, method, [], own)
+            members = {
+                "value": property(_reading(read)),
+                "__reduce_ex__": lambda it, _: (object.__new__, (kind,), vars(it)),
+            }
+            releaser.__class__ = type(kind.__name__, (kind,), members)
+
+    def _passing(self, releaser: Releaser, number: int, name: str, method: Method) -> MethodType:
+        own, usual = getattr(releaser, name), getattr(type(releaser), name)
+        taken = self._taken(number, name, method, list(inspect.signature(own).parameters), own)
+
+        def call(it: Releaser, *args: Any, **options: Any) -> Any:
+            return taken(*args, **options) if it is releaser else usual(it, *args, **options)
+
+        call.__name__ = name
+        return MethodType(call, releaser)  # copies of the releaser get methods of their own
+
+    def _taken(
+        self, number: int, name: str, method: Method, names: list[str], own: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            if self._inside:  # the releaser itself calls
+                return own(*args, **options)
+            self._inside = True
+            try:
+                own(*args, **options)
+            finally:
+                self._inside = False
+            given = {**dict(zip(names, args)), **options} if method.sources else {}
+            arguments = {argument: _plain(value) for argument, value in given.items()}
+            _send(self.link, [CALL, number, name, arguments])
+            return _receive(self.link) if method.returns else None
+
+        return call
 
 
-def _described(error: Exception, maker: Any) -> tuple[str, str, int | None, str, str]:
-    """Return name and text of an error, its replicate, the agent's line, and the traceback."""
+def _reading(read: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Return a getter of a property that calls `read`."""
+    return lambda _: read()
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument of a releaser as a value or an array."""
+    if value is None or type(value) in (bool, int, float):
+        return value
+    return np.asarray(value)
+
+
+def _described(error: Exception, maker: Any) -> list[Any]:
+    """Return name and text of an error, the agent's line, the traceback, and its replicate."""
     at = error.replicate if isinstance(error, DPBError) else None
     line = line_of(error, getattr(maker, "__module__", None))
-    return type(error).__name__, str(error), at, line, traceback.format_exc()
+    texts = type(error).__name__, str(error), line, traceback.format_exc()
+    return [ERROR, *(text.encode("utf-8", "replace").decode() for text in texts), at]

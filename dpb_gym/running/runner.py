@@ -55,6 +55,7 @@ class _Runner:
             if run.spec.uses_oracle:
                 agent.attach(self.instance)
             agent.set_up(info, run.spec.streams(instance.seeds, run.budget), run.budget)
+            agent.curator.rounds.attended = True
         except Exception as error:
             self.failure = _failure(self, error)
 
@@ -86,7 +87,7 @@ class _Runner:
             delivered = context, action, feedback
             if delivery is not None:
                 delivered = delivery.deliver(action, feedback, self.number)
-            with agent.curator.one_record_each():
+            with agent.curator.round(context.t):
                 agent.observe(*delivered)
             own, answered = clock() - t2 + t1 - t0, t2 - t1
             if spent.wall != compiled:  # compilation takes longer than a round
@@ -101,7 +102,8 @@ class _Runner:
         """Play rounds in compiled code, as `play` does one by one."""
         self.t, self.stage = rounds.visible.context.t, "play"
         start = time.perf_counter() - spent.wall
-        actions = self.agent.play(rounds.visible)
+        with self.agent.curator.round(self.t, len(rounds.best)):
+            actions = self.agent.play(rounds.visible)
         self.agent_seconds += time.perf_counter() - spent.wall - start
         self.played = rounds.answer(actions, type(self.agent).__name__)
 

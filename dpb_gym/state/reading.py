@@ -27,14 +27,18 @@ from dpb_gym.state.plain import (
 )
 
 
-def loads(data: bytes) -> Any:
+def loads(data: bytes, *, objects: bool = True) -> Any:
     """Return the value of bytes that `dumps` returned.
 
     Memory is needed for at most about a hundred times the bytes, whatever they are.
 
+    Args:
+        data: The bytes.
+        objects: Whether objects of registered classes are read.
+
     Raises:
         StateError: If they are damaged, of another format, too deep, or name a class that is not
-            registered.
+            registered; or have an object, without `objects`.
     """
     end = data.find(b"\n", 0, MOST_TEXT + 1)
     if end < 0:
@@ -61,7 +65,7 @@ def loads(data: bytes) -> Any:
             f"this state has format {shown(document['state'])}, this version of dpb-gym reads "
             f"{FORMAT}"
         )
-    reader = _Reader(memoryview(data)[end + 1 :])
+    reader = _Reader(memoryview(data)[end + 1 :], objects)
     try:
         value = reader.tree(document["value"])
     except RecursionError:
@@ -76,10 +80,12 @@ class _Reader:
 
     Args:
         data: The data of the arrays.
+        objects: Whether objects of registered classes are made.
     """
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, objects: bool = True) -> None:
         self.data = data
+        self.objects = objects
         self.at = 0
         self._made: list[Any] = []
         self._depth = 0
@@ -253,6 +259,8 @@ class _Reader:
         return self._made[number]
 
     def object(self, content: Any) -> Any:
+        if not self.objects:
+            raise StateError("an object, where plain values and arrays are read")
         name, attributes = _list(content, 2)
         codec = codec_named(name) if type(name) is str else None
         if codec is None:

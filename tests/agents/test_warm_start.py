@@ -200,10 +200,17 @@ def test_private_minimisers_pull_to_their_centre():
         streams = AgentStreams(SEEDS)
         noise = NoiseSource(streams.noise)
         curator = Curator(budget, ("central", "reward"), noise=noise, replicates=2, horizon=1)
-        made = curator.minimiser(2, gradient_bound=1.0, curvature=1.0)
-        made.loss = lambda b, t: (0.5 * ((t - target) ** 2).sum(), t - target, np.eye(2))
+
+        def loss(theta, _):
+            return 0.5 * ((theta - target) ** 2).sum(), theta - target, np.eye(2)
+
+        made = curator.minimiser(2, loss=loss, gradient_bound=1.0, curvature=1.0)
         made.centre = centre
         curator.seal()
+        made.centre[:] = 0.0  # a copy
+        made.add(np.zeros(2))
         ridge = 1.0 if made.plan is None else made.plan.ridge
         wanted = (target + ridge * centre) / (1.0 + ridge)
         np.testing.assert_allclose(made.release(), [wanted, wanted], atol=1e-3)
+        with pytest.raises(AttributeError, match="set in begin"):
+            made.centre = centre

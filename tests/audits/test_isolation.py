@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import audit_mutations as mutants
 import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym import state
 from dpb_gym.agent import Agent
 from dpb_gym.audits.agent_audit import small_setting
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.exchange import verification
 from dpb_gym.feedback import GaussianResponse
 from dpb_gym.local_privacy import LocalPrivacy
-from dpb_gym.privacy import BatchSum, GaussianEvent, NoiseSource
+from dpb_gym.privacy import BatchSum, Budget, GaussianEvent, NoiseSource, Segment
+from dpb_gym.privacy.releasers.releaser import Releaser
+from dpb_gym.problems.base import Context, Feedback, ProblemInfo
 from dpb_gym.registry import AgentSpec, agent_specs, spec_of
 from dpb_gym.running import isolation
 from dpb_gym.running.isolation import IsolatedAgent
+from dpb_gym.streams import AgentStreams
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
 HONEST = spec_of(mutants.Honest, "recommendation")
@@ -47,6 +53,32 @@ def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 48, **
 PRIVATE = {name: spec for name, spec in agent_specs().items() if spec.protects is not None}
 
 
+@pytest.fixture(autouse=True)
+def unchanged():
+    """Check that a test leaves all classes and functions of the library as they were."""
+    before = contents()
+    yield
+    after = contents()
+    assert before.keys() <= after.keys()
+    for name, value in before.items():
+        assert after[name] is value, name
+
+
+def contents() -> dict[str, Any]:
+    """Return what modules and classes of the main process's side have, by name."""
+    found: dict[str, Any] = {}
+    for module in list(sys.modules.values()):
+        if not module.__name__.startswith(("dpb_gym.privacy", "dpb_gym.running", "dpb_gym.state")):
+            continue
+        for name, value in list(vars(module).items()):
+            if callable(value):
+                found[f"{module.__name__}:{name}"] = value
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                path = f"{module.__name__}:{name}"
+                found |= {f"{path}.{key}": each for key, each in vars(value).items()}
+    return found
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 def test_agents_play_the_same_bits(name):
     spec = PRIVATE[name]
@@ -66,14 +98,53 @@ def test_agents_play_the_same_bits(name):
     assert one.guarantee == other.guarantee
 
 
-def test_late_responses_are_those_without_isolation():
-    names, env = ["one-pass-linear", "one-pass-linear-joint"], {"dim": 2, "delay": "geometric=3"}
+FAMILIES = (
+    ("one-pass-linear", ENV, {"dim": 2}),
+    ("one-pass-linear-joint", ENV, {"dim": 2}),
+    ("one-pass-pricing", "DPB/Pricing-v0", {}),
+    ("one-pass-mnl", "DPB/Assortment-v0", {}),
+)
+USERS = {"interactions_per_user": 3, "user_order": "shuffled"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "kwargs"),
+    [
+        *(
+            (f"{name}@{trust}", env, kwargs)
+            for name, env, kwargs in FAMILIES
+            for trust in ("aggregator", "shuffler", "local")
+        ),
+        *((name, env, {**kwargs, "delay": "geometric=3"}) for name, env, kwargs in FAMILIES),
+        ("dpmnl", "DPB/Assortment-v0", {"delay": "geometric=3"}),
+        ("one-pass-linear", "DPB/MultiArmed-v0", {}),
+        ("one-pass-linear-joint", "DPB/MultiArmed-v0", {}),
+        ("one-pass-linear-joint", ENV, {"dim": 2, "available": 0.7}),
+        ("one-pass-linear-joint max_rounds_per_user", ENV, {"dim": 2, **USERS}),
+        ("one-pass-linear max_rounds_per_user", ENV, {"dim": 2, **USERS}),
+        ("resolving-mnl", "DPB/Assortment-v0", {"stock": 5}),
+        ("resolving-pricing", "DPB/Pricing-v0", {"stock": 9}),
+        ("dpmnl calibration", "DPB/Assortment-v0", {}),
+    ],
+)
+def test_play_is_that_without_isolation(agent, env, kwargs):
+    """In every family and trust model, with late responses, fixed arms, users and stock."""
+    name, _, option = agent.partition(" ")
+    name, _, trust = name.partition("@")
+    params = {
+        "max_rounds_per_user": {"max_rounds_per_user": 2},
+        "calibration": {"calibration": "paper"},
+    }.get(option, {})
+    budget = f"rho=2@{trust}" if trust else "rho=2"
     one, other = (
-        dpb_gym.evaluate(ENV, names, 60, 2, env_kwargs=env, budgets="rho=2", isolate=isolate)
+        dpb_gym.evaluate(
+            env, {"it": (name, budget, params)}, 60, 2, env_kwargs=kwargs, checkpoints="all",
+            isolate=isolate,
+        ).cells[0]
         for isolate in (False, True)
-    )
-    for name in names:
-        np.testing.assert_array_equal(one.final_regret(name), other.final_regret(name))
+    )  # fmt: skip
+    np.testing.assert_array_equal(one.regret, other.regret)
+    assert one.guarantee == other.guarantee
 
 
 @pytest.mark.parametrize(
@@ -185,37 +256,16 @@ class WithOwn(Agent):
 
 class WithLoss(WithOwn):
     def begin(self, problem: Any, streams: Any, curator: Any) -> None:
-        self.fit = curator.minimiser(problem.dim, gradient_bound=1.0, curvature=1.0)
+        self.fit = curator.minimiser(problem.dim, loss=np.sum, gradient_bound=1.0, curvature=1.0)
 
 
-class ByMessage(mutants.Honest):
-    """Asks the main process for an attribute of the releaser."""
-
-    def act(self, context: Any) -> int:
-        frame = sys._getframe()
-        while frame is not None and "calls" not in frame.f_locals:
-            frame = frame.f_back
-        link = frame.f_locals["calls"].link
-        isolation._send(link, (isolation.CALL, ((0, "__getattribute__"), ("_total",), {})))
-        self.theta = isolation._receive(link)[0]
-        return super().act(context)
-
-
-class ByPlan(mutants.Honest):
-    """Adds a call to the plan that the main process carries out."""
-
-    call: Any = ("__setattr__", ("noise", NoiseSource.from_seed(0)))
+class ChargesItself(mutants.Honest):
+    """Charges a release of its own, and leaves a part of the budget for it."""
 
     def begin(self) -> None:
-        super().begin()
-        frame = sys._getframe()
-        while frame.f_code.co_name != "_plan":
-            frame = frame.f_back
-        frame.f_locals["calls"].append((self.curator, *self.call, {}))
-
-
-class ByKind(ByPlan):
-    call = (NoiseSource.from_seed(0), ())
+        self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), share=0.5)
+        self.theta = np.zeros(2)
+        self.curator.charge(GaussianEvent(100.0), what="mine")
 
 
 class Forged(LocalPrivacy):
@@ -225,6 +275,460 @@ class Forged(LocalPrivacy):
         mechanism = GaussianResponse(0.01)
         mechanism.event = GaussianEvent(100.0)
         super().__init__("lin-ucb", mechanism)
+
+
+# ------------------------------------------------------------------ what crosses to the policy
+
+
+class Wider(NamedTuple):
+    """A context with a field that isolation does not know."""
+
+    t: int
+    features: Any
+    users: Any
+    secret: Any
+    nothing: Any = None
+
+
+def test_every_field_is_blank_unless_it_is_public():
+    rng = np.random.default_rng(0)
+    given = Wider(3, rng.random((2, 4)), np.array([5, 6]), rng.random(2) > -1.0)
+    blank = isolation._blank(given, "t")
+    assert blank.t == 3 and blank.nothing is None
+    assert not blank.features.any() and not blank.secret.any()
+    assert (blank.users == -1).all()
+    for value in ("text", 7, [1.0], {"a": 1}, np.array(["x"]), np.array([None])):
+        with pytest.raises(AgentError, match="secret is protected"):
+            isolation._blank(given._replace(secret=value), "t")
+
+
+class Counts(Agent):
+    """Plays the candidate of the round's number, and releases at fixed rounds."""
+
+    protects = ("joint", "user-round")
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.sums = curator.batch_sum(problem.dim, clip=1.0, limit=3 if self.limits else None)
+
+    limits = False
+
+    def act(self, context: Any) -> Any:
+        return np.full(len(context.features), context.t % 3)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        users = context.users if self.limits else None
+        self.sums.add(context.features[:, 0], users=users)
+
+
+class CountsOfUsers(Counts):
+    protects = ("joint", "user")
+    limits = True
+
+
+def drawn(seed: int, t: int, late: bool) -> tuple[Context, Feedback]:
+    """Return a round of three candidates, all of it random."""
+    rng = np.random.default_rng([seed, t])
+    context = Context(
+        t,
+        rng.random((2, 3, 2)).astype(np.float32),
+        rng.random((2, 3)).astype(np.float32),
+        rng.integers(0, 12, (2, 3)),
+        rng.integers(0, 9, 2),
+        rng.random((2, 3)) < 0.5,
+    )
+    observed = rng.random(2) < 0.5
+    if late:
+        observed = np.array([True, t % 2 == 0])
+    answer = rng.integers(0, 5, (2, 3))
+    return context, Feedback(rng.random(2), rng.integers(-1, 3, 2), rng.random(2), observed, answer)
+
+
+@pytest.mark.parametrize("delay", [None, "fixed=2"])
+@pytest.mark.parametrize(("cls", "public"), [(Counts, ()), (CountsOfUsers, ("users",))])
+def test_the_policy_process_gets_nothing_of_protected_contexts(cls, public, delay, monkeypatch):
+    """Bit for bit the same messages for other customers, but for what the unit makes public."""
+    spec = replace(HONEST, maker=cls, protects=cls.protects)
+    info = ProblemInfo(
+        "recommendation", 9, 2, (0.0, 1.0), n_candidates=3, n_arms=12, delay=delay,
+        partial_feedback=delay is None,
+    )  # fmt: skip
+    sent: list[list[bytes]] = []
+    send = isolation._send_bytes
+
+    def noted(link: Any, message: bytes) -> None:
+        if link is agent._link:
+            sent[-1].append(message)
+        send(link, message)
+
+    monkeypatch.setattr(isolation, "_send_bytes", noted)
+    for seed in (1, 2):
+        with closing(IsolatedAgent(spec)) as agent:
+            sent.append([])
+            agent.set_up(info, AgentStreams([5, 6]), Budget.parse("rho=1"))
+            for t in range(1, 6):
+                context, feedback = drawn(seed, t, delay is not None)
+                action = agent.act(context)
+                if public:  # users are public: these are the same for both
+                    context = context._replace(users=drawn(3, t, False)[0].users)
+                agent.observe(context, action, feedback)
+    begun, *one = sent[0]
+    assert len(one) == 10 and one != [begun] * 10
+    for message, other in zip(one, sent[1][1:]):
+        stage, shown, *_ = state.loads(message)
+        if stage == isolation.OBSERVE or not public:
+            assert message == other
+        for name, value in shown._asdict().items():
+            blank = value is None or name == "t" or len(np.unique(value)) == 1
+            assert blank or name in public
+
+
+def test_fixed_arms_are_shown_only_if_every_round_offers_the_same():
+    arms = np.array([[0, 1, 2], [2, 0, 1]])
+    features = np.arange(12.0).reshape(2, 3, 2)
+    features[1] = features[1, [2, 0, 1]]
+    info = ProblemInfo("recommendation", 9, 2, (0.0, 1.0), n_candidates=3, n_arms=3)
+    with closing(IsolatedAgent(replace(HONEST, maker=Counts, protects=Counts.protects))) as agent:
+        agent.set_up(info, AgentStreams([5, 6]), Budget.parse("rho=1"))
+        context = Context(1, features, arms=arms, users=np.array([3, 4]))
+        shown = agent._shown(context)
+        assert shown.features is features and shown.arms is arms and (shown.users == -1).all()
+        turned = Context(2, features[:, ::-1], arms=arms[:, ::-1])
+        assert agent._shown(turned).arms is turned.arms
+        late = Context(3, np.zeros_like(features), arms=np.full_like(arms, -1))
+        agent._shown(late)
+        for other in (context._replace(features=features + 1.0), context._replace(arms=arms[::-1])):
+            with pytest.raises(AgentError, match="every round should offer the same arms"):
+                agent._shown(other)
+
+
+class OneRoundOnly(mutants.Features):
+    """Adds what `act` knew of the customer of its round to the record of a late one."""
+
+    def act(self, context: Any) -> Any:
+        self.seen = context.features[:, 0].astype(float)
+        return np.zeros(len(context.features), int)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.sums.add(self.seen)
+        self.total = self.sums.release()
+
+
+def test_a_late_record_is_not_of_the_customer_who_acts(monkeypatch):
+    seen = []
+    add = BatchSum.add
+
+    def noted(sums: Any, records: Any, *more: Any, **options: Any) -> None:
+        seen.append(np.array(records))
+        add(sums, records, *more, **options)
+
+    for delay, blank in ((None, False), ("fixed=2", True)):
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(BatchSum, "add", noted)
+            regret(OneRoundOnly, True, horizon=12, **({} if delay is None else {"delay": delay}))
+        assert seen and all(blank == (not record.any()) for record in seen)
+
+
+# ------------------------------------------------------------------ attacks
+
+
+def link_of() -> Any:
+    """Return the connection of the agent's process to the main process."""
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_stage":
+        frame = frame.f_back
+    return frame.f_locals["link"]
+
+
+class Attack(mutants.Honest):
+    """Behaves well for two rounds."""
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        if context.t == 3:
+            self.attack(link_of(), feedback)
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        raise NotImplementedError
+
+
+class HundredRecords(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        for _ in range(100):
+            self.sums.add(feedback.reward, along=np.array([1.0, 0.0]))
+
+
+class HundredMessages(Attack):
+    """Sends what its releaser would, past the releaser."""
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        record = {"records": np.ones(1), "along": np.array([[1.0, 0.0]])}
+        for _ in range(100):
+            link.send_bytes(state.dumps(["call", 0, "add", record]))
+
+
+class ManyRounds(Attack):
+    """Sends ten copies of a record by `add_rounds`, which has places for more."""
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        along = np.tile([1.0, 0.0], (10, 1, 1))
+        record = {"records": np.full((10, 1), feedback.reward), "along": along}
+        link.send_bytes(state.dumps(["call", 0, "add_rounds", record]))
+
+
+class InAct(mutants.Honest):
+    def act(self, context: Any) -> int:
+        self.sums.add(0.5, along=context.features[0])
+        return super().act(context)
+
+
+class SmallSensitivity(mutants.Honest):
+    def begin(self) -> None:
+        super().begin()
+        self.sums = self.curator.batch_sum(2, reward=(0.0, 1.0), sensitivity=1e-6)
+
+
+class ForgedBound(mutants.Honest):
+    """Its bound says that records are close to each other."""
+
+    def begin(self) -> None:
+        class Small(Segment):
+            def sensitivity(self, relation: str = "", public: bool = True) -> float:
+                return 1e-6
+
+        self.sums = self.curator.batch_sum(2, clip=Small(0.0, 1.0))
+        self.theta = np.zeros(2)
+
+
+class WithoutPlan(mutants.Honest):
+    """Keeps its releasers from the plan."""
+
+    def begin(self) -> None:
+        Releaser.__new__ = lambda cls, *_, **__: object.__new__(cls)  # type: ignore[method-assign]
+        super().begin()
+
+
+class PatchedClasses(mutants.Honest):
+    """Patches the noise of every releaser and the size of every bound in its process."""
+
+    def begin(self) -> None:
+        BatchSum._scales = lambda sums, rho: (1e-9, 0.0, GaussianEvent(1.0))  # type: ignore
+        Segment.sensitivity = lambda *_: 1e-9  # type: ignore[method-assign]
+        NoiseSource.gaussian = lambda source, std, width: np.zeros((1, width))  # type: ignore
+        super().begin()
+
+
+class ByPlan(mutants.Honest):
+    """Adds a call to the plan that the main process carries out."""
+
+    call: Any = "__setattr__", ("noise", None), {}
+
+    def begin(self) -> None:
+        super().begin()
+        frame = sys._getframe()
+        while frame.f_code.co_name != "_plan":
+            frame = frame.f_back
+        frame.f_locals["calls"].append((self.curator, *self.call))
+        frame.f_globals["CHARGES"] = (*isolation.CHARGES, "__setattr__", "hand_over")
+
+
+class HandsOver(ByPlan):
+    call = "hand_over", ("for good",), {}
+
+
+class Sends(Attack):
+    """Sends bytes instead of a message."""
+
+    message: bytes = b""
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        link.send_bytes(self.message)
+
+
+def sends(message: Any) -> type[Sends]:
+    content = message if isinstance(message, bytes) else state.dumps(message)
+    return type("Sends", (Sends,), {"message": content})
+
+
+class Large(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        link.send_bytes(state.dumps(["call", 0, "add", {"records": np.zeros(1 << 22)}]))
+
+
+class Endless(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        while True:
+            self.sums.value  # noqa: B018 - asks the main process
+
+
+class OtherNumbers(Attack):
+    """Adds a record with numbers that no record has."""
+
+    records: Any = None
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        call = ["call", 0, "add", {"records": self.records, "along": np.array([[1.0, 0.0]])}]
+        link.send_bytes(state.dumps(call))
+
+
+class NoSuchCandidate(mutants.Honest):
+    def act(self, context: Any) -> Any:
+        return 10**6
+
+
+class NoAction(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        link.send_bytes(state.dumps(["done", None]))  # of observe
+        link.send_bytes(state.dumps(["done", {"action": 1}]))  # of act
+
+
+class TwoAxes(Agent):
+    protects = ("central", "reward")
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.sums = curator.batch_sum(problem.dim, reward=(0.0, 1.0))
+
+    def act(self, context: Any) -> Any:
+        return np.zeros((2, 2, 2))
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        pass
+
+
+class Silent(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        while True:
+            time.sleep(1.0)
+
+
+class Hangs(Silent):
+    """Does not answer in its constructor."""
+
+    def begin(self) -> None:
+        self.attack(None, None)
+
+
+class Closes(Attack):
+    def attack(self, link: Any, feedback: Any) -> None:
+        link.close()
+
+
+BATCH = "dpb_gym.privacy.releasers.batch_sum:BatchSum"
+FORGED = b'{"state":1,"value":{"object":["%s",{"_sigma":0.0}]}}\n' % BATCH.encode()
+
+
+@pytest.mark.parametrize(
+    ("attack", "text"),
+    [
+        (HundredRecords, "a second record of one round"),
+        (HundredMessages, "a second record of one round"),
+        (ManyRounds, "a second record of one round"),
+        (InAct, "a record enters in observe, not in act"),
+        (SmallSensitivity, "a sensitivity of 1e-06, which nothing enforces"),
+        (ForgedBound, "Small would run beside the raw data"),
+        (WithoutPlan, "the agent made no releaser"),
+        (ByPlan, "'__setattr__' would run|__setattr__ would run"),
+        (HandsOver, "hand_over would run beside"),
+        (sends(b"\x00\xff raw bytes"), "sent what is no message"),
+        (sends(b""), "sent what is no message"),
+        (sends(pickle.dumps(["done", None])), "sent what is no message"),
+        (sends(FORGED), "an object, where plain values and arrays are read"),
+        (sends(["call", 0, "value", {}, Budget.zcdp(1.0)]), "an object, where plain values"),
+        (sends(["call", 3, "release", {}]), "'release' of a releaser is not for isolated agents"),
+        (sends(["call", -1, "release", {}]), "is not for isolated agents"),
+        (sends(["call", True, "release", {}]), "is not for isolated agents"),
+        (sends(["call", "0", "release", {}]), "is not for isolated agents"),
+        (sends(["call", 0, "__getattribute__", {"name": "_total"}]), "not for isolated agents"),
+        (sends(["call", 0, "exact_sums", {"rounds": 1}]), "not for isolated agents"),
+        (sends(["call", 0, "open", {"rho": None}]), "not for isolated agents"),
+        (sends(["call", 0, "release", {"due": None}]), "release of sums of disjoint batches takes"),
+        (sends(["call", 0, ["release"], {}]), "not for isolated agents"),
+        (sends(["call", 0, "release"]), "sent what is no message"),
+        (sends([np.zeros(3), 0]), "sent what is no message"),
+        (sends({"call": 0}), "sent what is no message"),
+        (sends(["done"]), "sent what is no message"),
+        (sends(["done", None, None]), "sent what is no message"),
+        (sends(["done", [[None, BATCH, {}, None]]]), "raw data reach the plan"),
+        (sends(["error", "SystemExit", "mine", "", "", -5]), "SystemExit: mine"),
+        (sends(["error", "errors", 5]), "errors: errors"),
+        (Large, "a message of more than"),
+        (Endless, "more than 128 calls in one round|more than 256 calls in one round"),
+        (type("Nan", (OtherNumbers,), {"records": np.array([np.nan])}), "second record"),
+        (NoSuchCandidate, "outside 0..2"),
+        (NoAction, "an action must be an array|asks for"),
+        (TwoAxes, "shape"),
+        (Closes, "ended its process"),
+    ],
+)  # fmt: skip
+def test_attacks_end_in_a_typed_error(attack, text):
+    with pytest.raises(AgentError, match=text):
+        regret(attack, True, horizon=6)
+    assert Releaser.__new__ is object.__new__
+
+
+class NotANumber(mutants.Honest):
+    records: Any = np.nan
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        self.sums.add(self.records, along=context.features[action])
+
+
+def test_records_that_are_no_numbers_end_in_the_error_of_honest_agents():
+    with pytest.raises(AgentError, match="must be finite"):
+        regret(NotANumber, True, horizon=6)
+
+
+def test_patched_classes_play_with_the_charged_noise():
+    np.testing.assert_array_equal(regret(PatchedClasses, True), regret(mutants.Honest, False))
+
+
+@pytest.mark.parametrize("attack", [Silent, Hangs])
+def test_an_agent_that_does_not_answer_is_killed(attack, monkeypatch):
+    monkeypatch.setattr(isolation, "ANSWER_SECONDS", 5.0)
+    began = []
+    start = IsolatedAgent.__init__
+
+    def noted(agent: Any, spec: Any) -> None:
+        start(agent, spec)
+        began.append(agent._process.pid)
+
+    monkeypatch.setattr(IsolatedAgent, "__init__", noted)
+    with pytest.raises(AgentError, match="did not answer in 5 seconds"):
+        regret(attack, True, horizon=6)
+    assert len(began) == 1 and not alive(began[0])
+
+
+class Forks(Attack):
+    """Forks the customer process, so that two processes answer."""
+
+    def attack(self, link: Any, feedback: Any) -> None:
+        if feedback.reward:
+            os.fork()
+
+
+def test_a_fork_of_the_customer_changes_nothing():
+    honest = regret(mutants.Honest, False, horizon=12)
+    np.testing.assert_array_equal(regret(Forks, True, horizon=12), honest)
+
+
+class Stays(mutants.Honest):
+    """Ends the group of its process, so that it is not killed with it."""
+
+    def begin(self) -> None:
+        super().begin()
+        if hasattr(os, "setpgid"):
+            os.getsid(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def test_an_agent_that_ignores_signals_is_closed():
+    spec = replace(HONEST, maker=Stays)
+    with closing(IsolatedAgent(spec)) as agent:
+        info = ProblemInfo("recommendation", 9, 2, (0.0, 1.0), n_candidates=3, n_arms=12)
+        agent.set_up(info, AgentStreams([5]), Budget.parse("rho=1"))
+        group = agent._process.pid
+    assert not alive(group)
 
 
 def test_errors_say_what_they_say_without_isolation():
@@ -247,11 +751,9 @@ def test_errors_say_what_they_say_without_isolation():
         (Ending, "ended its process"),
         (EndingWithResponse, "ended its process"),
         (WithOwn, "test_isolation.Own would run beside the raw data"),
-        (WithLoss, "the function has the records"),
+        (WithLoss, "a minimiser's loss"),
         (Forged, "above the budget rho=2"),
-        (ByMessage, "'__getattribute__' of a releaser is not for isolated agents"),
-        (ByPlan, "makes releasers, not '__setattr__'"),
-        (ByKind, "makes releasers, not <class 'dpb_gym.privacy.noise.NoiseSource'>"),
+        (ChargesItself, "charges what its releasers release"),
     ],
 )
 def test_what_cannot_be_isolated_fails(cheat, text):

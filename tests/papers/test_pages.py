@@ -337,8 +337,19 @@ def test_published_audits_are_of_the_agents_of_today(import_benchmark: Any) -> N
     page = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
     rows = [line.split("`")[1] for line in marked.block(page, "audits").splitlines()[2:]]
     assert sorted(rows) == sorted(stored) == sorted(audits.private_agents())
-    stale = [name for name in stored if stored[name] != audits.code(name)]
+    stale = [name for name in stored if stored[name]["code"] != audits.code(name)]
     assert not stale, f"run audit_power.py --published --only AGENT: {', '.join(stale)}"
+
+
+def test_records_of_published_audits_are_those_of_the_page(import_benchmark: Any) -> None:
+    """Results show the verdict of a record whose `source` is the digest of the agent's code."""
+    audits, marked = import_benchmark("audit_power"), importlib.import_module("marked")
+    stored = json.loads(audits.AGENTS.read_text(encoding="utf-8"))
+    page = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    for line in marked.block(page, "audits").splitlines()[2:]:
+        name, _, _, _, verdict, control, runs = (cell.strip(" `") for cell in line.split("|")[1:8])
+        new = audits.record_of(name, verdict, control, int(runs.replace(",", "")))
+        assert stored[name] == new, f"run rekey.py if {name} has the same numbers"
 
 
 @pytest.fixture
@@ -423,3 +434,7 @@ def test_rekeying_replaces_digests_of_agents_only(import_benchmark: Any) -> None
     assert new["suite"] == stored["suite"]
     assert new["agents"]["lin-ucb"] == rekey.code("lin-ucb") != old
     assert new["dpmnl"]["code"] == rekey.code("dpmnl")
+    record = {"code": old, "source": old, "verdict": "PASS"}
+    (audited,) = json.loads(rekey.rekeyed_audits(json.dumps({"dpmnl": record}))).values()
+    assert audited["code"] == rekey.code("dpmnl") and audited["verdict"] == "PASS"
+    assert audited["source"] == rekey.code_hash(rekey.agent_specs()["dpmnl"].maker)

@@ -111,8 +111,10 @@ def test_declared_releases_are_charged_for_every_copy_of_the_records() -> None:
 def test_loss_bounds_have_no_default() -> None:
     for given in ({}, {"gradient_bound": 2.0}, {"curvature": 1.0}):
         with pytest.raises(ParameterError, match="give gradient_bound and curvature"):
-            curator(horizon=10).minimiser(2, **given)
-    curator(None).minimiser(2).ready()
+            curator(horizon=10).minimiser(2, loss=print, **given)
+    curator(None).minimiser(2, loss=print).ready()
+    with pytest.raises(ParameterError, match="give the loss"):
+        curator(None).minimiser(2)
 
 
 def test_a_weighted_record_is_rounded_twice() -> None:

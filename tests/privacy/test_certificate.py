@@ -448,7 +448,7 @@ def test_an_invented_audit_is_not_checked_or_refuted(certificate, tmp_path, caps
         ("env_kwargs", {"horizon": 1e12}, "limits"),
         ("env_kwargs", {"data": "/etc/passwd"}, "data of the machine"),
         ("env_id", "DPB/None-v0", "unknown"),
-        ("parameters", {"no": 1}, "no parameter"),
+        ("parameters", {"no": 1}, "unexpected keyword argument"),
     ],
 )
 def test_an_audit_that_cannot_be_run_again_is_named(certificate, name, value, words):

@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 
 import dpb_gym
 from dpb_gym import Budget
-from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, ParameterError
+from dpb_gym.errors import (
+    AgentError,
+    BudgetError,
+    BudgetExceeded,
+    FixedError,
+    HorizonExceeded,
+    ParameterError,
+)
 from dpb_gym.privacy import (
     Composition,
     Curator,
     GaussianEvent,
     NoiseSource,
     PSDBall,
+    Releaser,
+    Schedule,
     ZCDPEvent,
     accounting,
 )
+from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
 
@@ -70,7 +81,7 @@ def test_shares_spend_the_whole_budget_jointly(
     shares = [0.999 * w / sum(weights) for w in weights]
     made = [own.batch_sum(2, clip=1.0, share=share) for share in shares[:-1]]
     last = (
-        own.minimiser(2, gradient_bound=2.0, curvature=1.0, calls=3)
+        own.minimiser(2, loss=print, gradient_bound=2.0, curvature=1.0, calls=3)
         if with_mle
         else own.running_sum(symmetric=2, clip=PSDBall(1.0))
     )
@@ -309,3 +320,198 @@ def test_bad_curators() -> None:
         curator("rho 1")
     with pytest.raises(BudgetError):
         curator(unit="customer")
+
+
+# ------------------------------------------------------------------ rounds
+
+
+class Count(Releaser):
+    """A releaser of another package that counts its records."""
+
+    seen = 0
+
+    def cost(self, rho: float) -> GaussianEvent:
+        return GaussianEvent(math.sqrt(0.5 / rho))
+
+    def open(self, rho: float | None, noise: NoiseSource) -> None:
+        pass
+
+    def add(self, record: Any) -> None:
+        self.ready()
+        self.seen += 1
+
+
+def zero_loss(theta: Any, _: Any) -> tuple[float, Any, Any]:
+    return 0.0, np.zeros(2), np.zeros((2, 2))
+
+
+def releaser_of(kind: str, own: Curator, horizon: int) -> tuple[Any, Any]:
+    """Return a releaser for many records, and a function that adds one record."""
+    many = {"horizon": horizon}
+    if kind == "own":
+        Count(own, share=None, what="a count")
+        return own.releasers[-1], lambda sums: sums.add([1.0])
+    if kind == "minimiser":
+        fit = own.minimiser(2, loss=zero_loss, gradient_bound=1.0, curvature=1.0, records=horizon)
+        return fit, lambda fit: fit.add([1.0])
+    if kind == "user_sum":
+        sums = own.user_sum(2, radius=1.0, reward=(0.0, 1.0), **many)
+        return sums, lambda sums: sums.add([1.0], [[1.0, 0.0]], users=np.array([0]))
+    make = getattr(own, kind)
+    if kind == "weighted_sum":
+        many["schedule"] = Schedule.unweighted(np.array([horizon]))
+    if kind == "shuffled_sum":
+        many["batch"] = horizon
+    return make(2, reward=(0.0, 1.0), **many), lambda sums: sums.add([1.0], [[1.0, 0.0]])
+
+
+KINDS = [
+    "batch_sum", "running_sum", "weighted_sum", "shuffled_sum", "user_sum", "minimiser", "own",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=5))
+def test_a_round_admits_one_record_whatever_the_horizon(
+    kind: str, openings: list[tuple[int, int]]
+) -> None:
+    unit = "user-rewards" if kind == "user_sum" else "reward"
+    own = curator("rho=0.5", notion="central", unit=unit, horizon=50)
+    sums, add = releaser_of(kind, own, 10**4)
+    own.rounds.attended = True
+    for rounds, records in openings:
+        with own.round(n=rounds):
+            for i in range(records):
+                if i < rounds:
+                    add(sums)
+                    continue
+                with pytest.raises(BudgetError, match=f"{rounds + 1} records in"):
+                    add(sums)
+    with pytest.raises(BudgetError, match="while the agent observes"):
+        add(sums)
+    entered = sum(min(pair) for pair in openings)
+    raw = behind(sums)
+    assert entered == next(getattr(raw, n) for n in ("rounds", "count", "seen") if hasattr(raw, n))
+
+
+@pytest.mark.parametrize(
+    ("unit", "options", "most"),
+    [
+        ("reward", {}, 1),
+        ("reward", {"participations": 3}, 3),
+        ("user-round", {"participations": 3}, 3),
+        ("user-rewards", {"participations": 3}, 1),
+        ("user", {"limit": 3}, 1),
+    ],
+)
+def test_a_round_admits_what_its_plan_is_charged_for(
+    unit: str, options: dict[str, Any], most: int
+) -> None:
+    own = curator("rho=0.5", notion="central", unit=unit, horizon=50)
+    sums = own.batch_sum(2, clip=1.0, **options)
+    users = {"users": np.array([4])} if "limit" in options else {}
+    with own.round(1):
+        for _ in range(most):
+            sums.add([[0.1, 0.2]], **users)
+        with pytest.raises(BudgetError, match=f"for {most} per round"):
+            sums.add([[0.1, 0.2]], **users)
+    assert behind(sums).rounds == most
+
+
+def test_copies_by_add_rounds_count() -> None:
+    own = curator("rho=0.5", unit="reward", notion="central", horizon=50)
+    sums = own.running_sum(2, reward=(0.0, 1.0), horizon=10**4, every=100)
+    with own.round(5, n=4):
+        sums.add_rounds(np.ones((3, 1)), np.zeros((3, 1, 2)))
+        with pytest.raises(BudgetError, match="23 records in 4 rounds"):
+            sums.add_rounds(np.ones((20, 1)), np.zeros((20, 1, 2)))
+        sums.add([1.0], [[0.0, 1.0]])
+    assert behind(sums).rounds == 4
+
+
+def test_rounds_are_opened_once_and_in_order() -> None:
+    own = curator("rho=0.5", horizon=50)
+    with own.round(3, n=2), pytest.raises(BudgetError, match="was opened before"), own.round(9):
+        pass
+    for again in (3, 4):
+        with pytest.raises(BudgetError, match="was opened before"), own.round(again):
+            pass
+    with own.round(), pytest.raises(BudgetError, match="round 5"), own.round(5):
+        pass
+    assert own.rounds.newest == 5
+
+
+def test_single_replicates_open_with_the_whole() -> None:
+    whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=50)
+    sums = [whole.single(i).batch_sum(2, reward=(0.0, 1.0)) for i in (0, 1)]
+    whole.rounds.attended = True
+    for t in (1, 2):
+        with whole.round(t):
+            for each in sums:
+                each.add(0.5, along=[1.0, 0.0])
+                with pytest.raises(BudgetError, match="2 records in one round"):
+                    each.add(0.5, along=[1.0, 0.0])
+    with pytest.raises(BudgetError, match="while the agent observes"):
+        sums[0].add(0.5, along=[1.0, 0.0])
+
+
+def test_without_a_harness_the_horizon_is_the_limit() -> None:
+    own = curator("rho=0.5", horizon=3)
+    sums = own.batch_sum(2, clip=1.0)
+    for _ in range(3):
+        sums.add([[0.1, 0.2]])
+    with pytest.raises(HorizonExceeded):
+        sums.add([[0.1, 0.2]])
+
+
+def test_sums_of_a_log_are_not_for_agents() -> None:
+    class WithLog(dpb_gym.SingleAgent):
+        protects = ("central", "reward")
+
+        def begin(self) -> None:
+            LogSum(self.curator, 2, clip=1.0, sensitivity=1e-6)
+
+    with pytest.raises(AgentError, match=r"sensitivity from the caller|LogSum"):
+        dpb_gym.evaluate("DPB/Recommendation-v0", {"a": (WithLog, "rho=1")}, 4, 1)
+
+
+def test_what_another_package_charges_is_declared() -> None:
+    own = curator("rho=0.5", horizon=3)
+    Count(own, share=None, what="a count")
+    assert own.guarantee is not None
+    assert own.guarantee.basis == f"declared (the releaser Count of {__name__})"
+    known = curator("rho=0.5", horizon=3)
+    known.batch_sum(2, clip=1.0)
+    assert known.guarantee is not None and known.guarantee.basis == "computed"
+    fit = curator("rho=0.5", horizon=3)
+    fit.minimiser(2, loss=zero_loss, gradient_bound=1.0, curvature=1.0)
+    assert fit.guarantee is not None and "declared (loss of private MLEs" in fit.guarantee.basis
+
+
+# ------------------------------------------------------------------ handles
+
+
+def test_handles_show_copies_and_fix_their_attributes() -> None:
+    own = curator("rho=0.5", horizon=20)
+    sums = own.weighted_sum(2, clip=1.0, schedule=Schedule.geometric(20, 5, 1.4, 1.0))
+    before = sums.schedule.scales.copy()
+    sums.schedule.scales[:] = 1e9
+    assert np.array_equal(sums.schedule.scales, before)
+    fit = own.releasers[0]
+    for name in ("sigma", "what", "loss", "sensitivity", "schedule", "centre"):
+        with pytest.raises(FixedError, match="is fixed"):
+            setattr(fit, name, 1.0)
+
+
+def test_the_centre_of_a_ridge_is_fixed_when_the_agent_begins() -> None:
+    own = curator("rho=0.5", horizon=20)
+    bounds = {"gradient_bound": 1.0, "curvature": 1.0}
+    fit = own.minimiser(2, loss=zero_loss, **bounds)
+    fit.centre = np.ones(2)
+    fit.centre[:] = 5.0  # of a copy
+    assert np.array_equal(fit.centre, np.ones(2))
+    own.rounds.attended = True
+    for each in (fit, behind(fit)):
+        with pytest.raises(FixedError, match="set in begin"):
+            each.centre = np.zeros(2)

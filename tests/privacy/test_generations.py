@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpb_gym.errors import CheckpointError, DataError
+from dpb_gym.files import state_directory
 from dpb_gym.privacy import Account, Composition, GaussianEvent, Guarantee
-from dpb_gym.privacy.generations import Continuation, Lease, Saved, state_directory
+from dpb_gym.privacy.generations import Continuation, Lease, Saved
 
 GUARANTEE = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(9.0)))
 

@@ -267,7 +267,7 @@ class TestCalibration:
     @pytest.mark.parametrize("method", ["verified", "zcdp"])
     def test_curators_spend_budgets_exactly(self, budget: str, calls: int, method: str) -> None:
         own = curator(budget, horizon=9)
-        releaser = LossMinimiser(own, calls=calls, calibration=method, **self.ARGS)
+        releaser = LossMinimiser(own, loss=print, calls=calls, calibration=method, **self.ARGS)
         assert releaser.plan is not None
         limit = own.budget.limit
         assert own.ledger.spent <= limit
@@ -335,9 +335,15 @@ class TestPapers:
         assert plan.event.sensitivity == 2 * zeta
 
 
-def convex_loss(kind: str, data: list[list[Record]]):  # type: ignore[no-untyped-def]
+def convex_loss(kind: str):  # type: ignore[no-untyped-def]
     one = mnl_loss if kind == "mnl" else logistic_loss
-    return lambda b, theta: one(theta, data[b], ZETA)
+    return lambda theta, x, y: one(theta, list(zip(x, y.astype(int))), ZETA)
+
+
+def fill(releaser: LossMinimiser, data: list[list[Record]]) -> None:
+    """Add the records of all replicates."""
+    for records in zip(*data):
+        releaser.add(*(np.array(part) for part in zip(*records)))
 
 
 def data_for(kind: str, replicates: int, n: int, d: int) -> list[list[Record]]:
@@ -352,11 +358,10 @@ def data_for(kind: str, replicates: int, n: int, d: int) -> list[list[Record]]:
     ]
 
 
-def minimise(loss, linear, ridge, start=None):  # type: ignore[no-untyped-def]
+def minimise(loss, data, linear, ridge, start=None):  # type: ignore[no-untyped-def]
     """Return minimisers and gradient norms of an exact curator."""
-    releaser = LossMinimiser(curator(None, len(linear)), linear.shape[1])
-    releaser.ready()
-    releaser.loss = loss
+    releaser = LossMinimiser(curator(None, len(linear)), linear.shape[1], loss=loss)
+    fill(releaser, data)
     if start is not None:
         releaser._released[:] = start
     return releaser.minimise(np.ones(len(linear), bool), linear, ridge, 1e-10)
@@ -365,51 +370,54 @@ def minimise(loss, linear, ridge, start=None):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("kind", ["mnl", "logistic"])
 def test_minimiser_is_certified_and_agrees_with_a_peer(kind: str) -> None:
     d, replicates = 3, 2
-    loss = convex_loss(kind, data_for(kind, replicates, 25, d))
+    data = data_for(kind, replicates, 25, d)
+    one = mnl_loss if kind == "mnl" else logistic_loss
     linear = np.random.default_rng(2).normal(scale=3.0, size=(replicates, d))
-    theta, norms = minimise(loss, linear, 0.7)
+    theta, norms = minimise(convex_loss(kind), data, linear, 0.7)
     assert (norms <= 1e-10).all()
     for b in range(replicates):
-        _, gradient, _ = loss(b, theta[b])
+        _, gradient, _ = one(theta[b], data[b], ZETA)
         residual = gradient + 0.7 * theta[b] + linear[b]
         assert np.linalg.norm(residual) <= 1.01e-10
 
         def objective(p: np.ndarray, b: int = b) -> float:
-            return loss(b, p)[0] + 0.35 * p @ p + linear[b] @ p
+            return one(p, data[b], ZETA)[0] + 0.35 * p @ p + linear[b] @ p
 
         peer = scipy_minimize(objective, np.zeros(d), method="BFGS", options={"gtol": 1e-7})
         assert theta[b] == pytest.approx(peer.x, abs=1e-4)
-        far = minimise(loss, linear, 0.7, start=np.full((replicates, d), 30.0))[0]
+        far = minimise(convex_loss(kind), data, linear, 0.7, np.full((replicates, d), 30.0))[0]
         assert far[b] == pytest.approx(theta[b], abs=1e-9)
 
 
 def test_minimiser_rejects_uncertified_solutions() -> None:
-    def concave(b: int, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def concave(theta: np.ndarray, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return -50 * float(theta @ theta), -100 * theta, -100 * np.eye(1)
 
-    def inconsistent(b: int, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def inconsistent(theta: np.ndarray, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return float(theta @ theta), 3.0 - theta, np.eye(1)
 
-    def broken(b: int, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def broken(theta: np.ndarray, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return math.nan, theta * math.nan, np.eye(1)
 
-    def misshapen(b: int, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    def misshapen(theta: np.ndarray, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return 0.0, np.zeros(2), np.eye(2)
 
     for loss in (concave, inconsistent, broken, misshapen):
         with pytest.raises(ParameterError):
-            minimise(loss, np.ones((1, 1)), 1.0)
+            minimise(loss, [[(0.0,)]], np.ones((1, 1)), 1.0)
 
 
 def test_released_minimisers_have_the_analysed_distribution() -> None:
     """The regularised gradient at the release is minus the linear term: N(0, sigma^2 I)."""
     d, replicates = 2, 1500
-    loss = convex_loss("mnl", data_for("mnl", 1, 6, d) * replicates)
+    data = data_for("mnl", 1, 6, d) * replicates
     own = curator("rho=0.5", replicates)
-    releaser = own.minimiser(d, gradient_bound=2.0, curvature=1.0, records=6)
-    releaser.loss = loss
+    bounds = {"gradient_bound": 2.0, "curvature": 1.0, "records": 6}
+    releaser = own.minimiser(d, loss=convex_loss("mnl"), **bounds)
+    fill(releaser, data)
     theta, plan = releaser.release(), releaser.plan
-    gradients = np.array([loss(b, theta[b])[1] for b in range(replicates)]) + plan.ridge * theta
+    gradients = np.array([mnl_loss(t, own, ZETA)[1] for t, own in zip(theta, data)])
+    gradients += plan.ridge * theta
     assert stats.kstest(gradients.ravel() / plan.sigma, "norm").pvalue > 1e-4
     assert own.ledger.spent == pytest.approx(0.5, rel=2e-4)
     with pytest.raises(BudgetExceeded, match="used up"):
@@ -424,9 +432,9 @@ def test_calls_are_capped_and_batches_do_not_matter() -> None:
     def run(picked: list[int]) -> np.ndarray:
         source = NoiseSource([np.random.default_rng([1, i]) for i in picked])
         releaser = curator("rho=1", len(picked), noise=source).minimiser(
-            d, gradient_bound=2.0, curvature=1.0, calls=2
+            d, loss=convex_loss("mnl"), gradient_bound=2.0, curvature=1.0, calls=2
         )
-        releaser.loss = convex_loss("mnl", [data[i] for i in picked])
+        fill(releaser, [data[i] for i in picked])
         out = [releaser.release(), releaser.release()]
         with pytest.raises(BudgetExceeded, match="used up"):
             releaser.release()
@@ -438,8 +446,9 @@ def test_calls_are_capped_and_batches_do_not_matter() -> None:
 
 
 def test_replicates_may_release_in_different_rounds() -> None:
-    releaser = curator("rho=1", 2).minimiser(2, gradient_bound=1.0, curvature=0.25)
-    releaser.loss = convex_loss("logistic", data_for("logistic", 2, 5, 2))
+    loss = convex_loss("logistic")
+    releaser = curator("rho=1", 2).minimiser(2, loss=loss, gradient_bound=1.0, curvature=0.25)
+    fill(releaser, data_for("logistic", 2, 5, 2))
     first = releaser.release([True, False])
     assert (first[1] == 0).all() and (first[0] != 0).all()
     second = releaser.release([False, True])
@@ -449,9 +458,9 @@ def test_replicates_may_release_in_different_rounds() -> None:
 
 
 def test_the_exact_minimiser_is_the_limit() -> None:
-    loss = convex_loss("logistic", data_for("logistic", 2, 40, 3))
-    releaser = curator(None, 2).minimiser(3, ridge=0.5)
-    releaser.loss = loss
-    theta, _ = minimise(loss, np.zeros((2, 3)), 0.5)
+    loss, data = convex_loss("logistic"), data_for("logistic", 2, 40, 3)
+    releaser = curator(None, 2).minimiser(3, loss=loss, ridge=0.5)
+    fill(releaser, data)
+    theta, _ = minimise(loss, data, np.zeros((2, 3)), 0.5)
     assert releaser.release() == pytest.approx(theta, abs=1e-8)
     assert releaser.plan is None

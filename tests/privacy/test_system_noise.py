@@ -36,11 +36,16 @@ needs_opendp = pytest.mark.skipif(
 
 def stored_numbers(value: Any) -> np.ndarray:
     """Return all 8-byte floats in the pickle of a releaser, wherever they start."""
-    loss = vars(value).pop("loss")
     data = pickle.dumps(value)
-    value.loss = loss
     parts = [data[k : k + (len(data) - k) // 8 * 8] for k in range(8)]
     return np.nan_to_num(np.concatenate([np.frombuffer(part, "<f8") for part in parts]))
+
+
+SHIFT = np.array([3.0, -1.0, 2.0])
+
+
+def shifted(theta: np.ndarray, _: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    return float(theta @ theta / 2 - theta @ SHIFT), theta - SHIFT, np.eye(3)
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,21 +100,16 @@ class TestSystem:
     def test_a_stolen_save_tells_nothing_of_the_noise_of_minimisers(self) -> None:
         """Saved noise and a published theta give the exact gradient of the raw log."""
         own = curator("rho=0.5", 1, noise="system", horizon=50)
-        releaser = behind(own.minimiser(3, gradient_bound=1.0, curvature=1.0, calls=4))
-        shift = np.array([3.0, -1.0, 2.0])
-        releaser.loss = lambda b, theta: (
-            theta @ theta / 2 - theta @ shift,
-            theta - shift,
-            np.eye(3),
-        )
-        releaser.ready()
+        bounds = {"gradient_bound": 1.0, "curvature": 1.0, "calls": 4}
+        releaser = behind(own.minimiser(3, loss=shifted, **bounds))
+        releaser.add([0.0])
+        shift = SHIFT
         before = stored_numbers(releaser)
         thetas = np.array([releaser.release()[0] for _ in range(3)])
         noise = (shift - thetas - releaser.plan.ridge * thetas) / releaser.plan.sigma
         for saved in (before, stored_numbers(releaser)):
             near = np.abs(saved[:, None] - noise.ravel()) < 1e-3 * np.abs(noise.ravel())
             assert not (near[:-1, :-1] & near[1:, 1:]).any()
-        del releaser.loss
         later = [pickle.loads(pickle.dumps(releaser)) for _ in range(2)]
         draws = np.array([one._noise.normal(3) for one in (*later, releaser)])
         assert len(np.unique(draws)) == draws.size, "the same save continues with other noise"

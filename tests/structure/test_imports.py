@@ -57,7 +57,7 @@ def test_type_annotations_make_no_cycles(structure):
 
 
 def test_call_paths_to_the_first_action_are_short(structure):
-    assert len(structure.calls_before_act()) <= 60
+    assert len(structure.calls_before_act()) <= 64
     assert len(structure.calls_with_budget()) <= 8
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import dpb_gym
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
-from dpb_gym.privacy import PSDBall
+from dpb_gym.privacy import LossMinimiser, PSDBall
 
 L = 2.0  # bound of the gradient of one customer's loss, for ||x|| <= 1 (section S.1.3)
 ETA = 1.0  # bound of the trace of its Hessian (A3; the paper bounds the eigenvalues by 4)
@@ -70,27 +70,22 @@ def random_assortment(items, K, uniforms):
     return np.sort(items[:K])
 
 
-class ChoiceLoss:
-    """Raw records of choices and their negative log-likelihood, for the private MLE alone.
+class PrivateChoiceMLE(LossMinimiser):
+    """Algorithm 2: argmin of the negative log-likelihood + Delta / 2 ||theta||^2 + b' theta."""
 
-    Attributes:
-        x: Features of the offered items of every round, ``(K, d)`` each; zeros in empty places.
-        y: Feedback y_n of every round, ``(K,)``: 1 for the item bought, NaN for an empty place.
-    """
+    enforces = True  # features are in the unit ball
 
-    def __init__(self):
-        self.x, self.y = [], []
-
-    def add(self, x, y):
-        self.x.append(x.astype(np.float32))
-        self.y.append(y)
-
-    def __call__(self, _, theta):
+    def loss(self, theta, x, y):
         """Return value, gradient and Hessian of - sum_n sum_i y_ni log p_n(i | S_n, theta).
 
-        That is Algorithm 2, line 5; the releaser adds Delta / 2 ||theta||^2 + b' theta.
+        That is Algorithm 2, line 5.
+
+        Args:
+            theta: Parameters ``(d,)``.
+            x: Features of the offered items of every round, ``(n, K, d)``; zeros in empty places.
+            y: Feedback y_n of every round, ``(n, K)``: 1 for the item bought, NaN for empty places.
         """
-        x, y = np.array(self.x, float), np.array(self.y)
+        x = x.astype(float)
         u = np.where(np.isnan(y), -np.inf, x @ theta)
         y = np.nan_to_num(y)
         top = np.maximum(0.0, u.max(axis=1))
@@ -155,7 +150,8 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         self.T, self.K, self.d = problem.longest, problem.capacity, problem.dim
         # Algorithm 2: each of D_MLE calls gets rho_1 / D_MLE (A5). The releaser chooses Delta and
         # sigma_MLE by the bound in docs/privacy.md instead of Theorem 1 (A2-A4), and draws b.
-        self.private_mle = self.curator.minimiser(
+        self.private_mle = PrivateChoiceMLE(
+            self.curator,
             self.d,
             gradient_bound=L,
             curvature=ETA,
@@ -163,7 +159,6 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
             records=self.T,
             share=self.share,
         )
-        self.private_mle.loss = ChoiceLoss()
         # Algorithm 3: rho_2. The sum of x x' over K items of norm <= 1 is in the ball of Frobenius
         # norm K, hence of sensitivity sqrt(2) K (A1; Lemma S5 prints sqrt(2 K)).
         self.private_cov = self.curator.running_sum(
@@ -214,7 +209,7 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         y[: len(action)] = 0.0
         if feedback.choice >= 0:
             y[feedback.choice] = 1.0
-        self.private_mle.loss.add(x, y)
+        self.private_mle.add(x[None].astype(np.float32), y[None])
         self.private_cov.add(1.0, along=x)
         if self.t < self.T0:
             return
@@ -228,4 +223,4 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         grown = logdet > self.logdet_at_update + math.log(self.growth)
         if (grown or self.t == self.T0) and self.D < self.D_MLE:
             self.D, self.logdet_at_update = self.D + 1, logdet
-            self.theta = self.private_mle.release()  # lines 8 and 16
+            self.theta = self.private_mle.release()[0]  # lines 8 and 16

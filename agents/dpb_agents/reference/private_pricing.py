@@ -24,34 +24,47 @@ IN_BALL = 1.0 - 1e-6  # norm of a clipped phi, which is below 1 in single precis
 SLACK = 100.0  # factor of the solver's tolerance and of the output noise that covers it
 
 
-class DemandLoss:
-    """Raw records of priced demand and their negative log-likelihood, for PrivateDemandMLE alone.
+class PrivateDemandMLE(LossMinimiser):
+    """Algorithm 3: argmin over ||theta|| <= 2 of loss + rho / 2 ||theta||^2 + w' theta.
+
+    The loss is sum_t - log p(y_t | phi_t, theta). The ridge rho and the noise w follow
+    docs/privacy.md instead of line 2 (P2, P3). The constraint costs no privacy: it is the limit of
+    growing convex penalties.
 
     Args:
+        curator: Curator whose budget it uses.
+        dim: d.
         model: ``"logistic"`` or ``"gaussian"``.
         zeta: Scale of the logistic link.
         bound: B_Y, Gaussian demand is clipped to [-B_Y, B_Y].
+        **options: Further parameters of `LossMinimiser`.
     """
 
-    def __init__(self, model, zeta, bound):
+    enforces = True
+
+    def __init__(self, curator, dim, *, model, zeta, bound, **options):
         self.logistic, self.zeta = model == "logistic", zeta
         self.range = (0.0, 1.0) if self.logistic else (-bound, bound)
         # largest gradient norm and Hessian trace for ||phi|| <= 1 and ||theta|| <= 2 (P5, P6)
-        self.gradient_bound = zeta if self.logistic else bound + RADIUS
-        self.curvature = zeta**2 / 4 if self.logistic else 1.0
-        self.phi, self.y = [], []
+        super().__init__(
+            curator,
+            dim,
+            gradient_bound=zeta if self.logistic else bound + RADIUS,
+            curvature=zeta**2 / 4 if self.logistic else 1.0,
+            **options,
+        )
 
     def add(self, x, price, y):
         """Store one record in single precision, with phi in the unit ball and y in its range."""
         row = np.append(x, -price)
         norm = math.sqrt((row.astype(np.float32).astype(float) ** 2).sum() / len(row))
         row = (row * (IN_BALL / norm if norm > 1.0 else 1.0)).astype(np.float32)
-        self.phi.append(row.astype(float) / math.sqrt(len(row)))
-        self.y.append(np.float32(np.clip(y, *self.range)))
+        phi = row.astype(float) / math.sqrt(len(row))
+        super().add(phi[None], np.float32(np.clip([y], *self.range)))
 
-    def __call__(self, _, theta):
-        """Return value, gradient and Hessian of sum_t - log p(y_t | phi_t, theta)."""
-        phi, y = np.array(self.phi), np.array(self.y, float)
+    def loss(self, theta, phi, y):
+        """Return value, gradient and Hessian of the loss."""
+        y = y.astype(float)
         z = phi @ theta
         if self.logistic:
             s = self.zeta * z
@@ -62,14 +75,6 @@ class DemandLoss:
             slope, bend = z - y, np.ones(len(y))
             value = 0.5 * slope @ slope
         return value, phi.T @ slope, (phi.T * bend) @ phi
-
-
-class PrivateDemandMLE(LossMinimiser):
-    """Algorithm 3: argmin over ||theta|| <= 2 of loss + rho / 2 ||theta||^2 + w' theta.
-
-    The ridge rho and the noise w follow docs/privacy.md instead of line 2 (P2, P3). The constraint
-    costs no privacy: it is the limit of growing convex penalties.
-    """
 
     def _calibrated(self, rho):
         plan = super()._calibrated(rho)
@@ -195,17 +200,16 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
         # what det Lambda allows where ||phi||^2 averages 1/4, evenly over the directions
         allowed = d * math.log1p(T / (4 * d * self.rho)) / math.log(self.factor)
         self.most = self.D_inf or math.ceil(allowed)
-        records = DemandLoss(problem.demand, self.zeta, self.B_Y)
         self.private_mle = PrivateDemandMLE(
             self.curator,
             d,
-            gradient_bound=records.gradient_bound,
-            curvature=records.curvature,
+            model=problem.demand,
+            zeta=self.zeta,
+            bound=self.B_Y,
             calls=self.most,
             records=T,
             share=self.share,
         )
-        self.private_mle.loss = records
         self.theta, self.calls, self.n = np.zeros(d), 0, 0  # line 3: D_MLE = 0
         self.Lambda = self.rho * np.eye(d)
         self.start = self.rng.random(min(self.T0, T))  # line 4
@@ -229,7 +233,7 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
             return  # nothing will be released again
         x = context.features.astype(float)
         phi = np.append(x, -action) / math.sqrt(len(self.theta))
-        self.private_mle.loss.add(x, action, feedback.demand)
+        self.private_mle.add(x, action, feedback.demand)
         self.private_cov.add(1.0, along=phi)
         if self.n < len(self.start) or self.n % self.interval:
             return

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.overrides import overridden
 from dpb_gym.privacy.events import Event, PoissonGaussianEvent
 from dpb_gym.privacy.guarantee import RESPONSES
@@ -172,12 +172,21 @@ class BatchSum(Sum):
 class LogSum(BatchSum):
     """Sum of one record that library code computes from a whole log.
 
-    The caller bounds what each unit of the log contributes and passes the `sensitivity`.
+    The caller bounds what each unit of the log contributes and passes the `sensitivity`. So it is
+    not for agents, whose sums bound each record themselves.
+
+    Raises:
+        BudgetError: If the curator is an agent's.
     """
 
     enforces = True
 
     def __init__(self, curator: CuratorProtocol, width: int | RecordShape, **options: Any) -> None:
+        if curator.rounds.of_agent:
+            raise BudgetError(
+                "a LogSum takes its sensitivity from the caller, who computes it from a whole log; "
+                "in an agent take curator.batch_sum, which bounds every record"
+            )
         super().__init__(curator, width, horizon=1, **options)
 
     def of(self, record: FloatArray) -> FloatArray:

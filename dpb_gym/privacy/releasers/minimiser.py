@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import BudgetExceeded, ParameterError
+from dpb_gym.errors import BudgetExceeded, FixedError, HorizonExceeded, ParameterError
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
-Loss = Callable[[int, FloatArray], tuple[float, FloatArray, FloatArray]]
+Loss = Callable[..., tuple[float, FloatArray, FloatArray]]
+"""``loss(theta, *columns)``, see `LossMinimiser`."""
 EXACT_TOLERANCE = 1e-8
 
 
@@ -46,7 +47,7 @@ class Minimiser(Releaser):
 
     Attributes:
         centre: Public centre ``(dim,)`` of the ridge penalty ``ridge / 2 |theta - centre|^2``; 0
-            unless set.
+            unless it is set in begin.
     """
 
     evolves: ClassVar[tuple[str, ...]] = ("calls", "centre", "_released")
@@ -84,8 +85,20 @@ class Minimiser(Releaser):
         self._ridge = validation.real("ridge", ridge, 0.0, open_low=True)
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
-        self.centre: FloatArray = np.zeros(dim)
+        self._centre: FloatArray = np.zeros(dim)
         super().__init__(curator, share=share, what=what)
+
+    @property
+    def centre(self) -> FloatArray:
+        return self._centre.copy()
+
+    @centre.setter
+    def centre(self, value: ArrayLike) -> None:
+        if self.curator.rounds.attended or self.calls.any():
+            raise FixedError(
+                f"the centre of {self.what} is set in begin: later it could depend on raw data"
+            )
+        self._centre = validation.array("centre", value, (self.dim,)).copy()
 
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
         if isinstance(self._calibration, ObjectivePerturbation):
@@ -122,7 +135,7 @@ class Minimiser(Releaser):
         plan = self.plan
         asked = np.ones(self.replicates, bool) if due is None else np.asarray(due, dtype=bool)
         lanes = np.flatnonzero(asked)
-        pull = (self._ridge if plan is None else plan.ridge) * self.centre
+        pull = (self._ridge if plan is None else plan.ridge) * self._centre
         linear = np.zeros((self.replicates, self.dim)) - pull
         if plan is None:
             found, norms = self.minimise(asked, linear, self._ridge, EXACT_TOLERANCE)
@@ -173,13 +186,74 @@ class Minimiser(Releaser):
 class LossMinimiser(Minimiser):
     """Minimiser of any convex loss that is given as a function; see `Curator.minimiser`.
 
-    Attributes:
-        loss: ``loss(b, theta) -> (value, gradient (d,), Hessian (d, d))`` of replicate b,
-            summed over its records, without ridge. Set it before `release`.
+    It holds the records. A record has the same number of parts in every `add`, for example
+    features and a response. That the loss has the bounds of `gradient_bound` and `curvature` is
+    not checked, so the guarantee is declared.
+
+    Args:
+        loss: ``loss(theta, *columns) -> (value, gradient (d,), Hessian (d, d))``, summed over the
+            records of one replicate, without ridge. A column has one part of all records,
+            ``(n, ...)``. The loss must depend on its arguments only. None: the subclass has a
+            method `loss`.
+        **options: Further parameters of `Minimiser`.
     """
 
-    evolves: ClassVar[tuple[str, ...]] = ("loss",)
-    loss: Loss
+    evolves: ClassVar[tuple[str, ...]] = ("_columns+", "count")
+    enforces = False
+    """Whether the class itself enforces the bounds that it passes on."""
+
+    def __init__(
+        self, curator: CuratorProtocol, dim: int, *, loss: Loss | None = None, **options: Any
+    ) -> None:
+        if loss is not None:
+            self.loss: Loss = loss
+        elif not hasattr(self, "loss"):
+            raise ParameterError("give the loss whose minimisers are released")
+        self._most = options.get("records") or curator.horizon
+        self._columns: list[NDArray[Any]] = []
+        self.count = 0
+        super().__init__(curator, dim, **options)
+        if curator.private and not self.enforces:
+            self.basis = f"declared (loss of {self.what}: gradient_bound and curvature)"
+
+    def add(self, *parts: ArrayLike) -> None:
+        """Add one record per replicate.
+
+        Args:
+            *parts: Arrays ``(B, ...)``.
+
+        Raises:
+            HorizonExceeded: Beyond the declared number of records; nothing changes.
+            ParameterError: If the parts have other shapes than before; nothing changes.
+        """
+        self._store([np.asarray(part)[None] for part in parts])
+
+    def add_rounds(self, *columns: ArrayLike) -> None:
+        """Add the records of several rounds, ``(n, B, ...)`` each; see `add`."""
+        self._store([np.asarray(column) for column in columns])
+
+    def _store(self, new: list[NDArray[Any]]) -> None:
+        self.ready()
+        n = len(new[0]) if new else 0
+        if not self._columns:
+            self._columns = [np.empty((0, *column.shape[1:]), column.dtype) for column in new]
+        shapes = [(n, *stored.shape[1:]) for stored in self._columns]
+        if not new or [x.shape for x in new] != shapes or new[0].shape[1:2] != (self.replicates,):
+            raise ParameterError(
+                f"parts of a record of {self.what} must have the shapes of the first one, with "
+                f"{self.replicates} replicates; got {[x.shape[1:] for x in new]}"
+            )
+        if self._most is not None and self.count + n > self._most:
+            raise HorizonExceeded(
+                f"{self.what}: declared for {self._most} records per replicate; nothing was added"
+            )
+        for i, column in enumerate(new):
+            if self.count + n > len(self._columns[i]):
+                grown = np.empty((2 * (self.count + n), *column.shape[1:]), column.dtype)
+                grown[: self.count] = self._columns[i][: self.count]
+                self._columns[i] = grown
+            self._columns[i][self.count : self.count + n] = column
+        self.count += n
 
     def minimise(
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
@@ -191,8 +265,15 @@ class LossMinimiser(Minimiser):
         return points, norms
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        found = [self.loss(b, point) for b, point in enumerate(theta)]
+        found = [self._summed(b, point) for b, point in enumerate(theta)]
         return np.stack([f[1] for f in found]), np.stack([f[2] for f in found])
+
+    def _summed(self, replicate: int, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return the loss of a replicate's records and its derivatives."""
+        if not self.count:
+            return 0.0, np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        own = (np.ascontiguousarray(x[: self.count, replicate]) for x in self._columns)
+        return self.loss(theta, *own)
 
     def _losses(
         self,
@@ -204,7 +285,7 @@ class LossMinimiser(Minimiser):
     ) -> None:
         square = (self.dim, self.dim)
         for b in np.flatnonzero(which):
-            value, gradient, hessian = self.loss(int(b), points[b].copy())
+            value, gradient, hessian = self._summed(int(b), points[b].copy())
             if np.shape(gradient) != (self.dim,) or np.shape(hessian) != square:
                 raise ParameterError(
                     f"the loss must return a gradient ({self.dim},) and a Hessian {square}; got "

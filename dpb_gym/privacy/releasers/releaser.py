@@ -5,16 +5,20 @@ A releaser takes raw records and returns releases with noise.
 
 from __future__ import annotations
 
+import copy
 import copyreg
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import state
-from dpb_gym.errors import AgentError, BudgetError, StateError
+from dpb_gym.errors import AgentError, BudgetError, FixedError, StateError
+from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.validation import FloatArray
 
 if TYPE_CHECKING:
@@ -22,6 +26,29 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.events import Event
     from dpb_gym.privacy.ledger import Ledger
     from dpb_gym.privacy.noise import NoiseSource
+
+
+@state.register
+@dataclass
+class Rounds:
+    """State of the rounds that a harness opens; see `Curator.round`.
+
+    Attributes:
+        of_agent: Whether an agent makes the releasers, and not a function of the library.
+        attended: Whether records enter in opened rounds only. A harness sets it before an agent's
+            first decision.
+        newest: Number of the newest round that was opened.
+        open: Number of rounds that are open.
+        openings: How often rounds were opened.
+    """
+
+    evolves: ClassVar[tuple[str, ...]] = ("attended", "newest", "open", "openings")
+
+    of_agent: bool = False
+    attended: bool = False
+    newest: int = 0
+    open: int = 0
+    openings: int = 0
 
 
 class CuratorProtocol(Protocol):
@@ -32,6 +59,7 @@ class CuratorProtocol(Protocol):
     relation: str
     replicates: int
     horizon: int | None
+    rounds: Rounds
 
     @property
     def ledger(self) -> Ledger: ...
@@ -49,6 +77,38 @@ class CuratorProtocol(Protocol):
 
     def seal(self) -> None: ...
 
+    def admit(self, releaser: Releaser, records: int) -> None: ...
+
+
+ENTRIES = ("add", "send", "message", "add_rounds", "send_rounds")
+"""Methods by which records enter a releaser: one record per replicate, or those of n rounds."""
+
+
+def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of `ENTRIES` that lets the curator admit its records first.
+
+    A call by another method of `ENTRIES` of the same releaser is a part of that entry.
+    """
+
+    @functools.wraps(method)
+    def entering(releaser: Releaser, *args: Any, **options: Any) -> Any:
+        if releaser._entering:
+            return method(releaser, *args, **options)
+
+        records = 1
+        if name.endswith("_rounds"):
+            first = args[0] if args else next(iter(options.values()))
+            records = first.shape[0] if hasattr(first, "shape") else len(first)
+        releaser.curator.admit(releaser, records)
+
+        releaser._entering = True
+        try:
+            return method(releaser, *args, **options)
+        finally:
+            releaser._entering = False
+
+    return entering
+
 
 class Releaser(state.Registered, ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
@@ -58,8 +118,9 @@ class Releaser(state.Registered, ABC):
     all its releasers together, charges each plan once (`cost`) and sets its noise (`open`).
     Without a budget `open` gets no rho, and the same calls release exact values.
 
-    A new mechanism is a subclass with `cost`, `open` and methods of its own that take records and
-    return releases. Every such method calls `ready` first.
+    A new mechanism is a subclass with `cost`, `open`, methods that take records and methods that
+    return releases. Every such method calls `ready` first. The methods that take records are named
+    in `ENTRIES`; the curator counts the records of every round that enter by them.
 
     Args:
         curator: Provides budget, ledger and noise.
@@ -79,6 +140,17 @@ class Releaser(state.Registered, ABC):
     evolves: ClassVar[tuple[str, ...]] = ("entered_in", "entered", "_entering")
     basis, proviso = "computed", ""
     rho: float | None = None
+    entered_in: int = 0
+    """Number of the opening of the curator in which the newest record entered; see `Curator`."""
+    entered: int = 0
+    """Records per replicate that entered in that opening."""
+    _entering: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in ENTRIES:
+            if callable(method := vars(cls).get(name)):
+                setattr(cls, name, _counted(method, name))
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
         self.curator, self.what = curator, what
@@ -86,6 +158,11 @@ class Releaser(state.Registered, ABC):
         self.opened = False
         self._part = 1.0 if share is None else share
         curator.register(self, share)
+
+    @property
+    def per_round(self) -> int:
+        """Number of records of one round per replicate that the plan is charged for."""
+        return 1
 
     @abstractmethod
     def cost(self, rho: float) -> Event:
@@ -109,7 +186,7 @@ class Releaser(state.Registered, ABC):
 
 PUBLIC = (
     "basis", "batch", "batches", "calls", "centre", "clip", "cumulative", "curator",
-    "dim", "every", "gain", "grid", "horizon", "law", "levels", "loss", "max_calls", "mechanism",
+    "dim", "every", "gain", "grid", "horizon", "law", "levels", "max_calls", "mechanism",
     "message_bytes", "model", "noise_std", "noise_std_max", "plan", "proviso", "pure", "record_std",
     "releases", "replicates", "rho", "rounds", "sampling", "schedule", "sensitivity", "shape",
     "sigma", "steps", "variances", "what",
@@ -118,7 +195,12 @@ METHODS = (
     "add_rounds", "cost", "exact_sums", "forget", "noise_matrix", "ready",
 )  # fmt: skip
 """What a handle shows of its releaser besides `add`, `release` and `value`."""
-SETTABLE = ("centre", "loss")
+SETTABLE = ("centre",)
+"""What may be set through a handle in begin."""
+
+
+MUTABLE = (np.ndarray, list, Schedule)
+"""Types of which a handle shows copies."""
 
 
 class Handle:
@@ -157,9 +239,9 @@ class Handle:
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute of `SETTABLE`; all others are fixed."""
-        if name not in SETTABLE:
-            raise AttributeError(f"{name!r} of a releaser is fixed by the arguments that made it")
+        """Set an attribute of `SETTABLE` in begin; all others are fixed."""
+        if name not in SETTABLE or not hasattr(_raw(self), name):
+            raise FixedError(f"{name!r} of a releaser is fixed by the arguments that made it")
         setattr(_raw(self), name, value)
 
 
@@ -179,7 +261,11 @@ def _usable(handle: Handle) -> Any:
 
 
 def _shown(name: str) -> property:
-    return property(lambda handle: getattr(_raw(handle), name))
+    def show(handle: Handle) -> Any:
+        value = getattr(_raw(handle), name)
+        return copy.deepcopy(value) if isinstance(value, MUTABLE) else value
+
+    return property(show)
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
@@ -205,12 +291,14 @@ class WithoutAxis(Handle):
 
     __slots__ = ()
 
-    def add(self, record: ArrayLike, along: ArrayLike | None = None, **options: Any) -> None:
+    def add(self, *parts: ArrayLike | None, users: ArrayLike | None = None, **named: Any) -> None:
         """Add one record; see the `add` of the releaser."""
-        directions = None if along is None else np.asarray(along, dtype=np.float64)[None]
-        if "users" in options:
-            options["users"] = np.atleast_1d(options["users"])
-        super().add(np.asarray(record, dtype=np.float64)[None], directions, **options)
+        if users is not None:
+            named["users"] = np.atleast_1d(users)
+        if named.get("along") is not None:
+            named["along"] = np.asarray(named["along"], dtype=np.float64)[None]
+        arrays = (None if x is None else np.asarray(x, dtype=np.float64)[None] for x in parts)
+        super().add(*arrays, **named)
 
     def release(self) -> FloatArray:
         """Return a release; see the `release` of the releaser."""

@@ -12,7 +12,7 @@ from dpb_gym import kernels, validation
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
-from dpb_gym.privacy.guarantee import RESPONSES
+from dpb_gym.privacy.guarantee import RESPONSES, ROUNDS
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise, grid_of
 from dpb_gym.privacy.releasers.contributions import ContributionCap
 from dpb_gym.privacy.releasers.record_bounds import (
@@ -172,9 +172,12 @@ class Sum(Releaser):
         return sigma, grid, ZCDPEvent(0.5 * (distance / sigma) ** 2)
 
     @property
-    def per_round(self) -> bool:
-        """Whether at most one record per round is declared: no limit, the curator's horizon."""
-        return self._participations is None and self.horizon == self.curator.horizon
+    def per_round(self) -> int:
+        """Number of records of one round that the sensitivity covers.
+
+        If users are protected, `participations` and `limit` count a user's rounds.
+        """
+        return self.records_per_unit if self.curator.unit in ROUNDS else 1
 
     @property
     def value(self) -> FloatArray:

@@ -519,7 +519,8 @@ def test_audits_of_others_are_marked_and_never_count_as_done(
     theirs: Path, archive: Path, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpb_gym import audits as audit_room
-    from dpb_gym.results.row_audits import audit_key, audit_rows
+    from dpb_gym.audits.audit_records import audit_key
+    from dpb_gym.results.row_audits import audit_rows
 
     key = audit_key(AgentRun(spec=agent_spec("adaprivate-ts")), "recommendation")
     report = audit_room.audit("adaprivate-ts", "rho=0.5", runs=60, deployment=64).to_dict()

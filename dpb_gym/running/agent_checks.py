@@ -1,0 +1,89 @@
+"""Checks of agents of other packages, before their cells run with a budget."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from dpb_gym.audits.audit_records import published_claim
+from dpb_gym.audits.replay_check import check_agent
+from dpb_gym.errors import DPBError
+from dpb_gym.progress_lines import progress_lines
+from dpb_gym.registry import as_key
+from dpb_gym.results.cell_result import Failure
+from dpb_gym.running.plan import Job
+from dpb_gym.running.progress import Show
+from dpb_gym.suites.code_digest import distribution
+from dpb_gym.suites.spec import Cell
+
+OWN = "dpb-gym"
+_found: dict[Any, tuple[str, str] | None] = {}
+"""Message and traceback of the agents that were checked in this process, None if they passed."""
+
+
+def checked(jobs: Sequence[Job], show: Show = False) -> tuple[list[Job], list[Failure]]:
+    """Return the jobs without the cells of agents that a check refuses, and these as failures.
+
+    Every private agent that is not of this package is checked once per task, set of parameters and
+    trust model, see `check_agent`. Agents in isolated processes are not checked, because their code
+    has no raw data there.
+
+    Args:
+        jobs: The jobs.
+        show: Whether progress is shown on the standard error, see
+            `dpb_gym.running.progress.board`; a function of rounds is not called.
+    """
+    private = ((j, c) for j in jobs for c in j.cells if c.agent.budget is not None)
+    if not any(_needs_check(job, cell) for job, cell in private):
+        return list(jobs), []
+    seen = show is True or (show is None and sys.stderr.isatty())
+    left: list[Job] = []
+    failures: list[Failure] = []
+    with progress_lines("replay check", True) if seen else nullcontext(_ignore) as say:
+        for job in jobs:
+            passed = []
+            for cell in job.cells:
+                refused = _refused(job, cell, say) if _needs_check(job, cell) else None
+                if refused is None:
+                    passed.append(cell)
+                else:
+                    failures.append(Failure(cell, "check", 0, None, *refused))
+            left.append(replace(job, cells=tuple(passed)))
+    return [job for job in left if job.cells], failures
+
+
+def _ignore(line: str) -> None:
+    """Do nothing."""
+
+
+def _needs_check(job: Job, cell: Cell) -> bool:
+    run = cell.agent
+    if run.budget is None or run.spec.uses_oracle or job.isolate:
+        return False
+    maker = run.spec.maker
+    own = distribution(str(getattr(maker, "__module__", None))) == OWN
+    # a name of this package that was registered again, for another guarantee
+    claim = published_claim(run.name)
+    return not own or claim not in (None, run.spec.protects)
+
+
+def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str] | None:
+    """Return message and traceback of a check that fails; it runs once per process."""
+    run, task = cell.agent, cell.task
+    words = (run.name, run.params, run.spec.protects, run.budget and run.budget.trust)
+    key = (run.spec.maker, as_key(words), task.env, as_key(task.env_kwargs), task.horizon)
+    if key not in _found:
+        try:
+            check_agent(run, task, job.problem, cell.seeds[0], say)
+            _found[key] = None
+        except DPBError as error:
+            text = " ".join(str(error).split())
+            _found[key] = text, "".join(traceback.format_exception(error))
+    found = _found[key]
+    if found is None:
+        return None
+    return f"agent {run.title!r} is refused with a budget: {found[0]}", found[1]

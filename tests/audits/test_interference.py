@@ -1,0 +1,253 @@
+"""The exchange of non-interference covers every part of a customer, and one replicate of two."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from dpb_gym import Budget, make_problem
+from dpb_gym.agent import Agent
+from dpb_gym.audits import interference
+from dpb_gym.audits.interference import LANES, Effect, _Customers, interferes, with_lane_of
+from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.registry import spec_of
+from dpb_gym.suites.spec import AgentRun
+
+SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "features": ("DPB/Pricing-v0", {"dim": 3}),
+    "arms": ("DPB/Recommendation-v0", {"dim": 2, "n_arms": 12, "n_candidates": 3}),
+    "users": (
+        "DPB/Recommendation-v0",
+        {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 2},
+    ),
+    "revenues": ("DPB/Assortment-v0", {"n_items": 6, "capacity": 2, "revenues": "random"}),
+    "available": ("DPB/Recommendation-v0", {"dim": 2, "n_arms": 12, "available": 0.5}),
+}
+"""An environment in which a part of the context differs between customers."""
+
+
+def test_there_is_an_environment_for_every_part_of_a_context():
+    assert {*SETTINGS, "t"} == set(Context._fields)
+
+
+@pytest.mark.parametrize("part", SETTINGS)
+def test_every_part_of_the_first_customer_is_exchanged(part):
+    env, kwargs = SETTINGS[part]
+    problem = make_problem(env, horizon=12, **kwargs)
+    customers = _Customers(problem, 3, shift=13)
+    differ = 0
+    for t in range(1, 13):
+        own, other = customers.instance.context(), customers.exchanged_context()
+        assert own.t == other.t == t
+        for name in Context._fields[1:]:
+            mine, exchanged = getattr(own, name), getattr(other, name)
+            assert (mine is None) == (exchanged is None)
+            if mine is not None:
+                assert len(mine) == LANES and mine.dtype == exchanged.dtype
+                assert np.array_equal(mine[1:], exchanged[1:])
+        differ += not np.array_equal(getattr(own, part)[0], getattr(other, part)[0])
+        if t < 12:
+            customers.advance()
+    assert differ == 12 if part != "available" else differ > 6
+
+
+def test_user_ids_stay_where_they_are_public():
+    env, kwargs = SETTINGS["users"]
+    customers = _Customers(make_problem(env, horizon=4, **kwargs), 3, ("users",), shift=5)
+    own, other = customers.instance.context(), customers.exchanged_context()
+    assert np.array_equal(own.users, other.users)
+    assert not np.array_equal(own.features[0], other.features[0])
+
+
+class Wider(NamedTuple):
+    """A context or feedback with a part that no exchange names."""
+
+    t: int
+    features: np.ndarray
+    new: np.ndarray
+    absent: np.ndarray | None = None
+
+
+def test_a_part_that_is_added_is_exchanged():
+    own = Wider(1, np.zeros((2, 3)), np.zeros(2))
+    other = Wider(1, np.ones((1, 3)), np.ones(1))
+    mixed = with_lane_of(0, other, own)
+    assert mixed.new.tolist() == [1.0, 0.0] and mixed.absent is None and mixed.t == 1
+    assert not own.new.any()
+    feedback = with_lane_of(
+        1,
+        Feedback(np.ones(2), answer=np.ones((2, 4))),
+        Feedback(np.zeros(2), answer=np.zeros((2, 4))),
+    )
+    assert feedback.answer.sum(axis=1).tolist() == [0.0, 4.0]
+
+
+# ------------------------------------------------------------------ what is compared
+
+
+class Sums(Agent):
+    """Adds rewards, releases every fourth round, and acts by a fixed rule."""
+
+    protects = ("central", "reward")
+
+    def begin(self, problem, streams, curator):
+        self.sums = curator.batch_sum(problem.dim, reward=(0.0, 1.0))
+        self.B = streams.replicates
+
+    def act(self, context):
+        return np.zeros(self.B, int)
+
+    def observe(self, context, action, feedback):
+        self.sums.add(self.record(feedback.reward), along=context.features[:, 0])
+        self.during(context, feedback)
+        if context.t % 4 == 0:
+            self.sums.release()
+
+    def record(self, reward):
+        return reward
+
+    def during(self, context, feedback):
+        pass
+
+
+class Writes(Sums):
+    def during(self, context, feedback):
+        behind(self.sums).note = float(feedback.reward[0])
+
+
+class ChangesInPlace(Sums):
+    """Changes an array that a handle shows, in the releaser itself."""
+
+    def begin(self, problem, streams, curator):
+        super().begin(problem, streams, curator)
+        behind(self.sums).levels = np.zeros(2)
+
+    def during(self, context, feedback):
+        behind(self.sums).levels[0] = feedback.reward[0]
+
+
+class Asks(Sums):
+    """Asks its releaser a question with a raw argument in later rounds."""
+
+    last = 0.0
+
+    def during(self, context, feedback):
+        behind(self.sums).cost(1.0 + self.last)
+        self.last = float(feedback.reward[0])
+
+
+class Beside(Sums):
+    def record(self, reward):
+        return reward[::-1]
+
+
+class Doubled(Sums):
+    """Turns a record's direction by its reward, so that two records are 2 apart."""
+
+    def observe(self, context, action, feedback):
+        sign = np.where(feedback.reward > 0.5, 1.0, -1.0)[:, None]
+        self.sums.add(feedback.reward, along=sign * context.features[:, 0])
+
+
+class Last(Sums):
+    """Acts in both replicates by the reward of the second."""
+
+    seen = 0.0
+
+    def act(self, context):
+        return np.full(2, int(self.seen > 0.5))
+
+    def during(self, context, feedback):
+        self.seen = feedback.reward[1]
+
+
+class OneLane(Sums):
+    """Acts in the second replicate by the reward of the first."""
+
+    seen = 0.0
+
+    def act(self, context):
+        return np.array([0, int(self.seen > 0.5)])
+
+    def during(self, context, feedback):
+        self.seen = feedback.reward[0]
+
+
+def found(agent: type[Agent], horizon: int = 12) -> Effect | None:
+    env, kwargs = SETTINGS["arms"]
+    run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
+    return interferes(run, make_problem(env, horizon=horizon, **kwargs), 5)
+
+
+def test_an_agent_that_only_adds_and_releases_passes():
+    assert found(Sums) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "text", "far"),
+    [
+        (Writes, "records reach 'note', set on a releaser of round 1", False),
+        (ChangesInPlace, "records reach an attribute of a releaser of round 4", False),
+        (Asks, "records of other rounds reach the record", False),
+        (Beside, "records of another replicate reach the record of round 1", False),
+        (OneLane, "records of another replicate reach the action of round 2", False),
+        (Last, "records of another replicate reach the action of round 2", False),
+        (Doubled, "two records are .* apart, but 1 is charged of round", True),
+    ],
+)
+def test_what_else_crosses_the_boundary_is_found(agent, text, far):
+    import re
+
+    effect = found(agent)
+    assert effect is not None and re.search(text, str(effect)), effect
+    assert effect.far == far
+
+
+class LastAnswer(Sums):
+    """Acts by the answer of the last customer, which is no part of the reward."""
+
+    seen = np.zeros(2)
+
+    def act(self, context):
+        return (self.seen > 0.5).astype(int)
+
+    def during(self, context, feedback):
+        self.seen = feedback.answer[:, 1].copy()
+
+
+def test_answers_of_any_kind_are_exchanged():
+    env, kwargs = SETTINGS["arms"]
+    problem = make_problem(env, horizon=12, **kwargs)
+    usual = type(problem)
+
+    class Answered(usual):
+        def respond(self, hidden, round_, action):
+            feedback, expected = usual.respond(self, hidden, round_, action)
+            answer = np.stack([np.zeros(len(action)), round_.uniform], axis=1)
+            return feedback._replace(reward=0.5 * np.ones(len(action)), answer=answer), expected
+
+    problem.__class__ = Answered
+    for agent, wanted in ((Sums, None), (LastAnswer, "records reach the action")):
+        run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
+        effect = interferes(run, problem, 5)
+        assert (effect is None) == (wanted is None), effect
+        assert wanted is None or wanted in str(effect)
+
+
+def test_lists_and_columns_are_divided_by_replicate():
+    one, other = np.arange(6.0).reshape(2, 3), np.arange(8.0).reshape(4, 2)
+    parts = [interference._lane_of(((one, [1.0, 2.0]), {"x": 3}), lane, 0) for lane in (0, 1)]
+    assert parts[0][0][0].tolist() == [0.0, 1.0, 2.0] and parts[1][0][1] == 2.0
+    assert parts[0][1] == {"x": 3}
+    assert interference._lane_of(other, 1, 1).tolist() == [1.0, 3.0, 5.0, 7.0]
+
+
+def test_functions_are_compared_with_what_they_hold():
+    def made(value):
+        return lambda: value
+
+    assert interference._digest(made(1)) == interference._digest(made(1))
+    assert interference._digest(made(1)) != interference._digest(made(2))

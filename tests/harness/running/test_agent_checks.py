@@ -1,0 +1,162 @@
+"""Agents of other packages are checked before `evaluate` and ``dpb run`` show their guarantee."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_gym
+from dpb_gym.cli import main
+from dpb_gym.errors import AgentError
+from dpb_gym.registry import _REGISTRY, agent_spec, register_agent
+from dpb_gym.running import agent_checks
+
+ENV = "DPB/Recommendation-v0"
+
+
+class Reader(dpb_gym.SingleAgent):
+    """Greedy on raw sums, or on a private sum."""
+
+    protects: Any = ("central", "reward")
+
+    def __init__(self, raw: bool = True) -> None:
+        self.raw = raw
+
+    def begin(self) -> None:
+        self.sums = self.curator.running_sum(self.problem.dim, reward=(0.0, 1.0))
+        self.state = np.zeros(self.problem.dim)
+
+    def act(self, context: Any) -> int:
+        return int((context.features @ (self.state if self.raw else self.sums.value)).argmax())
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        x = context.features[action]
+        self.state = self.state + feedback.reward * x
+        self.sums.add(feedback.reward, along=x)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_checks, "_found", {})
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Titles of the agents that are checked; all pass."""
+    seen: list[str] = []
+    monkeypatch.setattr(agent_checks, "check_agent", lambda run, *_: seen.append(run.title))
+    return seen
+
+
+def evaluate(agents: Any, **options: Any) -> dpb_gym.Result:
+    options = {"horizon": 40, "replicates": 2, "progress": False, **options}
+    return dpb_gym.evaluate(ENV, agents, **options)
+
+
+def test_an_agent_that_reads_raw_data_has_no_row() -> None:
+    with pytest.raises(AgentError, match=r"'mine \(rho=0.5\)' is refused .* it reads raw data"):
+        evaluate({"mine": (Reader, "rho=0.5")})
+    agents = {"mine": (Reader, "rho=0.5"), "plain": Reader, "fine": (Reader, "rho=0.5", {"raw": 0})}
+    with pytest.warns(RuntimeWarning, match="'mine .* reads raw data: records reach the action"):
+        result = evaluate(agents)
+    assert result.labels == ["plain", "fine"]
+    (failure,) = result.failures
+    assert (failure.stage, failure.round, failure.seed) == ("check", 0, None)
+    assert "AgentError" in failure.details
+    with pytest.raises(AgentError, match="reads raw data"):
+        result.final_regret("mine")
+    notes = result.to_leaderboard().notes
+    assert any(note.startswith("Failed") and "reads raw data" in note for note in notes)
+
+
+def test_numbers_of_the_others_do_not_change() -> None:
+    fine = (Reader, "rho=0.5", {"raw": False})
+    alone = evaluate({"fine": fine}).final_regret("fine")
+    with pytest.warns(RuntimeWarning, match="reads raw data"):
+        beside = evaluate({"mine": (Reader, "rho=0.5"), "fine": fine})
+    assert (beside.final_regret("fine") == alone).all()
+
+
+def test_an_agent_is_checked_once_per_parameters_task_and_trust_model(checks: list[str]) -> None:
+    fine = (Reader, None, {"raw": False})
+    evaluate({"mine": fine}, budgets=["rho=0.5", "rho=1"], replicates=3)
+    assert checks == ["mine (rho=0.5)"]
+    evaluate({"again": fine}, budgets="rho=0.7")
+    assert len(checks) == 1
+    evaluate({"other": (Reader, "rho=0.5", {"raw": True})})
+    evaluate({"longer": fine}, budgets="rho=0.5", horizon=41)
+    evaluate({"env": fine}, budgets="rho=0.5", env_kwargs={"dim": 4})
+    assert [title.partition(" ")[0] for title in checks] == ["mine", "other", "longer", "env"]
+
+
+def test_which_agents_are_checked(checks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate({"ours": ("adaprivate-ucb", "rho=0.5"), "plain": Reader, "random": "random"})
+    assert checks == []
+    evaluate({"function": (lambda: Reader(raw=False), "rho=0.5")})
+    assert checks == ["function (rho=0.5)"]
+    spec = agent_spec("adaprivate-ucb")
+    monkeypatch.setitem(_REGISTRY, spec.name, spec)  # restored after the test
+    register_agent(
+        spec.name, supports=spec.supports, protects=("anticipating", "user-round"), **spec.params
+    )(spec.maker)
+    evaluate({"ours": ("adaprivate-ucb", "rho=0.5")})
+    assert checks[1:] == ["ours (rho=0.5)"]
+
+
+def test_isolated_agents_are_not_checked(checks: list[str]) -> None:
+    evaluate({"mine": (Reader, "rho=0.5", {"raw": False})}, isolate=True, horizon=3, replicates=1)
+    assert checks == []
+
+
+def test_stored_cells_are_not_checked_again(checks: list[str], tmp_path: Path) -> None:
+    fine = {"mine": (Reader, "rho=0.5", {"raw": False})}
+    evaluate(fine, out=tmp_path / "out")
+    agent_checks._found.clear()
+    evaluate(fine, out=tmp_path / "out")
+    assert len(checks) == 1
+    evaluate(fine, out=tmp_path / "out", replicates=3)
+    assert len(checks) == 2
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> str:
+    name = "reads-raw-data"
+    register_agent(name, supports=["recommendation"], protects=("central", "reward"))(Reader)
+    monkeypatch.setitem(_REGISTRY, name, _REGISTRY[name])
+    return name
+
+
+def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", ["dpb", "run", "--env", ENV, *arguments])
+    with pytest.raises(SystemExit) as done:
+        main()
+    return int(done.value.code or 0)
+
+
+def test_the_command_names_the_agent_and_fails(
+    registered: str, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
+) -> None:
+    given = ["--agent", registered, "--agent", "random", "--budget", "rho=0.5", "--horizon", "40"]
+    given += ["--replicates", "2", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert run(*given, monkeypatch=monkeypatch) == 1
+    shown = capsys.readouterr()
+    assert "is refused with a budget: it reads raw data: records reach the action" in shown.err
+    assert "1 of 2 cells failed" in shown.err and "rho=0.5 per reward" not in shown.out
+    data = dpb_gym.Result.load(tmp_path / "out").to_leaderboard()
+    assert [row.agent for row in data.tasks[0].rows] == ["random"]
+    assert run(*given, "--set", f"{registered}.raw=false", monkeypatch=monkeypatch) == 0
+    assert "not audited" in capsys.readouterr().out.lower()
+
+
+def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("dpb_gym.progress_lines.LOG_SECONDS", (0.02, 0.02))
+    fine = {"mine": (Reader, "rho=0.5", {"raw": False})}
+    evaluate(fine, progress=True)
+    assert "replay check: mine (rho=0.5): raw data: run" in capsys.readouterr().err
+    agent_checks._found.clear()
+    evaluate(fine, progress=False)
+    evaluate(fine, progress=lambda *_: None)
+    assert capsys.readouterr().err == ""
