@@ -119,6 +119,11 @@ class Problem(ABC):
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)
 
+    def played(self, action: Any, replicates: int) -> Any:
+        """Return the action that the environment plays for `action`; agents learn from it."""
+        limited = self.info.price_range is not None
+        return self.check_action(action, replicates) if limited else action
+
     def summary(self) -> dict[str, Any]:
         """Return figures of the fit of a problem made from data; empty for synthetic problems."""
         return {}

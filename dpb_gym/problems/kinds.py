@@ -225,8 +225,19 @@ class Pricing(Kind):
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         return (info.dim - 1,)
 
+    def check_action(self, info: ProblemInfo, action: Any, replicates: int) -> Array:
+        """Return prices ``(B,)``; those in [0, 1] are moved into `ProblemInfo.price_range`."""
+        prices = super().check_action(info, action, replicates)
+        if info.price_range is None:
+            return prices
+        possible = (prices >= 0.0) & (prices <= 1.0)
+        return np.where(possible, np.clip(prices, *info.price_range), prices)
+
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        return uniforms.copy()
+        if info.price_range is None:
+            return uniforms.copy()
+        low, high = info.price_range
+        return low + uniforms * (high - low)
 
     def sizes(self, space: Any) -> dict[str, int] | None:
         """Return no sizes for a `Box` of one price on [0, 1]."""

@@ -142,6 +142,8 @@ class PricingProblem(Problem):
         B, features, theta = len(action), round_.context.features, hidden["theta"]
         demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
         model, zeta, uniform = self._model, self.zeta, round_.uniform
+        if self.info.price_range is not None:
+            action = self.check_action(action, B)
         bad = kernels.demand_models.outcome(
             features, theta, action, model, zeta, uniform, demand, reward, expected
         )
@@ -158,11 +160,16 @@ class PricingProblem(Problem):
             return exhaustive_search.best_action(self, [hidden], round_)
         theta, features = hidden["theta"], round_.context.features
         if "cost" not in round_.secret:
-            return self.best_prices(theta, features)
-        price, value = np.empty((2, len(features)))
-        cost = round_.secret["cost"]
-        kernels.demand_models.best_net_prices(features, theta, self.zeta, cost, price, value)
-        return price, value
+            price, value = self.best_prices(theta, features)
+        else:
+            price, value = np.empty((2, len(features)))
+            cost = round_.secret["cost"]
+            kernels.demand_models.best_net_prices(features, theta, self.zeta, cost, price, value)
+        if self.info.price_range is None:
+            return price, value
+        # earnings fall on both sides of the best price, so the nearer end is best within a range
+        price = self.check_action(price, len(price))
+        return price, self.respond(hidden, round_, price)[1]
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
         """Return closed-form best prices (Lambert W) of logistic or Gaussian demand.

@@ -104,6 +104,8 @@ ELSEWHERE = (
     "dpb_gym/privacy/objective_perturbation.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/released_fit.py",
+    "dpb_gym/problems/log_likelihood.py",
+    "dpb_gym/problems/separation.py",
     "dpb_gym/problems/item_features.py",
 )
 

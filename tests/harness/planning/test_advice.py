@@ -79,9 +79,7 @@ def test_coefficients_differ_between_replicates_and_follow_their_posterior(advic
     fit = found.fit  # type: ignore[attr-defined]
     rows = np.column_stack([found.rows]).astype(float)  # type: ignore[attr-defined]
     chance = 1 / (1 + np.exp(-rows @ fit.coefficients))
-    exact = np.linalg.inv(
-        (rows * (chance * (1 - chance))[:, None]).T @ rows + np.eye(rows.shape[1])
-    )
+    exact = np.linalg.inv((rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(fit.penalty))
     drawn = found.thetas * found.scale  # type: ignore[attr-defined]
     np.testing.assert_allclose(drawn.mean(axis=0), fit.coefficients, atol=0.3)
     np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.25 * exact.max())
