@@ -285,11 +285,6 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
         )
 
 
-def chances(rows: Array, starts: Array, theta: Array) -> Array:
-    """Return probabilities of rows ``(n_rows,)``."""
-    return portable.each(kernels.elementary.exp, log_chances(rows, starts, theta)[0])
-
-
 def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
     """Return figures of the fit; see `dpb_gym.problems.expedia.ExpediaProblem.summary`."""
     inside, outside = log_chances(rows, starts, theta)

@@ -222,6 +222,10 @@ class ItemBlocks:
         utility = (self.customers * own).sum(axis=1)
         return -np.logaddexp(0.0, -utility), -np.logaddexp(0.0, utility)
 
+    def chances(self, theta: Array) -> Array:
+        """Return probabilities of a response ``(n,)``."""
+        return np.exp(self.log_chances(theta)[0])
+
     def likelihoods(self, theta: Array) -> Array:
         """Return the log-likelihood of every response ``(n,)``."""
         inside, outside = self.log_chances(theta)

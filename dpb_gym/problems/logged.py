@@ -15,6 +15,7 @@ from scipy.special import chdtrc
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.privacy import Budget
+from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
@@ -23,7 +24,6 @@ from dpb_gym.problems.fitting import (
     Effect,
     Fit,
     Likelihood,
-    chances,
     check_features,
     check_varies,
     fit_log,
@@ -105,10 +105,7 @@ class Logged:
         if isinstance(private, ReleasedFit):
             self.released = private
         else:
-            matrix = np.eye(rows.shape[1]) if change is None else change
-            made = release_fit(rows @ matrix, choice == 0, longest, private)
-            own = matrix @ np.array(made.coefficients)
-            self.released = replace(made, coefficients=tuple(own.tolist()))
+            self.released = release_fit(rows, choice == 0, longest, private, change)
         self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
@@ -361,24 +358,15 @@ class LoggedPricing(Logged, PricingProblem):
             np.maximum(self.thetas[:, -1], 1e-3, out=self.thetas[:, -1])
 
     def _price_effects(self, coefficients: Array) -> Array:
-        """Return the effect of one unit of the price on the utility, and the mean elasticity."""
         rows = self.rows[self.measured]
-        chance = chances(rows, np.arange(len(rows) + 1), coefficients)
-        slope = -coefficients[-1]
-        return np.array([
-            slope / self.highest_price, np.mean(slope * -rows[:, -1] * (1.0 - chance))
-        ])  # fmt: skip
+        return logged_figures.price_effects(rows, coefficients, self.highest_price)
 
     def log_value(self, theta: Array) -> float:
-        rows = self.rows[self.measured]
-        chance = chances(rows, np.arange(len(rows) + 1), theta * self.scale)
-        return float(np.mean(-rows[:, -1] * chance))
+        return logged_figures.logged_price_value(self.rows[self.measured], theta * self.scale)
 
     def action_values(self, actions: Array, theta: Array) -> Array:
-        coefficients = theta * self.scale
-        level = self._contexts[self.measured].astype(np.float64) @ coefficients[:-1]
-        utility = level - coefficients[-1] * actions[:, None]
-        return np.asarray(actions * np.mean(1.0 / (1.0 + np.exp(-utility)), axis=1))
+        some = self._contexts[self.measured]
+        return logged_figures.price_values(some, theta * self.scale, actions)
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))
@@ -524,13 +512,11 @@ class LoggedAssortment(Logged, AssortmentProblem):
             part = ChoiceSets(rows, starts, sets.chosen).keep(kept)
             mask = np.repeat(kept, np.diff(starts))
             rows, starts, here, paid = part.rows, part.starts, items[mask], column[mask]
-        shown_counts = np.maximum(np.bincount(here, minlength=N), 1)
 
         def measure(coefficients: Array) -> Array:
-            chance = chances(rows, starts, coefficients)
-            own = coefficients[at] * per_unit * paid * (1.0 - chance)
-            return np.append(np.bincount(here, own, minlength=N) / shown_counts,
-                             coefficients[at] * per_unit)  # fmt: skip
+            slope = coefficients[at] * per_unit
+            own = logged_figures.own_elasticities(rows, starts, here, paid, coefficients, slope, N)
+            return np.append(own, slope)
 
         labels = [*self.item_ids.astype(str).tolist(), revenue]
         self.effects = dict(zip(labels, self.fit.effects(measure)))
@@ -584,20 +570,12 @@ class LoggedAssortment(Logged, AssortmentProblem):
         sets, some = self._sets, np.zeros(self._sets.n_sets, np.bool_)
         some[self.measured] = True
         part = ChoiceSets(self.rows, sets.starts, sets.chosen).keep(some)
-        items = self._items[np.repeat(some, np.diff(sets.starts))]
-        earned = chances(part.rows, part.starts, theta) * self.revenues[items]
-        return float(earned.sum() / len(part))
+        earned = self.revenues[self._items[np.repeat(some, np.diff(sets.starts))]]
+        return logged_figures.logged_slate_value(part.rows, part.starts, theta, earned)
 
     def action_values(self, actions: Array, theta: Array) -> Array:
-        utility = self._contexts[self.measured].astype(np.float64) @ theta
-        weight = np.exp(utility - np.maximum(utility.max(axis=1, keepdims=True), 0.0))
-        outside = np.exp(-np.maximum(utility.max(axis=1), 0.0))
-        values = []
-        for slate in actions:
-            listed = slate[slate >= 0]
-            earned = weight[:, listed] @ self.revenues[listed]
-            values.append(np.mean(earned / (outside + weight[:, listed].sum(axis=1))))
-        return np.array(values)
+        some = self._contexts[self.measured]
+        return logged_figures.slate_values(some, theta, self.revenues, actions)
 
     def summary(self) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -736,14 +714,14 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         self.rows = np.column_stack([customers, data.items])
         self._shown = data.items
         self.set_today(data.clicked.astype(np.float64), data.people)
-        self.rates = self._item_rates(data_of_items, data.people)
+        self.rates = self._item_rates(data_of_items)
         self.doubts = (*_rate_doubt(self.rates), *propensity_doubt(data.propensity, m))
         self.set_customers(data.name, customers, data.people, draws, part)
         self.check = self._held_out_value(data)
 
-    def _item_rates(self, data: ItemBlocks, people: Array | None) -> dict[str, Any]:
+    def _item_rates(self, data: ItemBlocks) -> dict[str, Any]:
         """Return each item's mean fitted chance, and its observed rate with a 95% interval."""
-        chance = np.exp(data.log_chances(self.fit.coefficients)[0])
+        chance = data.chances(self.fit.coefficients)
         hit = data.choice >= 0
         rates: dict[str, Any] = {}
         for k, item in enumerate(self.item_ids):
@@ -759,14 +737,12 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         return rates
 
     def log_value(self, theta: Array) -> float:
-        own = theta.reshape(len(self.item_ids), -1)[self._shown[self.measured]]
-        utility = (self._contexts[self.measured] * own).sum(axis=1)
-        return float(np.mean(1.0 / (1.0 + np.exp(-utility))))
+        own, some = theta.reshape(len(self.item_ids), -1), self.measured
+        return logged_figures.shown_value(self._contexts[some], own, self._shown[some])
 
     def action_values(self, actions: Array, theta: Array) -> Array:
-        own = theta.reshape(len(self.item_ids), -1)[actions]
-        utility = self._contexts[self.measured].astype(np.float64) @ own.T
-        return np.asarray(np.mean(1.0 / (1.0 + np.exp(-utility)), axis=0))
+        own = theta.reshape(len(self.item_ids), -1)
+        return logged_figures.item_values(self._contexts[self.measured], own, actions)
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:
         """Return the value of the model's best recommendations by the model and by the log.

@@ -105,6 +105,7 @@ ELSEWHERE = (
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/released_fit.py",
     "dpb_gym/problems/log_likelihood.py",
+    "dpb_gym/problems/logged_figures.py",
     "dpb_gym/problems/separation.py",
     "dpb_gym/problems/item_features.py",
 )

@@ -20,6 +20,7 @@ import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import Budget
+from dpb_gym.envs.actions import pricing_mode
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import BudgetError, DataError, DPBError, ParameterError
 from dpb_gym.problems.fitting import scale
@@ -193,10 +194,11 @@ def test_only_prices_within_the_quoted_range_are_played() -> None:
     assert everywhere.final_regret("random").mean() > 1.5 * result.final_regret("random").mean()
     env = gym.make(log)
     assert env.action_space.low[0] == pytest.approx(low)  # type: ignore[attr-defined]
-    prices = gym.make(log, n_prices=3).unwrapped.core.actions.decode(np.array([0, 1, 2]))  # type: ignore[attr-defined]
-    assert prices.tolist() == pytest.approx([low, (low + high) / 2, high])
+    mode = pricing_mode(problem.info, 3)
+    prices = [mode.decode(np.array([k]), 1).item() for k in range(3)]
+    assert prices == pytest.approx([low, (low + high) / 2, high])
     session = dpb_gym.serve("random", None, problem.info, noise="seeded", seed=0)
-    assert low <= session.decide(np.empty(0))[1] <= high
+    assert low <= session.decide(np.ones(1))[1] <= high
     with pytest.raises(ParameterError, match="extrapolate belongs to problem='pricing'"):
         dpb_gym.from_log("synthetic-mode-canada", "assortment", outside="car", extrapolate=True)
 
