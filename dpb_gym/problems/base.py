@@ -121,8 +121,9 @@ class Problem(ABC):
 
     def played(self, action: Any, replicates: int) -> Any:
         """Return the action that the environment plays for `action`; agents learn from it."""
-        limited = self.info.price_range is not None
-        return self.check_action(action, replicates) if limited else action
+        if self.info.price_range is None:
+            return action
+        return kind_of(self.kind).played(self.info, self.check_action(action, replicates))
 
     def summary(self) -> dict[str, Any]:
         """Return figures of the fit of a problem made from data; empty for synthetic problems."""

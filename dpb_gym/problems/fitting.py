@@ -23,6 +23,7 @@ Bounds = Mapping[str, tuple[float, float]]
 Likelihood = ChoiceSets | ItemBlocks
 FEWEST_ROWS = 50
 _FOLDS = 5  # parts of the customers, of which the first is held out
+_TOLD = 10  # held-out responses of each kind that a judgement of separation needs
 RIDGES = tuple(10.0**k for k in range(-2, 5))
 """Weights of the squared standardised coefficients, from which the penalty is chosen."""
 FREE = 1e-6
@@ -30,7 +31,8 @@ FREE = 1e-6
 CHANCE = 0.001
 """Separated groups are rejected if so many equal responses are rarer than this."""
 _FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
-_TWO_SIDED = 1.959963984540054  # standard errors of a 95% interval
+TWO_SIDED = 1.959963984540054
+"""Standard errors from a normal estimate to an end of its 95% interval."""
 TELLING = 0.98
 """Share of pairs (response, no response) that a feature orders right if it is a copy of the
 response; the same, for held-out customers, of a model of separated data is `SEPARATED`."""
@@ -62,14 +64,14 @@ class Effect:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the figure."""
-        return self.value - _TWO_SIDED * self.error, self.value + _TWO_SIDED * self.error
+        return self.value - TWO_SIDED * self.error, self.value + TWO_SIDED * self.error
 
     @property
     def plain_interval(self) -> tuple[float, float] | None:
         """The 95% interval of the figure by maximum likelihood."""
         if self.plain is None or self.plain_error is None:
             return None
-        half = _TWO_SIDED * self.plain_error
+        half = TWO_SIDED * self.plain_error
         return self.plain - half, self.plain + half
 
     @property
@@ -361,7 +363,7 @@ def fit_log(
     share = float(np.mean(others.choice >= 0))
     null = np.where(rest.choice < 0, 1.0 - share, share / np.diff(rest.starts))
     hit = chosen_rows(rest.starts, rest.choice)
-    if hit.sum() >= 5 and order_share(inside, hit) >= SEPARATED:
+    if min(hit.sum(), len(hit) - hit.sum()) >= _TOLD and order_share(inside, hit) >= SEPARATED:
         raise DataError(
             f"{name}: the features tell the response of every held-out customer: the data are "
             "separated, and no model of demand can be fitted. Leave out what was recorded after "

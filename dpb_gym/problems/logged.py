@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from dpb_gym.problems.fitting import (
 )
 from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks
 from dpb_gym.problems.pricing import PricingProblem
+from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
 from dpb_gym.problems.released_fit import ReleasedFit, release_fit
 
@@ -38,9 +40,27 @@ if TYPE_CHECKING:
     from dpb_data import ChoiceTable, ClickTable, PriceTable
 
 _MOST_NUMBERS = 50_000_000
+_ITEMS = "the number of items that could be shown"
 SMALLER = "Use fewer features, or name a smaller ridge="
 _MOST_MEASURED = 20_000  # customers from whom elasticities are computed
 Private = ReleasedFit | Budget | str | None
+
+
+_FITS: OrderedDict[tuple[Any, ...], Fit] = OrderedDict()
+_MOST_FITS = 4
+
+
+def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
+    """Return ``fit()``, or the fit of an earlier call with an equal key.
+
+    The problems of one log with several parts of its customers have the same fit.
+    """
+    if key not in _FITS:
+        _FITS[key] = fit()
+        while len(_FITS) > _MOST_FITS:
+            _FITS.popitem(last=False)
+    _FITS.move_to_end(key)
+    return _FITS[key]
 
 
 class Logged:
@@ -129,7 +149,7 @@ class Logged:
         if validation.integer("draws", draws, 0):
             if self.released is not None:
                 raise ParameterError("draws follow from the raw log: leave out draws or private")
-            self.thetas = self.fit.draws(draws) / self.scale
+            self.thetas = self.posterior(draws)
         self._times = -(-self.horizon // len(self._pool))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
@@ -169,12 +189,32 @@ class Logged:
         self.today = (float(earned.mean()), float(error))
 
     @abstractmethod
-    def log_value(self, theta: Array) -> float:
-        """Return the expected reward per customer of the log's own actions under theta ``(d,)``."""
+    def log_values(self, thetas: Array, who: Array) -> Array:
+        """Return the expected reward per customer of the log's own actions ``(K,)``.
+
+        Args:
+            thetas: ``(K, d)``.
+            who: Numbers of the customers.
+        """
 
     @abstractmethod
-    def action_values(self, actions: Array, theta: Array) -> Array:
-        """Return the expected reward per customer of actions for all ``(A,)`` under theta."""
+    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+        """Return the expected reward per customer of actions for all of them ``(K, A)``.
+
+        Args:
+            actions: ``(A, ...)``.
+            thetas: ``(K, d)``.
+            who: Numbers of the customers.
+        """
+
+    def posterior(self, count: int) -> Array:
+        """Return draws of theta from its approximate posterior ``(count, d)``; see `Fit.draws`."""
+        return self.fit.draws(count) / self.scale
+
+    @property
+    def pool(self) -> Array:
+        """Numbers of the customers that may arrive."""
+        return self._pool
 
     @property
     def measured(self) -> slice:
@@ -315,7 +355,10 @@ class LoggedPricing(Logged, PricingProblem):
         sets = ChoiceSets(rows, starts, choice)
         spread = rows.std(axis=0, dtype=np.float64)
         spread[[0, -1]] = 0.0
-        self.fit = fit_log(sets, data.people, ridge, spread, names, notes, data.name)
+        self.fit = fit_once(
+            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
+            lambda: fit_log(sets, data.people, ridge, spread, names, notes, data.name),
+        )
         self.highest_price, self.rows = highest, rows
         self._contexts = customers
         self.effects = dict(zip(("price", "elasticity"), self.fit.effects(self._price_effects)))
@@ -354,19 +397,27 @@ class LoggedPricing(Logged, PricingProblem):
         cure = "Give a larger budget" if private else SMALLER
         self.doubts = (*moved_doubt(shown, cure), *self.fit.doubts)
         self.set_customers(data.name, customers, data.people, draws, part)
-        if self.thetas is not None:  # the best prices of a demand that rises are the highest
-            np.maximum(self.thetas[:, -1], 1e-3, out=self.thetas[:, -1])
+
+    def posterior(self, count: int) -> Array:
+        """Return draws of theta; demand does not rise with the price in any of them."""
+        thetas = super().posterior(count)
+        # the best prices of a demand that rises are the highest
+        np.maximum(thetas[:, -1], 1e-3, out=thetas[:, -1])
+        return thetas
 
     def _price_effects(self, coefficients: Array) -> Array:
         rows = self.rows[self.measured]
         return logged_figures.price_effects(rows, coefficients, self.highest_price)
 
-    def log_value(self, theta: Array) -> float:
-        return logged_figures.logged_price_value(self.rows[self.measured], theta * self.scale)
+    def log_values(self, thetas: Array, who: Array) -> Array:
+        rows = self.rows[who].astype(np.float64)
+        drawn = thetas * self.scale
+        return np.array([logged_figures.logged_price_value(rows, theta) for theta in drawn])
 
-    def action_values(self, actions: Array, theta: Array) -> Array:
-        some = self._contexts[self.measured]
-        return logged_figures.price_values(some, theta * self.scale, actions)
+    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+        customers = self._contexts[who].astype(np.float64)
+        drawn = thetas * self.scale
+        return np.array([logged_figures.price_values(customers, t, actions) for t in drawn])
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))
@@ -469,9 +520,14 @@ class LoggedAssortment(Logged, AssortmentProblem):
         spread[len(varying) : len(varying) + N] = 0.0
         if revenue is not None:
             spread[names.index(revenue)] = 0.0
-        self.fit = fit_log(
-            ChoiceSets(rows, sets.starts, sets.chosen), sets.people, ridge, spread, tuple(names),
-            [*data.notes, *notes], data.name,
+        all_notes = [*data.notes, *notes]
+        choices = ChoiceSets(rows, sets.starts, sets.chosen)
+        self.fit = fit_once(
+            ("assortment", data.digest(), ridge, str(self.bounds), str(outside), revenue,
+             tuple(log_scale), *all_notes),
+            lambda: fit_log(
+                choices, sets.people, ridge, spread, tuple(names), all_notes, data.name
+            ),
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
         self.effects: dict[str, Effect] = {}
@@ -566,16 +622,18 @@ class LoggedAssortment(Logged, AssortmentProblem):
         contexts[group[here], items[here]] = rows[here]
         return contexts
 
-    def log_value(self, theta: Array) -> float:
+    def log_values(self, thetas: Array, who: Array) -> Array:
         sets, some = self._sets, np.zeros(self._sets.n_sets, np.bool_)
-        some[self.measured] = True
+        some[who] = True
         part = ChoiceSets(self.rows, sets.starts, sets.chosen).keep(some)
         earned = self.revenues[self._items[np.repeat(some, np.diff(sets.starts))]]
-        return logged_figures.logged_slate_value(part.rows, part.starts, theta, earned)
+        slates = part.rows, part.starts
+        return np.array([logged_figures.logged_slate_value(*slates, t, earned) for t in thetas])
 
-    def action_values(self, actions: Array, theta: Array) -> Array:
-        some = self._contexts[self.measured]
-        return logged_figures.slate_values(some, theta, self.revenues, actions)
+    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+        contexts, revenues = self._contexts[who].astype(np.float64), self.revenues
+        return np.array([logged_figures.slate_values(contexts, t, revenues, actions)
+                         for t in thetas])  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -591,25 +649,6 @@ class LoggedAssortment(Logged, AssortmentProblem):
             revenue_per_customer_in_the_log=self.today[0] * self.revenue_unit,
             **own,
         )
-
-
-def propensity_doubt(propensity: Array, actions: int) -> list[str]:
-    """Return a doubt if the propensities of shown actions cannot be those of the logging policy.
-
-    The mean of 1/p over rounds is the number of actions with a positive propensity.
-
-    Args:
-        propensity: Of the shown action ``(n,)``.
-        actions: Number of actions.
-    """
-    inverse = 1.0 / propensity
-    mean, error = float(inverse.mean()), float(inverse.std() / np.sqrt(len(inverse)))
-    if abs(mean - actions) <= max(3.0 * error, 0.02 * actions):
-        return []
-    return [
-        f"wrong propensities: the mean of 1 / propensity is {mean:.4g} and should be {actions}, "
-        "the number of items that could be shown. Are they of the shown item, and of all rounds?"
-    ]
 
 
 def _pooled(spread: Array, name: str, data: Likelihood) -> Array:
@@ -701,10 +740,13 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         own = customers.std(axis=0, dtype=np.float64)
         own[0] = customers[0, 0]
         spread = np.tile(own, m)
-        self.fit = fit_log(
-            data_of_items, data.people, ridge, spread, names, notes, data.name,
-            partial(_pooled, own, data.name),
-        )  # fmt: skip
+        pooled = partial(_pooled, own, data.name)
+        self.fit = fit_once(
+            ("recommendation", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
+            lambda: fit_log(
+                data_of_items, data.people, ridge, spread, names, notes, data.name, pooled
+            ),
+        )
         if private is not None:
             rows = np.zeros((n, m, width), np.float32)
             rows[np.arange(n), data.items] = customers
@@ -715,7 +757,10 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         self._shown = data.items
         self.set_today(data.clicked.astype(np.float64), data.people)
         self.rates = self._item_rates(data_of_items)
-        self.doubts = (*_rate_doubt(self.rates), *propensity_doubt(data.propensity, m))
+        self.doubts = (
+            *_rate_doubt(self.rates),
+            *propensity_doubt(1.0 / data.propensity, m, _ITEMS),
+        )
         self.set_customers(data.name, customers, data.people, draws, part)
         self.check = self._held_out_value(data)
 
@@ -736,13 +781,15 @@ class LoggedRecommendation(Logged, RecommendationProblem):
                 )  # fmt: skip
         return rates
 
-    def log_value(self, theta: Array) -> float:
-        own, some = theta.reshape(len(self.item_ids), -1), self.measured
-        return logged_figures.shown_value(self._contexts[some], own, self._shown[some])
+    def log_values(self, thetas: Array, who: Array) -> Array:
+        drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
+        customers, items = self._contexts[who].astype(np.float64), self._shown[who]
+        return np.array([logged_figures.shown_value(customers, own, items) for own in drawn])
 
-    def action_values(self, actions: Array, theta: Array) -> Array:
-        own = theta.reshape(len(self.item_ids), -1)
-        return logged_figures.item_values(self._contexts[self.measured], own, actions)
+    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+        drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
+        customers = self._contexts[who].astype(np.float64)
+        return np.array([logged_figures.item_values(customers, own, actions) for own in drawn])
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:
         """Return the value of the model's best recommendations by the model and by the log.

@@ -25,25 +25,25 @@ def price_effects(rows: Array, coefficients: Array, highest: float) -> Array:
         highest: Units of a price of 1.
     """
     slope = -coefficients[-1]
-    rest = 1.0 - sigmoid(rows.astype(np.float64) @ coefficients)
+    rest = 1.0 - sigmoid(rows @ coefficients)
     return np.array([slope / highest, np.mean(slope * -rows[:, -1] * rest)])
 
 
 def price_values(customers: Array, coefficients: Array, prices: Array) -> Array:
     """Return the expected revenue per customer of each price for all ``(A,)``."""
-    level = customers.astype(np.float64) @ coefficients[:-1]
+    level = customers @ coefficients[:-1]
     demand = sigmoid(level - coefficients[-1] * prices[:, None]).mean(axis=1)
     return np.asarray(prices * demand)
 
 
 def logged_price_value(rows: Array, coefficients: Array) -> float:
     """Return the expected revenue per customer of the logged prices."""
-    return float(np.mean(-rows[:, -1] * sigmoid(rows.astype(np.float64) @ coefficients)))
+    return float(np.mean(-rows[:, -1] * sigmoid(rows @ coefficients)))
 
 
 def slate_values(contexts: Array, theta: Array, revenues: Array, slates: Array) -> Array:
     """Return the expected revenue per customer of each slate for all ``(A,)``."""
-    utility = contexts.astype(np.float64) @ theta
+    utility = contexts @ theta
     top = np.maximum(utility.max(axis=1, keepdims=True), 0.0)
     weight, outside = np.exp(utility - top), np.exp(-top[:, 0])
     values = []
@@ -88,7 +88,7 @@ def item_values(customers: Array, theta: Array, items: Array) -> Array:
         theta: Coefficients of the items ``(m, w)``.
         items: ``(A,)``.
     """
-    return np.asarray(sigmoid(customers.astype(np.float64) @ theta[items].T).mean(axis=0))
+    return np.asarray(sigmoid(customers @ theta[items].T).mean(axis=0))
 
 
 def shown_value(customers: Array, theta: Array, shown: Array) -> float:
