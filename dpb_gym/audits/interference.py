@@ -177,6 +177,7 @@ def _rounds(
             feedback = _other(feedback, problem, told, action, changes.how, rng)
             if contexts_change and feedback.observed is not None:
                 feedback = feedback._replace(observed=~feedback.observed)
+        action = instance.problem.played(action, instance.replicates)
         delivered = delivery.deliver(action, feedback)
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         boundary.changed = bool(changed[origin])

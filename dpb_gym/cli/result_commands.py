@@ -377,7 +377,7 @@ def advise(
     plot: str | None = options.PLOT,
     json: bool = options.JSON,
 ) -> None:
-    """Say what privacy costs on a log, with the uncertainty of what was fitted.
+    """Decide on a table: a fixed choice, a private agent, or more customers; and say what it costs.
 
     Example: dpb advise sales.xlsx --set price=fee --currency EUR --html sales.html
     """
@@ -396,6 +396,8 @@ def advise(
         options.print_text(str(found))
     elif json:
         texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
+        texts |= {"facts": found.facts, "decision": vars(found.decision)}
+        texts["curves"] = [vars(curve) for curve in found.curves]
         options.print_json({"sentences": found.sentences, "earnings": found.records(), **texts})
     else:
         options.print_text(str(found))
