@@ -178,13 +178,15 @@ def from_log(
             spend, again. All bounds must be declared.
         progress: See `dpb_gym.progress_lines.progress_lines`.
         **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
-            `dpb_data.clicks` and `dpb_data.ratings`.
+            `dpb_data.clicks` and `dpb_data.ratings`. An assortment log without any is read by
+            `dpb_data.read`.
 
     Returns:
         The environment's id, for `gym.make`, `evaluate` and `make_problem`. The same log and
         settings give the same id.
 
     Raises:
+        QuestionError: If the log can be read in several ways; the message has the arguments.
         DataError: If the log is damaged or the model cannot be estimated; the message says why.
         ParameterError: If an argument is invalid.
 
@@ -218,7 +220,7 @@ def from_log(
     elif (outside, revenue, capacity) != (None, None, None):
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
     with progress_lines("from_log", progress):
-        table = _table(source, problem, columns)
+        table = _table(source, problem, columns, outside)
         if private is not None:
             if problem == "assortment" or hasattr(table, "ratings"):
                 raise ParameterError("private= is for pricing and for logs with propensities")
@@ -226,19 +228,20 @@ def from_log(
         return LogEnvironment(_registered(problem, table, settings))
 
 
-def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
+def _table(source: Any, problem: str, columns: dict[str, Any], outside: Any) -> Any:
     import dpb_data
 
     step("reading")
-    choices = dpb_data.choices if columns else dpb_data.load_choices
     rated = dpb_data.clicks if {"propensity", "reward"} & {*columns} else dpb_data.ratings
     table, reader = {
         "pricing": (dpb_data.PriceTable, dpb_data.prices),
-        "assortment": (dpb_data.ChoiceTable, choices),
+        "assortment": (dpb_data.ChoiceTable, dpb_data.choices),
         "recommendation": ((dpb_data.RatingTable, dpb_data.ClickTable), rated),
     }[problem]
     if isinstance(source, table):  # type: ignore[arg-type]
         return source
+    if problem == "assortment" and not columns:
+        return dpb_data.read(source, problem, outside=outside).table()
     try:
         inspect.signature(reader).bind(source, **columns)
     except TypeError as error:

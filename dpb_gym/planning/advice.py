@@ -71,9 +71,6 @@ _CONDITIONS = {
     "shuffler": "if a shuffler hides the senders of messages",
     "local": "with noise on each customer's own device",
 }
-_FITTING = frozenset(
-    ("ridge", "bounds", "outside", "revenue", "capacity", "extrapolate", "log_scale")
-)
 _FIRST_SEEDS = {"held-out": 0, "fitted": 1_000_000}
 _WIDE = 100  # coefficients, above which fewer replicates are run
 _MOST_SIMULATED = 200_000  # rounds of a check of the customers needed
@@ -303,13 +300,13 @@ def advise(
 ) -> Advice | Any:
     """Say what privacy costs on one's own log, with the uncertainty of everything that was fitted.
 
-    The table is read as by `from_log`; columns that are not named are guessed by their names
-    (`dpb_data.guess_roles`). Agents are chosen on customers that the check of the model was fitted
-    to, and compared on held-out customers. In each replicate responses follow one draw of the
-    coefficients from their posterior, so intervals contain the uncertainty of the fitted model.
+    The table is read by `dpb_data.read`, which asks where two readings fit. Agents are chosen on
+    customers that the check of the model was fitted to, and compared on held-out customers. In each
+    replicate responses follow one draw of the coefficients from their posterior, so intervals
+    contain the uncertainty of the fitted model.
 
     Args:
-        source: As for `from_log`; or an environment made by it.
+        source: As for `from_log`; or a `dpb_data.Reading`, or an environment of `from_log`.
         problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``; guessed if None.
         budgets: Budgets as `Budget` or text.
         horizon: Customers of a run, at least 100.
@@ -319,14 +316,15 @@ def advise(
         seed: Seed of the simulation.
         workers: See `evaluate`.
         progress: See `dpb_gym.progress_lines.progress_lines`.
-        dry_run: Only return the `dpb_data.Roles` of the columns.
+        dry_run: Only return the `dpb_data.Reading`, with its open questions.
         **columns: Columns by role, ``features``, ``missing``, ``decimal``, and further arguments of
             `from_log`.
 
     Returns:
-        The advice, or the roles of the columns for a dry run.
+        The advice, or the reading for a dry run.
 
     Raises:
+        QuestionError: If the table can be read in several ways; the message has the arguments.
         DataError: If the table cannot be read, or no model can be fitted; the message says why.
         ParameterError: If an argument is invalid.
         BudgetError: If a budget is invalid or protects nobody.
@@ -341,18 +339,20 @@ def advise(
     horizon = validation.integer("horizon", horizon, 100)
     if columns.get("private") is not None:
         raise ParameterError("advice contains figures of the raw log: leave out private=")
-    fitting = {k: columns.pop(k) for k in _FITTING & {*columns}}
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
             log, roles = source, None
         else:
-            roles = dpb_data.guess_roles(source, problem, **columns)
+            say("reading")
+            roles = dpb_data.read(source, problem, **columns)
             if dry_run:
                 return roles
-            settings = {**fitting, **roles.columns}
-            log = from_log(source, roles.problem, horizon=horizon, progress=say, **settings)
+            table, settings = roles.table(), roles.settings
+            log = from_log(table, roles.problem, horizon=horizon, progress=say, **settings)
         made = environment(log).make_problem(horizon=horizon)
-        facts = _facts(source, made, environment(log).defaults["data"])
+        facts = _facts(
+            source if roles is None else roles.source, made, environment(log).defaults["data"]
+        )
         count = validation.optional(validation.integer, "replicates", replicates, 8)
         count = count or (16 if made.info.dim > _WIDE else 48)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpb_gym.errors import DataError, shown
+from dpb_data.questions import Answer, Question
+from dpb_gym.errors import DataError, QuestionError, shown
 
 ITEM, REWARD, PROPENSITY = "item", "reward", "propensity"
 LABEL = ("_label_cost", "_labelIndex", "_label_probability")
@@ -61,10 +62,7 @@ def table(
     for where, record in _rounds(source):
         actions = record["c"]["_multi"]
         if item is None and first not in (None, actions):
-            raise DataError(
-                f"{where}: its actions differ from those of the first line, so that a position "
-                f"does not name an item; give item= one of {_listed(_features(where, actions[0]))}"
-            )
+            raise QuestionError(_item_question(where, actions[0]))
         first = actions
         columns[ITEM].append(_item(where, record, item))
         columns[REWARD].append(0.0 - record["_label_cost"])
@@ -77,6 +75,26 @@ def table(
             raise DataError(f"a feature of the customer is called {name!r}, as a column is")
         columns[name] = [context.get(name, None if text else 0.0) for context in contexts]
     return columns
+
+
+def is_round(record: Mapping[str, Any]) -> bool:
+    """Return whether an object is a line of such a log."""
+    context = record.get("c")
+    return any(key in record for key in LABEL) or (
+        isinstance(context, dict) and "_multi" in context
+    )
+
+
+def _item_question(where: str, action: Any) -> Question:
+    features = [*_features(where, action)]
+    if not features:
+        raise DataError(f"{where}: its actions differ and have no features that name an item")
+    return Question(
+        "item",
+        f"{where}: its actions differ from those of the first line, so that a position does not "
+        "name an item. Which feature of an action names it?",
+        tuple(Answer({"item": name}, "its values are the items") for name in features[:12]),
+    )
 
 
 def _rounds(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
