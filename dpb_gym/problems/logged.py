@@ -262,6 +262,15 @@ def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
     return []
 
 
+def _differs_within_items(values: Array, items: Array, count: int) -> bool:
+    """Return whether scaled values ``(n,)`` of some item differ; `items` are in 0..count - 1."""
+    low = np.full(count, np.inf)
+    high = np.full(count, -np.inf)
+    np.minimum.at(low, items, values)
+    np.maximum.at(high, items, values)
+    return bool((high - low > 1e-6).any())
+
+
 def effect_figures(effect: Effect) -> dict[str, Any]:
     """Return an effect with its interval, and the same without a penalty, for a summary."""
     figures: dict[str, Any] = {"estimate": effect.value, "interval": effect.interval}
@@ -518,8 +527,16 @@ class LoggedAssortment(Logged, AssortmentProblem):
         rows = np.concatenate(about, axis=1).astype(np.float32)
         spread = rows.std(axis=0, dtype=np.float64)
         spread[len(varying) : len(varying) + N] = 0.0
-        if revenue is not None:
+        # Else its effect cannot be told from the items' constants, and the penalty decides.
+        identified = revenue is not None and _differs_within_items(
+            sets.features[:, data.feature_names.index(revenue)], items, N
+        )
+        if identified:
             spread[names.index(revenue)] = 0.0
+        elif revenue is not None:
+            notes.append(
+                f"{revenue} differs between two items by the same amount in every set: no elasticity"
+            )
         all_notes = [*data.notes, *notes]
         choices = ChoiceSets(rows, sets.starts, sets.chosen)
         self.fit = fit_once(
@@ -539,7 +556,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             # Attributes relative to the outside option are halved.
             unit = 2.0 if outside is None else 1.0
             column = data.features[kept, data.feature_names.index(revenue)]
-            earned = self._earned(column, revenue, unit, names.index(revenue))
+            earned = self._earned(column, revenue, unit, names.index(revenue), identified)
             paid = column / self.revenue_unit
         super().__init__(
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
@@ -554,12 +571,26 @@ class LoggedAssortment(Logged, AssortmentProblem):
         self.doubts = (*moved_doubt(self._shown_effects(), SMALLER), *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
 
-    def _earned(self, column: Array, revenue: str, unit: float, at: int) -> Array:
-        """Return revenues of the items, at most 1, from raw attributes; set `elasticities`."""
+    def _earned(
+        self, column: Array, revenue: str, unit: float, at: int, identified: bool
+    ) -> Array:  # fmt: skip
+        """Return revenues of the items, at most 1, from raw attributes; set `elasticities`.
+
+        `identified` says whether the effect of the revenue differs from that of a constant.
+        """
         sets, items, N = self._sets, self._items, len(self.item_ids)
         counts = np.maximum(np.bincount(items, minlength=N), 1)
         earned = np.bincount(items, column, minlength=N) / counts
-        per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
+        if identified:
+            self._measure(column, revenue, unit / np.subtract(*self.bounds[revenue][::-1]), at)
+        if not (earned >= 0.0).all() or earned.max() <= 0.0:
+            raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
+        self.revenue_unit = float(earned.max())
+        return np.asarray(earned / earned.max())
+
+    def _measure(self, column: Array, revenue: str, per_unit: float, at: int) -> None:
+        """Set `effects` and `elasticities` of the revenue; refuse demand that rises with it."""
+        sets, items, N = self._sets, self._items, len(self.item_ids)
         rows, starts, here, paid = self.rows, sets.starts, items, column
         some = slice(None, None, -(-sets.n_sets // _MOST_MEASURED))
         if some.step > 1:
@@ -582,10 +613,6 @@ class LoggedAssortment(Logged, AssortmentProblem):
             "features. Or too few values were tried to see its effect",
         )  # fmt: skip
         self.elasticities = {k: self.effects[k].value for k in labels[:-1]}
-        if not (earned >= 0.0).all() or earned.max() <= 0.0:
-            raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
-        self.revenue_unit = float(earned.max())
-        return np.asarray(earned / earned.max())
 
     def _shown_effects(self) -> dict[str, Effect]:
         return {

@@ -67,6 +67,7 @@ _LAYOUT_OF = {
 } | dict.fromkeys(_ONLY_WIDE, "wide choices")  # fmt: skip
 _NO_PERSON = "none"
 _MOST_ANSWERS = 8
+_MOST_PAIRED = 12  # columns of which pairs may number choice sets
 _GUESSES = ("decimal", "missing")  # topics whose first answer is tried, to find later questions
 
 
@@ -438,11 +439,17 @@ class _Reader:
         answers = []
         for table in tables:
             settings: dict[str, Any] = {"problem": table.problem}
+            free = dict(self.profiles)
+            possible = True
             for role in table.needed:
-                names = self.candidates[role]
+                names = self.candidates[role] or possible_columns(ROLES[role], free)
                 settings[role] = names[0] if len(names) == 1 else "COLUMN"
+                possible = possible and bool(names)
+                if len(names) == 1:
+                    free.pop(names[0], None)
             pattern = "COLUMN" in settings.values()
-            answers.append(Answer(settings, rows[table.name], pattern))
+            answers.append((not possible, Answer(settings, rows[table.name], pattern)))
+        answers = [answer for _, answer in sorted(answers, key=lambda pair: pair[0])]
         self.questions.append(Question("problem", text, tuple(answers)))
 
     def _columns(self, layout: TableLayout) -> dict[str, Any]:
@@ -455,9 +462,73 @@ class _Reader:
                     columns[role] = self.own[role]
             elif len(names) == 1:
                 columns[role] = names[0]
-            elif role in layout.needed:
+            elif role in layout.needed and role != "case":
                 self._ask_role(role, names, columns)
+        if layout.name == "long choices" and "case" not in self.own:
+            self._ask_case(columns)
         return columns
+
+    def _ask_case(self, columns: dict[str, Any]) -> None:
+        """Ask for the choice sets, unless the column with their name numbers them.
+
+        Numbers of tasks may begin again with each person: then two columns number the sets.
+        """
+        named = self.candidates["case"]
+        roles = [columns[role] for role in ("item", "chosen") if role in columns]
+        known = [name for name in roles if name in self.profiles]
+        if len(known) < 2 or (len(named) == 1 and self._numbers_sets(named, *known)):
+            if not named:
+                self._ask_role("case", named, columns)
+            return
+        pool = [
+            name for name, profile in self.profiles.items()
+            if name not in roles and (profile.text or profile.whole) and profile.distinct > 1
+            and len(profile.known) == len(profile.values)
+        ]  # fmt: skip
+        pool = [name for name in pool if is_id_name(name) or name in named] + [
+            name for name in pool if not is_id_name(name) and name not in named
+        ]
+        pool = pool[:_MOST_PAIRED]
+        options: list[list[str]] = [[name] for name in named or pool]
+        options += [[a, b] for k, a in enumerate(pool) for b in pool[k + 1 :]
+                    if not named or {a, b} & {*named}]  # fmt: skip
+        fitting = [names for names in options if self._numbers_sets(names, *known)]
+        shortest = min(map(len, fitting), default=0)
+        fitting = [names for names in fitting if len(names) == shortest][:_MOST_ANSWERS]
+        if not fitting:
+            if not named:
+                self._ask_role("case", named, columns)
+            return
+        columns.pop("case", None)
+        again = f"{named[0]} begins again, so that it" if len(named) == 1 else "no column"
+        said = f"{again} does not number the choice sets" if named else f"{again} is named so"
+        self.questions.append(
+            Question(
+                "case",
+                f"{self.opened.where}: {said}. Which columns number the choice sets?",
+                tuple(
+                    Answer(
+                        {"case": names[0] if len(names) == 1 else names},
+                        f"{int(self._sets(names).max()) + 1:,} sets",
+                    )
+                    for names in fitting
+                ),
+            )
+        )
+
+    def _numbers_sets(self, names: Sequence[str], item: str, chosen: str) -> bool:
+        """Return whether columns number sets with each item once, and at most one choice."""
+        if any(name not in self.profiles for name in names):
+            return False
+        sets = self._sets(list(names))
+        count = int(sets.max()) + 1
+        items = self.profiles[item].codes()
+        if 2 * count > len(sets) or len({*zip(sets.tolist(), items.tolist())}) < len(sets):
+            return False
+        taken = self.profiles[chosen]
+        if taken.text:
+            return True
+        return bool((np.bincount(sets, np.nan_to_num(taken.values) == 1) <= 1).all())
 
     def _ask_role(self, role: str, names: Sequence[str], columns: Mapping[str, Any]) -> None:
         taken = {name for value in columns.values() for name in _listed(value)}
@@ -512,7 +583,9 @@ class _Reader:
         if layout.name == "long choices":
             sets = self._sets(columns["case"])
         given = {*_listed(self.own.get("features"))}
-        pool = {name: self.profiles[name] for name in free if name not in given}
+        cases = _listed(columns.get("case"))  # of two, one may number persons
+        names = [*(cases if len(cases) > 1 else ()), *free]
+        pool = {name: self.profiles[name] for name in names if name not in given}
         ids = recurring_ids(pool, sets)
         offered = columns.get("offered", self.own.get("offered", 1))
         if "person" in self.own or "person" in columns or offered != 1:
