@@ -535,7 +535,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             spread[names.index(revenue)] = 0.0
         elif revenue is not None:
             notes.append(
-                f"{revenue} differs between two items by the same amount in every set: no elasticity"
+                f"{revenue} differs between items by the same amount in every set: no elasticity"
             )
         all_notes = [*data.notes, *notes]
         choices = ChoiceSets(rows, sets.starts, sets.chosen)

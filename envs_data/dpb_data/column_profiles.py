@@ -16,6 +16,7 @@ from dpb_data.table_repair import Repair
 from dpb_gym.errors import DataError, QuestionError
 
 _ID_WORDS = read_words("id_words")
+_NO_ID_WORDS = read_words("no_id_words")
 _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
 
@@ -119,11 +120,20 @@ def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, 
 
 
 def is_id_name(name: str) -> bool:
-    """Return whether a name says that a column numbers persons or things."""
+    """Return whether a name says that a column numbers persons or things.
+
+    The last word decides: ``user`` and ``userNo`` do, ``user_age`` does not; or the first is id.
+    """
     words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower()
-    parts = [part for part in re.split(r"[\W_]+|(?<=[a-z])(?=[0-9])", words) if part]
-    return any(part in _ID_WORDS or re.fullmatch(r"[a-z]{2,}(?<!pa|va|gr|mi)id", part)
-               for part in parts)  # fmt: skip
+    parts = [part for part in re.split(r"[\W_]+", words) if part]
+    if not parts:
+        return False
+    last = parts[-1].rstrip("0123456789") or parts[-1]
+    return (
+        last in _ID_WORDS
+        or parts[0] == "id"
+        or (last.endswith("id") and len(last) > 2 and last not in _NO_ID_WORDS)
+    )
 
 
 def recurring_ids(
@@ -159,7 +169,8 @@ def recurring_ids(
         counts = counts[counts > 0]
         if len(counts) > len(codes) / 2 or not (profile.text or profile.whole):
             continue
-        named = is_id_name(name) and len(counts) >= _FEWEST_NAMED
+        fewest = _FEWEST if profile.text and not _has_digits(profile) else _FEWEST_NAMED
+        named = is_id_name(name) and len(counts) >= fewest
         others = {key: other for key, other in coded.items() if key != name}
         if named or (len(counts) >= _FEWEST and _like_ids(profile, codes, others)):
             found[name] = len(counts), int(counts.max())
@@ -173,8 +184,7 @@ def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bo
     counts = np.bincount(codes)
     d = len(counts)
     if profile.text:
-        coded = np.mean([bool(re.search("[0-9]", str(value))) for value in {*profile.known}])
-        return d > MAX_LEVELS or coded > 0.9
+        return d > MAX_LEVELS or _has_digits(profile)
     mean = len(codes) / d
     spread = float(np.sum((counts - mean) ** 2) / mean)
     if chdtr(d - 1, spread) < _CHANCE:
@@ -184,6 +194,12 @@ def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bo
         if d >= 2 * _FEWEST and chdtrc(d - 1, steps) < _CHANCE:
             return True
     return any(_is_property(codes, other) for other in others.values())
+
+
+def _has_digits(profile: Profile) -> bool:
+    """Return whether nearly all texts have a digit, as codes do."""
+    texts = {str(value) for value in profile.known}
+    return sum(bool(re.search("[0-9]", text)) for text in texts) > 0.9 * len(texts)
 
 
 def _is_property(codes: Array, other: Array) -> bool:

@@ -67,8 +67,12 @@ _LAYOUT_OF = {
 } | dict.fromkeys(_ONLY_WIDE, "wide choices")  # fmt: skip
 _NO_PERSON = "none"
 _MOST_ANSWERS = 8
+_MANY = 1e6  # customers of a row while their number is not known
 _MOST_PAIRED = 12  # columns of which pairs may number choice sets
-_GUESSES = ("decimal", "missing")  # topics whose first answer is tried, to find later questions
+_STOPS = ("problem", "header", "alternatives", "none", "outside")
+"""Topics of questions after which no others can be found."""
+_ANY = ("offered", "person", "case")
+"""Roles of which any answer leads to the same later questions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,14 +207,14 @@ def _checked(problem: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     if problem is not None:
         validation.choice("problem", problem, _ARGUMENTS)
     problems = [problem] if problem else [*_ARGUMENTS]
-    allowed = [key for p in problems for key in (*_ARGUMENTS[p], *_SETTINGS[p])]
+    allowed = [*dict.fromkeys(key for p in problems for key in (*_ARGUMENTS[p], *_SETTINGS[p]))]
     for key in given:
         if key not in allowed:
             what = f"a table for {problem}" if problem else "a table"
             close = did_you_mean(key, allowed)
             raise ParameterError(
                 f"{what} has no argument {shown(key)}{f' ({close})' if close else ''}; it takes "
-                f"{', '.join(dict.fromkeys(allowed))}"
+                f"{', '.join(allowed) if problem else 'what dpb_data.read documents'}"
             )
     found = {key: value for key, value in given.items() if value is not None}
     if "person" in given and given["person"] is None:
@@ -655,7 +659,9 @@ class _Reader:
         texts = [*(layout.alternatives or {}).values()]
         known = {p.format(text) for p in (*layout.features, layout.available) for text in texts}
         return {
-            name: "numbers of persons or things" if name in ids else "the same for all alternatives"
+            name: "numbers of persons or things"
+            if name in ids
+            else "no attribute of an alternative"
             for name in sorted(free)
             if name not in known
         }
@@ -676,6 +682,17 @@ class _Reader:
         sets: Array = np.unique(np.column_stack(codes), axis=0, return_inverse=True)[1].ravel()
         return sets
 
+    def _customers(self, columns: Mapping[str, Any]) -> Array | float | None:
+        """Return the customers of each row: their column, their number, or None for one."""
+        offered = columns.get("offered", self.own.get("offered"))
+        if isinstance(offered, str):
+            return (
+                np.nan_to_num(self.profiles[offered].values) if offered in self.profiles else None
+            )
+        if any(question.topic == "offered" for question in self.questions):
+            return _MANY
+        return float(offered) if isinstance(offered, (int, float)) and offered > 1 else None
+
     def _features(
         self, layout: TableLayout, columns: Mapping[str, Any], free: Sequence[str],
         ids: Mapping[str, Any],
@@ -688,33 +705,58 @@ class _Reader:
                 self.profiles, free, (int(sets.max()) + 1) // 2, sets=sets, ids=named
             )
         answer = self.profiles.get(columns.get("reward", columns.get("bought")))
-        hit = np.zeros(0) if answer is None or answer.text else np.nan_to_num(answer.values) > 0
-        events = int(min(hit.sum(), len(hit) - hit.sum()))
+        events = 0
+        if answer is not None and not answer.text:
+            events = _events(np.nan_to_num(answer.values), self._customers(columns))
         item = self.profiles.get(columns.get("item", ""))
         models = item.distinct if item is not None else 1
         return select_features(self.profiles, free, events, models, ids=named)
 
 
+def _events(answers: Array, customers: Array | float | None) -> int:
+    """Return the number of the rarer response: of rows, or of the customers of each row."""
+    if customers is None:
+        yes = int((answers > 0).sum())
+        return min(yes, len(answers) - yes)
+    yes = int(answers.sum())
+    return max(0, min(yes, int(np.sum(np.zeros(len(answers)) + customers)) - yes))
+
+
 def _finished(reading: Reading) -> Reading:
     """Return a reading with the questions that arise when the table is made.
 
-    The first answers to some of them are tried, so that later questions are asked at once.
+    Answers to the questions before are tried, so that as many as possible are asked at once.
     """
-    if reading.questions or reading._load is None:
+    if reading.questions:
+        return replace(_with_settings(reading, None), questions=_with_later(reading))
+    if reading._load is None or reading.layout == "a published file of ratings":  # 32 million rows
         return _with_settings(reading, None)
-    if reading.layout == "a published file of ratings":  # up to 32 million rows
-        return reading
     try:
         table = reading._load()
     except QuestionError as error:
-        found = error.questions
-        tried = {}
-        if all(question.topic in _GUESSES for question in found):
-            tried = dict(found[0].answers[0].settings)
-        later = () if not tried else reading.answer(**tried).questions
-        return replace(reading, questions=(*found, *later), _load=None)
+        asked = replace(reading, questions=error.questions, _load=None)
+        return replace(asked, questions=_with_later(asked))
     loaded = replace(reading, repairs=getattr(table, "notes", ()), _load=lambda: table)
     return _with_settings(loaded, table)
+
+
+def _with_later(reading: Reading) -> tuple[Question, ...]:
+    """Return the questions of a reading, and those that remain if these are answered."""
+    tried = dict[str, Any]()
+    for question in reading.questions:
+        plain = [answer for answer in question.answers if not answer.pattern]
+        if question.topic in _STOPS or not plain or (question.topic in ROLES and len(plain) > 1
+                                                     and question.topic not in _ANY):  # fmt: skip
+            return reading.questions
+        tried |= plain[-1 if question.topic == "person" else 0].settings
+    try:
+        later = reading.answer(**tried).questions
+    except DataError:
+        if {question.topic for question in reading.questions} <= {*_ANY}:
+            raise
+        return reading.questions  # that of a wrong answer
+    topics = {question.topic for question in reading.questions}
+    return *reading.questions, *(question for question in later if question.topic not in topics)
 
 
 def _with_settings(reading: Reading, table: Any) -> Reading:

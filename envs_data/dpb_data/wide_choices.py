@@ -121,8 +121,14 @@ def wide_layout(
     stems = {stem(pattern): pattern for pattern in patterns}
     offers = [pattern for name, pattern in stems.items() if name.casefold() in _OFFERED]
     about = {name: pattern for name, pattern in stems.items() if pattern not in offers}
+    if not about and named:
+        raise ParameterError(
+            f"alternatives= names {', '.join(named.values())}, of which fewer than two are in the "
+            f"names of columns: {', '.join(others[:30])}"
+        )
     if not about:
-        raise _no_attributes(opened, chosen, counts, {stem(p): t for p, t in glued.items()}, named)
+        by_stem = {stem(pattern): found for pattern, found in glued.items()}
+        raise _no_attributes(opened, chosen, counts, by_stem)
     of_customer = [name for name in features if name not in about and name in others]
     if wrong := set(features) - set(about) - set(of_customer):
         raise ParameterError(f"features {sorted(wrong)}: the attributes are {', '.join(about)}")
@@ -215,9 +221,7 @@ def _never_chosen(columns: Iterable[str], used: Sequence[str]) -> set[str]:
     }  # fmt: skip
 
 
-def _no_attributes(
-    opened: Opened, chosen: str, counts: Counter[str], glued: Patterns, named: Mapping[str, str]
-) -> DataError:
+def _no_attributes(opened: Opened, chosen: str, counts: Counter[str], glued: Patterns) -> DataError:
     """Return the question, or the error, for a table without columns named by its choices."""
     listed = ", ".join(sorted(counts)[:8])
     if glued:
@@ -236,7 +240,7 @@ def _no_attributes(
                 some,
             )
         )
-    grid = {} if named else _grid([name for name in opened.columns if name != chosen])
+    grid = _grid([name for name in opened.columns if name != chosen])
     if grid and len(counts) <= MOST_ALTERNATIVES:
         return QuestionError(_grid_question(opened, chosen, counts, grid))
     return DataError(
