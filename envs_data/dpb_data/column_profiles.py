@@ -17,6 +17,7 @@ from dpb_gym.errors import DataError, QuestionError
 
 _ID_WORDS = read_words("id_words")
 _NO_ID_WORDS = read_words("no_id_words")
+_LONG = 6  # letters of a word that counts at the end of another, such as kundennummer
 _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
 
@@ -133,6 +134,7 @@ def is_id_name(name: str) -> bool:
         last in _ID_WORDS
         or parts[0] == "id"
         or (last.endswith("id") and len(last) > 2 and last not in _NO_ID_WORDS)
+        or any(last.endswith(word) for word in _ID_WORDS if len(word) >= _LONG)
     )
 
 

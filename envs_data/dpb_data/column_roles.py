@@ -67,7 +67,7 @@ MEANINGS = {
     "offered": "the number of customers who saw the price",
 }
 _FITS: dict[str, Callable[[Profile], bool]] = {
-    "price": lambda p: p.within(0.0, 1e12) and not p.binary,
+    "price": lambda p: p.within(0.0, 1e12),
     "bought": lambda p: p.whole and p.distinct > 1,
     "case": lambda p: p.text or p.whole,
     "item": lambda p: (p.text or p.whole) and p.distinct > 1,

@@ -45,8 +45,8 @@ def select_features(
     }
     total = 1
     features = set[str]()
-    # by content, as any other order of columns with the same size is that of the file
-    for name in sorted(sizes, key=lambda name: (sizes[name], _digest(profiles[name]))):
+    # Columns that vary most come first. The order of the file does not count.
+    for name in sorted(sizes, key=lambda name: (sizes[name], *_order(profiles[name]))):
         if EVENTS_EACH * models * (total + sizes[name]) > events:
             unused[name] = f"{events:,} responses are too few for more coefficients"
             continue
@@ -57,9 +57,12 @@ def select_features(
     }
 
 
-def _digest(profile: Profile) -> str:
+def _order(profile: Profile) -> tuple[int, str]:
+    """Return how often the most frequent value comes, and a digest of all values."""
     values = np.sort(profile.known.astype(str) if profile.text else profile.known)
-    return hashlib.sha256("\0".join(map(str, values.tolist())).encode()).hexdigest()
+    most = int(np.unique(values, return_counts=True)[1].max())
+    text = "\0".join(map(str, values.tolist()))
+    return most, hashlib.sha256(text.encode()).hexdigest()
 
 
 def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:

@@ -327,6 +327,8 @@ class _Reader:
             some, rest = self._features(layout, columns, free, ids)
             columns["features"] = some
             unused |= rest
+            if layout.name == "long choices" and not some:
+                self._ask_features(rest)
         extra = {k: v for k, v in self.own.items() if k not in columns and k != "person"}
         return self._made(layout.problem, layout.name, {**columns, **extra}, unused)
 
@@ -548,9 +550,11 @@ class _Reader:
         if names:
             text = f"{self.opened.where}: {_and(names)} may each be {MEANINGS[role]}. Which is it?"
         else:
+            seen = "; ".join(f"{known} is {name!r}" for known, name in columns.items())
             text = (
-                f"{self.opened.where}: no name of a column says which is {MEANINGS[role]} "
-                f"(columns: {', '.join(self.opened.columns[:30])}). Which is it?"
+                f"{self.opened.where}: {f'{seen}, but ' if seen else ''}no name of a column says "
+                f"which is {MEANINGS[role]} (columns: {', '.join(self.opened.columns[:30])}). "
+                "Which is it?"
             )
         self.questions.append(Question(role, text, tuple(answers)))
 
@@ -665,6 +669,20 @@ class _Reader:
             for name in sorted(free)
             if name not in known
         }
+
+    def _ask_features(self, rest: Mapping[str, str]) -> None:
+        """Ask for the attributes of long choices, of which there must be one."""
+        vary = [name for name, why in rest.items() if "too few" in why]
+        answers = [Answer({"features": vary}, "all that vary within a set")] if vary else []
+        answers.append(Answer({"features": ["NAME"]}, "the attributes of the items", pattern=True))
+        reasons = "; ".join(f"{name}: {why}" for name, why in rest.items()) or "none is left"
+        self.questions.append(
+            Question(
+                "features",
+                f"{self.opened.where}: no column is taken as an attribute ({reasons}). Which are?",
+                tuple(answers),
+            )
+        )
 
     def _given_features(self) -> list[str]:
         names = _listed(self.own["features"])

@@ -69,7 +69,7 @@ def test_items_by_a_feature_of_the_action() -> None:
     other = line(0)
     other["c"] = {**other["c"], "_multi": ACTIONS[::-1]}
     assert read(line(0), other, item="Item_kind")["item"] == ["tea", "soup"]
-    with pytest.raises(DataError, match=r"line 2: .* give item= one of 'Item_kind'"):
+    with pytest.raises(DataError, match=r"line 2: .* item='Item_kind'"):
         read(line(0), other)
     with pytest.raises(DataError, match="line 1: the action has no feature 'id'; it has 'Item_k"):
         read(line(0), item="id")

@@ -19,7 +19,7 @@ from scipy import stats
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
-from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError
+from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.results import metrics
@@ -293,9 +293,9 @@ def test_columns_are_guessed_once_and_shown() -> None:
     assert roles.columns == {"price": "price", "bought": "bought",
                              "features": ["amount", "term", "score", "channel"]}  # fmt: skip
     assert "read as prices, for pricing\n  price: price" in str(roles)
-    with pytest.raises(DataError, match="but price is 'room rate'"):
+    with pytest.raises(QuestionError, match="price is 'room rate', but no name of a column says"):
         dpb_gym.advise({"room rate": [1.0], "kept": [0], "offer": [1]})
-    with pytest.raises(DataError, match=r"not known by their names\. Name them, e\.g\. bought="):
+    with pytest.raises(QuestionError, match=r"not known by their names\..*problem='pricing', price="):
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
     with pytest.raises(DataError, match=r"write_sample\(.*need no file: .*synthetic-loans"):
         dpb_gym.advise("synthetic-open-bandit", **SETTINGS)
