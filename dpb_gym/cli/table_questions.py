@@ -57,6 +57,8 @@ def _choice(question: Question) -> list[str]:
             if not answer.pattern:
                 return answer.options()
             options.note(f"type {answer} with the value in place of the capital letters")
+        elif typed.startswith("problem="):
+            return ["--problem", typed.partition("=")[2].strip()]
         elif "=" in typed:
             return ["--set", typed]
 

@@ -20,6 +20,7 @@ _NO_ID_WORDS = read_words("no_id_words")
 _LONG = 6  # letters of a word that counts at the end of another, such as kundennummer
 _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
+_FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,21 +182,32 @@ def recurring_ids(
 
 def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bool:
     """Return whether values look like numbers of persons, whatever the name of the column."""
-    from scipy.special import chdtr, chdtrc
+    from scipy.special import chdtr
 
-    counts = np.bincount(codes)
+    counts = np.bincount(codes).astype(np.float64)
     d = len(counts)
     if profile.text:
         return d > MAX_LEVELS or _has_digits(profile)
-    mean = len(codes) / d
-    spread = float(np.sum((counts - mean) ** 2) / mean)
-    if chdtr(d - 1, spread) < _CHANCE:
+    if counts.min() == counts.max():
         return True
-    if float(profile.known.max() - profile.known.min()) < 1.5 * d:
-        steps = float(np.sum(np.diff(counts) ** 2 / (counts[1:] + counts[:-1])))
-        if d >= 2 * _FEWEST and chdtrc(d - 1, steps) < _CHANCE:
+    mean = len(codes) / d
+    if mean >= _FREQUENT:  # of rarer values many do not come at all
+        spread = float(np.sum((counts - mean) ** 2) / mean)
+        if chdtr(d - 1, spread) < _CHANCE:
             return True
+    dense = float(profile.known.max() - profile.known.min()) < 1.5 * d
+    if dense and d >= 2 * _FEWEST and _roughness(counts) > _ROUGH:
+        return True
     return any(_is_property(codes, other) for other in others.values())
+
+
+def _roughness(counts: Array) -> float:
+    """Return how much counts of successive numbers ``(d,)`` jump; 1 for a smooth distribution.
+
+    It is the mean squared second difference, relative to its variance for Poisson counts.
+    """
+    before, here, after = counts[:-2], counts[1:-1], counts[2:]
+    return float(np.mean((before - 2 * here + after) ** 2 / (before + 4 * here + after)))
 
 
 def _has_digits(profile: Profile) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpb_data import data_files, exported_files, table_repair
 from dpb_data.table_column import POSITIVE, Column
-from dpb_gym.errors import DataError
+from dpb_gym.errors import DataError, ParameterError
 
 __all__ = ["POSITIVE", "Array", "Column", "Opened", "open_csv", "open_table", "take_columns"]
 Array = NDArray[Any]
@@ -212,6 +212,10 @@ def open_table(source: Any, repair: table_repair.Repair | None = None) -> Opened
 
 
 def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
+    text = isinstance(source, (str, os.PathLike))
+    text = text and Path(source).suffix.lower() not in (".parquet", ".xlsx", ".xlsm")
+    if repair is not None and repair.header is not None and not text:
+        raise ParameterError("header= is for text files; other tables have names of columns")
     if isinstance(source, (str, os.PathLike)):
         place = data_files.existing_path(source)
         if place.suffix.lower() == ".parquet":

@@ -295,7 +295,9 @@ def test_columns_are_guessed_once_and_shown() -> None:
     assert "read as prices, for pricing\n  price: price" in str(roles)
     with pytest.raises(QuestionError, match="price is 'room rate', but no name of a column says"):
         dpb_gym.advise({"room rate": [1.0], "kept": [0], "offer": [1]})
-    with pytest.raises(QuestionError, match=r"not known by their names\..*problem='pricing', price="):
+    with pytest.raises(
+        QuestionError, match=r"not known by their names\..*problem='pricing', price="
+    ):
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
     with pytest.raises(DataError, match=r"write_sample\(.*need no file: .*synthetic-loans"):
         dpb_gym.advise("synthetic-open-bandit", **SETTINGS)
