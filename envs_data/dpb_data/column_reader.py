@@ -212,9 +212,9 @@ def open_table(source: Any, repair: table_repair.Repair | None = None) -> Opened
 
 
 def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
-    text = isinstance(source, (str, os.PathLike))
-    text = text and Path(source).suffix.lower() not in (".parquet", ".xlsx", ".xlsm")
-    if repair is not None and repair.header is not None and not text:
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else Path("frame.parquet")
+    other = path.suffix.lower() in (".parquet", ".xlsx", ".xlsm")
+    if repair is not None and repair.header is not None and other:
         raise ParameterError("header= is for text files; other tables have names of columns")
     if isinstance(source, (str, os.PathLike)):
         place = data_files.existing_path(source)
@@ -254,8 +254,7 @@ def _open_text(
 ) -> Opened:  # fmt: skip
     """Open an exported text file: JSON lines, or a table with separators."""
     raw = exported_files.plain_text(raw, repair)
-    records = exported_files.json_columns(raw, where)
-    if records is not None:
+    if (records := exported_files.json_columns(raw, where)) is not None:
         cells, empty = records
         name = place.name.split(".")[0]
         return Opened(name, where, [*cells], partial(arrays, cells), "line", 1, removed=empty)

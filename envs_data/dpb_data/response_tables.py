@@ -16,8 +16,8 @@ from dpb_data import synthetic
 from dpb_data.column_reader import POSITIVE, Array, Column, Opened, take_columns
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
-from dpb_data.questions import Answer, Question
 from dpb_data.rating_table import digest_of, encode_features, renumber
+from dpb_data.reading_questions import units_question
 from dpb_data.table_repair import Repair
 from dpb_gym import validation
 from dpb_gym.errors import DataError, QuestionError
@@ -322,41 +322,6 @@ def prices(
     answer = (place < sold[rows]).astype(np.int64)
     shared |= {"notes": tuple(repair.notes), "unit": unit}
     return PriceTable(price=read[price][rows], bought=answer, **shared)
-
-
-def units_question(
-    opened: Opened, bought: str, sold: Array, columns: Sequence[str] = ()
-) -> Question:
-    """Return the question of how many customers were quoted the price of each row.
-
-    Args:
-        opened: The table.
-        bought: Name of the column of units.
-        sold: Its values ``(n,)``.
-        columns: Columns that may count the customers.
-    """
-    row = int((sold > 1).argmax())
-    if sold[row] > 1:
-        what = f"{bought} is {sold[row]}, as of units sold"
-    elif sold.min() > 0:
-        what = f"{bought} is above 0 in every row"
-    else:
-        what = f"{bought} may count units or customers"
-    several = f"as many in every row, such as {max(100, 10 * int(sold.max()))}"
-    answers = [Answer({"offered": name}, f"{name} counts them") for name in columns]
-    if not answers:
-        answers.append(Answer({"offered": "COLUMN"}, "a column counts them", pattern=True))
-    return Question(
-        "offered",
-        f"{opened.at(row)}: {what}. Sales do not tell how many customers came and did not buy. How "
-        "many customers saw the price in each row?",
-        (
-            *answers,
-            Answer({"offered": "NUMBER"}, several, pattern=True),
-            Answer({"offered": 1}, "one: a row is one customer, and any number is a purchase"),
-        ),
-        bought,
-    )
 
 
 def clicks(
