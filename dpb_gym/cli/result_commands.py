@@ -389,6 +389,7 @@ def advise(
         from dpb_gym.planning import advice, privacy_cost
 
         asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
+        found: Any
         reading = dpb_data.read(source, problem, **options.read_settings(set_))
         if not dry_run:
             words = [word for text in set_ for word in ("--set", text)]
@@ -401,8 +402,11 @@ def advise(
         if not dry_run:
             _write_files(found, html, plot)
     if dry_run:
-        print(table_questions.dry_run(found))
-        if found.questions:
+        if json:
+            options.print_json(table_questions.fields(reading))
+        else:
+            print(table_questions.dry_run(reading))
+        if reading.questions:
             raise typer.Exit(QUESTIONS)
     elif json:
         texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpb_gym.cli import options
 from dpb_gym.errors import DPBError
@@ -66,6 +66,20 @@ def _choice(question: Question) -> list[str]:
 def dry_run(reading: Reading) -> str:
     """Return what a table is read as, and the questions with the options that answer them."""
     return "\n".join([*reading.lines(), *_lines(reading.questions)])
+
+
+def fields(reading: Reading) -> dict[str, Any]:
+    """Return what a table is read as, and its questions, for JSON."""
+    questions = [
+        {
+            "topic": question.topic,
+            "text": question.text,
+            "answers": [{"options": a.options(), "means": a.means} for a in question.answers],
+        }
+        for question in reading.questions
+    ]
+    names = ("problem", "layout", "columns", "settings", "roles", "repairs")
+    return {name: getattr(reading, name) for name in names} | {"questions": questions}
 
 
 def refusal(questions: Sequence[Question], words: Sequence[str]) -> str:

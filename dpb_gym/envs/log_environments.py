@@ -233,12 +233,13 @@ def _table(source: Any, problem: str, columns: dict[str, Any], outside: Any) -> 
 
     step("reading")
     rated = dpb_data.clicks if {"propensity", "reward"} & {*columns} else dpb_data.ratings
-    table, reader = {
+    readers: dict[str, tuple[Any, Callable[..., Any]]] = {
         "pricing": (dpb_data.PriceTable, dpb_data.prices),
         "assortment": (dpb_data.ChoiceTable, dpb_data.choices),
         "recommendation": ((dpb_data.RatingTable, dpb_data.ClickTable), rated),
-    }[problem]
-    if isinstance(source, table):  # type: ignore[arg-type]
+    }
+    table, reader = readers[problem]
+    if isinstance(source, table):
         return source
     if problem == "assortment" and not columns:
         return dpb_data.read(source, problem, outside=outside).table()

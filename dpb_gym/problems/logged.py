@@ -527,16 +527,16 @@ class LoggedAssortment(Logged, AssortmentProblem):
         rows = np.concatenate(about, axis=1).astype(np.float32)
         spread = rows.std(axis=0, dtype=np.float64)
         spread[len(varying) : len(varying) + N] = 0.0
-        # Else its effect cannot be told from the items' constants, and the penalty decides.
-        identified = revenue is not None and _differs_within_items(
-            sets.features[:, data.feature_names.index(revenue)], items, N
-        )
-        if identified:
-            spread[names.index(revenue)] = 0.0
-        elif revenue is not None:
-            notes.append(
-                f"{revenue} differs between items by the same amount in every set: no elasticity"
-            )
+        identified = False
+        if revenue is not None:
+            # Else its effect cannot be told from the items' constants, and the penalty decides.
+            relative = sets.features[:, data.feature_names.index(revenue)]
+            identified = _differs_within_items(relative, items, N)
+            if identified:
+                spread[names.index(revenue)] = 0.0
+            else:
+                notes.append(f"{revenue} differs between items by the same amount in every set: no "
+                             "elasticity")  # fmt: skip
         all_notes = [*data.notes, *notes]
         choices = ChoiceSets(rows, sets.starts, sets.chosen)
         self.fit = fit_once(
