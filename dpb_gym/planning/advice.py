@@ -539,7 +539,8 @@ def _earnings(
     today = np.full(len(level), brought)
     if run.fitted:  # the log's own actions under the coefficients of each replicate
         held: Any = environment(run.log).make_problem(**run.settings("held-out"))
-        today = PER * size * held.log_values(thetas, held.pool)[which]
+        equal = np.full((len(thetas), len(held.pool)), 1.0 / len(held.pool))
+        today = PER * size * held.log_values(thetas, held.pool, equal)[which]
     gap = level - today
     earnings.append(
         Earning(

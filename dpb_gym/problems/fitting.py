@@ -30,6 +30,7 @@ FREE = 1e-6
 """Weight of all squared standardised coefficients, which makes every fit exist."""
 CHANCE = 0.001
 """Separated groups are rejected if so many equal responses are rarer than this."""
+_UNCLEAR = 2.0  # log-likelihood: a likelihood ratio of 7
 _FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
 TWO_SIDED = 1.959963984540054
 """Standard errors from a normal estimate to an end of its 95% interval."""
@@ -102,7 +103,8 @@ class Fit:
         chosen: Mask of the chosen rows ``(n_rows,)``.
         held_rows: Mask of the held-out customers' rows ``(n_rows,)``.
         information: Lower triangle of the Hessian of the negative log-likelihood ``(d, d)``.
-        penalty: Weight of each squared coefficient ``(d,)``.
+        penalty: Weight of each squared coefficient in the covariance ``(d,)``: of the smallest
+            penalty whose held-out likelihood is not clearly below that of the chosen one.
         variation: Covariance of the score where persons have several rows ``(d, d)``; None: that
             of independent rows, the information.
         plain: Coefficients without a penalty ``(d,)``, or None if they do not exist.
@@ -353,9 +355,10 @@ def fit_log(
     others, rest = data.keep(~held), data.keep(held)
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     free = FREE * data.sizes**2
+    least_ridge = ridge
     if ridge is None and spread.any():
-        ridge = _choose_ridge(others, fold[~held], spread, free, name, centre)
-    ridge = ridge or 0.0
+        ridge, least_ridge = _choose_ridge(others, fold[~held], spread, free, name, centre)
+    ridge, least_ridge = ridge or 0.0, least_ridge or 0.0
     penalty = ridge * spread**2 + free
     theta, _ = others.fit(penalty, name, None if centre is None else centre(others))
     inside, _ = rest.log_chances(theta)
@@ -392,7 +395,7 @@ def fit_log(
     fit = Fit(
         fitted, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
         chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)), information,
-        penalty, data.variation(fitted, who) if repeated else None,
+        least_ridge * spread**2 + free, data.variation(fitted, who) if repeated else None,
     )  # fmt: skip
     if centre is not None or not isinstance(data, ChoiceSets):
         return fit
@@ -402,10 +405,12 @@ def fit_log(
 def _choose_ridge(
     data: Likelihood, fold: Array, spread: Array, free: Array, name: str,
     centre: Callable[[Any], Array] | None,
-) -> float:  # fmt: skip
+) -> tuple[float, float]:  # fmt: skip
     """Return the penalty of `RIDGES` with the best likelihood of customers of other folds.
 
-    Many customers are thinned out: the best weight does not depend on their number.
+    The second number is the smallest penalty whose likelihood is lower by at most `_UNCLEAR`: a
+    covariance with the best one would take that one as known. Many customers are thinned out,
+    since the best weight does not depend on their number.
     """
     most = max(2_000, 10 * len(spread), _FIT_NUMBERS // data.width)
     if len(data) > most:
@@ -420,7 +425,8 @@ def _choose_ridge(
         for k, ridge in reversed(list(enumerate(RIDGES))):  # from the smoothest, as starting point
             theta, _ = here.fit(ridge * spread**2 + free, name, middle, theta)
             total[k] += there.likelihoods(theta).sum()
-    return RIDGES[int(np.argmax(total))]
+    possible = np.flatnonzero(total >= total.max() - _UNCLEAR)
+    return RIDGES[int(np.argmax(total))], RIDGES[int(possible[0])]
 
 
 def _compared(fit: Fit, data: ChoiceSets, people: Array | None, free: Array, name: str) -> Fit:

@@ -407,9 +407,23 @@ def test_assortment_on_real_shaped_choices(trips: Any) -> None:
     outcome = instance.respond(np.array([[0, 1], [2, -1]]))
     x = instance.context().features.astype(float)
     u = np.exp(x @ problem.fit.coefficients)
-    r = problem.revenues
-    first = (r[0] * u[0, 0] + r[1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
-    np.testing.assert_allclose(outcome.expected, [first, r[2] * u[1, 2] / (1 + u[1, 2])], rtol=1e-5)
+    r = instance.context().revenues
+    first = (r[0, 0] * u[0, 0] + r[0, 1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
+    second = r[1, 2] * u[1, 2] / (1 + u[1, 2])
+    np.testing.assert_allclose(outcome.expected, [first, second], rtol=1e-5)
+    # revenues are the customer's own: the costs of the items of a set
+    assert problem.info.reward_range == (0.0, 1.0)
+    sets = np.repeat(np.arange(trips.n_sets), np.diff(trips.starts))
+    others = np.array([np.any(trips.items[sets == s] != 2) for s in range(trips.n_sets)])
+    cars = np.array([np.any(trips.item_ids[trips.items[sets == s]] == "car") for s in range(600)])
+    usable = np.flatnonzero(others & cars)
+    for b in range(2):
+        rows = np.flatnonzero(sets == usable[instance.hidden["order"][b, 0]])
+        for row in rows:
+            name = trips.item_ids[trips.items[row]]
+            if name != "car":
+                item = problem.item_ids.tolist().index(name)
+                assert r[b, item] * problem.revenue_unit == pytest.approx(trips.features[row, 0])
 
 
 def test_sets_without_a_choice_are_the_outside_option() -> None:
