@@ -31,6 +31,7 @@ FREE = 1e-6
 CHANCE = 0.001
 """Separated groups are rejected if so many equal responses are rarer than this."""
 _POSSIBLE = 0.02  # relative likelihood of the least likely penalty that is considered
+_MANY = 50_000  # customers per coefficient, from which on no penalty of `RIDGES` has an effect
 _GOLDEN = 0.6180339887498949
 _FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
 TWO_SIDED = 1.959963984540054
@@ -389,7 +390,7 @@ def fit_log(
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     free = FREE * data.sizes**2
     possible = {ridge or 0.0: 1.0}
-    if ridge is None and spread.any():
+    if ridge is None and spread.any() and n <= _MANY * len(names):
         possible = _weigh_ridges(others, fold[~held], spread, free, name, centre)
     ridge = max(possible, key=lambda one: possible[one])
     penalty = ridge * spread**2 + free
@@ -559,7 +560,7 @@ def scale(
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
     if read:
         notes.append(
-            f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
+            f"the bounds of {', '.join(read)} were read off the table, which no guarantee covers: "
             "declare bounds={name: (lowest, highest)}"
         )
     return scaled, used, notes

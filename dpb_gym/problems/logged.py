@@ -30,7 +30,7 @@ from dpb_gym.problems.fitting import (
     fit_log,
     scale,
 )
-from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks
+from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
@@ -122,7 +122,7 @@ class Logged:
                 f"{data.name}: private= protects one row, and a person with k rows only as a "
                 "group of k: leave out the column of people if rows are to be protected"
             )
-        if any("read off the log" in note for note in self.fit.notes):
+        if any("read off the table" in note for note in self.fit.notes):
             raise ParameterError(f"{data.name}: private= needs the bounds of all columns, bounds=")
         if isinstance(private, ReleasedFit):
             self.released = private
@@ -363,7 +363,7 @@ class LoggedPricing(Logged, PricingProblem):
         names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
         sets = ChoiceSets(rows, starts, choice)
-        spread = rows.std(axis=0, dtype=np.float64)
+        spread = spreads(rows)
         spread[[0, -1]] = 0.0
         self.fit = fit_once(
             ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
@@ -526,7 +526,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             listed = ", ".join(data.feature_names[k] for k in asked)
             notes.append(f"{listed}: the same for all items of a set, so with an effect per item")
         rows = np.concatenate(about, axis=1).astype(np.float32)
-        spread = rows.std(axis=0, dtype=np.float64)
+        spread = spreads(rows)
         spread[len(varying) : len(varying) + N] = 0.0
         if revenue is not None:
             spread[names.index(revenue)] = 0.0
@@ -541,7 +541,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
         self.effects: dict[str, Effect] = {}
-        self._revenue = revenue
+        self.revenue = revenue or ""
         self._sets, self._items, self.rows = sets, items, rows
         earned: Any = "equal"
         paid, means = np.ones(len(rows)), np.ones(N)
@@ -630,7 +630,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
 
     def _shown_effects(self) -> dict[str, Effect]:
         return {
-            f"the effect of one unit of {k}" if k == self._revenue else f"the elasticity of {k}": e
+            f"the effect of one unit of {k}" if k == self.revenue else f"the elasticity of {k}": e
             for k, e in self.effects.items()
         }
 
@@ -781,7 +781,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         names = tuple(f"{item}: {f}" for item in data.item_ids for f in ("intercept",
                       *data.feature_names))  # fmt: skip
         data_of_items = ItemBlocks(customers, data.items, choice, m)
-        own = customers.std(axis=0, dtype=np.float64)
+        own = spreads(customers)
         own[0] = customers[0, 0]
         spread = np.tile(own, m)
         pooled = partial(_pooled, own, data.name)

@@ -112,7 +112,7 @@ def test_bounds_are_public_where_they_are_declared() -> None:
     scaled, used, notes = scale(x, ("age", "tier=gold"), {}, "t")
     assert used["age"] == (20.0, 95.0)
     assert scaled[:, 0].tolist() == pytest.approx([-1.0, 1 / 15, 1.0])
-    assert "bounds of age were read off the log" in notes[0] and "tier" not in notes[0]
+    assert "bounds of age were read off the table" in notes[0] and "tier" not in notes[0]
     with pytest.raises(ParameterError, match=r"bounds of \['agee'\]: the features are age"):
         scale(x, ("age", "tier=gold"), {"agee": (0, 1)}, "t")
     for bounds in ((5.0, 5.0), (9.0, 1.0), (0.0, float("inf"))):
@@ -215,7 +215,7 @@ def test_a_private_release_hides_the_log_from_agents() -> None:
     assert "was released with central zCDP rho=1 per user-round" in problem.info.provisos[0]
     other = replace(table, bought=np.random.default_rng(0).permutation(table.bought))
     again = LoggedPricing(other, bounds=LOANS, private=problem.released)
-    assert problem.info.price_range == (0.0, 1.0), "declared, not read off the log"
+    assert problem.info.price_range == (0.0, 1.0), "declared, not read off the table"
     assert again.info == problem.info and (again.theta == problem.theta).all()
     assert again.draw_hidden(np.random.default_rng(0))["theta"] is again.theta
     with pytest.raises(ParameterError, match="leave out draws or private"):
@@ -495,7 +495,7 @@ def test_one_call_from_a_frame_to_results() -> None:
     )
     assert declared != env_id and "were read off" not in declared.report
     assert declared.summary()["price_unit"] == 15
-    assert "bounds of score, price were read off the log" in env_id.report
+    assert "bounds of score, price were read off the table" in env_id.report
     for backwards in ((15, 0), (0, float("nan"))):
         with pytest.raises(ParameterError, match="bounds of price must be finite and incr"):
             dpb_gym.from_log(frame, "pricing", bounds={"price": backwards})
