@@ -194,9 +194,9 @@ def from_log(
         >>> import dpb_gym
         >>> loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term", "score"])
         >>> loans
-        'Log/Pricing-SyntheticLoans-02ed9732-v0'
+        'Log/Pricing-SyntheticLoans-41e4be87-v0'
         >>> round(loans.summary()["price_elasticity"], 2)
-        -2.85
+        -3.25
     """
     validation.choice("problem", problem, LOGGED)
     settings: dict[str, Any] = {"horizon": horizon}

@@ -435,13 +435,15 @@ def _advice(
         "earned today is of the table's customers"
     )
     gain = None if fixed is None or not informed else fixed.gain
+    person = _person(visits, result)
     decision = decide(
-        problem.kind, candidates, "" if fixed is None else fixed.label, gain, run.horizon, thin
-    )
+        problem.kind, candidates, "" if fixed is None else fixed.label, gain, run.horizon, thin,
+        visits if person else 1,
+    )  # fmt: skip
     curves = [learning_curve(row) for row in result.rows if row.agent not in (SINGLE, RANDOM)]
     return Advice(
         problem.data_name, unit, decision, tuple(earnings), tuple(curves), thin,
-        _person(visits, result), tuple(_doubts(run, problem, rows, earnings, thin)), repairs,
+        person, tuple(_doubts(run, problem, rows, earnings, thin)), repairs,
         tuple(notes), facts, result, run.log,
     )  # fmt: skip
 
@@ -539,7 +541,8 @@ def _earnings(
     today = np.full(len(level), brought)
     if run.fitted:  # the log's own actions under the coefficients of each replicate
         held: Any = environment(run.log).make_problem(**run.settings("held-out"))
-        today = PER * size * held.log_values(thetas, held.pool)[which]
+        equal = np.full((len(thetas), len(held.pool)), 1.0 / len(held.pool))
+        today = PER * size * held.log_values(thetas, held.pool, equal)[which]
     gap = level - today
     earnings.append(
         Earning(

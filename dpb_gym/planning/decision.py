@@ -52,7 +52,7 @@ class Decision:
 
 def decide(
     kind: str, candidates: Sequence[Candidate], fixed: str, gain: Interval | None, horizon: int,
-    thin: str,
+    thin: str, several: int = 1,
 ) -> Decision:  # fmt: skip
     """Return the decision.
 
@@ -68,12 +68,19 @@ def decide(
         gain: Its gain over what the log earned, in percent.
         horizon: Customers.
         thin: The sentence that says that the log is too thin, or empty.
+        several: Rounds of one person, of which a guarantee per round protects each alone.
     """
+    person = ""
+    if several > 1:
+        person = (
+            f" What one person does in up to {several:,} rounds together is protected less (see "
+            "the notes)."
+        )
     within = f"in the first {horizon:,} customers"
     for one in () if thin else candidates:
         better = one.over_fixed is None or one.over_fixed.low > 0.0
         if better and one.over_today.low > 0.0:
-            return _run(one, within, fixed)
+            return _run(one, within, fixed, person)
     if gain is not None and gain.low > 0.0 and fixed:
         what = fixed.removeprefix("always ")
         return Decision(
@@ -86,7 +93,7 @@ def decide(
         )
     for one in () if thin else candidates:
         if one.over_today.low > 0.0:
-            return _run(one, within, "")
+            return _run(one, within, "", person)
     if thin:
         return Decision("collect", f"Collect more customers before you change anything. {thin}")
     possible = [c.over_today.high for c in candidates] + ([gain.high] if gain else [])
@@ -108,7 +115,7 @@ def decide(
     )  # fmt: skip
 
 
-def _run(one: Candidate, within: str, fixed: str) -> Decision:
+def _run(one: Candidate, within: str, fixed: str, person: str) -> Decision:
     """Return the decision for an agent."""
     compared = [f"{difference(one.over_today)} than today"]
     if fixed and one.over_fixed is not None:
@@ -116,7 +123,7 @@ def _run(one: Candidate, within: str, fixed: str) -> Decision:
     return Decision(
         "agent",
         f"Run {one.agent} at {one.budget}, {one.condition}. {within.capitalize()} it earns "
-        f"{' and '.join(compared)}.",
+        f"{' and '.join(compared)}.{person}",
         one.over_today,
         f"{one.agent} at {one.budget}",
     )

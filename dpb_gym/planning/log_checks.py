@@ -117,7 +117,7 @@ def price_doubts(features: Array, price: Array, bought: Array) -> list[str]:
             f"lack of variation: prices vary by {rest.std() / price.mean():.1%} for like customers"
         )
     if (few := len(np.unique(price))) < 4:
-        found.append(f"lack of variation: the log has only {few} prices")
+        found.append(f"lack of variation: the table has only {few} prices")
     if len(price) > 4 * _SEEN:
         demand = np.convolve(bought - bought.mean(), np.ones(_SEEN) / _SEEN)[: len(price) - 1]
         before, after = demand[_SEEN - 1 :], rest[_SEEN:]

@@ -355,7 +355,7 @@ def result_notes(result: Result, visits: int | None = None) -> list[str]:
     notes += data_notes(task)
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
-        notes.append("the log was read without noise: its customers are not protected")
+        notes.append("the table was read without noise: its customers are not protected")
     notes.append(
         "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"

@@ -30,6 +30,9 @@ FREE = 1e-6
 """Weight of all squared standardised coefficients, which makes every fit exist."""
 CHANCE = 0.001
 """Separated groups are rejected if so many equal responses are rarer than this."""
+_POSSIBLE = 0.02  # relative likelihood of the least likely penalty that is considered
+_MANY = 50_000  # customers per coefficient, from which on no penalty of `RIDGES` has an effect
+_GOLDEN = 0.6180339887498949
 _FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
 TWO_SIDED = 1.959963984540054
 """Standard errors from a normal estimate to an end of its 95% interval."""
@@ -83,6 +86,24 @@ class Effect:
 
 
 @dataclass(frozen=True, eq=False)
+class Member:
+    """A fit with one of the possible penalties.
+
+    Attributes:
+        weight: Likelihood of customers that a fit with the penalty was not fitted to, relative to
+            the largest one (pseudo-Bayesian model averaging, Geisser & Eddy 1979).
+        coefficients: ``(d,)``.
+        information: See `Fit`.
+        penalty: See `Fit`.
+    """
+
+    weight: float
+    coefficients: Array
+    information: Array
+    penalty: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Fit:
     """A choice model fitted to a log.
 
@@ -103,6 +124,7 @@ class Fit:
         held_rows: Mask of the held-out customers' rows ``(n_rows,)``.
         information: Lower triangle of the Hessian of the negative log-likelihood ``(d, d)``.
         penalty: Weight of each squared coefficient ``(d,)``.
+        members: Fits with the possible penalties.
         variation: Covariance of the score where persons have several rows ``(d, d)``; None: that
             of independent rows, the information.
         plain: Coefficients without a penalty ``(d,)``, or None if they do not exist.
@@ -122,6 +144,7 @@ class Fit:
     held_rows: Array
     information: Array
     penalty: Array
+    members: tuple[Member, ...]
     variation: Array | None = None
     plain: Array | None = None
     plain_information: Array | None = None
@@ -135,31 +158,39 @@ class Fit:
     def draws(self, count: int, scale: float = 1.0) -> Array:
         """Return draws of the coefficients from their approximate posterior ``(count, d)``.
 
-        The posterior is normal around the coefficients (Laplace's approximation). Its covariance
-        is the inverse Hessian of the penalised likelihood, or the sandwich estimate over persons
-        where they have several rows (Liang & Zeger 1986).
+        The posterior is a mixture over penalties (`members`), each normal around its coefficients
+        (Laplace's approximation). The covariance is the inverse Hessian of the penalised
+        likelihood, or the sandwich estimate over persons where they have several rows (Liang &
+        Zeger 1986).
 
         Args:
             count: Number of draws; the first ones do not depend on it.
             scale: Factor of the information: that of a log of `scale` times the customers.
         """
-        d = len(self.coefficients)
-        lower, spread = np.zeros((1, d, d)), np.zeros((1, d, d))
-        kernels.linalg.cholesky((scale * self.information + np.diag(self.penalty))[None], lower)
+        d, lowers = len(self.coefficients), []
+        for one in self.members:
+            lower = np.zeros((1, d, d))
+            precision = scale * one.information + np.diag(one.penalty)
+            kernels.linalg.cholesky(precision[None], lower)
+            lowers.append(lower[0])
+        spread = np.zeros((1, d, d))
         if self.variation is not None:
             # persons fewer than coefficients leave directions without variation
             least = 1e-9 * np.diag(np.maximum(self.information.diagonal(), self.penalty))
             kernels.linalg.cholesky((scale * self.variation + least)[None], spread)
+        shares = np.cumsum([one.weight for one in self.members])
         found, half = np.empty((count, d)), np.empty(d)
         for k in range(count):
+            # multiples of the golden ratio are spread evenly, however many there are
+            place = int(np.searchsorted(shares, (0.5 + k) * _GOLDEN % 1.0 * shares[-1]))
             z = portable.normals(generator(k, Stream.HIDDEN), d)
             if self.variation is None:
-                kernels.linalg.solve_upper_one(lower[0], z, half)
+                kernels.linalg.solve_upper_one(lowers[place], z, half)
             else:
                 mixed = np.array([kernels.linalg.dot_one(row, z) for row in spread[0]])
-                kernels.linalg.solve_cholesky_one(lower[0], mixed, half)
-            found[k] = half
-        return found + self.coefficients
+                kernels.linalg.solve_cholesky_one(lowers[place], mixed, half)
+            found[k] = half + self.members[place].coefficients
+        return found
 
     def effects(self, measure: Callable[[Array], Array]) -> list[Effect]:
         """Return figures of the coefficients with standard errors by the delta method.
@@ -167,8 +198,13 @@ class Fit:
         Args:
             measure: Function of the coefficients ``(d,)`` that returns k figures.
         """
-        own = _covariance(self.information, self.penalty, self.variation)
-        values, errors = _delta(measure, self.coefficients, own)
+        values = measure(self.coefficients)
+        squares = np.zeros_like(values)
+        for one in self.members:
+            own = _covariance(one.information, one.penalty, self.variation)
+            there, error = _delta(measure, one.coefficients, own)
+            squares += one.weight * (error**2 + (there - values) ** 2)
+        errors = np.sqrt(squares / sum(one.weight for one in self.members))
         if self.plain is None or self.plain_information is None:
             return [Effect(float(v), float(e), None, None) for v, e in zip(values, errors)]
         free = np.zeros_like(self.penalty)
@@ -353,9 +389,10 @@ def fit_log(
     others, rest = data.keep(~held), data.keep(held)
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     free = FREE * data.sizes**2
-    if ridge is None and spread.any():
-        ridge = _choose_ridge(others, fold[~held], spread, free, name, centre)
-    ridge = ridge or 0.0
+    possible = {ridge or 0.0: 1.0}
+    if ridge is None and spread.any() and n <= _MANY * len(names):
+        possible = _weigh_ridges(others, fold[~held], spread, free, name, centre)
+    ridge = max(possible, key=lambda one: possible[one])
     penalty = ridge * spread**2 + free
     theta, _ = others.fit(penalty, name, None if centre is None else centre(others))
     inside, _ = rest.log_chances(theta)
@@ -387,25 +424,33 @@ def fit_log(
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
         remarks.append("on held-out customers the model predicts no better than the mean")
     step(f"fitting to all {n:,} customers")
-    fitted, information = data.fit(penalty, name, None if centre is None else centre(data))
+    middle = None if centre is None else centre(data)
+    members, start = [], middle
+    for one, weight in sorted(possible.items(), reverse=True):
+        weights = one * spread**2 + free
+        start, information = data.fit(weights, name, middle, start)
+        members.append(Member(weight, start, information, weights))
+    best = max(members, key=lambda member: member.weight)
     repeated = people is not None and np.bincount(people).max() > 1
     fit = Fit(
-        fitted, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
-        chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)), information,
-        penalty, data.variation(fitted, who) if repeated else None,
+        best.coefficients, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
+        chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)),
+        best.information, penalty, tuple(members),
+        data.variation(best.coefficients, who) if repeated else None,
     )  # fmt: skip
     if centre is not None or not isinstance(data, ChoiceSets):
         return fit
     return _compared(fit, data, who if repeated else None, free, name)
 
 
-def _choose_ridge(
+def _weigh_ridges(
     data: Likelihood, fold: Array, spread: Array, free: Array, name: str,
     centre: Callable[[Any], Array] | None,
-) -> float:  # fmt: skip
-    """Return the penalty of `RIDGES` with the best likelihood of customers of other folds.
+) -> dict[float, float]:  # fmt: skip
+    """Return the possible penalties of `RIDGES` with their likelihood relative to the best one.
 
-    Many customers are thinned out: the best weight does not depend on their number.
+    The likelihood is that of customers of other folds. Many customers are thinned out, since the
+    best penalty does not depend on their number.
     """
     most = max(2_000, 10 * len(spread), _FIT_NUMBERS // data.width)
     if len(data) > most:
@@ -420,7 +465,8 @@ def _choose_ridge(
         for k, ridge in reversed(list(enumerate(RIDGES))):  # from the smoothest, as starting point
             theta, _ = here.fit(ridge * spread**2 + free, name, middle, theta)
             total[k] += there.likelihoods(theta).sum()
-    return RIDGES[int(np.argmax(total))]
+    weights = np.exp(total - total.max())
+    return {ridge: float(weight) for ridge, weight in zip(RIDGES, weights) if weight >= _POSSIBLE}
 
 
 def _compared(fit: Fit, data: ChoiceSets, people: Array | None, free: Array, name: str) -> Fit:
@@ -514,7 +560,7 @@ def scale(
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
     if read:
         notes.append(
-            f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
+            f"the bounds of {', '.join(read)} were read off the table, which no guarantee covers: "
             "declare bounds={name: (lowest, highest)}"
         )
     return scaled, used, notes

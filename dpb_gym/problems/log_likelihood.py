@@ -245,8 +245,14 @@ class ItemBlocks:
 
 
 def _sizes(rows: Array) -> Array:
-    squares: Array = (rows.astype(np.float64) ** 2).mean(axis=0)
+    # one column at a time, for logs of many millions of rows
+    squares = np.array([np.mean(column.astype(np.float64) ** 2) for column in rows.T])
     return np.sqrt(np.where(squares > 0.0, squares, 1.0))
+
+
+def spreads(rows: Array) -> Array:
+    """Return the standard deviations of columns ``(d,)``."""
+    return np.array([column.std(dtype=np.float64) for column in rows.T])
 
 
 def _outer_sums(scores: Array, group: Array) -> Array:

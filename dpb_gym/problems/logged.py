@@ -18,7 +18,7 @@ from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.privacy import Budget
 from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
+from dpb_gym.problems.base import Ahead, Array, Field, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
     FREE,
     Bounds,
@@ -30,11 +30,12 @@ from dpb_gym.problems.fitting import (
     fit_log,
     scale,
 )
-from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks
+from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
 from dpb_gym.problems.released_fit import ReleasedFit, release_fit
+from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
     from dpb_data import ChoiceTable, ClickTable, PriceTable
@@ -97,6 +98,7 @@ class Logged:
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
     _some: Any = None
+    _people: Array | None = None
 
     def release(
         self, data: Any, rows: Array, choice: Array, longest: float, private: Private,
@@ -120,7 +122,7 @@ class Logged:
                 f"{data.name}: private= protects one row, and a person with k rows only as a "
                 "group of k: leave out the column of people if rows are to be protected"
             )
-        if any("read off the log" in note for note in self.fit.notes):
+        if any("read off the table" in note for note in self.fit.notes):
             raise ParameterError(f"{data.name}: private= needs the bounds of all columns, bounds=")
         if isinstance(private, ReleasedFit):
             self.released = private
@@ -142,7 +144,7 @@ class Logged:
             part: ``"all"``: all customers arrive; ``"fitted"`` or ``"held-out"``: only those
                 that the check of the fit was fitted to, or held out.
         """
-        self.data_name, self._contexts = name, contexts
+        self.data_name, self._contexts, self._people = name, contexts, people
         held = self.fit.held[: len(contexts)]
         among = {"all": held | True, "fitted": ~held, "held-out": held}
         self._pool = np.flatnonzero(among[validation.choice("part", part, among)])
@@ -189,23 +191,31 @@ class Logged:
         self.today = (float(earned.mean()), float(error))
 
     @abstractmethod
-    def log_values(self, thetas: Array, who: Array) -> Array:
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of the log's own actions ``(K,)``.
 
         Args:
             thetas: ``(K, d)``.
             who: Numbers of the customers.
+            shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
 
     @abstractmethod
-    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of actions for all of them ``(K, A)``.
 
         Args:
             actions: ``(A, ...)``.
             thetas: ``(K, d)``.
             who: Numbers of the customers.
+            shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+
+    def shares(self, who: Array, count: int) -> Array:
+        """Return shares of the customers in `count` likely populations ``(count, n)``."""
+        people = np.arange(len(who)) if self._people is None else self._people[who]
+        people = np.unique(people, return_inverse=True)[1].ravel()
+        return logged_figures.customer_weights(people, count, len(self._contexts))
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta from its approximate posterior ``(count, d)``; see `Fit.draws`."""
@@ -362,7 +372,7 @@ class LoggedPricing(Logged, PricingProblem):
         names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
         sets = ChoiceSets(rows, starts, choice)
-        spread = rows.std(axis=0, dtype=np.float64)
+        spread = spreads(rows)
         spread[[0, -1]] = 0.0
         self.fit = fit_once(
             ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
@@ -418,15 +428,15 @@ class LoggedPricing(Logged, PricingProblem):
         rows = self.rows[self.measured]
         return logged_figures.price_effects(rows, coefficients, self.highest_price)
 
-    def log_values(self, thetas: Array, who: Array) -> Array:
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         rows = self.rows[who].astype(np.float64)
-        drawn = thetas * self.scale
-        return np.array([logged_figures.logged_price_value(rows, theta) for theta in drawn])
+        drawn = zip(thetas * self.scale, shares)
+        return np.array([logged_figures.logged_price_value(rows, t, w) for t, w in drawn])
 
-    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         customers = self._contexts[who].astype(np.float64)
-        drawn = thetas * self.scale
-        return np.array([logged_figures.price_values(customers, t, actions) for t in drawn])
+        drawn = zip(thetas * self.scale, shares)
+        return np.array([logged_figures.price_values(customers, t, actions, w) for t, w in drawn])
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))
@@ -458,8 +468,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         bounds: Public lowest and highest value of attributes.
         outside: The item that is the outside option: always available, and the reference of the
             other items' attributes. None if the log has sets without a choice.
-        revenue: Attribute whose mean is an item's revenue, divided by the largest; equal
-            revenues if None.
+        revenue: Attribute that is an item's revenue, divided by the largest one; that of a missing
+            item is its mean. Equal revenues if None.
         capacity: K; half of the items, at most 10, by default.
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
@@ -525,7 +535,7 @@ class LoggedAssortment(Logged, AssortmentProblem):
             listed = ", ".join(data.feature_names[k] for k in asked)
             notes.append(f"{listed}: the same for all items of a set, so with an effect per item")
         rows = np.concatenate(about, axis=1).astype(np.float32)
-        spread = rows.std(axis=0, dtype=np.float64)
+        spread = spreads(rows)
         spread[len(varying) : len(varying) + N] = 0.0
         identified = False
         if revenue is not None:
@@ -548,15 +558,16 @@ class LoggedAssortment(Logged, AssortmentProblem):
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
         self.effects: dict[str, Effect] = {}
-        self._revenue = revenue
+        self.revenue = revenue or ""
         self._sets, self._items, self.rows = sets, items, rows
         earned: Any = "equal"
-        paid = np.ones(len(rows))
+        paid, means = np.ones(len(rows)), np.ones(N)
         if revenue is not None:
             # Attributes relative to the outside option are halved.
             unit = 2.0 if outside is None else 1.0
             column = data.features[kept, data.feature_names.index(revenue)]
             earned = self._earned(column, revenue, unit, names.index(revenue), identified)
+            means = earned
             paid = column / self.revenue_unit
         super().__init__(
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
@@ -567,6 +578,9 @@ class LoggedAssortment(Logged, AssortmentProblem):
         own_columns = np.arange(len(varying) + N, len(names)).reshape(-1, N)
         shared = np.flatnonzero(fixed[varying])
         contexts = self._offered(rows, items, sets, scaled[kept][:, asked], own_columns, shared)
+        self._paid = self._revenues_offered(paid, means, len(contexts))
+        if revenue is not None:
+            self.info = replace(self.info, reward_range=(0.0, 1.0), equal_revenues=False)
         self.feature_bound = float(np.abs(contexts).max())
         self.doubts = (*moved_doubt(self._shown_effects(), SMALLER), *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
@@ -583,10 +597,10 @@ class LoggedAssortment(Logged, AssortmentProblem):
         earned = np.bincount(items, column, minlength=N) / counts
         if identified:
             self._measure(column, revenue, unit / np.subtract(*self.bounds[revenue][::-1]), at)
-        if not (earned >= 0.0).all() or earned.max() <= 0.0:
+        if not (column >= 0.0).all() or column.max() <= 0.0:
             raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
-        self.revenue_unit = float(earned.max())
-        return np.asarray(earned / earned.max())
+        self.revenue_unit = float(column.max())
+        return np.asarray(earned / self.revenue_unit)
 
     def _measure(self, column: Array, revenue: str, per_unit: float, at: int) -> None:
         """Set `effects` and `elasticities` of the revenue; refuse demand that rises with it."""
@@ -614,9 +628,37 @@ class LoggedAssortment(Logged, AssortmentProblem):
         )  # fmt: skip
         self.elasticities = {k: self.effects[k].value for k in labels[:-1]}
 
+    def _revenues_offered(self, paid: Array, means: Array, n: int) -> Array:
+        """Return revenues of the items to the first n customers ``(n, N)``.
+
+        Args:
+            paid: Revenue of every row.
+            means: Revenue of an item where it is missing ``(N,)``.
+            n: Number of customers.
+        """
+        sets = self._sets
+        found = np.broadcast_to(means.astype(np.float32), (n, len(means))).copy()
+        group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
+        here = group < n
+        found[group[here], self._items[here]] = paid[here]
+        return found
+
+    def fields(self) -> dict[str, Field]:
+        found = super().fields()
+        if not self.info.equal_revenues:
+            shape = (self.n_items,)
+            found["revenues"] = Field(shape, np.float32, Stream.REVENUES, self.draw_revenues)
+        return found
+
+    def draw_revenues(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
+        """Write revenues of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        now = hidden["order"][start : start + len(out)]
+        out[: len(now)] = self._paid[now]
+        out[len(now) :] = 0.0
+
     def _shown_effects(self) -> dict[str, Effect]:
         return {
-            f"the effect of one unit of {k}" if k == self._revenue else f"the elasticity of {k}": e
+            f"the effect of one unit of {k}" if k == self.revenue else f"the elasticity of {k}": e
             for k, e in self.effects.items()
         }
 
@@ -649,18 +691,21 @@ class LoggedAssortment(Logged, AssortmentProblem):
         contexts[group[here], items[here]] = rows[here]
         return contexts
 
-    def log_values(self, thetas: Array, who: Array) -> Array:
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         sets, some = self._sets, np.zeros(self._sets.n_sets, np.bool_)
         some[who] = True
         part = ChoiceSets(self.rows, sets.starts, sets.chosen).keep(some)
-        earned = self.revenues[self._items[np.repeat(some, np.diff(sets.starts))]]
+        taken = np.repeat(some, np.diff(sets.starts))
+        group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
+        earned = self._paid[group[taken], self._items[taken]].astype(np.float64)
         slates = part.rows, part.starts
-        return np.array([logged_figures.logged_slate_value(*slates, t, earned) for t in thetas])
+        return np.array([logged_figures.logged_slate_value(*slates, t, earned, w)
+                         for t, w in zip(thetas, shares)])  # fmt: skip
 
-    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
-        contexts, revenues = self._contexts[who].astype(np.float64), self.revenues
-        return np.array([logged_figures.slate_values(contexts, t, revenues, actions)
-                         for t in thetas])  # fmt: skip
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
+        contexts, revenues = self._contexts[who].astype(np.float64), self._paid[who]
+        return np.array([logged_figures.slate_values(contexts, t, revenues, actions, w)
+                         for t, w in zip(thetas, shares)])  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
         own: dict[str, Any] = {}
@@ -764,7 +809,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         names = tuple(f"{item}: {f}" for item in data.item_ids for f in ("intercept",
                       *data.feature_names))  # fmt: skip
         data_of_items = ItemBlocks(customers, data.items, choice, m)
-        own = customers.std(axis=0, dtype=np.float64)
+        own = spreads(customers)
         own[0] = customers[0, 0]
         spread = np.tile(own, m)
         pooled = partial(_pooled, own, data.name)
@@ -808,15 +853,17 @@ class LoggedRecommendation(Logged, RecommendationProblem):
                 )  # fmt: skip
         return rates
 
-    def log_values(self, thetas: Array, who: Array) -> Array:
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
         customers, items = self._contexts[who].astype(np.float64), self._shown[who]
-        return np.array([logged_figures.shown_value(customers, own, items) for own in drawn])
+        return np.array([logged_figures.shown_value(customers, own, items, w)
+                         for own, w in zip(drawn, shares)])  # fmt: skip
 
-    def action_values(self, actions: Array, thetas: Array, who: Array) -> Array:
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
         customers = self._contexts[who].astype(np.float64)
-        return np.array([logged_figures.item_values(customers, own, actions) for own in drawn])
+        return np.array([logged_figures.item_values(customers, own, actions, w)
+                         for own, w in zip(drawn, shares)])  # fmt: skip
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:
         """Return the value of the model's best recommendations by the model and by the log.

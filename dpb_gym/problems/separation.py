@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpb_gym import kernels
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.log_likelihood import ChoiceSets
 
@@ -39,7 +40,9 @@ def separation(data: ChoiceSets, move: Array, names: Sequence[str]) -> Separatio
         move: Difference of two estimates, of which the second has a thousandth of the penalty.
         names: Names of the columns.
     """
-    utility = (data.rows * move).sum(axis=1)
+    utilities = np.empty((1, len(data.rows)))
+    kernels.mnl.utilities(data.rows[None], move[None], utilities)
+    utility = utilities[0]
     largest = float(np.abs(utility).max())
     if largest < _ESCAPED:
         return None

@@ -112,7 +112,7 @@ def test_bounds_are_public_where_they_are_declared() -> None:
     scaled, used, notes = scale(x, ("age", "tier=gold"), {}, "t")
     assert used["age"] == (20.0, 95.0)
     assert scaled[:, 0].tolist() == pytest.approx([-1.0, 1 / 15, 1.0])
-    assert "bounds of age were read off the log" in notes[0] and "tier" not in notes[0]
+    assert "bounds of age were read off the table" in notes[0] and "tier" not in notes[0]
     with pytest.raises(ParameterError, match=r"bounds of \['agee'\]: the features are age"):
         scale(x, ("age", "tier=gold"), {"agee": (0, 1)}, "t")
     for bounds in ((5.0, 5.0), (9.0, 1.0), (0.0, float("inf"))):
@@ -215,7 +215,7 @@ def test_a_private_release_hides_the_log_from_agents() -> None:
     assert "was released with central zCDP rho=1 per user-round" in problem.info.provisos[0]
     other = replace(table, bought=np.random.default_rng(0).permutation(table.bought))
     again = LoggedPricing(other, bounds=LOANS, private=problem.released)
-    assert problem.info.price_range == (0.0, 1.0), "declared, not read off the log"
+    assert problem.info.price_range == (0.0, 1.0), "declared, not read off the table"
     assert again.info == problem.info and (again.theta == problem.theta).all()
     assert again.draw_hidden(np.random.default_rng(0))["theta"] is again.theta
     with pytest.raises(ParameterError, match="leave out draws or private"):
@@ -407,9 +407,23 @@ def test_assortment_on_real_shaped_choices(trips: Any) -> None:
     outcome = instance.respond(np.array([[0, 1], [2, -1]]))
     x = instance.context().features.astype(float)
     u = np.exp(x @ problem.fit.coefficients)
-    r = problem.revenues
-    first = (r[0] * u[0, 0] + r[1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
-    np.testing.assert_allclose(outcome.expected, [first, r[2] * u[1, 2] / (1 + u[1, 2])], rtol=1e-5)
+    r = instance.context().revenues
+    first = (r[0, 0] * u[0, 0] + r[0, 1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
+    second = r[1, 2] * u[1, 2] / (1 + u[1, 2])
+    np.testing.assert_allclose(outcome.expected, [first, second], rtol=1e-5)
+    # revenues are the customer's own: the costs of the items of a set
+    assert problem.info.reward_range == (0.0, 1.0)
+    sets = np.repeat(np.arange(trips.n_sets), np.diff(trips.starts))
+    others = np.array([np.any(trips.items[sets == s] != 2) for s in range(trips.n_sets)])
+    cars = np.array([np.any(trips.item_ids[trips.items[sets == s]] == "car") for s in range(600)])
+    usable = np.flatnonzero(others & cars)
+    for b in range(2):
+        rows = np.flatnonzero(sets == usable[instance.hidden["order"][b, 0]])
+        for row in rows:
+            name = trips.item_ids[trips.items[row]]
+            if name != "car":
+                item = problem.item_ids.tolist().index(name)
+                assert r[b, item] * problem.revenue_unit == pytest.approx(trips.features[row, 0])
 
 
 def test_sets_without_a_choice_are_the_outside_option() -> None:
@@ -481,7 +495,7 @@ def test_one_call_from_a_frame_to_results() -> None:
     )
     assert declared != env_id and "were read off" not in declared.report
     assert declared.summary()["price_unit"] == 15
-    assert "bounds of score, price were read off the log" in env_id.report
+    assert "bounds of score, price were read off the table" in env_id.report
     for backwards in ((15, 0), (0, float("nan"))):
         with pytest.raises(ParameterError, match="bounds of price must be finite and incr"):
             dpb_gym.from_log(frame, "pricing", bounds={"price": backwards})

@@ -252,7 +252,7 @@ def test_prices_that_follow_demand_or_hardly_vary_are_named() -> None:
     fixed = log_checks.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
     assert any("the features determine 100%" in d for d in fixed)
     few = log_checks.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
-    assert "lack of variation: the log has only 2 prices" in few
+    assert "lack of variation: the table has only 2 prices" in few
 
 
 def test_a_model_without_an_interaction_is_doubted() -> None:

@@ -31,6 +31,11 @@ def test_an_agent_is_run_if_it_beats_the_fixed_price_and_today() -> None:
         "first 2,000 customers it earns between 2.0% and 8.0% more than today and between 2.0% and "
         "8.0% more than always 9 EUR."
     )
+    several = decide("pricing", [one(HIGH, HIGH)], "always 9 EUR", HIGH, 2_000, "", several=5)
+    assert several.text == (
+        f"{found.text} What one person does in up to 5 rounds together is protected less (see the "
+        "notes)."
+    )
     strict = one(UNCLEAR, HIGH, "eps=0.5,delta=1e-6")
     assert decision(HIGH, strict, one(HIGH, HIGH)).action.endswith("eps=1,delta=1e-6")
 

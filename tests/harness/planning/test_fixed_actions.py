@@ -66,9 +66,10 @@ def test_slates_and_items_are_the_best_of_all() -> None:
                              revenue="cost", capacity=2)  # fmt: skip
     found = best_fixed_action(trips)
     everyone, theta = np.arange(len(trips._contexts)), trips.theta[None]
+    equal = np.full((1, len(everyone)), 1 / len(everyone))
     slates = np.array([[a, b] for a in range(3) for b in range(-1, a)])
-    values = trips.action_values(slates, theta, everyone)[0]
-    own = trips.action_values(found.action[None], theta, everyone)[0, 0]
+    values = trips.action_values(slates, theta, everyone, equal)[0]
+    own = trips.action_values(found.action[None], theta, everyone, equal)[0, 0]
     assert own >= values.max() - 0.01 * abs(values.max())
     rng = np.random.default_rng(0)
     item = rng.integers(0, 4, 3000)
@@ -86,6 +87,7 @@ def test_values_of_the_logs_own_actions_are_what_was_observed() -> None:
     trips = LoggedAssortment(dpb_data.load_choices("synthetic-mode-canada"), outside="car")
     for problem in (loans, trips):
         everyone = np.arange(len(problem._contexts))
-        (value,) = problem.log_values(problem.theta[None], everyone)
+        equal = np.full((1, len(everyone)), 1 / len(everyone))
+        (value,) = problem.log_values(problem.theta[None], everyone, equal)
         assert value == pytest.approx(problem.today[0], rel=0.02)
     assert dpb_gym.make_problem("DPB/Pricing-v0").info.price_range is None
