@@ -502,3 +502,14 @@ def test_the_answers_are_words_of_the_command_line() -> None:
     odd = dpb_data.Answer({"price": "1e5", "item": "a: b", "features": ["x, y", "no"]}, "")
     assert odd.options() == ["--set", 'price="1e5"', "--set", 'item="a: b"', "--set",
                              'features=["x, y", "no"]']  # fmt: skip
+
+
+def test_the_page_lists_the_argument_of_every_question() -> None:
+    page = Path(__file__).parents[2] / "docs" / "own-data.md"
+    section = page.read_text(encoding="utf-8").partition("### Questions about the table")[2]
+    table = [line for line in section.partition("\n### ")[0].splitlines() if line.startswith("|")]
+    answers = " ".join(line.split("|")[3] for line in table)
+    asked = {topic for _, expected in AMBIGUOUS.values() for topic in expected}
+    for topic in {*asked, "header", "item"}:
+        assert f"`{topic}=" in answers, topic
+    assert len(table) - 2 == len({*asked, "header", "item"})

@@ -779,3 +779,28 @@ def test_unknown_columns_are_reported(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ParameterError, match=message):
             dpb_gym.from_log(table, problem, **columns)
+
+
+def test_a_revenue_that_only_constants_explain_is_read_without_an_elasticity() -> None:
+    """Its columns belong to a published layout in part, so that they are read as one's own."""
+    sets = np.repeat(np.arange(60), 3)
+    items = np.tile(np.arange(3), 60)
+    frame = {
+        "case": sets,
+        "alt": np.array([*"abc"])[items],
+        "choice": (items == sets % 3).astype(int),
+        "cost": 1.0 + sets % 5 + items,
+        "quality": (sets * 7 + items * items) % 4,
+    }
+    log = dpb_gym.from_log(frame, "assortment", outside="a", revenue="cost", progress=False)
+    summary = log.summary()
+    assert summary["items"] == ("b", "c") or list(summary["items"]) == ["b", "c"]
+    assert any("cost differs between items by the same amount" in n for n in summary["notes"])
+    assert "price_elasticities" not in summary
+    frame["cost"] = frame["cost"] + (sets * items) % 2
+    log = dpb_gym.from_log(
+        frame | {"choice": (items == np.argmin(frame["cost"].reshape(-1, 3) + 0.3 * np.arange(3),
+                                               axis=1)[sets]).astype(int)},
+        "assortment", outside="a", revenue="cost", ridge=10.0, progress=False,
+    )  # fmt: skip
+    assert log.summary()["price_elasticities"]["b"] < 0.0
