@@ -18,7 +18,7 @@ from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
 from dpb_data.rating_table import digest_of, encode_features, renumber
 from dpb_data.reading_questions import units_question
-from dpb_data.table_repair import Repair
+from dpb_data.table_repair import Repair, unit_of_name
 from dpb_gym import validation
 from dpb_gym.errors import DataError, QuestionError
 
@@ -296,7 +296,8 @@ def prices(
     own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
     repair = Repair(missing, decimal, header)
     opened, read, shared = _responses(source, own, features, person, name, repair)
-    sold, unit = read[bought].astype(np.int64), repair.unit.get(price, "")
+    sold = read[bought].astype(np.int64)
+    unit = repair.unit.get(price) or unit_of_name(price)
     if offered is None and (sold > 1).any():
         raise QuestionError(units_question(opened, bought, sold))
     if each == 1:

@@ -339,6 +339,12 @@ def as_columns(source: Any) -> Any:
     return {name: [row.get(name) for row in source] for name in names}
 
 
+def unit_of_name(name: str) -> str:
+    """Return the currency in brackets at the end of a column's name, such as ``"fee (€)"``."""
+    found = re.search(rf"[(\[]\s*({_UNIT})\s*[)\]]\s*$", name)
+    return "" if found is None else _SYMBOLS.get(found[1], found[1])
+
+
 def match_names(wanted: list[str], found: list[str], repair: Repair) -> dict[str, str]:
     """Return the actual name of each wanted column: equal, or equal but for case and spaces."""
     plain: dict[str, list[str]] = {}

@@ -427,6 +427,10 @@ def test_compound_words_name_roles_if_the_values_fit() -> None:
     assert topics(reading) == []
     assert reading.roles["Angebotspreis (€)"] == "price" and reading.roles["Gebucht?"] == "bought"
     np.testing.assert_array_equal(reading.table().price, table["price"])
+    assert reading.table().unit == "EUR"
+    english = {"price (USD)": table["price"], "bought": table["bought"]}
+    assert dpb_data.read(english).table().unit == "USD"
+    assert dpb_data.read({**english, "price": table["price"]}, price="price").table().unit == ""
 
 
 def test_codes_of_a_survey_are_answered_once() -> None:
@@ -465,8 +469,24 @@ def test_units_of_columns_with_digits_are_attributes_if_named() -> None:
     assert topics(dpb_data.read(spaced)) == ["outside"]
 
 
+def test_alternatives_are_ascending_whatever_the_order_of_rows() -> None:
+    for codes in (("car", "bus"), ("bus", "car")):
+        assert dpb_data.read(wide(codes), outside="car").table().item_ids.tolist() == ["bus", "car"]
+
+
+def test_columns_of_digits_stay_answers_beside_attributes_with_a_separator() -> None:
+    table = wide(("1", "2")) | {f"Mood{k}": np.arange(N) % 5 for k in (1, 2)}
+    table = {name.replace("bus", "1").replace("car", "2"): v for name, v in table.items()}
+    reading = dpb_data.read(table, outside=1)
+    assert reading.columns["features"] == ["cost", "time"]
+    assert reading.roles["Mood1"] == "no attribute of an alternative"
+
+
 def test_choice_sets_of_two_columns() -> None:
     table = sets()
+    rows = {**table, "row": np.arange(len(table["alt"]))}
+    (question, *_) = dpb_data.read(rows).questions
+    assert [answer.settings["case"] for answer in question.answers] == [["respondent", "task"]]
     made = dpb_data.choices(
         table, case=["respondent", "task"], item="alt", chosen="choice", features=["cost"]
     )
