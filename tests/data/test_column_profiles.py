@@ -38,7 +38,7 @@ PANELS = {
     "as many rows each": lambda rng: np.repeat(np.arange(40), N // 40),
     "two rows each": lambda rng: np.arange(N) // 2,
     "nearly as many rows each": lambda rng: np.concatenate(
-        [np.repeat(np.arange(40), 29), rng.permutation(40)]
+        [np.repeat(np.arange(40), 28), rng.integers(0, 40, 80)]
     ),
     "rough counts": lambda rng: rng.choice(60, N, p=rng.dirichlet(np.full(60, 0.8))),
     "codes": lambda rng: np.array([f"H{k:03d}" for k in rng.integers(0, 90, N)]),

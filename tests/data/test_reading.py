@@ -283,6 +283,16 @@ def test_settings_of_assortments_are_checked() -> None:
         dpb_data.read(wide(), outside="car", revenue="fare")
 
 
+def test_columns_named_as_persons_come_before_other_ids() -> None:
+    table = quotes() | {"store": np.arange(N) % 12, "user": np.arange(N) // 4}
+    reading = dpb_data.read(table)
+    assert topics(reading) == [] and reading.roles["user"] == "person"
+    assert reading.roles["store"] == "numbers of persons or things"
+    (question,) = dpb_data.read({**table, "customer": np.arange(N) // 6}).questions
+    given_ = [answer.settings["person"] for answer in question.answers]
+    assert given_ == ["user", "customer", "none"]
+
+
 def test_a_reading_is_read_again_with_answers() -> None:
     reading = dpb_data.read(weeks())
     answered = reading.answer(offered=60)
