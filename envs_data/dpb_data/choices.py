@@ -290,12 +290,7 @@ def _attributes(names: Sequence[str], required: bool = True) -> list[Column]:
 def find_layout(opened: Opened) -> Layout | None:
     """Return the published layout if a table has all of its columns, or None."""
     columns = {*opened.columns}
-    for layout in LAYOUTS.values():
-        texts = [*(layout.alternatives or {"": ""}).values()]
-        complete = all(columns & {f.format(a) for a in texts} for f in layout.features)
-        if complete and layout.columns() <= columns:
-            return layout
-    return None
+    return next((layout for layout in LAYOUTS.values() if layout.columns() <= columns), None)
 
 
 def _grouped(

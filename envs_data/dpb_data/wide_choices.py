@@ -41,6 +41,7 @@ class Layout:
         features: Columns of attributes. In wide files ``{}`` stands for the alternative; an
             alternative without such a column has value 0, and a column without ``{}`` is of the
             customer.
+        lacking: Wide files: columns of attributes that the published file does not have.
         person: Column of person ids, or empty.
         alternatives: Wide files: text that replaces ``{}``, by the value of `chosen`.
         available: Wide files: column that is 1 if the alternative was offered.
@@ -60,14 +61,15 @@ class Layout:
     available: str = ""
     free: Mapping[str, tuple[str, ...]] | None = None
     none: frozenset[str] | None = None
+    lacking: tuple[str, ...] = ()
 
     def columns(self) -> set[str]:
-        """Return the names of all columns, of which an alternative may lack some attributes."""
+        """Return the names of all columns of a published file."""
         names = [self.case, self.item, self.chosen, self.person, *(self.free or {})]
         alternatives = [*(self.alternatives or {"": ""}).values()]
         names += [self.available.format(a) for a in alternatives]
-        names += [self.features[0].format(a) for a in alternatives]
-        return {name for name in names if name}
+        names += [feature.format(a) for feature in self.features for a in alternatives]
+        return {name for name in names if name and name not in self.lacking}
 
 
 def code(value: object) -> str:
@@ -240,32 +242,48 @@ def _no_attributes(opened: Opened, chosen: str, counts: Counter[str], glued: Pat
                 some,
             )
         )
-    grid = _grid([name for name in opened.columns if name != chosen])
-    if grid and len(counts) <= MOST_ALTERNATIVES:
-        return QuestionError(_grid_question(opened, chosen, counts, grid))
+    others = [name for name in opened.columns if name != chosen]
+    grids = _grids(others) or _grids(others, digits=True)
+    if grids and len(counts) <= MOST_ALTERNATIVES:
+        return QuestionError(_grid_question(opened, chosen, counts, grids))
     return DataError(
         f"{opened.where}: no columns are named by the values of {chosen} ({listed}): name them "
         "like train_cost, or give a table with one row per alternative and case="
     )
 
 
-def _grid(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the attributes of each text at the end of names, where most names form a grid.
+def _grids(columns: Sequence[str], digits: bool = False) -> list[dict[str, list[str]]]:
+    """Return the attributes of each text at the end or beginning of names that form a grid.
 
     ``MinutesBus``, ``FareBus``, ``MinutesBike`` and ``FareBike`` are two attributes of two
-    alternatives.
+    alternatives, or the reverse: then there are two results. With `digits` so are ``cost1``,
+    ``time1``, ``cost2`` and ``time2``.
     """
-    tails = dict[str, dict[str, None]]()
+    ends = dict[str, dict[str, None]]()
+    beginnings = dict[str, dict[str, None]]()
     for name in columns:
         for cut in range(1, len(name)):
-            if _is_apart(name[:cut], name[cut:], ""):
-                tails.setdefault(stem(name[cut:]), {})[stem(name[:cut])] = None
+            number = digits and name[cut:].isdigit() and not name[cut - 1].isdigit()
+            if number or _is_apart(name[:cut], name[cut:], ""):
+                head, tail = stem(name[:cut]), stem(name[cut:])
+                ends.setdefault(tail, {})[head] = None
+                beginnings.setdefault(head, {})[tail] = None
+    grids = [_best_grid(ends), {} if digits else _best_grid(beginnings)]
+    # what says whether alternatives were offered is an attribute
+    grids = [grid for grid in grids if not any(text.casefold() in _OFFERED for text in grid)]
+    largest = max(map(_size, grids), default=0)
+    return [grid for grid in grids if grid and _size(grid) == largest]
+
+
+def _best_grid(parts: Mapping[str, Mapping[str, None]]) -> dict[str, list[str]]:
+    """Return the largest set of parts of names that have the same other parts, at least two."""
     best: dict[str, list[str]] = {}
-    for heads in list(tails.values()):
-        some = [tail for tail, own in tails.items() if len({*own} & {*heads}) >= 2]
-        shared = [head for head in heads if all(head in tails[tail] for tail in some)]
-        if len(some) >= 2 and len(shared) >= 2 and len(some) * len(shared) > _size(best):
-            best = {tail: shared for tail in some}
+    for others in parts.values():
+        for least in range(2, len(others) + 1):
+            some = [part for part, own in parts.items() if len({*own} & {*others}) >= least]
+            shared = [other for other in others if all(other in parts[part] for part in some)]
+            if len(some) >= 2 and len(shared) >= 2 and len(some) * len(shared) > _size(best):
+                best = dict.fromkeys(some, shared)
     return best
 
 
@@ -274,28 +292,30 @@ def _size(grid: Mapping[str, Sequence[str]]) -> int:
 
 
 def _grid_question(
-    opened: Opened, chosen: str, counts: Counter[str], grid: Mapping[str, list[str]]
+    opened: Opened, chosen: str, counts: Counter[str], grids: Sequence[Mapping[str, list[str]]]
 ) -> Question:
     """Return the question of which value of `chosen` is which alternative."""
-    texts = [*grid]
     keys = sorted((key for key in counts if key != MISSING), key=_order)
     usual = [key for key in keys if not key.startswith("-")]
     answers = []
-    for start in range(max(1, len(usual) - len(texts) + 1))[:3]:
-        some = dict(zip(usual[start:], texts))
-        rest = [key for key in counts if key not in some]
-        settings: dict[str, Any] = {"alternatives": some}
-        means = ", ".join(f"{key} is {text}" for key, text in some.items())
-        if rest:
-            settings["unknown"] = sorted(rest, key=_order)
-            means += "; none= instead of unknown= for values that mean none of them"
-        answers.append(Answer(settings, means))
-    attributes = ", ".join(next(iter(grid.values())))
+    for grid in grids:
+        texts = sorted(grid, key=_order) if all(text.isdigit() for text in grid) else [*grid]
+        for start in range(max(1, len(usual) - len(texts) + 1))[: 3 - len(grids)]:
+            some = dict(zip(usual[start:], texts))
+            rest = sorted((key for key in counts if key not in some), key=_order)
+            settings: dict[str, Any] = {"alternatives": some}
+            means = ", ".join(f"{key} is {text}" for key, text in some.items())
+            if rest:
+                settings["unknown"] = rest
+                means += "; none= instead of unknown= for values that mean none of them"
+            answers.append(Answer(settings, means))
+    named = " or ".join(f"{', '.join(grid)} ({', '.join(next(iter(grid.values())))})"
+                        for grid in grids)  # fmt: skip
     return Question(
         "alternatives",
         f"{opened.where}: {chosen} has the values {_counted(keys, counts)}, which no column is "
-        f"named by. Columns are named by {' and '.join(texts)} ({attributes}). Which value stands "
-        "for which alternative, which for none of them (none=), and which is not known (unknown=)?",
+        f"named by. Columns are named by {named}. Which value stands for which alternative, which "
+        "for none of them (none=), and which is not known (unknown=)?",
         tuple(answers),
         chosen,
     )

@@ -466,6 +466,29 @@ def test_codes_of_a_survey_are_answered_once() -> None:
         dpb_data.read(table, alternatives="Bus")
 
 
+def test_grids_of_names_are_found_by_their_ends_beginnings_or_digits() -> None:
+    rng = np.random.default_rng(7)
+
+    def table(names: list[str], codes: int) -> Table:
+        frame: Table = {name: np.round(rng.uniform(1, 9, N), 1) for name in names}
+        return {"choice": np.arange(N) % codes + 1, **frame}
+
+    def alternatives(table: Table) -> list[list[str]]:
+        (question, *_) = dpb_data.read(table).questions
+        return [[*answer.settings["alternatives"].values()] for answer in question.answers]
+
+    modes = [f"{m}_{a}" for a in ("TT", "CO", "AV") for m in ("TRAIN", "CAR", "SM")]
+    assert alternatives(table(modes, 3))[0] == ["TRAIN", "CAR", "SM"], "AV is an attribute"
+    square = [f"{a}{m}" for a in ("Time", "Cost") for m in ("Bus", "Car")]
+    assert alternatives(table(square, 2)) == [["Bus", "Car"], ["Time", "Cost"]]
+    digits = table([f"{a}{k}" for a in ("cost", "time") for k in (2, 1)], 2)
+    digits["choice"] = np.array(["first", "second"])[np.arange(N) % 2]
+    assert alternatives(digits) == [["1", "2"]]
+    single = table(["Mood10", "Mood11", "unit_cost", "unit_price"], 2)
+    with pytest.raises(DataError, match="no columns are named by the values of choice"):
+        dpb_data.choices(single, chosen="choice")
+
+
 def test_units_of_columns_with_digits_are_attributes_if_named() -> None:
     rng = np.random.default_rng(6)
     table = {"choice": rng.integers(1, 3, N)} | {
