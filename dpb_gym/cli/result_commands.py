@@ -389,12 +389,13 @@ def advise(
         from dpb_gym.planning import advice, privacy_cost
 
         asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
-        found: Any
         reading = dpb_data.read(source, problem, **options.read_settings(set_))
-        if not dry_run:
-            words = [word for text in set_ for word in ("--set", text)]
-            words = ["dpb", "advise", source, *(["--problem", problem] if problem else []), *words]
-            reading = table_questions.ask(reading, words)
+    if not dry_run:
+        words = [word for text in set_ for word in ("--set", text)]
+        words = ["dpb", "advise", source, *(["--problem", problem] if problem else []), *words]
+        reading = table_questions.ask(reading, words)
+    found: Any
+    with progress_lines("advise"):
         found = advice.advise(
             reading, budgets=asked, horizon=horizon,
             replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym.cli import options
-from dpb_gym.errors import DPBError
+from dpb_gym.errors import DPBError, QuestionError
 
 if TYPE_CHECKING:
     from dpb_data import Question, Reading
@@ -33,7 +33,7 @@ def ask(reading: Reading, words: Sequence[str]) -> Reading:
             settings = options.read_settings([text for name, text in pairs if name == "--set"])
             problem = next((text for name, text in pairs if name == "--problem"), None)
             reading = reading.answer(problem, **settings)
-        except DPBError as error:
+        except DPBError as error:  # what was typed does not fit: ask again
             options.note(str(error))
             continue
         given += chosen
@@ -49,8 +49,8 @@ def _choice(question: Question) -> list[str]:
     while True:
         print("Number of an answer, or NAME=VALUE: ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
-        if not line:
-            raise EOFError("no answer was given")
+        if not line:  # the input ended
+            raise QuestionError(question)
         typed = line.strip()
         if typed.isdigit() and 1 <= int(typed) <= len(answers):
             answer = question.answers[int(typed) - 1]

@@ -13,6 +13,7 @@ import pytest
 import dpb_data
 from dpb_gym import cli
 from dpb_gym.cli import QUESTIONS, table_questions
+from dpb_gym.errors import QuestionError
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_a_terminal_is_asked(weeks: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_terminal_that_ends_gives_no_answer(weeks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     type_lines(monkeypatch)
-    with pytest.raises(EOFError, match="no answer"):
+    with pytest.raises(QuestionError, match="How many customers saw the price"):
         table_questions.ask(dpb_data.read("weeks.csv"), ["dpb"])
     monkeypatch.setattr("sys.stdin", io.StringIO("1\n"))
     reading = dpb_data.read("weeks.csv")
