@@ -457,8 +457,9 @@ def _facts(source: Any, problem: Any, data: Any) -> str:
         what = f"SHA-256 {digest[:16]}"
     else:
         name, what = problem.data_name, f"digest {data.digest()[:16]}"
-    today = datetime.date.today().isoformat()
-    return f"{name}: {len(data):,} rows, {what}; dpb-gym {metadata.version("dpb-gym")}, {today}"
+    version = metadata.version("dpb-gym")
+    today = datetime.date.today()
+    return f"{name}: {len(data):,} rows, {what}; dpb-gym {version}, {today.isoformat()}"
 
 
 def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> str:
