@@ -157,7 +157,7 @@ def run(name: str) -> dict[str, Any]:
         rows.append({"sentence": advice.thin, "truths": truths, "customers": count})
     else:
         found = {w: losses(log, agents, ROUNDS, **kwargs) for w, (log, kwargs) in worlds.items()}
-        private = [e for e in advice.earnings[1:] if e.label in agents]
+        private = [e for e in advice.earnings if e.label in agents.keys() - {BASE, RANDOM}]
         for e, sentence in zip(private, advice.sentences[1:]):
             truths = {world: lost[e.label] for world, lost in found.items()}
             said = [e.lost.low, e.lost.high]
