@@ -2,7 +2,7 @@
 
 ``python benchmarks/advice.py`` runs the logs that docs/results/advice.json lacks, and writes the
 tables and pictures of docs/own-data.md from it. Public logs lie below DPB_DATA. ``--log NAME`` runs
-a log again, ``--coverage 16`` generates 16 logs and counts the intervals that contain the truth.
+a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth.
 Seeds are used for nothing else.
 
 Truths are means over `OTHERS` other replicates with `DRAWS` draws of the coefficients, 16 of them
@@ -157,7 +157,7 @@ def run(name: str) -> dict[str, Any]:
         rows.append({"sentence": advice.thin, "truths": truths, "customers": count})
     else:
         found = {w: losses(log, agents, ROUNDS, **kwargs) for w, (log, kwargs) in worlds.items()}
-        private = [e for e in advice.earnings[1:] if e.label in agents]
+        private = [e for e in advice.earnings if e.label in agents.keys() - {BASE, RANDOM}]
         for e, sentence in zip(private, advice.sentences[1:]):
             truths = {world: lost[e.label] for world, lost in found.items()}
             said = [e.lost.low, e.lost.high]
@@ -209,11 +209,12 @@ def _truth(row: dict[str, Any], truth: Any) -> str:
 
 
 def examples(data: dict[str, Any]) -> str:
-    """Return command, first sentence, doubts and picture of the documented logs."""
+    """Return command, decision, doubts, first cost and picture of the documented logs."""
     parts = []
     for name, picture in PICTURES.items():
         log = data["logs"][name]
-        said = [log["rows"][0]["sentence"], *(f"Doubt: {doubt}." for doubt in log["doubts"])]
+        said = [log["decision"], *(f"Doubt: {doubt}." for doubt in log["doubts"])]
+        said += [row["sentence"] for row in log["rows"][:1] if "interval" in row]
         parts += [f"**{name}**: `{log['command']}`", " ".join(said),
                   f"![Earnings on {name}](_static/{picture})"]  # fmt: skip
     return "\n\n".join(parts)

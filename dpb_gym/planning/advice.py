@@ -8,12 +8,13 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpb_gym import __version__, report, validation
+from dpb_gym import report, validation
 from dpb_gym.agent import Agent
 from dpb_gym.envs.log_environments import LogEnvironment, from_log
 from dpb_gym.envs.registration import environment
@@ -456,8 +457,9 @@ def _facts(source: Any, problem: Any, data: Any) -> str:
         what = f"SHA-256 {digest[:16]}"
     else:
         name, what = problem.data_name, f"digest {data.digest()[:16]}"
-    today = datetime.date.today().isoformat()
-    return f"{name}: {len(data):,} rows, {what}; dpb-gym {__version__}, {today}"
+    version = metadata.version("dpb-gym")
+    today = datetime.date.today()
+    return f"{name}: {len(data):,} rows, {what}; dpb-gym {version}, {today.isoformat()}"
 
 
 def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> str:

@@ -103,11 +103,9 @@ def decide(
             f"Keep what you do today: nothing is shown to earn more, and no gain above "
             f"{NEGLIGIBLE:g}% is possible by this table.",
         )
-    who = (
-        f"{fixed} would earn {difference(gain)} than today"
-        if gain and fixed
-        else ("no agent is shown to earn more than today")
-    )
+    who = "an agent may earn more than today"
+    if gain is not None and gain.high > NEGLIGIBLE:
+        who = f"{fixed} would earn {difference(gain)} than today"
     more = " with prices that vary more" if kind == "pricing" else ""
     return Decision(
         "collect", f"Collect more customers{more} before you change anything: {who}, which does "

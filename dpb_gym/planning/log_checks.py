@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,9 @@ def customers_needed(problem: Any) -> int | None:
     Args:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
     """
-    fit, truth = problem.fit, problem.rounds_under(problem.theta)
+    # policies of other logs of the same demand: without the other penalties that it may have
+    best = max(problem.fit.members, key=lambda one: one.weight)
+    fit, truth = replace(problem.fit, members=(best,)), problem.rounds_under(problem.theta)
     rows, rng, kind = len(fit.held), np.random.default_rng(0), kind_of(problem.kind)
     shape = (20, len(truth.best[0]), *kind.action_shape(problem.info))
     actions = [kind.random(problem.info, uniforms) for uniforms in rng.random(shape)]
