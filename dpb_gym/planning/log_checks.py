@@ -29,7 +29,7 @@ def model_warnings(problem: Any, data: Any) -> list[str]:
     hit = problem.fit.chosen[problem.fit.held_rows]
     found = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
     if problem.kind == "pricing":
-        found += price_doubts(data.features, data.price, data.bought)
+        found += price_doubts(*_rows(data))
         slope, spread = problem.fit.coefficients[-1], problem.fit.draws(200)[:, -1].std()
         if slope < 2.0 * spread:
             found.append(
@@ -96,13 +96,28 @@ def _log_chance(chance: Array, hit: Array) -> Array:
     return found
 
 
+def _rows(data: Any) -> tuple[Array, Array, Array]:
+    """Return features ``(m, k)``, price and share of purchases ``(m,)`` of the rows of a table.
+
+    Customers who were counted in one row have no order among themselves.
+    """
+    if data.people is None:
+        return data.features, data.price, data.bought
+    columns = np.column_stack([data.people, data.price, data.features])
+    first = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))
+    starts = np.flatnonzero(first)
+    sizes = np.diff(np.append(starts, len(first)))
+    share = np.add.reduceat(data.bought, starts) / sizes
+    return data.features[starts], data.price[starts], share
+
+
 def price_doubts(features: Array, price: Array, bought: Array) -> list[str]:
     """Return warnings on prices that hardly vary, or that follow demand.
 
     Args:
         features: ``(n, k)``.
         price: ``(n,)``, in the order of the log.
-        bought: ``(n,)``, 0 or 1.
+        bought: ``(n,)``, 0 or 1, or the share of purchases.
     """
     found = []
     known = np.column_stack([np.ones(len(price)), features])
