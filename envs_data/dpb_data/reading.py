@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpb_data import rating_loader
+from dpb_data import rating_loader, vowpal_wabbit
 from dpb_data.choices import choices, find_layout, load_choices
 from dpb_data.column_profiles import read_profiles
 from dpb_data.column_reader import Opened, open_table
@@ -28,6 +28,7 @@ from dpb_data.table_repair import Repair, match_names
 from dpb_gym import validation
 from dpb_gym.errors import (
     DataError,
+    DPBError,
     ParameterError,
     QuestionError,
     did_you_mean,
@@ -233,6 +234,11 @@ def _published(
 
 def _unknown(source: Any, problem: str | None, own: dict[str, Any]) -> Reading:
     """Return the reading of a table of unknown layout."""
+    if "item" in own and isinstance(source, (str, os.PathLike)):
+        place = existing_path(source)
+        if own["item"] != vowpal_wabbit.ITEM and vowpal_wabbit.is_log(place):
+            source = vowpal_wabbit.table(place, own["item"])
+            own = {"name": place.name.split(".")[0], **own, "item": vowpal_wabbit.ITEM}
     repair = Repair(own.get("missing"), own.get("decimal"), own.get("header"))
     try:
         opened = open_table(source, repair)
@@ -318,10 +324,10 @@ def _with_later(reading: Reading) -> tuple[Question, ...]:
         tried |= plain[-1 if question.topic == "person" else 0].settings
     try:
         later = reading.answer(**tried).questions
-    except DataError:
-        if {question.topic for question in reading.questions} <= {*_ANY}:
+    except DPBError as error:
+        if isinstance(error, DataError) and {q.topic for q in reading.questions} <= {*_ANY}:
             raise
-        return reading.questions  # that of a wrong answer
+        return reading.questions  # the error may be that of a wrong answer
     topics = {question.topic for question in reading.questions}
     return *reading.questions, *(question for question in later if question.topic not in topics)
 

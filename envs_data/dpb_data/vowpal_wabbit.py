@@ -85,6 +85,17 @@ def is_round(record: Mapping[str, Any]) -> bool:
     )
 
 
+def is_log(path: Path) -> bool:
+    """Return whether the first line of a file that is not empty is one of such a log."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            first = next((line for line in file if line.strip()), "")
+        record = json.loads(first)
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and is_round(record)
+
+
 def _item_question(where: str, action: Any) -> Question:
     features = [*_features(where, action)]
     if not features:

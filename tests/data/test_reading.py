@@ -401,6 +401,14 @@ def test_decision_logs_of_vowpal_wabbit_are_clicks(tmp_path: Path) -> None:
     assert reading.layout == "clicks" and topics(reading) == []
     assert reading.columns["features"] == ["User_age"]
     assert len(reading.table()) == 400
+    turned = json.loads(lines[1])
+    turned["c"]["_multi"].reverse()
+    path.write_text("\n".join([*lines, json.dumps(turned)]) + "\n")
+    reading = dpb_data.read(path)
+    assert topics(reading) == ["item"] and str(reading.questions[0].answers[0]) == "item='i_id'"
+    answered = reading.answer(item="i_id")
+    assert topics(answered) == [] and answered.table().item_ids.tolist() == ["x", "y"]
+    assert len(answered.table()) == 401 and answered.table().name == "log"
 
 
 # ------------------------------------------------------------------ layouts and other names
