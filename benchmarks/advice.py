@@ -2,7 +2,7 @@
 
 ``python benchmarks/advice.py`` runs the logs that docs/results/advice.json lacks, and writes the
 tables and pictures of docs/own-data.md from it. Public logs lie below DPB_DATA. ``--log NAME`` runs
-a log again, ``--coverage 16`` generates 16 logs and counts the intervals that contain the truth.
+a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth.
 Seeds are used for nothing else.
 
 Truths are means over `OTHERS` other replicates with `DRAWS` draws of the coefficients, 16 of them
@@ -17,22 +17,29 @@ import json
 import os
 import re
 import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from advice_estimates import price_effect
+from advice_truths import GENERATED, Truth
 from marked import put
 from paper_pages import code
 
 import dpb_data
 import dpb_gym
 from dpb_data import synthetic
-from dpb_gym.planning.advice import BASE, RANDOM, SINGLE, Advice
+from dpb_gym.envs.registration import ENVIRONMENTS, environment, register_environment
+from dpb_gym.planning.advice import BASE, RANDOM, SINGLE, TODAY, Advice
+from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.problems.base import Feedback
+from dpb_gym.problems.logged import LoggedPricing
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE, STORED = REPOSITORY / "docs/own-data.md", REPOSITORY / "docs/results/advice.json"
 SEED, OTHERS, DRAWS, ROUNDS = 10**7, 64, 64, 10_000
+MOST_CUSTOMERS = 60_000  # of a run that checks how many customers a log needs
+PUBLISHED = {"electricity": "-0.625 (mlogit)"}
 PICTURES = {
     "Open Bandit, men": "advice-open-bandit.png",
     "Swissmetro": "advice-swissmetro.png",
@@ -40,6 +47,7 @@ PICTURES = {
     "synthetic-loans": "advice-loans.png",
 }
 CAR = {"outside": "car", "revenue": "cost", "capacity": 2}
+ELECTRICITY = {"outside": 4, "revenue": "pf", "capacity": 1}
 LOGS: dict[str, tuple[str, dict[str, Any]]] = {
     "Open Bandit, men": ("obd-men/random/men.csv.gz", {}),
     "Open Bandit, men, bts": ("obd-men/bts/men.csv.gz", {}),
@@ -48,6 +56,7 @@ LOGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"outside": "CAR", "revenue": "CO", "capacity": 1, "currency": "CHF"},
     ),
     "ModeCanada": ("choice/ModeCanada.csv.gz", CAR | {"currency": "CAD"}),
+    "electricity": ("choice/electricity.csv.gz", ELECTRICITY),
     "synthetic-loans": ("synthetic-loans", {}),
     "synthetic-mode-canada": ("synthetic-mode-canada", CAR),
     "synthetic-open-bandit": ("clicks.csv", {}),
@@ -58,11 +67,7 @@ GENERATORS: dict[str, Any] = {
     "synthetic-mode-canada": lambda: synthetic.mode_canada(60_000),
     "synthetic-open-bandit": lambda: synthetic.open_bandit(300_000)[0],
 }
-QUOTES, COVERED = 2000, ("eps=1,delta=1e-6", "eps=4,delta=1e-6")
-SETTINGS: dict[str, Any] = {
-    "bounds": {"price": (0, 10), "age": (18, 80), "visits": (0, 12)},
-    "features": ["age", "visits"], "horizon": QUOTES, "progress": False,
-}  # fmt: skip
+ROUNDS_COVERED, COVERED = 1_000, "eps=4,delta=1e-6"
 
 
 def command(name: str) -> str:
@@ -97,13 +102,38 @@ def known(name: str, advice: Advice) -> str:
     return dpb_gym.from_log(GENERATORS[name](), roles.problem, bounds=bounds, **own)
 
 
+def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str, Any] | None:
+    """Return the effect of the price beside an independent estimate; None without a price.
+
+    Args:
+        file: The file or kind of log.
+        told: Arguments that the user gives.
+        advice: The advice.
+        truth: What is known of the demand.
+    """
+    problem: Any = dpb_gym.make_problem(advice.log)
+    key = "price" if problem.kind == "pricing" else getattr(problem, "revenue", "")
+    effect = getattr(problem, "effects", {}).get(key)
+    if effect is None:
+        return None
+    settings = environment(advice.log).defaults
+    independent = price_effect(
+        settings["data"], settings.get("outside"), key, settings.get("log_scale", ())
+    )
+    return {
+        "file": file, "told": told, "independent": list(independent),
+        "published": PUBLISHED.get(file), "ours": [effect.value, *effect.interval],
+        "sentence": advice.decision.text, "truth": truth,
+    }  # fmt: skip
+
+
 def run(name: str) -> dict[str, Any]:
     """Return the sentences on a log with their truths, and draw its picture."""
     source, settings = LOGS[name]
     advice = dpb_gym.advise(source, **settings)
     if name in PICTURES:
         advice.plot(REPOSITORY / "docs/_static" / PICTURES[name])
-    run_again = [e for e in advice.earnings if e.label not in (SINGLE, RANDOM)]
+    run_again = [e for e in advice.earnings if e.label not in (SINGLE, RANDOM, TODAY)]
     agents: dict[str, Any] = {e.label: (e.agent, e.label) for e in run_again[1:]}
     agents |= {BASE: (run_again[0].agent, None), RANDOM: RANDOM}
     modelled = hasattr(dpb_gym.make_problem(advice.log), "fit")
@@ -117,19 +147,27 @@ def run(name: str) -> dict[str, Any]:
         (needed,) = re.findall("bout ([0-9,]+) such customers", advice.thin) or ["0"]
         count = int(needed.replace(",", ""))
         truths = {
-            world: {str(T): losses(log, some, T, **kwargs)[RANDOM] for T in (ROUNDS, count) if T}
+            world: {
+                str(T): losses(log, some, T, **kwargs)[RANDOM]
+                for T in (ROUNDS, count)
+                if 0 < T <= MOST_CUSTOMERS
+            }
             for world, (log, kwargs) in worlds.items()
         }
         rows.append({"sentence": advice.thin, "truths": truths, "customers": count})
     else:
         found = {w: losses(log, agents, ROUNDS, **kwargs) for w, (log, kwargs) in worlds.items()}
-        for e, sentence in zip(advice.earnings[1:], advice.sentences[:-2]):
+        private = [e for e in advice.earnings if e.label in agents.keys() - {BASE, RANDOM}]
+        for e, sentence in zip(private, advice.sentences[1:]):
             truths = {world: lost[e.label] for world, lost in found.items()}
             said = [e.lost.low, e.lost.high]
             rows.append({"sentence": sentence, "interval": said, "truths": truths})
+    told = sorted(key for key in settings if key != "currency")
+    truth = "generated by this package" if name in GENERATORS else "unknown"
     names = sorted({agent if isinstance(agent, str) else agent[0] for agent in agents.values()})
     return {
         "command": command(name), "replicates": OTHERS, "rows": rows,
+        "decision": advice.decision.text, "estimate": estimate(name, told, advice, truth),
         "doubts": list(advice.warnings),
         "agents": {agent: code(agent) for agent in names},
     }  # fmt: skip
@@ -144,7 +182,8 @@ def is_right(row: dict[str, Any]) -> bool:
     if "interval" in row:
         low, high = row["interval"]
         return all(low - error <= mean <= high + error for mean, error in row["truths"].values())
-    last = [found[str(row["customers"])] for found in row["truths"].values() if row["customers"]]
+    last = [found[str(row["customers"])] for found in row["truths"].values()
+            if str(row["customers"]) in found]  # fmt: skip
     return all(mean > error for mean, error in last)
 
 
@@ -158,13 +197,7 @@ def table(data: dict[str, Any]) -> str:
                 f"| {name} | {row['sentence']} | {said} | {'yes' if is_right(row) else 'no'} |"
             )
     rows = [row for log in data["logs"].values() for row in log["rows"]]
-    count = data["coverage"]
-    right = f"{sum(map(is_right, rows))} of {len(rows)} sentences are right."
-    said = (
-        f"{right} On {count['logs']} generated logs of {QUOTES:,} quotes, {count['contained']} of "
-        f"{count['intervals']} intervals contain the true loss."
-    )
-    lines += ["", said]
+    lines += ["", f"{sum(map(is_right, rows))} of {len(rows)} sentences are right."]
     return "\n".join(lines)
 
 
@@ -176,66 +209,214 @@ def _truth(row: dict[str, Any], truth: Any) -> str:
 
 
 def examples(data: dict[str, Any]) -> str:
-    """Return command, first sentence, doubts and picture of the documented logs."""
+    """Return command, decision, doubts, first cost and picture of the documented logs."""
     parts = []
     for name, picture in PICTURES.items():
         log = data["logs"][name]
-        said = [log["rows"][0]["sentence"], *(f"Doubt: {doubt}." for doubt in log["doubts"])]
+        said = [log["decision"], *(f"Doubt: {doubt}." for doubt in log["doubts"])]
+        said += [row["sentence"] for row in log["rows"][:1] if "interval" in row]
         parts += [f"**{name}**: `{log['command']}`", " ".join(said),
                   f"![Earnings on {name}](_static/{picture})"]  # fmt: skip
     return "\n\n".join(parts)
 
 
-def quotes(count: int, seed: int) -> dict[str, Any]:
-    """Return generated quotes; the utility of buying is linear in price, age and visits."""
-    rng = np.random.default_rng(seed)
-    price, age = rng.uniform(1, 10, count), rng.uniform(18, 80, count)
-    visits = rng.integers(0, 13, count)
-    utility = 1.5 - 0.55 * price + 0.03 * (age - 50) + 0.12 * visits
-    bought = (rng.random(count) < 1 / (1 + np.exp(-utility))).astype(int)
-    return {"price": price, "bought": bought, "age": age, "visits": visits}
+class World(LoggedPricing):
+    """The customers of a log, who respond by the demand that generated it."""
+
+    def __init__(self, truth: Truth, **settings: Any) -> None:
+        columns = {k: v for k, v in truth.settings.items() if k not in ("log_scale",)}
+        table = dpb_data.prices(truth.frame, **columns)
+        self._truth, self._log_scale = truth, truth.settings.get("log_scale", ())
+        super().__init__(table, log_scale=self._log_scale, **settings)
+        self._names = table.feature_names
+
+    def respond(self, hidden: Any, round_: Any, action: Any) -> tuple[Feedback, Any]:
+        price = self.highest_price * np.clip(action, *self.info.price_range)
+        x = {}
+        for k, name in enumerate(self._names):
+            low, high = self.bounds[name]
+            logged = name in self._log_scale
+            ends = np.log1p([low, high]) if logged else (low, high)
+            value = ends[0] + (round_.context.features[:, k + 1] + 1) / 2 * (ends[1] - ends[0])
+            x[name] = np.expm1(value) if logged else value
+        chance = self._truth.demand(price, x)
+        bought = (round_.uniform < chance).astype(float)
+        share = price / self.highest_price
+        return Feedback(share * bought, demand=bought), share * chance
 
 
-@cache
-def truth(base: str, agent: str, budget: str) -> float:
-    """Return the loss in percent for customers of the demand of `quotes`."""
-    log = dpb_gym.from_log(quotes(400_000, 10**6), "pricing", **SETTINGS)
-    return losses(log, {BASE: (base, None), budget: (agent, budget)}, QUOTES)[budget][0]
+def true_gain(truth: Truth, advice: Advice) -> float:
+    """Return a decision's true gain over the log's own actions, in percent of what those earn."""
+    if advice.decision.kind == "fixed":
+        return 100.0 * (true_fixed(truth, advice)[1] / truth.today - 1.0)
+    name = f"World/{truth.name.title().replace(' ', '')}-v0"
+    ENVIRONMENTS.pop(name, None)
+    register_environment(name, World, kind="pricing", summary="", reveals="", truth=truth)
+    agent, _, budget = advice.decision.action.partition(" at ")
+    result = dpb_gym.evaluate(name, {"run": (agent, budget)}, ROUNDS_COVERED, 32, SEED,
+                              workers=1, progress=False)  # fmt: skip
+    unit = dpb_gym.make_problem(advice.log).highest_price  # type: ignore[attr-defined]
+    earned = unit * float(result.rows[0].reward[:, -1].mean()) / ROUNDS_COVERED
+    return 100.0 * (earned / truth.today - 1.0)
 
 
-def coverage(logs: int) -> dict[str, int]:
-    """Return how many intervals on generated logs contain the truth."""
-    contained = []
-    for seed in range(logs):
+def true_fixed(truth: Truth, advice: Advice) -> tuple[FixedAction, float]:
+    """Return the best single action of the advice, and what it truly earns per customer."""
+    problem: Any = dpb_gym.make_problem(advice.log)
+    found = best_fixed_action(problem)
+    if truth.problem == "pricing":
+        return found, truth.fixed(float(found.action) * problem.highest_price)
+    items = [str(problem.item_ids[k]) for k in np.atleast_1d(found.action) if k >= 0]
+    return found, truth.fixed(items if truth.problem == "assortment" else items[0])
+
+
+def check(truth: Truth, seed: int) -> dict[str, Any]:
+    """Return which intervals of the advice on a generated log hold its truth."""
+    try:
         advice = dpb_gym.advise(
-            quotes(QUOTES, seed), budgets=COVERED, replicates=32, seed=1000 * seed, **SETTINGS
-        )
-        for e in advice.earnings[1 : 1 + len(COVERED)]:
-            mean = truth(advice.earnings[0].agent, e.agent, e.label)
-            contained.append(e.lost.low <= mean <= e.lost.high)
-            print(
-                f"{seed} {e.label}: [{e.lost.low:.1f}, {e.lost.high:.1f}], {mean:.2f}", flush=True
+            truth.frame, truth.problem, budgets=COVERED, replicates=8, horizon=ROUNDS_COVERED,
+            seed=1000 * seed, progress=False, **truth.settings,
+        )  # fmt: skip
+    except dpb_data.DataError as error:
+        return {"kind": "refused", "why": str(error), "held": {}}
+    fixed, earned = true_fixed(truth, advice)
+    gain = 100.0 * (earned / truth.today - 1.0)
+    problem: Any = dpb_gym.make_problem(advice.log)
+    unit = {"pricing": "highest_price", "assortment": "revenue_unit"}.get(truth.problem, "")
+    per = 10_000 * getattr(problem, unit, 1.0)
+    today = advice.earnings[-1].earned
+    held = {
+        "gain": fixed.gain.low <= gain <= fixed.gain.high,
+        "earned": per * fixed.earned.low <= 10_000 * earned <= per * fixed.earned.high,
+        "today": today.low <= 10_000 * truth.today <= today.high,
+    }
+    if truth.elasticity is not None:
+        low, high = problem.effects["elasticity"].interval
+        held["elasticity"] = low <= truth.elasticity <= high
+    found: dict[str, Any] = {"kind": advice.decision.kind, "held": held}
+    if advice.decision.gain is not None:
+        interval = advice.decision.gain
+        if advice.decision.kind == "fixed" or truth.problem == "pricing":
+            found["decided"] = [true_gain(truth, advice), interval.low, interval.high]
+    return found
+
+
+def coverage(logs: int) -> dict[str, Any]:
+    """Return how many intervals on generated logs hold the truth, by kind of log.
+
+    A decision loses more than its interval says if what it truly brings is below today's earnings
+    although its interval is above them.
+    """
+    kinds: dict[str, Any] = {}
+    for generate in GENERATED:
+        for seed in range(logs // len(GENERATED)):
+            truth = generate(seed)
+            found = check(truth, seed)
+            own = kinds.setdefault(
+                truth.name,
+                {"logs": 0, "held": {}, "asked": {}, "kinds": {}, "below": 0, "worse": 0},
             )
-    return {"logs": logs, "intervals": len(contained), "contained": sum(contained)}
+            own["logs"] += 1
+            own["kinds"][found["kind"]] = own["kinds"].get(found["kind"], 0) + 1
+            for what, holds in found["held"].items():
+                own["asked"][what] = own["asked"].get(what, 0) + 1
+                own["held"][what] = own["held"].get(what, 0) + bool(holds)
+            if "decided" in found:
+                gain, low, _ = found["decided"]
+                own["below"] += gain < low
+                own["worse"] += gain < min(0.0, low)
+            print(truth.name, seed, found, flush=True)
+    return kinds
+
+
+def generated() -> list[dict[str, Any]]:
+    """Return the estimates and sentences of one generated log of each kind."""
+    found = []
+    for generate in GENERATED:
+        truth = generate(100)
+        advice = dpb_gym.advise(
+            truth.frame, truth.problem, budgets=COVERED, replicates=8, horizon=ROUNDS_COVERED,
+            progress=False, **truth.settings,
+        )  # fmt: skip
+        _, earned = true_fixed(truth, advice)
+        gain = 100.0 * (earned / truth.today - 1.0)
+        known = f"the fixed choice brings {gain:+.1f}%"
+        if truth.elasticity is not None:
+            low, high = dpb_gym.make_problem(advice.log).effects["elasticity"].interval  # type: ignore[attr-defined]
+            known = f"elasticity {truth.elasticity:.2f} (ours {low:.2f} to {high:.2f}), {known}"
+        told = sorted(truth.settings)
+        row = estimate(truth.name, told, advice, known)
+        found.append(row or {"file": truth.name, "told": told, "independent": None,
+                             "published": None, "ours": None, "truth": known,
+                             "sentence": advice.decision.text})  # fmt: skip
+    return found
+
+
+def estimates(data: dict[str, Any]) -> str:
+    """Return the table of files with independent estimates, ours, sentences and truths."""
+    lines = ["| file | independent estimate | ours | told | sentence | truth |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
+    logs = [log["estimate"] or {"file": name, "told": [], "independent": None, "ours": None,
+                                "published": None, "sentence": log["decision"], "truth": "unknown"}
+            for name, log in data["logs"].items()]  # fmt: skip
+    for row in [*logs, *data["generated"]]:
+        other, ours = "-", "-"
+        if row["independent"]:
+            other = f"{row['independent'][0]:.3g} ± {row['independent'][1]:.2g}"
+            other += f"; {row['published']}" if row["published"] else ""
+            ours = "{:.3g} ({:.3g} to {:.3g})".format(*row["ours"])
+        told = ", ".join(f"`{key}`" for key in row["told"]) or "nothing"
+        lines.append(
+            f"| {row['file']} | {other} | {ours} | {told} | {row['sentence']} | {row['truth']} |"
+        )
+    return "\n".join(lines)
+
+
+def covered(kinds: dict[str, Any]) -> str:
+    """Return the table of `coverage`, and its totals."""
+    whats = ("elasticity", "gain", "earned", "today")
+    lines = ["| logs | elasticity | gain of a fixed choice | its earnings | today | decisions |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
+    for name, own in kinds.items():
+        cells = [f"{own['held'][w]} of {own['asked'][w]}" if w in own["asked"] else "-"
+                 for w in whats]  # fmt: skip
+        taken = ", ".join(f"{count} {kind}" for kind, count in sorted(own["kinds"].items()))
+        lines.append(f"| {own['logs']} of {name} | {' | '.join(cells)} | {taken} |")
+    held = sum(sum(own["held"].values()) for own in kinds.values())
+    asked = sum(sum(own["asked"].values()) for own in kinds.values())
+    logs = sum(own["logs"] for own in kinds.values())
+    worse = sum(own["worse"] for own in kinds.values())
+    below = sum(own["below"] for own in kinds.values())
+    lines += ["", f"On {logs} generated logs, {held} of {asked} intervals hold the truth "
+              f"({held / asked:.0%}). {worse} decisions bring less than today; {below} bring less "
+              "than the lower end of their interval."]  # fmt: skip
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--log", choices=LOGS, action="append", default=[])
     parser.add_argument("--coverage", type=int, help="logs to generate")
+    parser.add_argument("--generated", action="store_true", help="one log of each kind again")
     options = parser.parse_args()
     data = json.loads(STORED.read_text()) if STORED.exists() else {"logs": {}, "coverage": {}}
     if options.coverage:
         data["coverage"] = coverage(options.coverage)
+    if options.generated or "generated" not in data:
+        data["generated"] = generated()
     with tempfile.TemporaryDirectory() as folder:
         dpb_data.write_sample("synthetic-open-bandit", Path(folder) / "clicks.csv")
         os.chdir(folder)
         for name in options.log or [n for n in LOGS if n not in data["logs"]]:
             data["logs"][name] = run(name)
             STORED.write_text(json.dumps(data, indent=1) + "\n")
+    data["logs"] = {name: data["logs"][name] for name in LOGS}
     STORED.write_text(json.dumps(data, indent=1) + "\n")
     put(PAGE, "truths", table(data))
     put(PAGE, "examples", examples(data))
+    put(PAGE, "estimates", estimates(data))
+    if data["coverage"]:
+        put(PAGE, "coverage", covered(data["coverage"]))
 
 
 if __name__ == "__main__":

@@ -69,6 +69,21 @@ class DataError(DPBError, ValueError):
     """A data file is missing, damaged, truncated or of another format."""
 
 
+class QuestionError(DataError):
+    """A table can be read in several ways, and an argument must say which.
+
+    Attributes:
+        questions: The open questions, see `dpb_data.Question`.
+    """
+
+    def __init__(self, *questions: Any) -> None:
+        super().__init__("\n".join(map(str, questions)))
+        self.questions = questions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.questions
+
+
 class ResultError(DPBError, ValueError):
     """A result directory, shard or manifest is damaged or of another suite."""
 

@@ -13,6 +13,8 @@ from typing import Any
 
 LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", default=None)
 """Called with each step of the current operation, see `step`."""
+ANNOUNCER: ContextVar[Callable[[str], Any] | None] = ContextVar("ANNOUNCER", default=None)
+"""Called with each intermediate answer, see `announce`."""
 TERMINAL_SECONDS, LOG_SECONDS = (0.5, 1.0), (2.0, 4.0)
 """Seconds before the first line and between lines. Imports may precede the first line."""
 
@@ -22,6 +24,13 @@ def step(what: str) -> None:
     listener = LISTENER.get()
     if listener is not None:
         listener(what)
+
+
+def announce(text: str) -> None:
+    """Report an intermediate answer: a line of its own, or a step for a listening function."""
+    show = ANNOUNCER.get()
+    if show is not None:
+        show(text)
 
 
 def share_played(what: str, say: Callable[[str], Any]) -> Callable[[int, int], Any]:
@@ -67,14 +76,20 @@ def progress_lines(
         if terminal and line:
             print(f"\r{'':{width}}\r", end="", file=sys.stderr, flush=True)
 
+    def show(text: str) -> None:
+        erased = f"\r{'':{shutil.get_terminal_size().columns - 1}}\r" if sys.stderr.isatty() else ""
+        print(f"{erased}{name}: {text}", file=sys.stderr, flush=True)
+
     watching = Thread(target=watch, daemon=True)
     if progress in (True, None):
         watching.start()
     token = LISTENER.set(say)
+    shown = ANNOUNCER.set(progress if callable(progress) else None if progress is False else show)
     try:
         yield say
     finally:
         LISTENER.reset(token)
+        ANNOUNCER.reset(shown)
         done.set()
         if watching.ident:
             watching.join()

@@ -250,7 +250,8 @@ class Session:
             if state["owed"]:
                 self._learn(context)
             self._commit()
-            action = np.array(kind.check_action(info, self.agent.act(context), 1))
+            action = kind.check_action(info, self.agent.act(context), 1)
+            action = np.array(kind.played(info, action))
             if (band := state.get("band")) is not None:
                 action = np.clip(action, *band)
             self._remember(user)

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import dpb_gym
+from dpb_data.vowpal_wabbit import table as vw_table
 from dpb_gym.problems.rounds import ProblemInfo
 
 ACTIONS, NAMES = ["sport", "politics", "music"], ["hour", "age"]  # public; features lie in [0, 1]
@@ -60,31 +61,6 @@ async def reward(request: Request) -> Response:
 PATH = "/personalizer/v1.0"
 ROUTES = {f"{PATH}/rank": rank, f"{PATH}/events/{{event}}/reward": reward}
 app = Starlette(routes=[Route(path, call, methods=["POST"]) for path, call in ROUTES.items()])
-
-
-def vw_table(lines):
-    """Return a table of the rounds of cb_explore_adf JSON logs: item, reward, propensity.
-
-    Numbers of the shared namespaces are features. Lines without a decision, such as rewards that
-    came late, are left out.
-    """
-    rounds = [r for line in lines if line.strip() and "_label_cost" in (r := json.loads(line))]
-    shared = [
-        {
-            f"{space}_{name}": value
-            for space, values in r.get("c", {}).items()
-            for name, value in (values.items() if isinstance(values, dict) else ())
-            if isinstance(value, (int, float))
-        }
-        for r in rounds
-    ]
-    features = dict.fromkeys(name for row in shared for name in row)
-    return {
-        **{name: [row.get(name) for row in shared] for name in features},
-        "item": [r["a"][r["_labelIndex"]] for r in rounds],
-        "reward": [int(r["_label_cost"] < 0) for r in rounds],
-        "propensity": [r["_label_probability"] for r in rounds],
-    }
 
 
 async def post(path, body):

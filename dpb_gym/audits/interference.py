@@ -319,6 +319,7 @@ def _rounds(
             if contexts_change and feedback.observed is not None:
                 changed_one = changed_one._replace(observed=~feedback.observed)
             feedback = with_lane_of(lane, changed_one, feedback)
+        action = problem.played(action, LANES)
         delivered = delivery.deliver(action, feedback)
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[lane])
         boundary.exchanged = lane if changed[origin] else None

@@ -122,7 +122,7 @@ def play(
         if not target or agent.curator.notion == "central":
             seen.append(_numbers(problem.info.kind, context, checked))
         delivery.open(context)
-        delivered = delivery.deliver(action, feedback)
+        delivered = delivery.deliver(problem.played(action, 2 * runs), feedback)
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
         for message in messages:
             message.target = origin in targets

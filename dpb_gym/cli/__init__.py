@@ -16,6 +16,7 @@ from typing import NoReturn
 INTERRUPTED = 130
 BAD_INPUT = 2
 FAILURE = 1
+QUESTIONS = 3
 RETIRED = {
     "--rho": "--budget rho={}",
     "--epsilon": "--budget eps={},delta=1e-5",
@@ -50,7 +51,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         arguments: Arguments after ``dpb``; those of the process by default.
 
     Returns:
-        Exit status: 0; 1 if something failed; 2 for bad input; 130 after Ctrl-C.
+        Exit status: 0; 1 if something failed; 2 for bad input; 3 if a table can be read in several
+        ways, with the arguments that decide; 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
@@ -76,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(error: BaseException, words: list[str]) -> int:
-    from dpb_gym.errors import DPBError
+    from dpb_gym.errors import DPBError, QuestionError
 
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else FAILURE
@@ -97,6 +99,10 @@ def _status(error: BaseException, words: list[str]) -> int:
             given = dict(word.partition("=")[::2] for word in words)
             value = given.get(option) or dict(pairwise(words)).get(option) or "VALUE"
             text = f"{option} does not exist, use {RETIRED[option].format(value)}"
+    elif isinstance(error, QuestionError):
+        from dpb_gym.cli.table_questions import refusal
+
+        status, text = QUESTIONS, refusal(error.questions, words)
     elif isinstance(error, DPBError):
         status = FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
     elif not isinstance(error, OSError):

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 import dpb_gym
 from dpb_gym import audits, privacy, report
-from dpb_gym.cli import options
+from dpb_gym.cli import QUESTIONS, options, table_questions
 from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import AgentError, ParameterError, ResultError
 from dpb_gym.privacy.certificate import contradictions
@@ -438,25 +438,42 @@ def advise(
     plot: str | None = options.PLOT,
     json: bool = options.JSON,
 ) -> None:
-    """Say what privacy costs on a log, with the uncertainty of what was fitted.
+    """Decide on a table: a fixed choice, a private agent, or more customers; and say what it costs.
+
+    Exit status 3 if the table can be read in several ways: the questions name the options that
+    decide. On a terminal they are asked.
 
     Example: dpb advise sales.xlsx --set price=fee --currency EUR --html sales.html
     """
     with progress_lines("advise"):
+        import dpb_data
         from dpb_gym.planning import advice, privacy_cost
 
         asked: Any = options.read_budgets(budget) or privacy_cost.BUDGETS
+        reading = dpb_data.read(source, problem, **options.read_settings(set_))
+    if not dry_run:
+        words = [word for text in set_ for word in ("--set", text)]
+        words = ["dpb", "advise", source, *(["--problem", problem] if problem else []), *words]
+        reading = table_questions.ask(reading, words)
+    found: Any
+    with progress_lines("advise"):
         found = advice.advise(
-            source, problem, budgets=asked, horizon=horizon,
+            reading, budgets=asked, horizon=horizon,
             replicates=replicates, currency=currency, workers=workers, dry_run=dry_run,
-            **options.read_settings(set_),
         )  # fmt: skip
         if not dry_run:
             _write_files(found, html, plot)
     if dry_run:
-        options.print_text(str(found))
+        if json:
+            options.print_json(table_questions.fields(reading))
+        else:
+            print(table_questions.dry_run(reading))
+        if reading.questions:
+            raise typer.Exit(QUESTIONS)
     elif json:
         texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
+        texts |= {"facts": found.facts, "decision": vars(found.decision)}
+        texts["curves"] = [vars(curve) for curve in found.curves]
         options.print_json({"sentences": found.sentences, "earnings": found.records(), **texts})
     else:
         options.print_text(str(found))

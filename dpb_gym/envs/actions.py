@@ -149,10 +149,10 @@ class ByIndex(ActionMode):
 
 
 class Price(ActionMode):
-    """A price in [0, 1]."""
+    """A price in [0, 1]; the space has the prices that are played."""
 
-    def __init__(self) -> None:
-        self.space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    def __init__(self, low: float = 0.0, high: float = 1.0) -> None:
+        self.space = gymnasium.spaces.Box(low, high, (1,), np.float32)
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         prices = self.batch(actions, replicates, False, "price").reshape(-1)
@@ -202,11 +202,16 @@ def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> Action
 
 
 def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
-    """Return the mode of a continuous price, or of `n_prices` prices 1/n, 2/n, ..., 1."""
+    """Return the mode of a continuous price, or of `n_prices` prices 1/n, 2/n, ..., 1.
+
+    With a `ProblemInfo.price_range`, prices are in it, and the `n_prices` are evenly spaced.
+    """
+    offered = info.price_range
     if n_prices is None:
-        return Price()
+        return Price() if offered is None else Price(*offered)
     count = validation.integer("n_prices", n_prices, 2, 1_000_000)
-    return ByIndex(np.arange(1, count + 1) / count, "price index")
+    prices = np.arange(1, count + 1) / count if offered is None else np.linspace(*offered, count)
+    return ByIndex(prices, "price index")
 
 
 def recommendation_mode(info: ProblemInfo) -> ActionMode:

@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpb_gym import validation
@@ -142,11 +142,13 @@ def from_log(
     problem: str,
     *,
     horizon: int = 10_000,
-    ridge: float = 1.0,
+    ridge: float | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     outside: Any = None,
     revenue: str | None = None,
     capacity: int | None = None,
+    extrapolate: bool = False,
+    log_scale: Sequence[str] | str = (),
     private: Budget | str | None = None,
     progress: bool | Callable[[str], Any] | None = None,
     **columns: Any,
@@ -164,25 +166,33 @@ def from_log(
             `propensity` is named (`dpb_gym.problems.logged.LoggedRecommendation`), else
             replay of ratings.
         horizon: Rounds T of the environment, by default.
-        ridge: Penalty of the fit, positive.
+        ridge: Weight of the squared coefficients of standardised features, positive. The price, the
+            revenue and constants have no penalty. By default it is the weight with the best
+            likelihood of customers that the model was not fitted to.
         bounds: Public lowest and highest value of features, by name; for pricing also of
             ``"price"``. Bounds that are not declared are computed from the log.
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute used as an item's revenue.
         capacity: Assortment: maximum number of items offered; by default half of them, at most 10.
+        extrapolate: Pricing: whether prices from 0 to the highest can be played. By default only
+            prices between the lowest and the highest quoted one can.
+        log_scale: Columns whose logarithm, log(1 + value), is the feature: for amounts of which
+            few are a hundred times as large as most.
         private: Pricing, and logs with propensities: budget for one row of the log. The model's
             coefficients are then released with noise from the operating system (extra
             ``[secure]``), and the guarantee of every agent says so. A new call may release, and
             spend, again. All bounds must be declared.
         progress: See `dpb_gym.progress_lines.progress_lines`.
         **columns: Names of the columns: see `dpb_data.prices`, `dpb_data.choices`,
-            `dpb_data.clicks` and `dpb_data.ratings`.
+            `dpb_data.clicks` and `dpb_data.ratings`. An assortment log without any is read by
+            `dpb_data.read`.
 
     Returns:
         The environment's id, for `gym.make`, `evaluate` and `make_problem`. The same log and
         settings give the same id.
 
     Raises:
+        QuestionError: If the log can be read in several ways; the message has the arguments.
         DataError: If the log is damaged or the model cannot be estimated; the message says why.
         ParameterError: If an argument is invalid.
 
@@ -190,26 +200,33 @@ def from_log(
         >>> import dpb_gym
         >>> loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term", "score"])
         >>> loans
-        'Log/Pricing-SyntheticLoans-02ed9732-v0'
+        'Log/Pricing-SyntheticLoans-41e4be87-v0'
         >>> round(loans.summary()["price_elasticity"], 2)
-        -2.85
+        -3.25
     """
     validation.choice("problem", problem, LOGGED)
     settings: dict[str, Any] = {"horizon": horizon}
     if not isinstance(bounds, Mapping | None):
         raise ParameterError(f"bounds must be {{name: (lowest, highest)}}, got {shown(bounds)}")
-    ridge = validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
+    if ridge is not None:
+        ridge = validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
+    log_scale = (log_scale,) if isinstance(log_scale, str) else tuple(log_scale)
     spans = {key: validation.span(f"bounds of {key}", b) for key, b in (bounds or {}).items()}
     if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
         settings |= {"ridge": ridge, "bounds": tuple(sorted(spans.items()))}
+        settings |= {"log_scale": log_scale} if log_scale else {}
     elif bounds is not None:
         raise ParameterError("ratings have no bounds: declare rating_range=(lowest, highest)")
+    if validation.flag("extrapolate", extrapolate):
+        if problem != "pricing":
+            raise ParameterError("extrapolate belongs to problem='pricing'")
+        settings["extrapolate"] = True
     if problem == "assortment":
         settings |= {"outside": outside, "revenue": revenue, "capacity": capacity}
     elif (outside, revenue, capacity) != (None, None, None):
         raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
     with progress_lines("from_log", progress):
-        table = _table(source, problem, columns)
+        table = _table(source, problem, columns, outside)
         if private is not None:
             if problem == "assortment" or hasattr(table, "ratings"):
                 raise ParameterError("private= is for pricing and for logs with propensities")
@@ -217,19 +234,21 @@ def from_log(
         return LogEnvironment(_registered(problem, table, settings))
 
 
-def _table(source: Any, problem: str, columns: dict[str, Any]) -> Any:
+def _table(source: Any, problem: str, columns: dict[str, Any], outside: Any) -> Any:
     import dpb_data
 
     step("reading")
-    choices = dpb_data.choices if columns else dpb_data.load_choices
     rated = dpb_data.clicks if {"propensity", "reward"} & {*columns} else dpb_data.ratings
-    table, reader = {
+    readers: dict[str, tuple[Any, Callable[..., Any]]] = {
         "pricing": (dpb_data.PriceTable, dpb_data.prices),
-        "assortment": (dpb_data.ChoiceTable, choices),
+        "assortment": (dpb_data.ChoiceTable, dpb_data.choices),
         "recommendation": ((dpb_data.RatingTable, dpb_data.ClickTable), rated),
-    }[problem]
-    if isinstance(source, table):  # type: ignore[arg-type]
+    }
+    table, reader = readers[problem]
+    if isinstance(source, table):
         return source
+    if problem == "assortment" and not columns:
+        return dpb_data.read(source, problem, outside=outside).table()
     try:
         inspect.signature(reader).bind(source, **columns)
     except TypeError as error:

@@ -22,7 +22,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
-from dpb_gym.problems.fitting import fit_mnl
+from dpb_gym.problems.log_likelihood import fit_mnl
 
 
 class Terms(NamedTuple):

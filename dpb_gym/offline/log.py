@@ -128,6 +128,13 @@ class Log(ABC):
             options: Values of some `options`.
         """
 
+    def inverse_propensities(self) -> tuple[Array, float, str] | None:
+        """Return 1/p of the rounds ``(n,)``, its expected mean and what that counts.
+
+        None if the expected mean is unknown.
+        """
+        return None
+
     def context(self, i: int | Array, t: int) -> Context:
         """Return round i, or one round per replicate, as an agent sees it at its round t."""
         rows = np.atleast_1d(i)

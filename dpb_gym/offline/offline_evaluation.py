@@ -17,10 +17,13 @@ from dpb_gym.files import text_template
 from dpb_gym.offline.estimators import Estimate, Weighted, effective_sample_size, with_intervals
 from dpb_gym.offline.log import Log
 from dpb_gym.offline.slate_log import SlateProbabilities
+from dpb_gym.problems.propensity_check import propensity_doubt
 
 if TYPE_CHECKING:
     from dpb_gym.privacy import Guarantee
 
+LEAST_SHARE = 0.1
+"""Effective share of the rounds below which estimates are doubted."""
 REMARKS = Path(__file__).with_name("offline_remarks.txt.j2")
 
 
@@ -44,6 +47,8 @@ class OfflineEvaluation:
         estimated: Whether the propensities are a model's.
         true_value: Value on the log's own contexts, if the log knows expected rewards.
         guarantee: Guarantee of the evaluated agent; None for a non-private one or an array.
+        doubts: Reasons not to trust the estimates, each a sentence: wrong propensities, weights of
+            few effective rounds, intervals outside of the possible rewards.
     """
 
     estimates: tuple[Estimate, ...]
@@ -57,6 +62,7 @@ class OfflineEvaluation:
     estimated: bool = False
     true_value: float | None = None
     guarantee: Guarantee | None = None
+    doubts: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Estimate:
         for estimate in self.estimates:
@@ -175,11 +181,13 @@ def evaluate_offline(
     estimates = with_intervals(
         {name: log.estimators[name](parts) for name in names}, level, resamples, seed
     )
+    effective = effective_sample_size(parts.weights)
+    doubts = _doubts(log, estimates, effective, parts.reward_range)
     truth = None if log.expected is None else (policy * log.expected).sum(axis=1).mean()
     return OfflineEvaluation(
         estimates=estimates,
         rounds=len(log),
-        effective_sample_size=effective_sample_size(parts.weights),
+        effective_sample_size=effective,
         mean_weight=float(parts.weights.mean()),
         largest_weight=float(parts.weights.max()),
         logged_mean=float(parts.rewards.mean()),
@@ -188,4 +196,35 @@ def evaluate_offline(
         estimated=log.estimated,
         true_value=None if truth is None else float(truth),
         guarantee=target.curator.guarantee if isinstance(target, Agent) else None,
+        doubts=tuple(doubts),
     )
+
+
+def _doubts(
+    log: Log, estimates: Sequence[Estimate], effective: float, possible: tuple[float, float]
+) -> list[str]:
+    """Return reasons not to trust estimates; see `OfflineEvaluation.doubts`.
+
+    Args:
+        log: The log.
+        estimates: The estimates.
+        effective: Effective sample size.
+        possible: Lowest and highest possible value.
+    """
+    inverse = log.inverse_propensities()
+    doubts = [] if inverse is None else propensity_doubt(*inverse)
+    share = effective / len(log)
+    if share < LEAST_SHARE:
+        doubts.append(
+            f"few rounds count: the weights have the effect of {effective:,.0f} rounds, "
+            f"{share:.1%} of {len(log):,}, because the policy rarely chooses what was logged"
+        )
+    low, high = possible
+    beyond = [e for e in estimates if e.normal[0] < low or e.normal[1] > high]
+    if beyond:
+        ends = ", ".join(f"{e.name} [{e.normal[0]:.3g}, {e.normal[1]:.3g}]" for e in beyond)
+        doubts.append(
+            f"intervals reach beyond the possible rewards, {low:g} to {high:g}, so the log is too "
+            f"short for these weights: {ends}"
+        )
+    return doubts

@@ -134,6 +134,12 @@ class PriceLog(Log):
             policy = np.array([answer[0, 0] for answer in answers(policy, [self], 2)])
         return values("target", policy, (len(self),), *self.price_range)
 
+    def inverse_propensities(self) -> tuple[Array, float, str] | None:
+        low, high = self.price_range
+        if not np.isfinite([low, high]).all():
+            return None
+        return 1.0 / self.densities, high - low, "the width of the range of prices"
+
     def predicted(self, target: Array, **model: Any) -> Array:
         """Return predicted rewards at the logged and at the target's prices ``(n, 2)``.
 

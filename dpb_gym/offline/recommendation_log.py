@@ -238,6 +238,9 @@ class LoggedData(Log):
             partial_feedback=partial_feedback,
         )
 
+    def inverse_propensities(self) -> tuple[Array, float, str] | None:
+        return 1.0 / self.propensities, self.n_candidates, "the number of candidates"
+
     def predicted(self, **model: Any) -> Array:
         """Return the predicted reward of every candidate ``(n, m)``, within the declared range.
 

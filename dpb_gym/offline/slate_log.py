@@ -265,6 +265,14 @@ class SlateLog(Log):
             found[:, k] = cross_fitted(logged, to_go[:, k], new, **model)
         return found
 
+    def inverse_propensities(self) -> tuple[Array, float, str] | None:
+        marginals = self.behaviour.marginals
+        if marginals is None:
+            return None
+        places = self.actions.shape[1] if self.ordered else 1
+        what = "the number of items" + (" in all positions" if self.ordered else "")
+        return np.sum(1.0 / marginals, axis=1), float(places * self.n_items), what
+
     def ingredients(
         self,
         target: SlateProbabilities,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +21,34 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.planning import log_checks
-from dpb_gym.planning.privacy_cost import BUDGETS, RANDOM, explanations, result_notes
+from dpb_gym.planning.decision import Candidate, Decision, decide, difference
+from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.planning.learning_curve import (
+    LearningCurve,
+    learning_curve,
+    learning_sentence,
+    parts,
+)
+from dpb_gym.planning.privacy_cost import (
+    BUDGETS,
+    DRAWS,
+    RANDOM,
+    coefficients,
+    explanations,
+    result_notes,
+)
 from dpb_gym.privacy import Budget
-from dpb_gym.privacy.budget import check_protects
+from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.fitting import TWO_SIDED
 from dpb_gym.problems.logged import Logged
-from dpb_gym.progress_lines import progress_lines, share_played
+from dpb_gym.progress_lines import announce, progress_lines, share_played
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
 from dpb_gym.results.result import Result
 from dpb_gym.results.row_result import RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
-from dpb_gym.streams import Stream, generator
 
 CANDIDATES = {
     "pricing": ("one-pass-pricing", "greedy-pricing", "cils-pricing", "private-pricing"),
@@ -38,20 +56,25 @@ CANDIDATES = {
     "recommendation": ("one-pass-linear", "lin-greedy", "lin-ts", "adaprivate-ucb"),
 }
 """Agents that are compared, by problem; those that can run without a budget also do."""
-DRAWS, PER = 16, 10_000
-"""Draws of the coefficients from their posterior; customers that earnings are stated for."""
-BASE, SINGLE = "without privacy", "best single action"
-_BOUNDS = (BASE, SINGLE, RANDOM)
+PER = 10_000
+"""Customers that earnings are stated for."""
+BASE, SINGLE, TODAY = "without privacy", "best single action", "today"
+_BOUNDS = (BASE, SINGLE, RANDOM, TODAY)
 _TRUSTED = {
     "curator": "a curator, who sees all responses",
     "aggregator": "the parties of a secure aggregation, together",
     "shuffler": "a shuffler, who hides the senders of messages",
     "local": "nobody but the customer's own device",
 }
-_FITTING = frozenset(("ridge", "bounds", "outside", "revenue", "capacity"))
+_CONDITIONS = {
+    "curator": "if a curator may see all responses",
+    "aggregator": "if the parties of a secure aggregation do not pool what they see",
+    "shuffler": "if a shuffler hides the senders of messages",
+    "local": "with noise on each customer's own device",
+}
 _FIRST_SEEDS = {"held-out": 0, "fitted": 1_000_000}
 _WIDE = 100  # coefficients, above which fewer replicates are run
-_MOST_SIMULATED = 2_000_000  # rounds of a check of the customers needed
+_MOST_SIMULATED = 200_000  # rounds of a check of the customers needed
 
 
 @dataclass(frozen=True)
@@ -59,10 +82,10 @@ class Earning:
     """Expected earnings of a policy per `PER` customers.
 
     Attributes:
-        label: `BASE`, a budget, `SINGLE` or `RANDOM`.
+        label: `BASE`, a budget, `SINGLE`, `RANDOM` or `TODAY`.
         agent: Name of the agent.
-        earned: Earnings. The interval of the best non-private agent contains the uncertainty of
-            the fitted model; those of the others are of the difference to it.
+        earned: Earnings, at the rate of the run. The interval contains the uncertainty of the
+            fitted model; that of `TODAY` is of the mean over the log's customers.
         lost: Loss relative to the best non-private agent, in percent of its earnings.
         amount: The same loss in the unit of the earnings.
     """
@@ -79,56 +102,79 @@ class Advice:
     """Result of `advise`.
 
     Attributes:
-        name: Name of the log.
+        name: Name of the table.
         unit: Unit of earnings, such as ``"EUR"`` or ``"responses"``.
-        earnings: One entry per policy, from the best non-private agent to random choices.
-        thin: The sentence that says that the log is too thin, or empty.
+        decision: What to do.
+        earnings: One entry per policy, from the best non-private agent to random choices and to
+            what the table's customers brought (`TODAY`).
+        curves: Earnings of the agents along the run.
+        thin: The sentence that says that the table is too thin, or empty.
         person: What is not protected of persons who come several times, or empty.
-        warnings: Doubts about the fitted model, each a sentence.
+        warnings: Doubts, each a sentence; those about the fit come first.
         repairs: What was changed when the table was read.
         notes: What is protected and what is not, and remarks on the fit and the simulation.
+        facts: The table with its rows and hash, the version and the date.
         result: The runs on held-out customers.
         log: The environment.
     """
 
     name: str
     unit: str
+    decision: Decision
     earnings: tuple[Earning, ...]
+    curves: tuple[LearningCurve, ...]
     thin: str
     person: str
     warnings: tuple[str, ...]
     repairs: tuple[str, ...]
     notes: tuple[str, ...]
+    facts: str
     result: Result
     log: LogEnvironment
 
     @property
+    def horizon(self) -> int:
+        """Customers of the runs."""
+        return self.result.suite.tasks[0].horizon
+
+    @property
     def sentences(self) -> list[str]:
-        """Return what privacy costs, at what trust, and what is not protected."""
+        """Return the decision, what privacy costs, at what trust, and what is not protected."""
         private = [e for e in self.earnings if e.label not in _BOUNDS]
-        costs = [self.thin] if self.thin else [self._cost(e) for e in private]
+        said = [self.decision.text]
+        if not self.thin:
+            said += [self._cost(e) for e in private]
+            shown = {e.label for e in private}
+            said.append(learning_sentence([c for c in self.curves if c.label in shown]))
+        elif self.thin not in self.decision.text:
+            said.append(self.thin)
         budgets = [Budget.parse(e.label) for e in private]
         trusted = dict.fromkeys(_TRUSTED[b.trust] for b in budgets if b is not None)
         protected = " ".join(sorted(explanations(self.result)))
         return [
-            *costs,
+            *said,
             f"Trusted with raw records: {'; '.join(trusted)}. {protected}",
-            "Not protected: the customers of this log, which was read without noise; "
+            "Not protected: the customers of this table, which was read without noise; "
             f"{self.person}when customers come; and what the guarantee above calls public.",
         ]
 
     def _cost(self, e: Earning) -> str:
-        at = f"At {e.label} ({e.agent})"
+        at, within = f"At {e.label} ({e.agent})", f"in the first {self.horizon:,} customers"
         if e.lost.low <= 0.0 <= e.lost.high:
+            if e.lost.low == e.lost.high:
+                return f"{at} privacy costs nothing {within}: the same choices are made."
+            gain = Interval(-e.lost.mean, -e.lost.high, -e.lost.low)
             return (
-                f"{at} no cost of privacy is visible: anything from a loss of "
-                f"{max(0.0, e.lost.high):.1f}% to a gain of {max(0.0, -e.lost.low):.1f}% fits."
+                f"{at} no cost of privacy is visible: {within} it earns {difference(gain)} than "
+                "the best non-private agent."
             )
         what = "lose" if e.lost.mean > 0 else "gain"
-        percent, amount = (_size(i) for i in (e.lost, e.amount))
+        share = self.horizon / PER
+        amount = Interval(*(share * x for x in (e.amount.mean, e.amount.low, e.amount.high)))
+        percent, amount = (_size(i) for i in (e.lost, amount))
         return (
-            f"{at} you {what} {_range(percent, '%')} of what the best non-private agent earns: "
-            f"about {_range(amount)} {self.unit} per {PER:,} customers."
+            f"{at} you {what} {_range(percent, '%')} of what the best non-private agent earns "
+            f"{within}: about {_range(amount)} {self.unit}."
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -147,8 +193,11 @@ class Advice:
         Args:
             path: File to write, as for `dpb_gym.report.plot`.
         """
-        axis = f"{self.unit} per {PER:,} customers"
-        return report.plot_intervals(self.name, self._bars, axis, path)
+        return report.plot_intervals(self.name, self._bars, self._axis, path)
+
+    @property
+    def _axis(self) -> str:
+        return f"{self.unit} per {PER:,} customers, at the rate of the first {self.horizon:,}"
 
     @property
     def _bars(self) -> list[tuple[str, str, Interval]]:
@@ -156,7 +205,7 @@ class Advice:
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained page: sentences, picture, table, repairs, notes."""
-        axis = f"{self.unit[:1].upper()}{self.unit[1:]} per {PER:,} customers"
+        axis = f"{self._axis[:1].upper()}{self._axis[1:]}"
         heads = ["policy", "earned", "lost", "lost, %"]
         rows = [[f"{e.label} ({e.agent})", *map(_range, (e.earned, e.amount)), _range(e.lost, "%")]
                 for e in self.earnings]  # fmt: skip
@@ -170,24 +219,36 @@ class Advice:
             "Certificate": self.certificate(),
         }
         table = heads, rows
-        page = report.advice_page(self.name, self.sentences, self._bars, axis, table, lists)
+        title = f"Advice on {self.name}"
+        page = report.advice_page(
+            title, self.sentences, self._bars, axis, table, lists, self.facts, self._drawn
+        )
         return write_text(path, page)
 
+    @property
+    def _drawn(self) -> list[tuple[str, list[tuple[int, float]]]]:
+        """Curves of the picture: the label and (customers, percent lost) of each part's end."""
+        return [(c.label, list(zip(c.ends, c.lost))) for c in self.curves]
+
     def certificate(self) -> list[str]:
-        """Return the guarantee of each private agent as a line."""
+        """Return the guarantee of each private agent as a line, at the delta that was asked for."""
         return [
-            f"{row.agent} ({row.cell.agent.name}): {read_guarantee(row.guarantee)}"
+            f"{row.agent} ({row.cell.agent.name}): "
+            f"{read_guarantee(row.guarantee).describe(report_delta(row.cell.agent.budget))}"
             for row in self.result.rows
             if row.guarantee is not None
         ]
 
     def __str__(self) -> str:
-        lines = [f"{self.name}:", *self.sentences]
+        first, *others = self.sentences
+        lines = [f"{self.facts}", first, *(f"warning: {doubt}" for doubt in self.warnings)]
+        lines += others
         lines += [
             f"  {e.label} ({e.agent}): {_range(e.earned)} {self.unit} per {PER:,} customers"
             for e in self.earnings
         ]
-        named = {"warning": self.warnings, "repaired": self.repairs, "note": self.notes}
+        lines.append(f"  (at the rate of the first {self.horizon:,} customers)")
+        named = {"repaired": self.repairs, "note": self.notes}
         return "\n".join(
             [*lines, *(f"{k}: {text}" for k, texts in named.items() for text in texts)]
         )
@@ -202,6 +263,8 @@ def _size(i: Interval) -> Interval:
 
 def _range(i: Interval, sign: str = "") -> str:
     places = 1 if sign else 0 if max(abs(i.low), abs(i.high)) >= 100 else 2
+    if i.low == i.high:  # the same choices, not an estimate
+        return f"{number(i.mean, places)}{sign}"
     return f"{number(i.mean, places)}{sign} [{number(i.low, places)}, {number(i.high, places)}]"
 
 
@@ -238,13 +301,13 @@ def advise(
 ) -> Advice | Any:
     """Say what privacy costs on one's own log, with the uncertainty of everything that was fitted.
 
-    The table is read as by `from_log`; columns that are not named are guessed by their names
-    (`dpb_data.guess_roles`). Agents are chosen on customers that the check of the model was fitted
-    to, and compared on held-out customers. In each replicate responses follow one draw of the
-    coefficients from their posterior, so intervals contain the uncertainty of the fitted model.
+    The table is read by `dpb_data.read`, which asks where two readings fit. Agents are chosen on
+    customers that the check of the model was fitted to, and compared on held-out customers. In each
+    replicate responses follow one draw of the coefficients from their posterior, so intervals
+    contain the uncertainty of the fitted model.
 
     Args:
-        source: As for `from_log`; or an environment made by it.
+        source: As for `from_log`; or a `dpb_data.Reading`, or an environment of `from_log`.
         problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``; guessed if None.
         budgets: Budgets as `Budget` or text.
         horizon: Customers of a run, at least 100.
@@ -254,14 +317,15 @@ def advise(
         seed: Seed of the simulation.
         workers: See `evaluate`.
         progress: See `dpb_gym.progress_lines.progress_lines`.
-        dry_run: Only return the `dpb_data.Roles` of the columns.
+        dry_run: Only return the `dpb_data.Reading`, with its open questions.
         **columns: Columns by role, ``features``, ``missing``, ``decimal``, and further arguments of
             `from_log`.
 
     Returns:
-        The advice, or the roles of the columns for a dry run.
+        The advice, or the reading for a dry run.
 
     Raises:
+        QuestionError: If the table can be read in several ways; the message has the arguments.
         DataError: If the table cannot be read, or no model can be fitted; the message says why.
         ParameterError: If an argument is invalid.
         BudgetError: If a budget is invalid or protects nobody.
@@ -276,21 +340,24 @@ def advise(
     horizon = validation.integer("horizon", horizon, 100)
     if columns.get("private") is not None:
         raise ParameterError("advice contains figures of the raw log: leave out private=")
-    fitting = {k: columns.pop(k) for k in _FITTING & {*columns}}
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
             log, roles = source, None
         else:
-            roles = dpb_data.guess_roles(source, problem, **columns)
+            say("reading")
+            roles = dpb_data.read(source, problem, **columns)
             if dry_run:
                 return roles
-            settings = {**fitting, **roles.columns}
-            log = from_log(source, roles.problem, horizon=horizon, progress=say, **settings)
+            table, settings = roles.table(), roles.settings
+            log = from_log(table, roles.problem, horizon=horizon, progress=say, **settings)
         made = environment(log).make_problem(horizon=horizon)
+        facts = _facts(
+            source if roles is None else roles.source, made, environment(log).defaults["data"]
+        )
         count = validation.optional(validation.integer, "replicates", replicates, 8)
         count = count or (16 if made.info.dim > _WIDE else 48)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
-        return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles)
+        return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles, facts)
 
 
 @dataclass
@@ -306,13 +373,14 @@ class _Runs:
     fitted: bool = True
 
     def play(self, what: str, agents: Any, part: str, replicates: int, horizon: int = 0,
-             budgets: Any = None) -> Result:  # fmt: skip
+             budgets: Any = None, checkpoints: Any = None) -> Result:  # fmt: skip
         """Return the results of agents on the customers of a part of the log."""
         T, first = horizon or self.horizon, self.seed + _FIRST_SEEDS[part]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # failures are notes
             return evaluate(
-                self.log, agents, T, replicates, first, [T], self.settings(part), budgets,
+                self.log, agents, T, replicates, first, checkpoints or [T], self.settings(part),
+                budgets,
                 self.workers, share_played(what, self.say),
             )  # fmt: skip
 
@@ -320,40 +388,41 @@ class _Runs:
         """Return the environment's parameters that select customers and coefficients."""
         return {"draws": DRAWS, "part": part} if self.fitted else {}
 
-    def thetas(self, replicates: Array, part: str) -> Array:
-        """Return the number of the coefficients that hold in each replicate ``(n,)``."""
+    def thetas(self, replicates: Array, part: str) -> tuple[Array, Array]:
+        """Return the different coefficients ``(K, d)``, and their number in each replicate."""
         if not self.fitted:
-            return np.arange(len(replicates))
+            return np.empty((0, 0)), np.arange(len(replicates))
         settings = {"horizon": self.horizon, **self.settings(part)}
         problem = environment(self.log).make_problem(**settings)
-        first = self.seed + _FIRST_SEEDS[part]
-        rngs = [generator(first + int(i), Stream.HIDDEN) for i in replicates]
-        found = np.array([problem.draw_hidden(rng)["theta"] for rng in rngs])
-        groups: Array = np.unique(found, axis=0, return_inverse=True)[1].ravel()
-        return groups
+        return coefficients(problem, replicates, self.seed + _FIRST_SEEDS[part])
 
 
 def _advice(
     run: _Runs, problem: Any, budgets: Sequence[Budget], agents: Sequence[str],
-    currency: str | None, roles: Any,
+    currency: str | None, roles: Any, facts: str,
 ) -> Advice:  # fmt: skip
     """Choose agents on one part of the customers, compare them on the other."""
+    unit, size = _unit(problem, currency, roles)
+    fixed: FixedAction | None = None
+    if run.fitted:
+        run.say("searching the best single action")
+        fixed = best_fixed_action(problem, currency)
+        announce(_first_answer(problem, fixed, unit, size))
     names = _choose(run, budgets, agents)
     chosen: dict[str, Any] = {label: (agent, label) for label, agent in names.items()}
     chosen[BASE] = (names[BASE], None)
-    if run.fitted:
-        run.say("searching the best single action")
-        action, names[SINGLE] = _single_action(problem, currency)
+    if fixed is not None:
+        action, names[SINGLE] = fixed.action, fixed.label
         chosen[SINGLE] = lambda: _Constant(action)
     chosen[RANDOM], names[RANDOM] = RANDOM, "uniformly random"
-    result = run.play("comparing agents", chosen, "held-out", run.replicates)
+    ends = parts(run.horizon)
+    result = run.play("comparing agents", chosen, "held-out", run.replicates, checkpoints=ends)
     rows = {row.agent: row for row in result.rows}
     if BASE not in rows:
         raise AgentError("; ".join(str(failure) for failure in result.failures))
-    unit, size = _unit(problem, currency, roles)
-    earnings = _earnings(run, rows, names, size)
+    earnings, candidates = _earnings(run, rows, names, size, problem)
     informed = not run.fitted or problem.fit.informed
-    beaten = earnings[-1].lost.low > 0.0
+    beaten = next(e for e in earnings if e.label == RANDOM).lost.low > 0.0
     thin = "" if informed and beaten else _thin(run, problem, names[BASE], beaten)
     repairs = tuple(getattr(problem, "repairs", ()))
     visits = problem.visits if isinstance(problem, Logged) else problem.info.person_uses or 1
@@ -363,13 +432,47 @@ def _advice(
     notes.append(f"simulated: {run.replicates} replicates of {run.horizon:,} customers")
     contained = "coefficients' posterior and runs" if run.fitted else "runs, not the ratings' model"
     notes.append(
-        f"intervals are of 95% and contain the uncertainty of the {contained}; but for the first "
-        "line they are of the difference to it"
+        f"intervals are of 95% and contain the uncertainty of the {contained}; that of what was "
+        "earned today is of the table's customers"
     )
-    return Advice(
-        problem.data_name, unit, tuple(earnings), thin, _person(visits, result),
-        tuple(_doubts(run, problem, rows, earnings, thin)), repairs, tuple(notes), result, run.log,
+    gain = None if fixed is None or not informed else fixed.gain
+    person = _person(visits, result)
+    decision = decide(
+        problem.kind, candidates, "" if fixed is None else fixed.label, gain, run.horizon, thin,
+        visits if person else 1,
     )  # fmt: skip
+    curves = [learning_curve(row) for row in result.rows if row.agent not in (SINGLE, RANDOM)]
+    return Advice(
+        problem.data_name, unit, decision, tuple(earnings), tuple(curves), thin,
+        person, tuple(_doubts(run, problem, rows, earnings, thin)), repairs,
+        tuple(notes), facts, result, run.log,
+    )  # fmt: skip
+
+
+def _facts(source: Any, problem: Any, data: Any) -> str:
+    """Return the table with its rows and its hash, the version and the date, as one line."""
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+    if path is not None and path.is_file():
+        name, digest = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+        what = f"SHA-256 {digest[:16]}"
+    else:
+        name, what = problem.data_name, f"digest {data.digest()[:16]}"
+    version = metadata.version("dpb-gym")
+    today = datetime.date.today()
+    return f"{name}: {len(data):,} rows, {what}; dpb-gym {version}, {today.isoformat()}"
+
+
+def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> str:
+    """Return what the table earned and what the best single action would, before any run."""
+    mean, error = problem.today
+    per = PER * size
+    half = TWO_SIDED * error
+    today = Interval(*(per * x for x in (mean, mean - half, mean + half)))
+    doubts = "".join(f" Doubt: {doubt}." for doubt in problem.doubts)
+    return (
+        f"First answer: this table earned {_range(today)} {unit} per {PER:,} customers; "
+        f"{fixed.label} earns {difference(fixed.gain)} than that.{doubts} Agents are compared next."
+    )
 
 
 def _choose(run: _Runs, budgets: Sequence[Budget], agents: Sequence[str]) -> dict[str, str]:
@@ -394,10 +497,11 @@ def _doubts(
     doubts: list[str] = []
     if run.fitted:
         run.say("checking the fitted model")
-        doubts = log_checks.model_warnings(problem, environment(run.log).defaults["data"])
+        doubts = [*problem.doubts]
+        doubts += log_checks.model_warnings(problem, environment(run.log).defaults["data"])
     for e in () if thin else earnings:
-        if e.label == SINGLE and e.lost.low <= 0.0:
-            doubts.append(f"no agent is shown to earn more than {e.agent} for all customers")
+        if e.label not in rows:
+            continue
         won = rows[RANDOM].regret[:, -1] - rows[e.label].regret[:, -1]
         if e.label not in _BOUNDS and metrics.interval(won).low <= 0.0:
             doubts.append(f"at {e.label} {e.agent} is not shown to earn more than random choices")
@@ -413,45 +517,65 @@ def _person(visits: int, result: Result) -> str:
 
 
 def _earnings(
-    run: _Runs, rows: Mapping[str, RowResult], names: Mapping[str, str], size: float
-) -> list[Earning]:
+    run: _Runs, rows: Mapping[str, RowResult], names: Mapping[str, str], size: float, problem: Any
+) -> tuple[list[Earning], list[Candidate]]:
     """Return each policy's earnings, paired with the best non-private agent on its customers."""
     base = rows[BASE]
-    which, per = run.thetas(base.replicates, "held-out"), PER * size / run.horizon
-    level = metrics.grouped(per * base.reward[:, -1], which)
-    earnings = []
-    for label, agent in names.items():
-        if label not in rows:
-            continue
-        lost = per * (rows[label].regret - base.regret)[:, -1]
-        earnings.append(
-            Earning(
-                label,
-                agent,
-                level if label == base.agent else metrics.grouped(level.mean - lost, which),
-                metrics.grouped(100.0 * lost / max(level.mean, 1e-300), which),
-                metrics.grouped(lost, which),
-            )
+    thetas, which = run.thetas(base.replicates, "held-out")
+    per = PER * size / run.horizon
+    level = per * base.reward[:, -1]
+    mean = max(float(level.mean()), 1e-300)
+    lost = {
+        label: per * (rows[label].regret - base.regret)[:, -1] for label in names if label in rows
+    }
+    earnings = [
+        Earning(
+            label,
+            names[label],
+            metrics.grouped(level - gap, which),
+            metrics.grouped(100.0 * gap / mean, which),
+            metrics.grouped(gap, which),
         )
-    return earnings
+        for label, gap in lost.items()
+    ]
+    brought, error = (PER * size * x for x in problem.today)
+    half = TWO_SIDED * error
+    today = np.full(len(level), brought)
+    if run.fitted:  # the log's own actions under the coefficients of each replicate
+        held: Any = environment(run.log).make_problem(**run.settings("held-out"))
+        equal = np.full((len(thetas), len(held.pool)), 1.0 / len(held.pool))
+        today = PER * size * held.log_values(thetas, held.pool, equal)[which]
+    gap = level - today
+    earnings.append(
+        Earning(
+            TODAY,
+            "as in the table",
+            Interval(brought, brought - half, brought + half),
+            metrics.grouped(100.0 * gap / mean, which),
+            metrics.grouped(gap, which),
+        )
+    )
+    candidates = []
+    for label, gap in lost.items():
+        budget = Budget.parse(label) if label not in _BOUNDS else None
+        if budget is None:
+            continue
+        over = None
+        if SINGLE in lost:
+            single = max(float((level - lost[SINGLE]).mean()), 1e-300)
+            over = metrics.grouped(100.0 * (lost[SINGLE] - gap) / single, which)
+        gain = 100.0 * (level - gap - today) / max(float(today.mean()), 1e-300)
+        condition = _CONDITIONS[budget.trust]
+        candidates.append(
+            Candidate(label, names[label], condition, over, metrics.grouped(gain, which))
+        )
+    return earnings, candidates
 
 
 def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
     """Return the best action of the fitted model for all customers, and its description."""
-    rounds = problem.rounds_under(problem.theta)
-    options = np.unique(rounds.best[0], axis=0)
-    if problem.kind == "recommendation":
-        options = np.arange(problem.info.n_candidates)
-    options = options[:: max(1, len(options) // 200)]
-    n = len(rounds.best[0])
-    values = [rounds.respond(np.tile(a, (n, *[1] * np.ndim(a))).reshape(n, *np.shape(a)))[1].mean()
-              for a in options]  # fmt: skip
-    action = options[int(np.argmax(values))]
-    if problem.kind == "pricing":
-        price = float(action) * problem.highest_price
-        return action, f"always {price:.4g} {currency or problem.currency}".strip()
-    items = [str(problem.item_ids[i]) for i in np.atleast_1d(action) if i >= 0]
-    return action, f"always {', '.join(items)}"
+    found = best_fixed_action(problem, currency)
+    return found.action, found.label
 
 
 def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
@@ -480,7 +604,7 @@ def _thin(run: _Runs, problem: Any, agent: str, beaten: bool) -> str:
         if beaten
         else f"no agent is shown to beat random choices in {run.horizon:,} customers"
     )
-    said = f"This log is too thin: {why}"
+    said = f"This table is too thin: {why}"
     if not run.fitted:
         return f"{said}."
     run.say("computing how many customers are needed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def model_warnings(problem: Any, data: Any) -> list[str]:
     hit = problem.fit.chosen[problem.fit.held_rows]
     found = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
     if problem.kind == "pricing":
-        found += price_doubts(data.features, data.price, data.bought)
+        found += price_doubts(*_rows(data))
         slope, spread = problem.fit.coefficients[-1], problem.fit.draws(200)[:, -1].std()
         if slope < 2.0 * spread:
             found.append(
@@ -95,13 +96,28 @@ def _log_chance(chance: Array, hit: Array) -> Array:
     return found
 
 
+def _rows(data: Any) -> tuple[Array, Array, Array]:
+    """Return features ``(m, k)``, price and share of purchases ``(m,)`` of the rows of a table.
+
+    Customers who were counted in one row have no order among themselves.
+    """
+    if data.people is None:
+        return data.features, data.price, data.bought
+    columns = np.column_stack([data.people, data.price, data.features])
+    first = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))
+    starts = np.flatnonzero(first)
+    sizes = np.diff(np.append(starts, len(first)))
+    share = np.add.reduceat(data.bought, starts) / sizes
+    return data.features[starts], data.price[starts], share
+
+
 def price_doubts(features: Array, price: Array, bought: Array) -> list[str]:
     """Return warnings on prices that hardly vary, or that follow demand.
 
     Args:
         features: ``(n, k)``.
         price: ``(n,)``, in the order of the log.
-        bought: ``(n,)``, 0 or 1.
+        bought: ``(n,)``, 0 or 1, or the share of purchases.
     """
     found = []
     known = np.column_stack([np.ones(len(price)), features])
@@ -117,7 +133,7 @@ def price_doubts(features: Array, price: Array, bought: Array) -> list[str]:
             f"lack of variation: prices vary by {rest.std() / price.mean():.1%} for like customers"
         )
     if (few := len(np.unique(price))) < 4:
-        found.append(f"lack of variation: the log has only {few} prices")
+        found.append(f"lack of variation: the table has only {few} prices")
     if len(price) > 4 * _SEEN:
         demand = np.convolve(bought - bought.mean(), np.ones(_SEEN) / _SEEN)[: len(price) - 1]
         before, after = demand[_SEEN - 1 :], rest[_SEEN:]
@@ -143,7 +159,9 @@ def customers_needed(problem: Any) -> int | None:
     Args:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
     """
-    fit, truth = problem.fit, problem.rounds_under(problem.theta)
+    # policies of other logs of the same demand: without the other penalties that it may have
+    best = max(problem.fit.members, key=lambda one: one.weight)
+    fit, truth = replace(problem.fit, members=(best,)), problem.rounds_under(problem.theta)
     rows, rng, kind = len(fit.held), np.random.default_rng(0), kind_of(problem.kind)
     shape = (20, len(truth.best[0]), *kind.action_shape(problem.info))
     actions = [kind.random(problem.info, uniforms) for uniforms in rng.random(shape)]

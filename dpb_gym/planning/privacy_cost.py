@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpb_gym import report, validation
 from dpb_gym.envs.log_environments import from_log
 from dpb_gym.envs.registration import environment
@@ -16,6 +18,8 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
+from dpb_gym.problems.base import Array
+from dpb_gym.problems.logged import Logged
 from dpb_gym.progress_lines import progress_lines, share_played
 from dpb_gym.report.comparison_groups import Group
 from dpb_gym.report.leaderboard_data import Interval
@@ -25,6 +29,7 @@ from dpb_gym.results.leaderboard import data_notes
 from dpb_gym.results.result import Result
 from dpb_gym.results.row_result import RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
+from dpb_gym.streams import Stream, generator
 from dpb_gym.suites.suite import resolve_checkpoints
 
 if TYPE_CHECKING:
@@ -37,7 +42,8 @@ RECOMMENDED = {
 }
 """Per problem the recommended agent, whose non-private version is the baseline, and a paper's."""
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
-RANDOM = "random"
+RANDOM, DRAWS = "random", 16
+"""The baseline of random choices; draws of a fitted log's coefficients from their posterior."""
 LARGEST_EPSILON = 10.0
 """Largest epsilon per person that is reported as a guarantee: e^10 is a factor of 22,000."""
 
@@ -52,7 +58,8 @@ class Shortfall:
         first: First round of the part, from 1.
         last: Last round.
         percent: Loss in percent of the baseline's expected earnings on the same customers, mean
-            over replicates with its 95% interval.
+            over replicates with its 95% interval. For a log the interval contains the uncertainty
+            of the fitted model.
     """
 
     agent: str
@@ -168,7 +175,8 @@ class PrivacyCost:
         """Write a self-contained page with sentences, picture, table and notes."""
         facts = f"{self.name}: {self.result.suite.replicates} replicates"
         notes = {"What to know": [facts, *self.notes]}
-        page = report.advice_page(self.name, self.sentences, *self._bars, self._table, notes)
+        title = f"{self.name}: what privacy costs"
+        page = report.advice_page(title, self.sentences, *self._bars, self._table, notes)
         return write_text(path, page)
 
     def _repr_html_(self) -> str:
@@ -242,6 +250,9 @@ def cost_of_privacy(
             raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
         ours, *others = agents or RECOMMENDED[found.kind]
         T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
+        made = found.make_problem(**{**log, "horizon": T})
+        if isinstance(made, Logged) and made.released is None:
+            log = {"draws": DRAWS, **log}
         split = validation.integer("first", max(1, T // 10) if first is None else first, 1, T - 1)
         result = evaluate(
             source, {name: name for name in (ours, *others, RANDOM)}, T, replicates, seed,
@@ -252,8 +263,9 @@ def cost_of_privacy(
     if not base:
         failed = [str(f) for f in result.failures if f.cell.agent.label == ours]
         raise AgentError(f"{ours} does not run without a budget: {'; '.join(failed) or 'required'}")
+    which = coefficients(found.make_problem(**{**log, "horizon": T}), base[0].replicates, seed)[1]
     losses = [
-        Shortfall(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end))
+        Shortfall(s.agent, s.budget, start + 1, end, _lost(s, base[0], start, end, which))
         for s in sorted(result.rows, key=lambda s: s.agent == RANDOM)
         if s is not base[0]
         for start, end in ((0, split), (split, T))
@@ -263,8 +275,27 @@ def cost_of_privacy(
     return PrivacyCost(result, ours, tuple(losses), (*protected, *result_notes(result), zero))
 
 
-def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
-    """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings."""
+def coefficients(problem: Any, replicates: Array, seed: int) -> tuple[Array, Array]:
+    """Return the different coefficients of a fitted log's runs, and their number per replicate.
+
+    Args:
+        problem: Any problem; without draws of the coefficients all replicates have number 0.
+        replicates: Numbers of the replicates ``(n,)``.
+        seed: Seed of replicate 0.
+    """
+    if getattr(problem, "thetas", None) is None:
+        return np.empty((0, 0)), np.zeros(len(replicates), np.int64)
+    rngs = [generator(seed + int(i), Stream.HIDDEN) for i in replicates]
+    drawn = np.array([problem.draw_hidden(rng)["theta"] for rng in rngs])
+    thetas, which = np.unique(drawn, axis=0, return_inverse=True)
+    return thetas, which.ravel()
+
+
+def _lost(row: RowResult, base: RowResult, start: int, end: int, which: Array) -> Interval:
+    """Return the loss in rounds start + 1 to end, in percent of the baseline's earnings.
+
+    `which` is the number of the coefficients in each replicate; see `coefficients`.
+    """
 
     def within(curve: Any) -> Any:
         at = [0.0 if t == 0 else curve[:, row.rounds.tolist().index(t)] for t in (start, end)]
@@ -276,7 +307,7 @@ def _lost(row: RowResult, base: RowResult, start: int, end: int) -> Interval:
             f"{base.agent} earns nothing in rounds {start + 1} to {end}: there is no percentage; "
             "use more replicates, or another `first`"
         )
-    return metrics.interval(100.0 * (within(row.regret) - within(base.regret)) / earned)
+    return metrics.grouped(100.0 * (within(row.regret) - within(base.regret)) / earned, which)
 
 
 def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
@@ -324,7 +355,7 @@ def result_notes(result: Result, visits: int | None = None) -> list[str]:
     notes += data_notes(task)
     if fitted := problem.summary():
         notes += fitted.get("notes", [])
-        notes.append("the log was read without noise: its customers are not protected")
+        notes.append("the table was read without noise: its customers are not protected")
     notes.append(
         "simulated customers and noise: the seed is enough to remove the noise. For real "
         "customers use dpb_gym.serve"

@@ -122,6 +122,12 @@ class Problem(ABC):
         """Return the action as a well-typed array or raise `ActionError`; see `Kind`."""
         return kind_of(self.kind).check_action(self.info, action, replicates)
 
+    def played(self, action: Any, replicates: int) -> Any:
+        """Return the action that the environment plays for `action`; agents learn from it."""
+        if self.info.price_range is None:
+            return action
+        return kind_of(self.kind).played(self.info, self.check_action(action, replicates))
+
     def summary(self) -> dict[str, Any]:
         """Return figures of the fit of a problem made from data; empty for synthetic problems."""
         return {}

@@ -17,7 +17,8 @@ from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Array, Context, Field, Hidden, Round
 from dpb_gym.problems.contexts import CONTEXT_NORMS, rescale, rescaled_bound
-from dpb_gym.problems.fitting import Cached, choice_figures, fit_mnl
+from dpb_gym.problems.fitting import Cached, choice_figures
+from dpb_gym.problems.log_likelihood import fit_mnl
 from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,13 +13,29 @@ import numpy as np
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.problems.base import Array
+from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, log_chances
+from dpb_gym.problems.separation import separation
 from dpb_gym.progress_lines import step
 from dpb_gym.streams import Stream, generator
 
 T = TypeVar("T")
 Bounds = Mapping[str, tuple[float, float]]
+Likelihood = ChoiceSets | ItemBlocks
 FEWEST_ROWS = 50
-_HELD_OUT = 5  # one customer in five, at random, is held out
+_FOLDS = 5  # parts of the customers, of which the first is held out
+_TOLD = 10  # held-out responses of each kind that a judgement of separation needs
+RIDGES = tuple(10.0**k for k in range(-2, 5))
+"""Weights of the squared standardised coefficients, from which the penalty is chosen."""
+FREE = 1e-6
+"""Weight of all squared standardised coefficients, which makes every fit exist."""
+CHANCE = 0.001
+"""Separated groups are rejected if so many equal responses are rarer than this."""
+_POSSIBLE = 0.02  # relative likelihood of the least likely penalty that is considered
+_MANY = 50_000  # customers per coefficient, from which on no penalty of `RIDGES` has an effect
+_GOLDEN = 0.6180339887498949
+_FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
+TWO_SIDED = 1.959963984540054
+"""Standard errors from a normal estimate to an end of its 95% interval."""
 TELLING = 0.98
 """Share of pairs (response, no response) that a feature orders right if it is a copy of the
 response; the same, for held-out customers, of a model of separated data is `SEPARATED`."""
@@ -28,41 +44,111 @@ MOST_CLIPPED = 0.05
 """Largest share of a column that may lie outside its declared bounds."""
 LARGEST_RIDGE = 1e6
 _WIDEST = 1000.0  # times the range of the values that declared bounds may be wide
+_TAIL = 100.0  # times the range of the middle half of a column that its range may be
 _FAR = 100.0  # times the range of all but the outermost hundredths, an outlier sets the scale
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A figure of a fit, such as an elasticity, beside that of the fit without a penalty.
+
+    Attributes:
+        value: The figure.
+        error: Its standard error.
+        plain: The figure by maximum likelihood, or None if that does not exist.
+        plain_error: Its standard error.
+    """
+
+    value: float
+    error: float
+    plain: float | None
+    plain_error: float | None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the figure."""
+        return self.value - TWO_SIDED * self.error, self.value + TWO_SIDED * self.error
+
+    @property
+    def plain_interval(self) -> tuple[float, float] | None:
+        """The 95% interval of the figure by maximum likelihood."""
+        if self.plain is None or self.plain_error is None:
+            return None
+        half = TWO_SIDED * self.plain_error
+        return self.plain - half, self.plain + half
+
+    @property
+    def moved(self) -> bool:
+        """Whether the penalty moves the figure by more than one standard error."""
+        if self.plain is None or self.plain_error is None:
+            return False
+        return abs(self.value - self.plain) > self.plain_error
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A fit with one of the possible penalties.
+
+    Attributes:
+        weight: Likelihood of customers that a fit with the penalty was not fitted to, relative to
+            the largest one (pseudo-Bayesian model averaging, Geisser & Eddy 1979).
+        coefficients: ``(d,)``.
+        information: See `Fit`.
+        penalty: See `Fit`.
+    """
+
+    weight: float
+    coefficients: Array
+    information: Array
+    penalty: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A multinomial logit fitted to a log.
+    """A choice model fitted to a log.
 
     Attributes:
         coefficients: ``(d,)``, of the scaled features.
         names: d names.
         figures: ``rows``, ``held_out_rows``; mean log-likelihood of a held-out row under the
             model (fitted to the others) and under the null model (the shares of the others, or
-            equal chances): ``held_out_log_likelihood``, ``held_out_null``; ``calibration``: per
-            tenth of the predicted chances (predicted, observed, count).
+            equal chances): ``held_out_log_likelihood``, ``held_out_null``; ``penalty``, the weight
+            of squared standardised coefficients; ``calibration``: per tenth of the predicted
+            chances (predicted, observed, count).
         notes: Remarks, each a sentence.
+        doubts: Doubts about the estimates, each a sentence.
         held: Mask of the held-out customers ``(n,)``.
         trained: Coefficients ``(d,)`` fitted to the others.
         chance: Probabilities of the held-out customers' rows by `trained`.
         chosen: Mask of the chosen rows ``(n_rows,)``.
         held_rows: Mask of the held-out customers' rows ``(n_rows,)``.
         information: Lower triangle of the Hessian of the negative log-likelihood ``(d, d)``.
-        ridge: Weight of the penalty.
+        penalty: Weight of each squared coefficient ``(d,)``.
+        members: Fits with the possible penalties.
+        variation: Covariance of the score where persons have several rows ``(d, d)``; None: that
+            of independent rows, the information.
+        plain: Coefficients without a penalty ``(d,)``, or None if they do not exist.
+        plain_information: `information` at `plain`.
+        plain_variation: `variation` at `plain`.
     """
 
     coefficients: Array
     names: tuple[str, ...]
     figures: dict[str, Any]
     notes: tuple[str, ...]
+    doubts: tuple[str, ...]
     held: Array
     trained: Array
     chance: Array
     chosen: Array
     held_rows: Array
     information: Array
-    ridge: float
+    penalty: Array
+    members: tuple[Member, ...]
+    variation: Array | None = None
+    plain: Array | None = None
+    plain_information: Array | None = None
+    plain_variation: Array | None = None
 
     @property
     def informed(self) -> bool:
@@ -72,22 +158,83 @@ class Fit:
     def draws(self, count: int, scale: float = 1.0) -> Array:
         """Return draws of the coefficients from their approximate posterior ``(count, d)``.
 
-        The posterior is normal around the coefficients with the inverse Hessian of the penalised
-        likelihood as covariance (Laplace's approximation).
+        The posterior is a mixture over penalties (`members`), each normal around its coefficients
+        (Laplace's approximation). The covariance is the inverse Hessian of the penalised
+        likelihood, or the sandwich estimate over persons where they have several rows (Liang &
+        Zeger 1986).
 
         Args:
             count: Number of draws; the first ones do not depend on it.
             scale: Factor of the information: that of a log of `scale` times the customers.
         """
-        d = len(self.coefficients)
-        lower, step = np.empty((1, d, d)), np.empty(d)
-        kernels.linalg.cholesky(scale * self.information[None] + self.ridge * np.eye(d), lower)
-        found = np.empty((count, d))
+        d, lowers = len(self.coefficients), []
+        for one in self.members:
+            lower = np.zeros((1, d, d))
+            precision = scale * one.information + np.diag(one.penalty)
+            kernels.linalg.cholesky(precision[None], lower)
+            lowers.append(lower[0])
+        spread = np.zeros((1, d, d))
+        if self.variation is not None:
+            # persons fewer than coefficients leave directions without variation
+            least = 1e-9 * np.diag(np.maximum(self.information.diagonal(), self.penalty))
+            kernels.linalg.cholesky((scale * self.variation + least)[None], spread)
+        shares = np.cumsum([one.weight for one in self.members])
+        found, half = np.empty((count, d)), np.empty(d)
         for k in range(count):
+            # multiples of the golden ratio are spread evenly, however many there are
+            place = int(np.searchsorted(shares, (0.5 + k) * _GOLDEN % 1.0 * shares[-1]))
             z = portable.normals(generator(k, Stream.HIDDEN), d)
-            kernels.linalg.solve_upper_one(lower[0], z, step)
-            found[k] = step
-        return found + self.coefficients
+            if self.variation is None:
+                kernels.linalg.solve_upper_one(lowers[place], z, half)
+            else:
+                mixed = np.array([kernels.linalg.dot_one(row, z) for row in spread[0]])
+                kernels.linalg.solve_cholesky_one(lowers[place], mixed, half)
+            found[k] = half + self.members[place].coefficients
+        return found
+
+    def effects(self, measure: Callable[[Array], Array]) -> list[Effect]:
+        """Return figures of the coefficients with standard errors by the delta method.
+
+        Args:
+            measure: Function of the coefficients ``(d,)`` that returns k figures.
+        """
+        values = measure(self.coefficients)
+        squares = np.zeros_like(values)
+        for one in self.members:
+            own = _covariance(one.information, one.penalty, self.variation)
+            there, error = _delta(measure, one.coefficients, own)
+            squares += one.weight * (error**2 + (there - values) ** 2)
+        errors = np.sqrt(squares / sum(one.weight for one in self.members))
+        if self.plain is None or self.plain_information is None:
+            return [Effect(float(v), float(e), None, None) for v, e in zip(values, errors)]
+        free = np.zeros_like(self.penalty)
+        other = _covariance(self.plain_information, free, self.plain_variation)
+        plain, plain_errors = _delta(measure, self.plain, other)
+        columns = (values, errors, plain, plain_errors)
+        return [Effect(*map(float, row)) for row in zip(*columns)]
+
+
+def _covariance(information: Array, penalty: Array, variation: Array | None) -> Array:
+    """Return the covariance of an estimate, see `Fit.draws`; infinite variances become large."""
+    lower = np.tril(information)
+    precision = lower + np.tril(lower, -1).T + np.diag(penalty)
+    found: Array = np.linalg.pinv(precision, rcond=1e-13, hermitian=True)
+    return found if variation is None else found @ variation @ found
+
+
+def _delta(
+    measure: Callable[[Array], Array], theta: Array, covariance: Array
+) -> tuple[Array, Array]:
+    """Return figures and their standard errors ``(k,)``; derivatives are central differences."""
+    steps = 0.01 * np.sqrt(np.maximum(covariance.diagonal(), 1e-30))
+    slopes = []
+    for k, step_ in enumerate(steps):
+        move = np.zeros_like(theta)
+        move[k] = step_
+        slopes.append((measure(theta + move) - measure(theta - move)) / (2.0 * step_))
+    gradient = np.array(slopes)
+    variances = np.einsum("dk,de,ek->k", gradient, covariance, gradient)
+    return measure(theta), np.sqrt(np.maximum(variances, 0.0))
 
 
 class Cached(Generic[T]):
@@ -144,7 +291,7 @@ def order_share(values: Array, hit: Array) -> float:
 
 
 def chosen_rows(starts: Array, choice: Array) -> Array:
-    """Return the mask of the chosen rows ``(n_rows,)``; see `fit_mnl`."""
+    """Return the mask of the chosen rows ``(n_rows,)``; see `ChoiceSets`."""
     chosen = np.zeros(starts[-1], np.bool_)
     chosen[(starts[:-1] + choice)[choice >= 0]] = True
     return chosen
@@ -171,9 +318,10 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
             ends = [np.maximum.reduceat(sign * column, starts[:-1]) for sign in (1.0, -1.0)]
             own = column[(starts[:-1] + choice)[bought]]
             varies = (ends[0] > -ends[1])[bought]
+            if varies.mean() <= 0.5:
+                continue
             first = [np.mean(s * own[varies] == e[bought][varies]) for s, e in zip((1, -1), ends)]
-            alone = varies.mean() > 0.5 and float(max(first)) >= TELLING
-            share = share if alone else 0.5
+            share = share if float(max(first)) >= TELLING else 0.5
         if max(share, 1.0 - share) < TELLING:
             continue
         if feature == "price":
@@ -185,65 +333,6 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
             f"{name}: {feature} tells the response of nearly every customer: it is a copy of it, "
             "or was recorded after it. Leave it out: name the others in features="
         )
-
-
-def fit_mnl(
-    rows: Array, starts: Array, choice: Array, ridge: float, name: str,
-    centre: Array | None = None, hessian: Array | None = None,
-) -> Array:  # fmt: skip
-    """Return theta that maximises sum_s log P(choice_s) - ridge / 2 ||theta - centre||^2.
-
-    P is the multinomial logit over the rows of set s and the outside option of utility 0.
-
-    Args:
-        rows: float32 ``(n_rows, d)``.
-        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
-        choice: Position in the set, -1 for the outside option.
-        ridge: Weight of the penalty, positive.
-        name: Name of the log, for error messages.
-        centre: Centre of the penalty ``(d,)``; 0 by default.
-        hessian: Output ``(1, d, d)``: see `Fit.information`.
-
-    Raises:
-        DataError: If the fit does not converge.
-    """
-    offered = np.diff(starts)
-    n, d = len(offered), rows.shape[1]
-    group = np.repeat(np.arange(n), offered)
-    x = np.zeros((1, n, int(offered.max()), d), np.float32)
-    x[0, group, np.arange(len(rows)) - starts[group]] = rows
-    theta, norm = np.zeros((1, d)), np.zeros(1)
-    precision = 1e-10 * n
-    taken, shown = choice.astype(np.int32)[None], offered.astype(np.int32)[None]
-
-    def losses(*arguments: Array) -> None:
-        kernels.mnl.add_choices(x, shown, taken, np.zeros(1, np.int64), n, *arguments)
-
-    kernels.newton.minimise(
-        losses, np.ones(1, np.bool_), theta, norm,
-        np.empty((1, d, d)) if hessian is None else hessian, ridge=ridge,
-        linear=np.zeros((1, d)) if centre is None else -ridge * centre[None], precision=precision,
-    )  # fmt: skip
-    if not norm[0] <= 1e3 * precision:
-        raise DataError(f"{name}: the fit of the choices stopped at gradient {norm[0]:.3g}")
-    fitted: Array = theta[0]
-    return fitted
-
-
-def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]:
-    """Return log-probabilities of rows ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
-    utility = np.empty((1, len(rows)))
-    kernels.mnl.utilities(rows[None], theta[None], utility)
-    u, group = utility[0], np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    top = np.maximum(np.maximum.reduceat(u, starts[:-1]), 0.0)
-    total = np.add.reduceat(np.exp(u - top[group]), starts[:-1]) + np.exp(-top)
-    outside = -top - np.log(total)
-    return u + outside[group], outside
-
-
-def chances(rows: Array, starts: Array, theta: Array) -> Array:
-    """Return probabilities of rows ``(n_rows,)``."""
-    return portable.each(kernels.elementary.exp, log_chances(rows, starts, theta)[0])
 
 
 def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> dict[str, Any]:
@@ -272,11 +361,31 @@ def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> d
 
 
 def fit_log(
-    rows: Array, starts: Array, choice: Array, people: Array | None, ridge: float,
-    names: tuple[str, ...], notes: Sequence[str], name: str, centre: Array | None = None,
+    data: Likelihood, people: Array | None, ridge: float | None, spread: Array,
+    names: tuple[str, ...], notes: Sequence[str], name: str,
+    centre: Callable[[Any], Array] | None = None,
 ) -> Fit:  # fmt: skip
-    """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality."""
-    n, ridge = len(choice), validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
+    """Fit to all customers, and to all but the held-out ones to measure out-of-sample quality.
+
+    Args:
+        data: The responses.
+        people: Person of each customer ``(n,)``, or None.
+        ridge: Weight of the squared standardised coefficients; None: the one of `RIDGES` with the
+            best likelihood of customers that it was not fitted to, without the held-out ones.
+        spread: Standard deviation of each coefficient's column, 0 for coefficients without a
+            penalty, such as those of the price and of constants ``(d,)``.
+        names: d names.
+        notes: Remarks on the log.
+        name: Name of the log.
+        centre: Function of the responses that returns the centre of the penalty ``(d,)``;
+            maximum likelihood is then not compared. None: the centre is 0.
+
+    Raises:
+        DataError: If there are too few customers, or the data are separated.
+    """
+    n = len(data)
+    if ridge is not None:
+        ridge = validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
     least = max(FEWEST_ROWS, 10 * len(names))
     if n < least:
         raise DataError(
@@ -284,17 +393,26 @@ def fit_log(
             f"{least}, or fewer features"
         )
     who = np.arange(n) if people is None else people
-    held = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _HELD_OUT == 0)[who]
+    if who.max() < _FOLDS:  # too few persons to hold some of them out
+        fold = np.random.default_rng(0).permutation(n) % _FOLDS
+    else:
+        fold = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _FOLDS)[who]
+    held = fold == 0
+    others, rest = data.keep(~held), data.keep(held)
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
-    theta = fit_mnl(*_sets(rows, starts, choice, ~held), ridge, name, centre)
-    kept, begin, taken = _sets(rows, starts, choice, held)
-    inside, outside = log_chances(kept, begin, theta)
-    sizes = np.diff(begin)
-    own = np.where(taken < 0, outside, inside[np.maximum(begin[:-1] + taken, 0)])
-    share = float(np.mean(choice[~held] >= 0))
-    null = np.where(taken < 0, 1.0 - share, share / sizes)
-    hit = chosen_rows(begin, taken)
-    if hit.sum() >= 5 and order_share(inside, hit) >= SEPARATED:
+    free = FREE * data.sizes**2
+    possible = {ridge or 0.0: 1.0}
+    if ridge is None and spread.any() and n <= _MANY * len(names):
+        possible = _weigh_ridges(others, fold[~held], spread, free, name, centre)
+    ridge = max(possible, key=lambda one: possible[one])
+    penalty = ridge * spread**2 + free
+    theta, _ = others.fit(penalty, name, None if centre is None else centre(others))
+    inside, _ = rest.log_chances(theta)
+    own = rest.likelihoods(theta)
+    share = float(np.mean(others.choice >= 0))
+    null = np.where(rest.choice < 0, 1.0 - share, share / np.diff(rest.starts))
+    hit = chosen_rows(rest.starts, rest.choice)
+    if min(hit.sum(), len(hit) - hit.sum()) >= _TOLD and order_share(inside, hit) >= SEPARATED:
         raise DataError(
             f"{name}: the features tell the response of every held-out customer: the data are "
             "separated, and no model of demand can be fitted. Leave out what was recorded after "
@@ -311,28 +429,87 @@ def fit_log(
         "held_out_rows": int(held.sum()),
         "held_out_log_likelihood": float(own.mean()),
         "held_out_null": float(np.mean(np.log(np.maximum(null, 1e-300)))),
+        "penalty": ridge,
         "calibration": calibration,
     }
     remarks = list(notes)
     if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
         remarks.append("on held-out customers the model predicts no better than the mean")
     step(f"fitting to all {n:,} customers")
-    hessian = np.zeros((1, len(names), len(names)))
-    fitted = fit_mnl(rows, starts, choice, ridge, name, centre, hessian)
-    return Fit(
-        fitted, names, figures, tuple(remarks), held, theta, np.exp(inside),
-        chosen_rows(starts, choice), np.repeat(held, np.diff(starts)), hessian[0], ridge,
+    middle = None if centre is None else centre(data)
+    members, start = [], middle
+    for one, weight in sorted(possible.items(), reverse=True):
+        weights = one * spread**2 + free
+        start, information = data.fit(weights, name, middle, start)
+        members.append(Member(weight, start, information, weights))
+    best = max(members, key=lambda member: member.weight)
+    repeated = people is not None and np.bincount(people).max() > 1
+    fit = Fit(
+        best.coefficients, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
+        chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)),
+        best.information, penalty, tuple(members),
+        data.variation(best.coefficients, who) if repeated else None,
     )  # fmt: skip
+    if centre is not None or not isinstance(data, ChoiceSets):
+        return fit
+    return _compared(fit, data, who if repeated else None, free, name)
 
 
-def _sets(rows: Array, starts: Array, choice: Array, kept: Array) -> tuple[Array, Array, Array]:
-    sizes = np.diff(starts)
-    begin = np.append(0, np.cumsum(sizes[kept])).astype(np.int64)
-    return rows[np.repeat(kept, sizes)], begin, choice[kept]
+def _weigh_ridges(
+    data: Likelihood, fold: Array, spread: Array, free: Array, name: str,
+    centre: Callable[[Any], Array] | None,
+) -> dict[float, float]:  # fmt: skip
+    """Return the possible penalties of `RIDGES` with their likelihood relative to the best one.
+
+    The likelihood is that of customers of other folds. Many customers are thinned out, since the
+    best penalty does not depend on their number.
+    """
+    most = max(2_000, 10 * len(spread), _FIT_NUMBERS // data.width)
+    if len(data) > most:
+        some = np.zeros(len(data), np.bool_)
+        some[np.random.default_rng(1).permutation(len(data))[:most]] = True
+        data, fold = data.keep(some), fold[some]
+    total = np.zeros(len(RIDGES))
+    for part in np.unique(fold):
+        here, there = data.keep(fold != part), data.keep(fold == part)
+        middle = None if centre is None else centre(here)
+        theta = middle
+        for k, ridge in reversed(list(enumerate(RIDGES))):  # from the smoothest, as starting point
+            theta, _ = here.fit(ridge * spread**2 + free, name, middle, theta)
+            total[k] += there.likelihoods(theta).sum()
+    weights = np.exp(total - total.max())
+    return {ridge: float(weight) for ridge, weight in zip(RIDGES, weights) if weight >= _POSSIBLE}
+
+
+def _compared(fit: Fit, data: ChoiceSets, people: Array | None, free: Array, name: str) -> Fit:
+    """Return the fit with its unpenalised version, and with a doubt about small separated groups.
+
+    Raises:
+        DataError: If groups are separated that are too large to be so by chance.
+    """
+    step("comparing with maximum likelihood")
+    loose, _ = data.fit(1e3 * free, name, None, fit.coefficients)
+    plain, information = data.fit(free, name, None, loose)
+    found = separation(data, plain - loose, fit.names)
+    if found is None:
+        variation = None if people is None else data.variation(plain, people)
+        return replace(fit, plain=plain, plain_information=information, plain_variation=variation)
+    if found.chance < CHANCE:
+        raise DataError(
+            f"{name}: {found.text}: the data are separated, and their demand cannot be estimated. "
+            "Leave out these rows, merge the group with another, or leave out what was recorded "
+            "after the response"
+        )
+    doubt = f"separated: {found.text}; their demand is a guess: merge them with another group"
+    return replace(fit, doubts=(*fit.doubts, doubt))
 
 
 def scale(
-    features: Array, names: Sequence[str], bounds: Bounds | None, name: str
+    features: Array,
+    names: Sequence[str],
+    bounds: Bounds | None,
+    name: str,
+    log_scale: Sequence[str] = (),
 ) -> tuple[Array, dict[str, tuple[float, float]], list[str]]:
     """Scale features to [-1, 1], by public bounds where they are declared.
 
@@ -341,6 +518,7 @@ def scale(
         names: k names.
         bounds: Lowest and highest value by name, or None; values outside are clipped.
         name: Name of the log, for error messages.
+        log_scale: Names of features whose log(1 + value) is scaled; not the price's.
 
     Returns:
         Scaled features ``(n, k)``, the bounds used, and notes.
@@ -353,6 +531,8 @@ def scale(
     unknown = set(bounds) - set(names)
     if unknown:
         raise ParameterError(f"bounds of {sorted(unknown)}: the features are {', '.join(names)}")
+    chosen = tuple(name for name in names if name != "price" and "=" not in name)
+    wanted = [validation.choice("log_scale", feature, chosen) for feature in log_scale]
     step("scaling the features")
     scaled, read, used = np.empty(features.shape, np.float32), [], {}
     notes: list[str] = []
@@ -368,6 +548,8 @@ def scale(
         if feature not in bounds and not levels:
             read.append(feature)
             check_outliers(column, feature, name)
+            if feature not in wanted:
+                check_tail(column, feature, name)
         if high - low > _WIDEST * (column.max() - column.min()) and not levels:
             raise ParameterError(
                 f"bounds of {feature}: ({low:g}, {high:g}) is over {_WIDEST:,.0f} times as wide as "
@@ -382,10 +564,15 @@ def scale(
         if clipped:
             notes.append(f"{feature}: {clipped:.2%} of the values are clipped to the bounds")
         used[feature] = (float(low), float(high))
+        if feature in wanted:
+            if min(low, column.min()) < 0.0:
+                raise ParameterError(f"log_scale: {feature} has negative values or bounds")
+            column, low, high = np.log1p(column), np.log1p(low), np.log1p(high)
+            notes.append(f"{feature}: read on a logarithmic scale, log(1 + value)")
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
     if read:
         notes.append(
-            f"the bounds of {', '.join(read)} were read off the log, which no guarantee covers: "
+            f"the bounds of {', '.join(read)} were read off the table, which no guarantee covers: "
             "declare bounds={name: (lowest, highest)}"
         )
     return scaled, used, notes
@@ -401,4 +588,28 @@ def check_outliers(column: Array, feature: str, name: str) -> None:
         raise DataError(
             f"{name}: {feature} is {odd:.4g} in some row, and from {low:.4g} to {high:.4g} in 98% "
             f"of them: correct it, or declare bounds={{{feature!r}: (lowest, highest)}}"
+        )
+
+
+def check_tail(column: Array, feature: str, name: str) -> None:
+    """Raise `DataError` if a column's range is so long that its bulk has nearly one value.
+
+    The range is compared with that of the middle half of the values, without the most frequent
+    value where that is more than half of them.
+    """
+    values, counts = np.unique(column, return_counts=True)
+    if 2 * counts.max() > len(column) and len(values) > 2:
+        column = column[column != values[counts.argmax()]]
+    low, middle, high = np.quantile(column, (0.25, 0.5, 0.75))
+    if high > low and column.max() - column.min() > _TAIL * (high - low):
+        if feature == "price":
+            what = (
+                "one demand curve cannot hold for such prices: give a table per product, or the "
+                "price relative to a usual one"
+            )
+        else:
+            what = f"give log_scale=[{feature!r}], or bounds={{{feature!r}: (lowest, highest)}}"
+        raise DataError(
+            f"{name}: {feature} is from {column.min():.4g} to {column.max():,.0f} with a median of "
+            f"{middle:.4g}, so its largest values alone set the scale: {what}"
         )

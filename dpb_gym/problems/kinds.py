@@ -80,6 +80,10 @@ class Kind(state.Registered, ABC):
         shape = (replicates, *self.action_shape(info))
         return action_array(action, shape, self.integral, self.called)
 
+    def played(self, info: ProblemInfo, action: Array) -> Array:
+        """Return the actions that are played for checked actions; agents learn from them."""
+        return action
+
     @abstractmethod
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
         """Return uniformly random available actions, from uniforms ``(B, *action_shape)``."""
@@ -225,8 +229,18 @@ class Pricing(Kind):
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
         return (info.dim - 1,)
 
+    def played(self, info: ProblemInfo, action: Array) -> Array:
+        """Return the prices moved into `ProblemInfo.price_range`; impossible ones are unchanged."""
+        if info.price_range is None or not (action.min() >= 0.0 and action.max() <= 1.0):
+            return action
+        low, high = info.price_range
+        return np.minimum(np.maximum(action, low), high)
+
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        return uniforms.copy()
+        if info.price_range is None:
+            return uniforms.copy()
+        low, high = info.price_range
+        return low + uniforms * (high - low)
 
     def sizes(self, space: Any) -> dict[str, int] | None:
         """Return no sizes for a `Box` of one price on [0, 1]."""

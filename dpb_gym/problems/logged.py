@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import Generator
+from scipy.special import chdtrc
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.privacy import Budget
+from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment import AssortmentProblem
-from dpb_gym.problems.base import Ahead, Array, Hidden, ProblemInfo
+from dpb_gym.problems.base import Ahead, Array, Field, Hidden, ProblemInfo
 from dpb_gym.problems.fitting import (
+    FREE,
     Bounds,
+    Effect,
     Fit,
-    chances,
+    Likelihood,
     check_features,
     check_varies,
     fit_log,
     scale,
 )
+from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
 from dpb_gym.problems.pricing import PricingProblem
+from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
 from dpb_gym.problems.released_fit import ReleasedFit, release_fit
+from dpb_gym.streams import Stream
 
 if TYPE_CHECKING:
     from dpb_data import ChoiceTable, ClickTable, PriceTable
 
 _MOST_NUMBERS = 50_000_000
+_ITEMS = "the number of items that could be shown"
+SMALLER = "Use fewer features, or name a smaller ridge="
+_MOST_MEASURED = 20_000  # customers from whom elasticities are computed
 Private = ReleasedFit | Budget | str | None
+
+
+_FITS: OrderedDict[tuple[Any, ...], Fit] = OrderedDict()
+_MOST_FITS = 4
+
+
+def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
+    """Return ``fit()``, or the fit of an earlier call with an equal key.
+
+    The problems of one log with several parts of its customers have the same fit.
+    """
+    if key not in _FITS:
+        _FITS[key] = fit()
+        while len(_FITS) > _MOST_FITS:
+            _FITS.popitem(last=False)
+    _FITS.move_to_end(key)
+    return _FITS[key]
 
 
 class Logged:
@@ -48,6 +78,8 @@ class Logged:
         visits: Largest number of the log's rows of one person.
         currency: Unit of prices in the table, or empty.
         released: Private release of the coefficients, or None.
+        today: Mean reward of a customer of the log and its standard error.
+        doubts: Doubts about the fit and the log, each a sentence.
     """
 
     data_name: str
@@ -63,26 +95,26 @@ class Logged:
     currency: str = ""
     visits: int = 1
     released: ReleasedFit | None = None
+    today: tuple[float, float]
+    doubts: tuple[str, ...] = ()
     _some: Any = None
+    _people: Array | None = None
 
-    def fit_to(
-        self, data: Any, rows: Array, choice: Array, ridge: float, names: tuple[str, ...],
-        notes: Sequence[str], longest: float, private: Private, centre: Array | None = None,
+    def release(
+        self, data: Any, rows: Array, choice: Array, longest: float, private: Private,
+        change: Array | None = None,
     ) -> None:  # fmt: skip
-        """Set `fit`, whose coefficients are released privately if `private` is given.
+        """Replace the coefficients of `fit` by a private release, if `private` is given.
 
         Args:
             data: The log, with a response per row.
-            rows: float32 ``(n, d)``, of norm at most `longest`.
+            rows: float32 ``(n, d)``.
             choice: 0 for a response, -1 for none.
-            ridge: See `fit_log`, as are `names`, `notes` and `centre`.
-            longest: Bound of the rows' norm.
+            longest: Bound of the norm of ``rows @ change``.
             private: See `LoggedPricing`.
+            change: Matrix ``(d, d)``: coefficients of ``rows @ change`` are released, from which
+                those of the rows follow. The identity by default.
         """
-        starts = np.arange(len(rows) + 1)
-        self.fit = fit_log(
-            rows, starts, choice, data.people, ridge, names, notes, data.name, centre
-        )  # fmt: skip
         if private is None:
             return
         if data.people is not None:
@@ -90,12 +122,12 @@ class Logged:
                 f"{data.name}: private= protects one row, and a person with k rows only as a "
                 "group of k: leave out the column of people if rows are to be protected"
             )
-        if any("read off the log" in note for note in notes):
+        if any("read off the table" in note for note in self.fit.notes):
             raise ParameterError(f"{data.name}: private= needs the bounds of all columns, bounds=")
-        self.released = (
-            private if isinstance(private, ReleasedFit)
-            else release_fit(rows, choice == 0, longest, private)
-        )  # fmt: skip
+        if isinstance(private, ReleasedFit):
+            self.released = private
+        else:
+            self.released = release_fit(rows, choice == 0, longest, private, change)
         self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
@@ -112,14 +144,14 @@ class Logged:
             part: ``"all"``: all customers arrive; ``"fitted"`` or ``"held-out"``: only those
                 that the check of the fit was fitted to, or held out.
         """
-        self.data_name, self._contexts = name, contexts
+        self.data_name, self._contexts, self._people = name, contexts, people
         held = self.fit.held[: len(contexts)]
         among = {"all": held | True, "fitted": ~held, "held-out": held}
         self._pool = np.flatnonzero(among[validation.choice("part", part, among)])
         if validation.integer("draws", draws, 0):
             if self.released is not None:
                 raise ParameterError("draws follow from the raw log: leave out draws or private")
-            self.thetas = self.fit.draws(draws) / self.scale
+            self.thetas = self.posterior(draws)
         self._times = -(-self.horizon // len(self._pool))
         rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
@@ -150,10 +182,111 @@ class Logged:
         out[: len(now)] = self._contexts[now]
         out[len(now) :] = 0.0
 
+    def set_today(self, earned: Array, people: Array | None) -> None:
+        """Set `today` from the rewards of the log's customers ``(n,)``."""
+        rest = earned - earned.mean()
+        sums = rest if people is None else np.bincount(people, rest)
+        n, count = len(earned), max(2, len(sums))
+        error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / n
+        self.today = (float(earned.mean()), float(error))
+
+    @abstractmethod
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
+        """Return the expected reward per customer of the log's own actions ``(K,)``.
+
+        Args:
+            thetas: ``(K, d)``.
+            who: Numbers of the customers.
+            shares: Their shares under each theta ``(K, n)``; see `shares`.
+        """
+
+    @abstractmethod
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
+        """Return the expected reward per customer of actions for all of them ``(K, A)``.
+
+        Args:
+            actions: ``(A, ...)``.
+            thetas: ``(K, d)``.
+            who: Numbers of the customers.
+            shares: Their shares under each theta ``(K, n)``; see `shares`.
+        """
+
+    def shares(self, who: Array, count: int) -> Array:
+        """Return shares of the customers in `count` likely populations ``(count, n)``."""
+        people = np.arange(len(who)) if self._people is None else self._people[who]
+        people = np.unique(people, return_inverse=True)[1].ravel()
+        return logged_figures.customer_weights(people, count, len(self._contexts))
+
+    def posterior(self, count: int) -> Array:
+        """Return draws of theta from its approximate posterior ``(count, d)``; see `Fit.draws`."""
+        return self.fit.draws(count) / self.scale
+
+    @property
+    def pool(self) -> Array:
+        """Numbers of the customers that may arrive."""
+        return self._pool
+
+    @property
+    def measured(self) -> slice:
+        """Evenly spaced customers, few enough for figures that take many passes."""
+        return slice(None, None, -(-len(self._contexts) // _MOST_MEASURED))
+
     def fit_summary(self, **own: Any) -> dict[str, Any]:
         """Return the `summary`: figures of the fit, and `own` figures of the problem."""
-        rest = {"bounds": self.bounds, "notes": list(self.fit.notes)}
+        rest = {"bounds": self.bounds, "notes": list(self.fit.notes), "doubts": list(self.doubts)}
         return {"data": self.data_name, **self.fit.figures, **own, **rest}
+
+
+def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
+    """Raise `DataError` if demand rises with the price.
+
+    Args:
+        effect: Effect of one unit of the price on the utility.
+        what: The responses, such as ``"purchases"``.
+        name: Name of the log.
+        advice: What to do about it.
+    """
+    if effect.value >= 0.0:
+        low, high = effect.interval
+        raise DataError(
+            f"{name}: {what} rise with the price (coefficient {effect.value:+.3g}, 95% interval "
+            f"{low:.3g} to {high:.3g}), so no price is best. {advice}"
+        )
+
+
+def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
+    """Return a doubt about the first figure that a penalty moves by more than a standard error.
+
+    Args:
+        effects: Figures by name.
+        cure: What to do about it.
+    """
+    for figure, effect in effects.items():
+        if effect.moved and effect.plain_interval is not None:
+            low, high = effect.plain_interval
+            return [
+                f"the penalty moves {figure}: {effect.value:.3g} with it, {effect.plain:.3g} "
+                f"(95% interval {low:.3g} to {high:.3g}) without, more than one standard error. "
+                f"{cure}"
+            ]
+    return []
+
+
+def _differs_within_items(values: Array, items: Array, count: int) -> bool:
+    """Return whether scaled values ``(n,)`` of some item differ; `items` are in 0..count - 1."""
+    low = np.full(count, np.inf)
+    high = np.full(count, -np.inf)
+    np.minimum.at(low, items, values)
+    np.maximum.at(high, items, values)
+    return bool((high - low > 1e-6).any())
+
+
+def effect_figures(effect: Effect) -> dict[str, Any]:
+    """Return an effect with its interval, and the same without a penalty, for a summary."""
+    figures: dict[str, Any] = {"estimate": effect.value, "interval": effect.interval}
+    if effect.plain is not None:
+        figures |= {"unpenalised": effect.plain, "unpenalised interval": effect.plain_interval}
+    return figures
 
 
 def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
@@ -191,9 +324,13 @@ class LoggedPricing(Logged, PricingProblem):
     Args:
         data: The log.
         horizon: Rounds T, at least 2.
-        ridge: Penalty of the fit, positive.
+        ridge: Weight of the squared coefficients of standardised features; the price and the
+            intercept have none. By default chosen by the likelihood of held-out customers.
         bounds: Public lowest and highest value of features, and of the price under ``"price"``
-            (only the highest counts).
+            (only the highest counts, and with `private` the lowest too).
+        extrapolate: Whether all prices from 0 to the highest can be played. By default only
+            those between the lowest and the highest quoted price (with `private`: the bounds) are.
+        log_scale: Features whose logarithm, log(1 + value), is used.
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
         private: Budget for one row of the log, for the release of the coefficients, from which
@@ -208,11 +345,13 @@ class LoggedPricing(Logged, PricingProblem):
         self,
         data: PriceTable,
         horizon: int = 10_000,
-        ridge: float = 1.0,
+        ridge: float | None = None,
         bounds: Bounds | None = None,
         draws: int = 0,
         part: str = "all",
         private: Private = None,
+        extrapolate: bool = False,
+        log_scale: Sequence[str] = (),
     ) -> None:
         prices = np.unique(data.price)
         if len(prices) < 2:
@@ -224,7 +363,7 @@ class LoggedPricing(Logged, PricingProblem):
         names = (*data.feature_names, "price")
         read, starts = np.column_stack([data.features, data.price]), np.arange(len(data) + 1)
         check_features(read, names, starts, data.bought - 1, data.name)
-        scaled, self.bounds, notes = scale(read, names, bounds, data.name)
+        scaled, self.bounds, notes = scale(read, names, bounds, data.name, log_scale)
         notes = [*data.notes, *notes]
         n, highest = len(data.price), self.bounds["price"][1]
         customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
@@ -232,32 +371,72 @@ class LoggedPricing(Logged, PricingProblem):
         rows = np.column_stack([customers, -relative]).astype(np.float32)
         names = ("intercept", *names)
         choice = np.where(data.bought == 1, 0, -1)
-        longest = float(np.sqrt(rows.shape[1]))
-        self.fit_to(data, rows, choice, ridge, names, notes, longest, private)
+        sets = ChoiceSets(rows, starts, choice)
+        spread = spreads(rows)
+        spread[[0, -1]] = 0.0
+        self.fit = fit_once(
+            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
+            lambda: fit_log(sets, data.people, ridge, spread, names, notes, data.name),
+        )
+        self.highest_price, self.rows = highest, rows
+        self._contexts = customers
+        self.effects = dict(zip(("price", "elasticity"), self.fit.effects(self._price_effects)))
+        # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
+        centred = np.eye(rows.shape[1])
+        centred[-1, -1], centred[0, -1] = 2.0, 1.0
+        self.release(data, rows, choice, float(np.sqrt(rows.shape[1])), private, centred)
         slope = float(self.fit.coefficients[-1])
-        if slope <= 0.0:
-            raise DataError(
-                f"{data.name}: purchases rise with the price (coefficient {-slope:+.3g}), so no "
-                "price is best. "
-                + (
-                    "The noise of private= is too large: give a larger budget"
-                    if private
-                    else "Prices perhaps followed demand (endogenous prices): give what they were "
-                    "set by as features"
-                )
-            )
+        advice = (
+            "The noise of private= is too large: give a larger budget"
+            if private
+            else "Prices perhaps followed demand (endogenous prices): give what they were "
+            "set by as features. Or too few prices were tried to see their effect"
+        )
+        check_falls(
+            replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
+        )
         self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
         super().__init__(
             horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
         )
-        self.highest_price, self.rows = highest, rows
+        lowest = float(relative.min()) if private is None else self.bounds["price"][0] / highest
+        top = float(relative.max()) if private is None else 1.0
+        if not validation.flag("extrapolate", extrapolate):
+            self.info = replace(self.info, price_range=(max(0.0, lowest), top))
         self.repairs, self.currency = data.notes, data.unit
-        self.earned = float(np.mean(relative * data.bought))
-        chance = chances(rows, starts, self.fit.coefficients)
-        self.elasticity = float(np.mean(-slope * relative * (1.0 - chance)))
+        self.set_today(relative * data.bought, data.people)
+        found = self._price_effects(self.fit.coefficients)
+        self.elasticity = float(found[1])
+        shown = {
+            "the mean price elasticity": replace(self.effects["elasticity"], value=self.elasticity),
+            "the effect of one unit of the price": replace(
+                self.effects["price"], value=float(found[0])
+            ),
+        }
+        cure = "Give a larger budget" if private else SMALLER
+        self.doubts = (*moved_doubt(shown, cure), *self.fit.doubts)
         self.set_customers(data.name, customers, data.people, draws, part)
-        if self.thetas is not None:  # the best prices of a demand that rises are the highest
-            np.maximum(self.thetas[:, -1], 1e-3, out=self.thetas[:, -1])
+
+    def posterior(self, count: int) -> Array:
+        """Return draws of theta; demand does not rise with the price in any of them."""
+        thetas = super().posterior(count)
+        # the best prices of a demand that rises are the highest
+        np.maximum(thetas[:, -1], 1e-3, out=thetas[:, -1])
+        return thetas
+
+    def _price_effects(self, coefficients: Array) -> Array:
+        rows = self.rows[self.measured]
+        return logged_figures.price_effects(rows, coefficients, self.highest_price)
+
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
+        rows = self.rows[who].astype(np.float64)
+        drawn = zip(thetas * self.scale, shares)
+        return np.array([logged_figures.logged_price_value(rows, t, w) for t, w in drawn])
+
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
+        customers = self._contexts[who].astype(np.float64)
+        drawn = zip(thetas * self.scale, shares)
+        return np.array([logged_figures.price_values(customers, t, actions, w) for t, w in drawn])
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))
@@ -266,8 +445,10 @@ class LoggedPricing(Logged, PricingProblem):
             coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             link_scale_zeta=self.zeta,
             price_elasticity=self.elasticity,
+            price_elasticity_with_interval=effect_figures(self.effects["elasticity"]),
+            effect_of_one_unit_of_price=effect_figures(self.effects["price"]),
             price_unit=self.highest_price,
-            revenue_per_customer_in_the_log=self.earned * self.highest_price,
+            revenue_per_customer_in_the_log=self.today[0] * self.highest_price,
             revenue_per_customer_at_the_models_best=float(best.mean()) * self.highest_price,
         )
 
@@ -276,36 +457,51 @@ class LoggedAssortment(Logged, AssortmentProblem):
     """Assortments for the choice sets of a log, with choices by a multinomial logit fitted to it.
 
     Every item can be offered in every round; items missing from a set get their mean attributes.
-    Each item has an intercept.
+    Each item has an intercept. An attribute that is the same for all items of every set is one of
+    the customer: with an outside item it has a coefficient per item.
 
     Args:
         data: The log.
         horizon: Rounds T, at least 2.
-        ridge: Penalty of the fit, positive.
+        ridge: Weight of the squared coefficients of standardised attributes; the items' intercepts
+            and `revenue` have none. By default chosen by the likelihood of held-out customers.
         bounds: Public lowest and highest value of attributes.
         outside: The item that is the outside option: always available, and the reference of the
             other items' attributes. None if the log has sets without a choice.
-        revenue: Attribute whose mean is an item's revenue, divided by the largest; equal
-            revenues if None.
+        revenue: Attribute that is an item's revenue, divided by the largest one; that of a missing
+            item is its mean. Equal revenues if None.
         capacity: K; half of the items, at most 10, by default.
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
+        log_scale: Attributes whose logarithm, log(1 + value), is used; not `revenue`.
 
     Raises:
-        DataError: If there are too few sets, or no data on choosing nothing.
+        DataError: If there are too few sets, no data on choosing nothing, an item that is never
+            chosen, or choices that rise with `revenue`.
     """
 
     def __init__(
-        self, data: ChoiceTable, horizon: int = 10_000, ridge: float = 1.0,
+        self, data: ChoiceTable, horizon: int = 10_000, ridge: float | None = None,
         bounds: Bounds | None = None, outside: Any = None, revenue: str | None = None,
         capacity: int | None = None, draws: int = 0, part: str = "all",
+        log_scale: Sequence[str] = (),
     ) -> None:  # fmt: skip
         if revenue is not None and revenue not in data.feature_names:
             raise ParameterError(
                 f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
             )
+        if revenue in log_scale:
+            raise ParameterError(f"log_scale: {revenue} is the revenue, whose effect is linear")
         check_features(data.features, data.feature_names, data.starts, data.chosen, data.name)
-        scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
+        scaled, self.bounds, notes = scale(
+            data.features, data.feature_names, bounds, data.name, log_scale
+        )
+        # of the customer: the same value for all items of every set
+        sizes = np.diff(data.starts)
+        first = np.repeat(data.features[data.starts[:-1]], sizes, axis=0)
+        fixed = (data.features == first).all(axis=0) & bool(sizes.max() > 1)
+        if revenue is not None and fixed[data.feature_names.index(revenue)]:
+            raise ParameterError(f"revenue: {revenue} does not differ between the items of a set")
         sets, kept = replace(data, features=scaled), np.ones(len(data.items), bool)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
@@ -327,46 +523,158 @@ class LoggedAssortment(Logged, AssortmentProblem):
         self.item_ids, N = data.item_ids[inside], len(inside)
         self.revenue_unit, self.repairs = 1.0, data.notes
         items = np.searchsorted(inside, sets.items)
-        rows = np.column_stack([sets.features, np.eye(N)[items]]).astype(np.float32)
-        names = (*data.feature_names, *(f"is {item}" for item in self.item_ids))
-        self.fit = fit_log(
-            rows, sets.starts, sets.chosen, sets.people, ridge, names, [*data.notes, *notes],
-            data.name,
+        constants = np.eye(N)[items]
+        varying = np.flatnonzero(~fixed | (outside is None))
+        names = [data.feature_names[k] for k in varying]
+        about = [sets.features[:, varying], constants]
+        names += [f"is {item}" for item in self.item_ids]
+        asked = np.flatnonzero(fixed)
+        if outside is not None and len(asked):
+            about += [scaled[kept][:, [k]] * constants for k in asked]
+            names += [f"{data.feature_names[k]}: {i}" for k in asked for i in self.item_ids]
+            listed = ", ".join(data.feature_names[k] for k in asked)
+            notes.append(f"{listed}: the same for all items of a set, so with an effect per item")
+        rows = np.concatenate(about, axis=1).astype(np.float32)
+        spread = spreads(rows)
+        spread[len(varying) : len(varying) + N] = 0.0
+        identified = False
+        if revenue is not None:
+            # Else its effect cannot be told from the items' constants, and the penalty decides.
+            relative = sets.features[:, data.feature_names.index(revenue)]
+            identified = _differs_within_items(relative, items, N)
+            if identified:
+                spread[names.index(revenue)] = 0.0
+            else:
+                notes.append(f"{revenue} differs between items by the same amount in every set: no "
+                             "elasticity")  # fmt: skip
+        all_notes = [*data.notes, *notes]
+        choices = ChoiceSets(rows, sets.starts, sets.chosen)
+        self.fit = fit_once(
+            ("assortment", data.digest(), ridge, str(self.bounds), str(outside), revenue,
+             tuple(log_scale), *all_notes),
+            lambda: fit_log(
+                choices, sets.people, ridge, spread, tuple(names), all_notes, data.name
+            ),
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
+        self.effects: dict[str, Effect] = {}
+        self.revenue = revenue or ""
+        self._sets, self._items, self.rows = sets, items, rows
         earned: Any = "equal"
+        paid, means = np.ones(len(rows)), np.ones(N)
         if revenue is not None:
             # Attributes relative to the outside option are halved.
             unit = 2.0 if outside is None else 1.0
-            earned = self._earned(data.features[kept], revenue, unit, rows, items, sets)
+            column = data.features[kept, data.feature_names.index(revenue)]
+            earned = self._earned(column, revenue, unit, names.index(revenue), identified)
+            means = earned
+            paid = column / self.revenue_unit
         super().__init__(
             horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
             revenues=earned, theta=self.fit.coefficients,
         )  # fmt: skip
-        contexts, self.rows = self._offered(rows, items, sets), rows
+        taken = np.maximum(sets.starts[:-1] + sets.chosen, 0)
+        self.set_today(np.where(sets.chosen >= 0, paid[taken], 0.0), sets.people)
+        own_columns = np.arange(len(varying) + N, len(names)).reshape(-1, N)
+        shared = np.flatnonzero(fixed[varying])
+        contexts = self._offered(rows, items, sets, scaled[kept][:, asked], own_columns, shared)
+        self._paid = self._revenues_offered(paid, means, len(contexts))
+        if revenue is not None:
+            self.info = replace(self.info, reward_range=(0.0, 1.0), equal_revenues=False)
         self.feature_bound = float(np.abs(contexts).max())
+        self.doubts = (*moved_doubt(self._shown_effects(), SMALLER), *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
 
     def _earned(
-        self, raw: Array, revenue: str, unit: float, rows: Array, items: Array, sets: ChoiceTable
-    ) -> Array:
-        """Return revenues of the items, at most 1, from raw attributes; set `elasticities`."""
-        at, N = sets.feature_names.index(revenue), len(self.item_ids)
-        counts = np.maximum(np.bincount(items, minlength=N), 1)
-        column = raw[:, at]
-        earned = np.bincount(items, column, minlength=N) / counts
-        per_unit = unit / np.subtract(*self.bounds[revenue][::-1])
-        chance = chances(rows, sets.starts, self.fit.coefficients)
-        own = self.fit.coefficients[at] * per_unit * column * (1.0 - chance)
-        means = np.bincount(items, own, minlength=N) / counts
-        self.elasticities = dict(zip(self.item_ids.astype(str).tolist(), means.tolist()))
-        if not (earned >= 0.0).all() or earned.max() <= 0.0:
-            raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
-        self.revenue_unit = float(earned.max())
-        return np.asarray(earned / earned.max())
+        self, column: Array, revenue: str, unit: float, at: int, identified: bool
+    ) -> Array:  # fmt: skip
+        """Return revenues of the items, at most 1, from raw attributes; set `elasticities`.
 
-    def _offered(self, rows: Array, items: Array, sets: ChoiceTable) -> Array:
-        """Return contexts of as many sets as fit in memory; missing items get mean attributes."""
+        `identified` says whether the effect of the revenue differs from that of a constant.
+        """
+        sets, items, N = self._sets, self._items, len(self.item_ids)
+        counts = np.maximum(np.bincount(items, minlength=N), 1)
+        earned = np.bincount(items, column, minlength=N) / counts
+        if identified:
+            self._measure(column, revenue, unit / np.subtract(*self.bounds[revenue][::-1]), at)
+        if not (column >= 0.0).all() or column.max() <= 0.0:
+            raise DataError(f"{sets.name}: {revenue} is negative or 0: no revenue")
+        self.revenue_unit = float(column.max())
+        return np.asarray(earned / self.revenue_unit)
+
+    def _measure(self, column: Array, revenue: str, per_unit: float, at: int) -> None:
+        """Set `effects` and `elasticities` of the revenue; refuse demand that rises with it."""
+        sets, items, N = self._sets, self._items, len(self.item_ids)
+        rows, starts, here, paid = self.rows, sets.starts, items, column
+        some = slice(None, None, -(-sets.n_sets // _MOST_MEASURED))
+        if some.step > 1:
+            kept = np.zeros(sets.n_sets, np.bool_)
+            kept[some] = True
+            part = ChoiceSets(rows, starts, sets.chosen).keep(kept)
+            mask = np.repeat(kept, np.diff(starts))
+            rows, starts, here, paid = part.rows, part.starts, items[mask], column[mask]
+
+        def measure(coefficients: Array) -> Array:
+            slope = coefficients[at] * per_unit
+            own = logged_figures.own_elasticities(rows, starts, here, paid, coefficients, slope, N)
+            return np.append(own, slope)
+
+        labels = [*self.item_ids.astype(str).tolist(), revenue]
+        self.effects = dict(zip(labels, self.fit.effects(measure)))
+        check_falls(
+            self.effects[revenue], "choices", sets.name,
+            f"{revenue} perhaps stands for quality, or followed demand: give what it depends on as "
+            "features. Or too few values were tried to see its effect",
+        )  # fmt: skip
+        self.elasticities = {k: self.effects[k].value for k in labels[:-1]}
+
+    def _revenues_offered(self, paid: Array, means: Array, n: int) -> Array:
+        """Return revenues of the items to the first n customers ``(n, N)``.
+
+        Args:
+            paid: Revenue of every row.
+            means: Revenue of an item where it is missing ``(N,)``.
+            n: Number of customers.
+        """
+        sets = self._sets
+        found = np.broadcast_to(means.astype(np.float32), (n, len(means))).copy()
+        group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
+        here = group < n
+        found[group[here], self._items[here]] = paid[here]
+        return found
+
+    def fields(self) -> dict[str, Field]:
+        found = super().fields()
+        if not self.info.equal_revenues:
+            shape = (self.n_items,)
+            found["revenues"] = Field(shape, np.float32, Stream.REVENUES, self.draw_revenues)
+        return found
+
+    def draw_revenues(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
+        """Write revenues of one replicate's rounds start + 1, start + 2, ...; see `Field.fill`."""
+        now = hidden["order"][start : start + len(out)]
+        out[: len(now)] = self._paid[now]
+        out[len(now) :] = 0.0
+
+    def _shown_effects(self) -> dict[str, Effect]:
+        return {
+            f"the effect of one unit of {k}" if k == self.revenue else f"the elasticity of {k}": e
+            for k, e in self.effects.items()
+        }
+
+    def _offered(
+        self, rows: Array, items: Array, sets: ChoiceTable, asked: Array, own: Array, shared: Array
+    ) -> Array:
+        """Return contexts of as many sets as fit in memory; missing items get mean attributes.
+
+        Args:
+            rows: ``(n_rows, k)``.
+            items: ``(n_rows,)``.
+            sets: The choice sets.
+            asked: Scaled attributes of the customer in every row ``(n_rows, a)``.
+            own: Columns of their effects per item ``(a, N)``, if they have them.
+            shared: Columns of their effects, if those are the same for all items.
+        """
         (_, width), N = rows.shape, len(self.item_ids)
         mean = np.zeros((N, width))
         np.add.at(mean, items, rows)
@@ -374,18 +682,72 @@ class LoggedAssortment(Logged, AssortmentProblem):
         n = min(sets.n_sets, _MOST_NUMBERS // (N * width))
         contexts = np.broadcast_to(mean.astype(np.float32), (n, N, width)).copy()
         group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
+        first = sets.starts[:n]
+        contexts[:, :, shared] = rows[first][:, None, shared]
+        for value, columns in zip(asked[first].T, own):
+            for item, k in enumerate(columns):
+                contexts[:, item, k] = value
         here = group < n
         contexts[group[here], items[here]] = rows[here]
         return contexts
 
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
+        sets, some = self._sets, np.zeros(self._sets.n_sets, np.bool_)
+        some[who] = True
+        part = ChoiceSets(self.rows, sets.starts, sets.chosen).keep(some)
+        taken = np.repeat(some, np.diff(sets.starts))
+        group = np.repeat(np.arange(sets.n_sets), np.diff(sets.starts))
+        earned = self._paid[group[taken], self._items[taken]].astype(np.float64)
+        slates = part.rows, part.starts
+        return np.array([logged_figures.logged_slate_value(*slates, t, earned, w)
+                         for t, w in zip(thetas, shares)])  # fmt: skip
+
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
+        contexts, revenues = self._contexts[who].astype(np.float64), self._paid[who]
+        return np.array([logged_figures.slate_values(contexts, t, revenues, actions, w)
+                         for t, w in zip(thetas, shares)])  # fmt: skip
+
     def summary(self) -> dict[str, Any]:
-        own = {"price_elasticities": self.elasticities} if self.elasticities else {}
+        own: dict[str, Any] = {}
+        if self.elasticities:
+            own = {"price_elasticities": self.elasticities}
+            *items, price = self.effects.items()
+            own["effect_of_one_unit_of_revenue"] = effect_figures(price[1])
+            own["price_elasticities_with_intervals"] = {k: effect_figures(e) for k, e in items}
         return self.fit_summary(
             items=self.item_ids.tolist(),
             utilities=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
             norm_of_theta=float(np.sqrt(np.sum(self.fit.coefficients**2))),
+            revenue_per_customer_in_the_log=self.today[0] * self.revenue_unit,
             **own,
         )
+
+
+def _pooled(spread: Array, name: str, data: Likelihood) -> Array:
+    """Return the coefficients of one model for all items, for every item ``(m w,)``."""
+    assert isinstance(data, ItemBlocks)
+    sets = ChoiceSets(data.customers, data.starts, data.choice)
+    penalty = spread**2
+    penalty[0] = FREE
+    return np.tile(sets.fit(penalty, name)[0], data.m)
+
+
+def _rate_doubt(rates: Mapping[str, tuple[float, float, float, float]]) -> list[str]:
+    """Return a doubt if fitted and observed rates of items differ by more than by chance."""
+    gaps = {
+        item: (fitted - seen) / max((high - low) / 4.0, 1e-12)
+        for item, (fitted, seen, low, high) in rates.items()
+    }
+    distance = sum(gap**2 for gap in gaps.values())
+    if chdtrc(len(gaps), distance) >= 0.05:
+        return []
+    worst = max(gaps, key=lambda item: abs(gaps[item]))
+    fitted, seen, low, high = rates[worst]
+    return [
+        f"the penalty moves the rates of items: {worst} has {fitted:.2%} with it, {seen:.2%} (95% "
+        f"interval {low:.2%} to {high:.2%}) without, more than one standard error. Name a smaller "
+        "ridge="
+    ]
 
 
 class LoggedRecommendation(Logged, RecommendationProblem):
@@ -393,17 +755,20 @@ class LoggedRecommendation(Logged, RecommendationProblem):
 
     Every item has separate coefficients: its candidate's features are an intercept and the
     customer's features, scaled to [-1, 1] and to norm at most 1, in the item's block, and 0
-    elsewhere. `summary` compares the model's value of its own best recommendations with an
-    inverse-propensity estimate on the held-out log.
+    elsewhere. The penalty pulls them towards those of one model for all items. `summary` compares
+    the model's value of its own best recommendations with an inverse-propensity estimate on the
+    held-out log.
 
     Args:
         data: The log.
         horizon: Rounds T, at least 2.
-        ridge: Penalty of the fit, positive.
+        ridge: Weight of the squared differences of standardised coefficients from those of all
+            items together. By default chosen by the likelihood of held-out customers.
         bounds: Public lowest and highest value of features.
         draws: See `Logged.set_customers`.
         part: See `Logged.set_customers`.
         private: See `LoggedPricing`.
+        log_scale: See `LoggedPricing`.
 
     Raises:
         DataError: If there is a single item, too few rows, or no or only responses.
@@ -416,11 +781,12 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         self,
         data: ClickTable,
         horizon: int = 10_000,
-        ridge: float = 1.0,
+        ridge: float | None = None,
         bounds: Bounds | None = None,
         draws: int = 0,
         part: str = "all",
         private: Private = None,
+        log_scale: Sequence[str] = (),
     ) -> None:
         m, n = len(data.item_ids), len(data.items)
         if m < 2:
@@ -428,7 +794,9 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         check_varies(data.clicked, "responded", data.name)
         choice = data.clicked - 1
         check_features(data.features, data.feature_names, np.arange(n + 1), choice, data.name)
-        scaled, self.bounds, notes = scale(data.features, data.feature_names, bounds, data.name)
+        scaled, self.bounds, notes = scale(
+            data.features, data.feature_names, bounds, data.name, log_scale
+        )
         notes = [*data.notes, *notes]
         customers = np.column_stack([np.ones(n), scaled]).astype(np.float32)
         customers /= np.float32(np.sqrt(customers.shape[1]))
@@ -440,19 +808,62 @@ class LoggedRecommendation(Logged, RecommendationProblem):
             )
         names = tuple(f"{item}: {f}" for item in data.item_ids for f in ("intercept",
                       *data.feature_names))  # fmt: skip
-        rows = np.zeros((n, m, width), np.float32)
-        rows[np.arange(n), data.items] = customers
-        # Without data on an item, the fit falls back to the overall rate, not to 1/2.
-        rate = float(data.clicked.mean())
-        centre = np.zeros((m, width))
-        centre[:, 0] = portable.log(rate / (1.0 - rate)) * np.sqrt(width)
-        flat = rows.reshape(n, -1)
-        self.fit_to(data, flat, choice, ridge, names, notes, 1.0, private, centre.ravel())
+        data_of_items = ItemBlocks(customers, data.items, choice, m)
+        own = spreads(customers)
+        own[0] = customers[0, 0]
+        spread = np.tile(own, m)
+        pooled = partial(_pooled, own, data.name)
+        self.fit = fit_once(
+            ("recommendation", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
+            lambda: fit_log(
+                data_of_items, data.people, ridge, spread, names, notes, data.name, pooled
+            ),
+        )
+        if private is not None:
+            rows = np.zeros((n, m, width), np.float32)
+            rows[np.arange(n), data.items] = customers
+            self.release(data, rows.reshape(n, -1), choice, 1.0, private)
         super().__init__(horizon, m * width, m, m, fresh=True, theta=self.fit.coefficients)
-        self.item_ids, self.earned, self.repairs = data.item_ids, rate, data.notes
+        self.item_ids, self.repairs = data.item_ids, data.notes
         self.rows = np.column_stack([customers, data.items])
+        self._shown = data.items
+        self.set_today(data.clicked.astype(np.float64), data.people)
+        self.rates = self._item_rates(data_of_items)
+        self.doubts = (
+            *_rate_doubt(self.rates),
+            *propensity_doubt(1.0 / data.propensity, m, _ITEMS),
+        )
         self.set_customers(data.name, customers, data.people, draws, part)
         self.check = self._held_out_value(data)
+
+    def _item_rates(self, data: ItemBlocks) -> dict[str, Any]:
+        """Return each item's mean fitted chance, and its observed rate with a 95% interval."""
+        chance = data.chances(self.fit.coefficients)
+        hit = data.choice >= 0
+        rates: dict[str, Any] = {}
+        for k, item in enumerate(self.item_ids):
+            own = data.items == k
+            count, seen = int(own.sum()), float(hit[own].sum())
+            if count:
+                # Agresti and Coull: an interval for no response, too
+                middle = (seen + 2.0) / (count + 4.0)
+                half = 2.0 * float(np.sqrt(middle * (1.0 - middle) / (count + 4.0)))
+                rates[str(item)] = (
+                    float(chance[own].mean()), seen / count, max(0.0, middle - half), middle + half
+                )  # fmt: skip
+        return rates
+
+    def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
+        drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
+        customers, items = self._contexts[who].astype(np.float64), self._shown[who]
+        return np.array([logged_figures.shown_value(customers, own, items, w)
+                         for own, w in zip(drawn, shares)])  # fmt: skip
+
+    def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
+        drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
+        customers = self._contexts[who].astype(np.float64)
+        return np.array([logged_figures.item_values(customers, own, actions, w)
+                         for own, w in zip(drawn, shares)])  # fmt: skip
 
     def _held_out_value(self, data: ClickTable) -> dict[str, float]:
         """Return the value of the model's best recommendations by the model and by the log.
@@ -485,6 +896,7 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         return self.fit_summary(
             items=self.item_ids.tolist(),
             coefficients=dict(zip(self.fit.names, self.fit.coefficients.tolist())),
-            responses_in_the_log=self.earned,
+            responses_in_the_log=self.today[0],
+            rates_of_items=self.rates,
             held_out_responses_to_the_models_best=self.check,
         )

@@ -13,6 +13,7 @@ from dpb_gym.errors import ActionError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round, signed
 from dpb_gym.streams import Stream, generator
 
@@ -144,6 +145,7 @@ class PricingProblem(Problem):
         B, features, theta = len(action), round_.context.features, hidden["theta"]
         demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
         model, zeta, uniform = self._model, self.zeta, round_.uniform
+        action = kind_of("pricing").played(self.info, action)
         bad = kernels.demand_models.outcome(
             features, theta, action, model, zeta, uniform, demand, reward, expected
         )
@@ -160,11 +162,16 @@ class PricingProblem(Problem):
             return exhaustive_search.best_action(self, [hidden], round_)
         theta, features = hidden["theta"], round_.context.features
         if "cost" not in round_.secret:
-            return self.best_prices(theta, features)
-        price, value = np.empty((2, len(features)))
-        cost = round_.secret["cost"]
-        kernels.demand_models.best_net_prices(features, theta, self.zeta, cost, price, value)
-        return price, value
+            price, value = self.best_prices(theta, features)
+        else:
+            price, value = np.empty((2, len(features)))
+            cost = round_.secret["cost"]
+            kernels.demand_models.best_net_prices(features, theta, self.zeta, cost, price, value)
+        if self.info.price_range is None:
+            return price, value
+        # earnings fall on both sides of the best price, so the nearer end is best within a range
+        price = kind_of("pricing").played(self.info, price)
+        return price, self.respond(hidden, round_, price)[1]
 
     def best_prices(self, theta: Array, features: Array) -> tuple[Array, Array]:
         """Return closed-form best prices (Lambert W) of logistic or Gaussian demand.

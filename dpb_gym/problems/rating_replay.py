@@ -283,6 +283,15 @@ class ReplayProblem(Problem):
             given += counts
         return len(self._splits), int(given.max())
 
+    @property
+    def today(self) -> tuple[float, float]:
+        """Mean reward of the ratings of the users who arrive, and its standard error."""
+        counts = np.diff(self._offsets)
+        user = np.repeat(np.arange(len(counts)), counts)
+        rewards = self._rewards.astype(np.float64)
+        sums = np.bincount(user, rewards - rewards.mean())
+        return float(rewards.mean()), float(np.sqrt(np.sum(sums**2)) / len(rewards))
+
     def summary(self) -> dict[str, Any]:
         guarantee = self.features_guarantee
         protected = "nothing" if guarantee is None else guarantee.describe(self.feature_delta)

@@ -24,17 +24,21 @@ class ReleasedFit:
     guarantee: str
 
 
-def release_fit(rows: Array, hit: Array, longest: float, private: Budget | str) -> ReleasedFit:
+def release_fit(
+    rows: Array, hit: Array, longest: float, private: Budget | str, change: Array | None = None
+) -> ReleasedFit:
     """Release the maximum-likelihood estimate of a logistic model by objective perturbation.
 
     Rows are divided by `longest`, so that a row's loss has a gradient of norm at most 1 and a
     Hessian of trace at most 1/4. The noise comes from the operating system.
 
     Args:
-        rows: Features ``(n, d)``, the intercept included, of norm at most `longest`.
+        rows: Features ``(n, d)``, the intercept included.
         hit: Responses ``(n,)``.
-        longest: Public bound of the norm.
+        longest: Public bound of the norm of ``rows @ change``.
         private: Budget for one row, replace-one.
+        change: Public matrix ``(d, d)``: the coefficients of ``rows @ change`` are released, from
+            which those of the rows follow. The identity by default.
 
     Raises:
         BudgetError: If the budget is invalid.
@@ -46,7 +50,9 @@ def release_fit(rows: Array, hit: Array, longest: float, private: Budget | str) 
         raise ParameterError(
             f"private must be a budget such as 'eps=1,delta=1e-6', got {shown(private)}"
         )
-    x, y = rows.astype(np.float64) / longest, hit.astype(np.float64)
+    matrix = np.eye(rows.shape[1]) if change is None else change
+    x = rows.astype(np.float64) @ matrix / longest
+    y = hit.astype(np.float64)
     norm = float(np.sqrt((x**2).sum(axis=1).max()))
     if norm > 1.0 + 1e-6:
         raise ParameterError(f"a row has norm {norm * longest:g}, above {longest:g}")
@@ -61,7 +67,7 @@ def release_fit(rows: Array, hit: Array, longest: float, private: Budget | str) 
         what="model of a log",
     )
     fit.add_rounds(x[:, None], y[:, None])
-    theta = fit.release()[0] / longest
+    theta = matrix @ fit.release()[0] / longest
     guarantee = curator.guarantee
     assert isinstance(guarantee, Guarantee)
     return ReleasedFit(tuple(theta.tolist()), guarantee.describe(budget.delta))

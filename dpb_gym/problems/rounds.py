@@ -24,7 +24,10 @@ LONGEST = 10**9
 
 
 SOLD_OUT = "between worlds in which the same items are sold out at the same times"
-FROM_LOG = "apart from the log: coefficients, zeta, counts, undeclared bounds and features are raw"
+FROM_LOG = (
+    "apart from the log: coefficients, zeta, counts, the quoted prices' range, undeclared bounds "
+    "and features are raw"
+)
 RELEASED = "apart from the log: features are raw, its model was released with {}"
 
 
@@ -46,6 +49,8 @@ class ProblemInfo:
             None if unlimited.
         equal_revenues: Assortment: whether all items always have the same revenue.
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
+        price_range: Pricing: lowest and highest price that can be played; others are played as the
+            nearest of the two. None: all of [0, 1].
         zeta: Pricing: link scale.
         n_candidates: Recommendation: candidates offered each round.
         n_arms: Recommendation: size of the fixed pool, None if arms are new in every round.
@@ -69,6 +74,7 @@ class ProblemInfo:
     stock: tuple[int, ...] | None = None
     equal_revenues: bool | None = None
     demand: str | None = None
+    price_range: tuple[float, float] | None = None
     zeta: float | None = None
     n_candidates: int | None = None
     n_arms: int | None = None

@@ -84,6 +84,7 @@ class _Runner:
                 observed[at] = feedback.observed
             self.stage = "observe"
             t2 = clock()
+            action = instance.problem.played(action, instance.replicates)
             delivered = context, action, feedback
             if delivery is not None:
                 delivered = delivery.deliver(action, feedback, self.number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from dpb_data.column_reader import Array, Column, Opened, open_table, take_colum
 from dpb_data.dataset_registry import generated, read_layouts
 from dpb_data.rating_table import digest_of, encode_features, first_duplicate, frozen, renumber
 from dpb_data.table_repair import Repair
+from dpb_data.wide_choices import Layout, code, stem, wide_layout
 from dpb_gym.errors import DataError, ParameterError, unknown_name
 
 
@@ -67,40 +67,6 @@ class ChoiceTable:
         )
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Layout of a published file of choices.
-
-    Attributes:
-        name: Name of the layout.
-        case: Column of set numbers in long files (one line per alternative); empty for wide files
-            (one line per set, alternatives in columns).
-        item: Column of the alternative (long files).
-        chosen: Column of the choice: 0/1 or TRUE/FALSE (long), or the alternative (wide).
-        features: Columns of attributes. In wide files ``{}`` stands for the alternative; an
-            alternative without such a column has value 0.
-        person: Column of person ids, or empty.
-        alternatives: Wide files: text that replaces ``{}``, by the value of `chosen`.
-        available: Wide files: column that is 1 if the alternative was offered.
-        free: Wide files: features that become 0 where a column is not 0, by that column.
-        none: Wide files: whether other values of `chosen` stand for choosing no alternative, and
-            alternatives with a missing attribute were not offered.
-    """
-
-    name: str
-    chosen: str
-    features: tuple[str, ...]
-    case: str = ""
-    item: str = ""
-    person: str = ""
-    alternatives: Mapping[str, str] | None = None
-    available: str = ""
-    free: Mapping[str, tuple[str, ...]] | None = None
-    none: bool = False
-
-
-_MOST_ALTERNATIVES = 50
-_OFFERED = ("av", "avail", "available", "availability", "offered")
 LAYOUTS: dict[str, Layout] = read_layouts("choices", Layout)
 
 
@@ -132,7 +98,8 @@ def load_choices(source: str | os.PathLike[str], *, layout: str | None = None) -
         raise DataError(
             f"{opened.where}: line 1: expected the columns of one of {', '.join(LAYOUTS)}, found "
             f"{', '.join(sorted(opened.columns))[:200]}. Choices of your own load with "
-            "dpb_data.choices(file, case=, item=, chosen=, features=[...])"
+            "dpb_data.choices(file, case=, item=, chosen=, features=[...]); dpb_data.read(file) "
+            "proposes these arguments"
         )
     return (_long if found.case else _wide)(opened, found)
 
@@ -153,54 +120,76 @@ def choices(
     source: Any,
     *,
     chosen: str,
-    case: str | None = None,
+    case: str | Sequence[str] | None = None,
     item: str | None = None,
     features: Sequence[str] = (),
     person: str | None = None,
+    alternatives: Mapping[Any, Any] | Sequence[Any] | None = None,
+    none: Any = None,
+    unknown: Any = None,
     name: str | None = None,
     missing: str | None = None,
     decimal: str | None = None,
+    header: Sequence[str] | str | None = None,
 ) -> ChoiceTable:
     """Return a table of choice sets: one row per offered alternative, or one row per set.
 
     In a wide table (no `case`) the columns of an attribute are named by the alternative and the
-    attribute, such as ``train_cost`` or ``cost.train``. Those named ``av`` or ``available`` say
-    which alternatives were offered; an alternative with a missing attribute was not offered.
+    attribute, such as ``train_cost``, ``cost.train`` or ``CostTrain``. Those named ``av`` or
+    ``available`` say which alternatives were offered; an alternative with a missing attribute was
+    not offered. Columns such as ``cost1`` are attributes only if ``"cost"`` is among `features`,
+    or 1 among `alternatives`.
 
     Args:
         source: Frame, mapping of arrays, or path of a CSV or Parquet file, see
             `dpb_data.column_reader.take_columns`.
         chosen: Long tables: column that is 1 (or true) in the chosen row; a set may have none.
-            Wide tables: column of the chosen alternatives; missing where none was chosen.
-        case: Column of the choice sets' ids, for long tables.
+            Wide tables: column of the chosen alternatives.
+        case: Column of the choice sets' ids, for long tables; or several columns that together
+            number the sets, such as a person and a task.
         item: Column of the alternatives' names, for long tables.
         features: Columns of attributes (wide tables: the attributes' names, all by default); a
-            text column becomes one feature per level but the first.
+            text column becomes one feature per level but the first. Wide tables: also columns of
+            the customer.
         person: Column of person ids.
+        alternatives: Wide tables: text of the alternatives in the names of columns, by value of
+            `chosen`; or a list, if they are the same.
+        none: Wide tables: values of `chosen` that mean that no alternative was chosen;
+            ``"missing"`` for an empty one. Words such as ``"none"`` are known.
+        unknown: Wide tables: values of `chosen` whose rows are left out.
         name: Name of the table; by default the file's.
         missing: See `dpb_data.table_repair.Repair`; a set with a missing attribute is left out.
         decimal: See `dpb_data.table_repair.Repair`.
+        header: See `dpb_data.table_repair.Repair`.
 
     Raises:
+        QuestionError: A value of `chosen` is none of the alternatives, or the columns of the
+            attributes are not named by them.
         DataError: A column is missing or a value not allowed; a set has two choices, or the same
             alternative twice; or no attribute varies within a set.
     """
     features = [features] if isinstance(features, str) else features
-    repair = Repair(missing, decimal)
+    repair = Repair(missing, decimal, header)
+    wide = {"alternatives": alternatives, "none": none, "unknown": unknown}
     if case is None:
         opened = open_table(source, repair)
-        made = _wide(opened, wide_layout(opened, chosen, features, person or ""))
+        made = _wide(opened, wide_layout(opened, chosen, features, person or "", **wide))
         return replace(made, name=name or made.name)
+    if given := [key for key, value in wide.items() if value is not None]:
+        raise ParameterError(f"{given[0]}= belongs to wide tables, without case=")
     if not features or item is None:
         what = "item=, the alternatives' names" if features else "features=: attributes that vary"
         raise ParameterError(f"choices need {what} within a set")
-    ids = [Column(column, kind="id") for column in (case, item, *([person] if person else []))]
+    cases = [case] if isinstance(case, str) else [*case]
+    others = [item, *([person] if person and person not in cases else [])]
+    ids = [Column(column, kind="id") for column in (*cases, *others)]
     took = Column(chosen, 0.0, 1.0, 1.0, nullable=True, hint=" (0 or 1)")
     about = [replace(c, nullable=missing in (None, "drop")) for c in _attributes(features)]
     opened, read = take_columns(source, [*ids, took, *about], repair)
     blank = np.isnan(read[chosen])
     repair.note(f"{chosen}: rows without a value read as not chosen", int(blank.sum()))
-    sets, set_ids = renumber(case, read[case])
+    case = " and ".join(cases)
+    sets, set_ids = _numbered(read, cases)
     lacks = np.zeros(len(set_ids), np.bool_)
     for feature in features:
         lacks[sets[_absent(read[feature])]] = True
@@ -208,13 +197,14 @@ def choices(
     repair.check_dropped(lacks, opened.where)
     if lacks.any():
         read = {key: values[~lacks[sets]] for key, values in read.items()}
-        sets, set_ids = renumber(case, read[case])
+        sets, set_ids = _numbered(read, cases)
     items, item_ids = renumber(item, read[item])
     twins = first_duplicate(sets, items, len(item_ids))
     if twins is not None:
         raise DataError(
             f"{opened.at(twins[1])}: expected each alternative of a set once, found "
-            f"{read[item][twins[1]]} twice in {case} {read[case][twins[1]]}"
+            f"{read[item][twins[1]]} twice in {case} {set_ids[sets[twins[1]]]}. If its numbers "
+            "begin again with each person, name both columns: case=[person, task]"
         )
     taken = read[chosen] == 1
     several = np.bincount(sets, weights=taken) > 1
@@ -227,68 +217,33 @@ def choices(
     )  # fmt: skip
 
 
+def _numbered(read: Mapping[str, Array], columns: Sequence[str]) -> tuple[Array, Array]:
+    """Return the number of each row's choice set, from 0, and the sets' ids."""
+    sets, ids = renumber(columns[0], read[columns[0]])
+    for column in columns[1:]:
+        within, own = renumber(column, read[column])
+        sets, pairs = renumber("case", sets * np.int64(len(own)) + within)
+        ids = np.array([f"{ids[p // len(own)]}, {own[p % len(own)]}" for p in pairs])
+    return sets, ids
+
+
 def _absent(values: Array) -> Array:
     return np.array([v is None for v in values]) if values.dtype == object else np.isnan(values)
-
-
-def wide_layout(
-    opened: Opened, chosen: str, features: Sequence[str] = (), person: str = ""
-) -> Layout:
-    """Return the layout of a wide table by the names of its columns; see `choices`.
-
-    Raises:
-        DataError: If fewer than two alternatives have columns.
-        ParameterError: If an attribute is not among the columns.
-    """
-    values = opened.take([Column(chosen, kind="text", nullable=True)])[chosen]
-    known = sorted({str(value) for value in values if value is not None})
-    patterns: dict[str, dict[str, str]] = {}
-    for value in known if len(known) <= _MOST_ALTERNATIVES else ():
-        mark, close = re.escape(value), "?" if value.isdigit() else ""
-        form = f"({mark})([_. :-].+)|(.+[_. :-]{close})({mark})"
-        for column in opened.columns:
-            found = re.fullmatch(form, column.strip(), re.IGNORECASE)
-            if found and column != chosen:
-                text, pattern = found[1] or found[4], f"{found[3] or ''}{{}}{found[2] or ''}"
-                patterns.setdefault(pattern, {})[value] = text
-    patterns = {key: texts for key, texts in patterns.items() if len(texts) > 1}
-    stems = {stem(pattern): pattern for pattern in patterns}
-    offers = [pattern for stem, pattern in stems.items() if stem.casefold() in _OFFERED]
-    about = {stem: pattern for stem, pattern in stems.items() if pattern not in offers}
-    if not about:
-        raise DataError(
-            f"{opened.where}: no columns are named by the values of {chosen} "
-            f"({', '.join(known[:8])}): name them like train_cost, or give a table with one row "
-            "per alternative and case="
-        )
-    if unknown := set(features) - set(about):
-        raise ParameterError(f"features {sorted(unknown)}: the attributes are {', '.join(about)}")
-    used = [about[stem] for stem in features or about]
-    alternatives = {v: patterns[p][v] for v in known for p in used if v in patterns[p]}
-    texts = [{c[len(a) : len(c) - len(b)] for c in opened.columns if c.startswith(a)
-              and c.endswith(b)} for a, _, b in (p.partition("{}") for p in used)]  # fmt: skip
-    if len(used) > 1:  # by one attribute alone, unit_cost would be an alternative
-        never = sorted(set.intersection(*texts) - {*alternatives.values(), ""})
-        alternatives |= {text: text for text in never}
-    return Layout("wide", chosen, tuple(used), person=person, alternatives=alternatives,
-                  available=offers[0] if offers else "", none=True)  # fmt: skip
-
-
-def stem(pattern: str) -> str:
-    """Return the name of an attribute whose columns have this pattern."""
-    return pattern.replace("{}", "").strip("_. :-")
 
 
 def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
     """Read a file with one line per choice set."""
     alternatives = dict(layout.alternatives or {})
     names = list(alternatives.values())
-    columns = [Column(layout.chosen, kind="text", nullable=layout.none)]
+    lenient = layout.none is not None
+    columns = [Column(layout.chosen, kind="code" if lenient else "text", nullable=lenient)]
     columns += [Column(c, kind="id") for c in (layout.person, *(layout.free or {})) if c]
     offers = [layout.available.format(a) for a in names] if layout.available else []
     columns += [Column(offer, kind="flag") for offer in offers]
     wanted = [feature.format(a) for feature in layout.features for a in names]
-    about = [replace(c, nullable=layout.none) for c in _attributes(wanted, required=False)]
+    about = [
+        replace(c, nullable=lenient) for c in _attributes([*dict.fromkeys(wanted)], required=False)
+    ]
     read = opened.take([*columns, *about])
     n, m = len(read[layout.chosen]), len(names)
     offered = np.ones((n, m), np.bool_)
@@ -297,17 +252,19 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
     for column, freed in (layout.free or {}).items():
         for name in freed:
             read[name] = np.where(read[column].astype(str) == "0", read[name], 0.0)
-    took = np.array([[str(c) == key for key in alternatives] for c in read[layout.chosen]])
+    answers = [code(value) for value in read[layout.chosen]]
+    took = np.array([[answer == key for key in alternatives] for answer in answers])
     notes = [] if opened.repair is None else opened.repair.notes
-    if layout.none:
+    if lenient:
+        lacking = {column: _absent(read[column]) for column in wanted if column in read}
         for k, column in enumerate(wanted):
             if column in read:
-                lacks = _absent(read[column])
-                offered[:, k % m] &= ~lacks
-                read[column] = np.where(lacks, 0.0, read[column])
+                offered[:, k % m] &= ~lacking[column]
+        for column, lacks in lacking.items():
+            read[column] = np.where(lacks, 0.0, read[column])
     usable = np.logical_or.reduce(took & offered, axis=1)
-    if layout.none:
-        none = ~took.any(axis=1) & offered.any(axis=1)
+    if layout.none is not None:
+        none = np.array([answer in layout.none for answer in answers]) & offered.any(axis=1)
         usable |= none
         if none.any():
             notes = [*notes, f"{layout.chosen}: read as choosing none ({int(none.sum()):,} rows)"]
@@ -331,13 +288,9 @@ def _attributes(names: Sequence[str], required: bool = True) -> list[Column]:
 
 
 def find_layout(opened: Opened) -> Layout | None:
-    """Return the published layout whose columns a table has, or None."""
-    for layout in LAYOUTS.values():
-        first = next(iter((layout.alternatives or {"": ""}).values()))
-        needed = {layout.chosen, layout.features[0].format(first), layout.case or layout.chosen}
-        if needed <= {*opened.columns}:
-            return layout
-    return None
+    """Return the published layout if a table has all of its columns, or None."""
+    columns = {*opened.columns}
+    return next((layout for layout in LAYOUTS.values() if layout.columns() <= columns), None)
 
 
 def _grouped(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpb_data import data_files, exported_files, table_repair
 from dpb_data.table_column import POSITIVE, Column
-from dpb_gym.errors import DataError
+from dpb_gym.errors import DataError, ParameterError
 
 __all__ = ["POSITIVE", "Array", "Column", "Opened", "open_csv", "open_table", "take_columns"]
 Array = NDArray[Any]
@@ -45,6 +45,7 @@ class Opened:
         unit: Unit of row numbers in messages, ``"line"`` or ``"row"``.
         first: Number of its first row.
         repair: Rules for exported tables, or None to reject what is not as expected.
+        removed: Numbers of the file's lines that are no rows, such as comments, ascending.
     """
 
     name: str
@@ -54,12 +55,16 @@ class Opened:
     unit: str = "row"
     first: int = 0
     repair: table_repair.Repair | None = None
+    removed: tuple[int, ...] = ()
 
     def at(self, row: int) -> str:
         """Return the name of a row, counted from 0, in messages."""
         if self.repair is not None and self.repair.rows is not None:
             row = int(self.repair.rows[row])
-        return f"{self.where}: {self.unit} {row + self.first}"
+        number = row + self.first
+        for line in self.removed:
+            number += line <= number
+        return f"{self.where}: {self.unit} {number}"
 
     def take(self, columns: Sequence[Column], hint: str = "") -> dict[str, Array]:
         """Read and check columns; see `take_columns`. Messages on missing ones end with `hint`."""
@@ -154,7 +159,7 @@ def _converted(values: Any, kind: str) -> Any:
     if kind in ("integer", "number"):
         return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
     date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": ()}
+    ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": (), "code": ()}
     if pa.types.is_temporal(values.type):
         ways = dict.fromkeys(ways, ())
     for way in ways.get(kind, ((whole,), (date,), (local,))):
@@ -207,6 +212,10 @@ def open_table(source: Any, repair: table_repair.Repair | None = None) -> Opened
 
 
 def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
+    path = Path(source) if isinstance(source, (str, os.PathLike)) else Path("frame.parquet")
+    other = path.suffix.lower() in (".parquet", ".xlsx", ".xlsm")
+    if repair is not None and repair.header is not None and other:
+        raise ParameterError("header= is for text files; other tables have names of columns")
     if isinstance(source, (str, os.PathLike)):
         place = data_files.existing_path(source)
         if place.suffix.lower() == ".parquet":
@@ -220,9 +229,7 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         raw = found.read(found.main)
         if repair is None:
             return open_csv(raw, found.where(found.main))
-        raw = exported_files.plain_text(raw, repair)
-        above, mark = exported_files.header_line(raw, repair)
-        return open_csv(raw, found.where(found.main), above=above, delimiter=mark)
+        return _open_text(raw, place, found.where(found.main), repair)
     frame = table_repair.as_columns(source)
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa
@@ -240,6 +247,20 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
             f"CSV or Parquet file, got a {type(frame).__name__}"
         )
     return Opened("frame", "frame", [str(n) for n in names], partial(arrays, frame))
+
+
+def _open_text(
+    raw: bytes, place: Path, where: str, repair: table_repair.Repair
+) -> Opened:  # fmt: skip
+    """Open an exported text file: JSON lines, or a table with separators."""
+    raw = exported_files.plain_text(raw, repair)
+    if (records := exported_files.json_columns(raw, where)) is not None:
+        cells, empty = records
+        name = place.name.split(".")[0]
+        return Opened(name, where, [*cells], partial(arrays, cells), "line", 1, removed=empty)
+    text = exported_files.text_table(raw, where, repair)
+    opened = open_csv(text.raw, where, names=text.names, delimiter=text.delimiter, above=text.above)
+    return replace(opened, removed=text.removed)
 
 
 def arrays(frame: Any, columns: Sequence[Column]) -> dict[str, Any]:
@@ -310,7 +331,7 @@ def open_csv(
     if not (names or first.strip()):
         raise DataError(f"{where}: line 1: expected the columns' names, found an empty line")
     delimiter = delimiter or max(exported_files.SEPARATORS, key=first.count)
-    header = 0 if names else 1 + above
+    header = above if names else 1 + above
     found = list(names) or next(csv.reader([first], delimiter=delimiter))
     if len(delimiter) > 1:
         raw = _with_short_separator(raw, delimiter, where)

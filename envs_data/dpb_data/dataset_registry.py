@@ -194,6 +194,11 @@ def read_layouts(section: str, kind: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def read_words(section: str) -> frozenset[str]:
+    """Return a list of words of ``layouts.yaml``."""
+    return frozenset(map(str, _read_yaml("layouts.yaml")[section]))
+
+
 @functools.cache
 def _read_yaml(file: str) -> Any:
     return yaml.safe_load(files("dpb_data").joinpath(file).read_text("utf-8"))

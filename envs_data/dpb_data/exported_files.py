@@ -1,16 +1,27 @@
-"""Exported files: sheets of a workbook, encodings, and lines above the header."""
+"""Exported files: workbooks, encodings, comments, JSON lines, and lines above the header."""
 
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from dpb_data import vowpal_wabbit
+from dpb_data.questions import Answer, Question
 from dpb_data.table_repair import Repair
-from dpb_gym.errors import DataError, optional_module
+from dpb_gym.errors import DataError, ParameterError, QuestionError, optional_module, shown
 
 SEPARATORS = ",;\t|"
+FIRST = "first"
+"""Value of ``header=`` for a file whose first line has the names of its columns."""
+_NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([T ].*)?")
+_TEXT_FORMAT = re.compile(r"shared \||[0-9]+:[-+.0-9eE]+(:[-+.0-9eE]+)? .*\||\|.*[^|\s]\s*$")
+"""First line of Vowpal Wabbit's text format."""
 _SAMPLE = 1 << 16  # bytes of a file that show its header
 
 
@@ -84,3 +95,181 @@ def header_line(raw: bytes, repair: Repair) -> tuple[int, str]:
     top, _, mark = min(found, default=(0, 0, ""))
     repair.note("rows above the header left out", top)
     return top, mark if top else ""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """The lines of a text file that are a table.
+
+    Attributes:
+        raw: The lines.
+        above: Number of lines above the header or the first row.
+        delimiter: Separator, or empty where the header shows it.
+        names: Names of all columns, for a file without a header.
+        removed: Numbers of the file's lines that are not in `raw`, from 1, ascending.
+    """
+
+    raw: bytes
+    above: int = 0
+    delimiter: str = ""
+    names: tuple[str, ...] = ()
+    removed: tuple[int, ...] = ()
+
+
+def text_table(raw: bytes, where: str, repair: Repair) -> TextTable:
+    """Return the table of a text file without comments, with the place of its header.
+
+    Args:
+        raw: The file, as `plain_text` returns it.
+        where: Its name in messages.
+        repair: Rules, of which `header` is read, and the record of changes.
+
+    Raises:
+        QuestionError: If the first line looks like a row.
+        ParameterError: If `header` names more or fewer columns than the file has.
+        DataError: If it is in Vowpal Wabbit's text format.
+    """
+    raw, comments, removed = _without_comments(raw, repair)
+    raw, blanks = _with_tabs(raw, repair)
+    above, mark = header_line(raw, repair)
+    lines = raw[:_SAMPLE].decode("utf-8", errors="replace").split("\n")[:-1]
+    first = lines[above] if above < len(lines) else ""
+    if _TEXT_FORMAT.match(first):
+        raise DataError(
+            f"{where}: line 1 is of Vowpal Wabbit's text format, which has no names of columns: "
+            "write the log with --dsjson, or as a table with a header"
+        )
+    mark = mark or ("\t" if blanks else max(SEPARATORS, key=first.count))
+    rows = [*csv.reader(lines[above:], delimiter=mark)]
+    fields = [field.strip() for field in rows[0]] if rows else []
+    if repair.header is not None and repair.header != FIRST:
+        names = repair.header
+        if len(names) != len(fields):
+            raise ParameterError(
+                f"header= names {len(names)} columns, but {where} has {len(fields)} in its first "
+                f"line: {shown(first)}"
+            )
+        return TextTable(raw, above, mark, tuple(names), removed)
+    if repair.header is None and _is_row(fields, rows[1:]):
+        said = [*csv.reader(comments[-1:], delimiter=mark)] if comments else []
+        own = [name.strip() for name in said[0]] if said else []
+        if len(own) == len(fields) and not _is_row(own, rows):
+            repair.notes.append(f"names of the columns read from the comment {comments[-1]!r}")
+            return TextTable(raw, above, mark, tuple(own), removed)
+        raise QuestionError(_header_question(where, first, len(fields), above + len(removed)))
+    return TextTable(raw, above, mark if above or blanks else "", (), removed)
+
+
+def _without_comments(raw: bytes, repair: Repair) -> tuple[bytes, list[str], tuple[int, ...]]:
+    """Return a file without lines that begin with #, the first block of these, and their numbers.
+
+    A header may begin with #: the last comment above the first row, see `text_table`.
+    """
+    if b"#" not in raw:
+        return raw, [], ()
+    lines = raw.split(b"\n")
+    marked = [k for k, line in enumerate(lines) if line.startswith(b"#")]
+    if not marked or len(marked) > len(lines) // 2:
+        return raw, [], ()
+    repair.note("lines that begin with # left out", len(marked))
+    drop = {*marked}
+    kept = b"\n".join(line for k, line in enumerate(lines) if k not in drop)
+    above = [k for place, k in enumerate(marked) if place == k]
+    texts = [lines[k].decode("utf-8", errors="replace").lstrip("#").strip() for k in above]
+    return kept, texts, tuple(k + 1 for k in marked)
+
+
+def _with_tabs(raw: bytes, repair: Repair) -> tuple[bytes, bool]:
+    """Return a file whose columns are separated by blanks with tabs, and whether it was one."""
+    lines = raw[:_SAMPLE].decode("utf-8", errors="replace").split("\n")[:-1]
+    widths = {len(line.split()) for line in lines}
+    if any(mark in line for line in lines for mark in SEPARATORS) or len(widths) != 1:
+        return raw, False
+    if max(widths) < 2 or len(lines) < 2 or any('"' in line for line in lines):
+        return raw, False
+    repair.note("blanks read as separators of columns", raw.count(b"\n"))
+    joined = (b"\t".join(line.split()) for line in raw.split(b"\n"))
+    return b"\n".join(joined), True
+
+
+def _is_row(fields: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the fields of a first line are values, not names of columns.
+
+    They are if all are numbers or dates; or if those columns hold numbers and every other field
+    comes again in its column.
+    """
+    full = [k for k, field in enumerate(fields) if field]
+    values = [k for k in full if _is_value(fields[k])]
+    if not values:
+        return False
+    if len(values) == len(full):
+        return True
+    rows = [row for row in rows if len(row) == len(fields)]
+    others = [k for k in full if k not in values]
+    return bool(rows) and all(
+        all(_is_value(row[k].strip()) or not row[k].strip() for row in rows) for k in values
+    ) and all(any(row[k].strip() == fields[k] for row in rows) for k in others)  # fmt: skip
+
+
+def _is_value(text: str) -> bool:
+    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+
+
+def _header_question(where: str, first: str, width: int, above: int) -> Question:
+    names = [f"NAME{k}" for k in range(1, width + 1)]
+    some = [*names[:2], "..."] if width > 3 else names
+    return Question(
+        "header",
+        f"{where}: line {above + 1} looks like a row, not like names of {width} columns: "
+        f"{shown(first)}. What are the columns called?",
+        (
+            Answer({"header": some}, "the names, in the order of the columns", pattern=True),
+            Answer({"header": FIRST}, "this line has the names"),
+        ),
+    )
+
+
+def json_columns(
+    raw: bytes, where: str
+) -> tuple[dict[str, list[Any]], tuple[int, ...]] | None:  # fmt: skip
+    """Return the columns of JSON lines or of a JSON list of objects, and numbers of empty lines.
+
+    Logs of Vowpal Wabbit become rounds, see `dpb_data.vowpal_wabbit.table`. None for other text.
+
+    Raises:
+        DataError: If a line is damaged, or holds objects or lists inside of an object.
+    """
+    text = raw.decode("utf-8", errors="replace").lstrip("\ufeff")
+    start = text.lstrip()[:1]
+    if start not in ("{", "["):
+        return None
+    lines = text.split("\n")
+    if start == "{":
+        numbers = [k for k, line in enumerate(lines, start=1) if line.strip()]
+        places = [f"line {k}" for k in numbers]
+        records = [_json(f"{where}: line {k}", lines[k - 1]) for k in numbers]
+        empty = tuple(k for k in range(1, numbers[-1]) if not lines[k - 1].strip())
+    else:
+        records = _json(where, text)
+        places = [f"entry {k}" for k in range(1, len(records) + 1)]
+        empty = ()
+    if any(isinstance(record, dict) and vowpal_wabbit.is_round(record) for record in records[:1]):
+        return vowpal_wabbit.table(lines), ()
+    names = dict.fromkeys(name for record in records if isinstance(record, dict) for name in record)
+    for place, record in zip(places, records):
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: {place}: expected an object, got {shown(record)}")
+        inner = [name for name, value in record.items() if isinstance(value, (dict, list))]
+        if inner:
+            raise DataError(
+                f"{where}: {place}: {inner[0]} holds {shown(record[inner[0]])}: write it as "
+                "columns of plain values"
+            )
+    return {name: [record.get(name) for record in records] for name in names}, empty
+
+
+def _json(where: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{where}: expected JSON ({error})") from error

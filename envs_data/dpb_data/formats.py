@@ -145,12 +145,24 @@ def detect(source: Source, format: str | None = None) -> tuple[Source, RatingFor
 
 
 def holds_ratings(place: str | os.PathLike[str]) -> bool:
-    """Return whether `detect` finds a ratings member here."""
+    """Return whether `detect` finds a ratings member here that has all columns of its format."""
     try:
-        detect(Source(place))
+        source, fmt, member = detect(Source(place))
+        if fmt.name == "jester-xls":
+            return True
+        line = first_line(source.read(member, 1 << 16), source.where(member))
     except DataError:
         return False
-    return True
+    if fmt.header:
+        return line == fmt.header
+    if fmt.header == "":
+        return {*fmt.names} <= {name.strip(' "') for name in line.split(fmt.delimiter)}
+    fields = [field.strip(' "') for field in line.split(fmt.delimiter)]
+    if fmt.is_jester:
+        return bool(re.match(fmt.first, line))
+    if len(fields) != len(fmt.names) or not all(field.isdigit() for field in fields[:2]):
+        return False
+    return fields[3].isdigit() and _STAMPS[0] <= int(fields[3]) <= _STAMPS[1]
 
 
 def _sniff(source: Source, member: str) -> RatingFormat:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from dpb_data import synthetic
-from dpb_data.column_reader import POSITIVE, Array, Column, take_columns
+from dpb_data.column_reader import POSITIVE, Array, Column, Opened, take_columns
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
 from dpb_data.rating_table import digest_of, encode_features, renumber
-from dpb_data.table_repair import Repair
-from dpb_gym.errors import DataError
+from dpb_data.reading_questions import units_question
+from dpb_data.table_repair import Repair, unit_of_name
+from dpb_gym import validation
+from dpb_gym.errors import DataError, QuestionError
 
 _USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
 LARGEST_PRICE = 1e12
@@ -247,12 +249,13 @@ def prices(
     *,
     price: str = "price",
     bought: str = "bought",
-    offered: str | None = None,
+    offered: str | int | None = None,
     features: Sequence[str] = (),
     person: str | None = None,
     name: str | None = None,
     missing: str | None = None,
     decimal: str | None = None,
+    header: Sequence[str] | str | None = None,
 ) -> PriceTable:
     """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
@@ -260,17 +263,21 @@ def prices(
         source: A generated data set of prices, or a source of
             `dpb_data.column_reader.take_columns`.
         price: Column of prices, positive, at most `LARGEST_PRICE`.
-        bought: Column of purchases: 0 or 1, yes or no, or a quantity. A quantity of q above 1 is
-            read as q purchases: the row is repeated, as one person's.
-        offered: Column of the number of customers who were quoted the price; `bought` counts the
-            purchases among them.
+        bought: Column of purchases: 0 or 1, yes or no; or their number, with `offered`.
+        offered: Column of the number of customers who were quoted the price, or that number, if it
+            is the same in every row; `bought` counts the purchases among them. A row of k
+            customers is repeated k times, as one person's. 1: every row is one customer, and any
+            number above 0 is a purchase.
         features: Columns of features of the customer or product.
         person: Column of customer ids.
         name: Name of the table; by default the file's.
         missing: See `dpb_data.table_repair.Repair`.
         decimal: See `dpb_data.table_repair.Repair`.
+        header: See `dpb_data.table_repair.Repair`.
 
     Raises:
+        QuestionError: `bought` has numbers above 1, and `offered` is not given: customers who did
+            not buy are not in the table.
         DataError: A column is missing or a value not allowed.
         MissingExtraError: If the file is .xlsx and openpyxl is not installed.
 
@@ -282,23 +289,35 @@ def prices(
     made = generated(source, "prices")
     if made is not None:
         source, name = made, name or str(source)
+    each = offered if isinstance(offered, (int, float)) else None
+    if each is not None:
+        each = validation.integer("offered", each, 1, int(_MOST_UNITS))
     own = [Column(price, POSITIVE, LARGEST_PRICE), Column(bought, 0.0, _MOST_UNITS, 1.0)]
-    own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if offered else []
-    repair = Repair(missing, decimal)
-    read, shared = _responses(source, own, features, person, name, repair)
-    sold, unit = read[bought].astype(np.int64), repair.unit.get(price, "")
-    customers = np.maximum(sold, 1) if offered is None else read[offered].astype(np.int64)
+    own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
+    repair = Repair(missing, decimal, header)
+    opened, read, shared = _responses(source, own, features, person, name, repair)
+    sold = read[bought].astype(np.int64)
+    unit = repair.unit.get(price) or unit_of_name(price)
+    if offered is None and (sold > 1).any():
+        raise QuestionError(units_question(opened, bought, sold))
+    if each == 1:
+        repair.note(f"{bought}: numbers above 1 read as one purchase", int((sold > 1).sum()))
+        sold = np.minimum(sold, 1)
+    customers = read[offered].astype(np.int64) if isinstance(offered, str) else np.full(
+        len(sold), each or 1
+    )  # fmt: skip
     if (sold > customers).any():
         k = int((sold > customers).argmax())
+        most = offered if isinstance(offered, str) else f"offered={offered}"
         raise DataError(
-            f"{shared['name']}: expected {bought} to be at most {offered}, found {sold[k]} of "
+            f"{opened.at(k)}: expected {bought} to be at most {most}, found {sold[k]} of "
             f"{customers[k]}"
         )
     rows = np.repeat(np.arange(len(sold)), customers)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(customers) - customers, customers)
     if len(rows) > len(sold):
-        repair.note(f"{bought}: quantities read as customers of one purchase each, {len(sold):,} "
-                    f"rows became {len(rows):,}", int((customers > 1).sum()))  # fmt: skip
+        repair.note(f"{bought}: {len(sold):,} rows read as {len(rows):,} customers",
+                    int((customers > 1).sum()))  # fmt: skip
         people = np.arange(len(sold)) if shared["people"] is None else shared["people"]
         shared |= {"features": shared["features"][rows], "people": people[rows]}
     answer = (place < sold[rows]).astype(np.int64)
@@ -317,6 +336,7 @@ def clicks(
     name: str | None = None,
     missing: str | None = None,
     decimal: str | None = None,
+    header: Sequence[str] | str | None = None,
 ) -> ClickTable:
     """Return a table of a recommender's log, one row per round, by column names.
 
@@ -330,6 +350,7 @@ def clicks(
         name: Name of the table; by default the file's.
         missing: See `dpb_data.table_repair.Repair`.
         decimal: See `dpb_data.table_repair.Repair`.
+        header: See `dpb_data.table_repair.Repair`.
 
     Raises:
         DataError: A column is missing or a value not allowed.
@@ -345,8 +366,8 @@ def clicks(
         Column(reward, 0.0, 1.0, 1.0, hint=" (0 or 1)"),
         Column(propensity, POSITIVE, 1.0),
     ]
-    repair = Repair(missing, decimal)
-    read, shared = _responses(source, own, features, person, name, repair)
+    repair = Repair(missing, decimal, header)
+    _, read, shared = _responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(
         items=items, item_ids=ids, clicked=read[reward].astype(np.int64),
@@ -361,8 +382,8 @@ def _responses(
     person: str | None,
     name: str | None,
     repair: Repair,
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read the columns `own` of a table, and the fields of `_ResponseColumns`."""
+) -> tuple[Opened, dict[str, Array], dict[str, Any]]:
+    """Open a table; read its columns `own`, and the fields of `_ResponseColumns`."""
     features = [features] if isinstance(features, str) else features
     about = [Column(feature, kind="any") for feature in features]
     about += [Column(person, kind="id")] if person else []
@@ -374,4 +395,4 @@ def _responses(
         matrix, names = encode_features({f: read[f] for f in features}, name)
     people = renumber(person, read[person])[0] if person else None
     shared = {"features": matrix, "feature_names": names, "people": people}
-    return read, {"name": name, **shared}
+    return opened, read, {"name": name, **shared}

@@ -23,7 +23,8 @@ class Column:
         low: Smallest value.
         high: Largest value. Infinity is always rejected.
         step: Values are multiples of it; None for any number.
-        kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"id"`` (int64
+        kind: ``"integer"`` (int64), ``"number"`` (float64), ``"text"`` (objects), ``"code"`` (text
+            in which words such as "none" are values, not missing ones), ``"id"`` (int64
             where all are whole numbers, else text), ``"flag"`` (0 or 1, true or false),
             ``"time"`` (Unix seconds, or dates, as such) or ``"any"`` (numbers, else text).
         required: Whether every table must have it.
@@ -49,8 +50,8 @@ class Column:
         """Description of the allowed values."""
         whole = self.kind == "integer" or self.step == 1.0
         text = "a whole number" if whole else f"a multiple of {self.step:g}" if self.step else ""
-        other = {"text": "some text", "id": "some id", "flag": "0 or 1", "any": "some value",
-                 "time": "Unix seconds or a date"}  # fmt: skip
+        other = {"text": "some text", "code": "some text", "id": "some id", "flag": "0 or 1",
+                 "any": "some value", "time": "Unix seconds or a date"}  # fmt: skip
         text = other.get(self.kind) or text or "a number"
         if self.low > -math.inf:
             text += f" from {self.low:.16g}" if self.low != POSITIVE else " above 0"

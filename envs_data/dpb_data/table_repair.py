@@ -7,15 +7,16 @@ does not show it. Everything that is changed is in `Repair.notes` with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpb_data.questions import Answer, Question
 from dpb_gym import validation
-from dpb_gym.errors import DataError
+from dpb_gym.errors import DataError, ParameterError, QuestionError
 
 MISSING_RULES = ("drop", "median", "error")
 MOST_DROPPED = 0.1
@@ -50,6 +51,8 @@ class Repair:
             error.
         decimal: ``"."`` or ``","`` where the values of a column fit both; None to decide by the
             other columns.
+        header: Names of all columns, for a text file whose first line is a row; ``"first"`` if
+            the first line has the names although it looks like a row; None to decide by the file.
         notes: One sentence per rule and column, with the number of rows.
         unit: Currency or percent sign of each column, by name.
         rows: Numbers of the rows that remain ``(n,)``, or None for all.
@@ -58,6 +61,7 @@ class Repair:
 
     missing: str | None = None
     decimal: str | None = None
+    header: Sequence[str] | str | None = None
     notes: list[str] = field(default_factory=list)
     unit: dict[str, str] = field(default_factory=dict)
     rows: NDArray[Any] | None = None
@@ -66,6 +70,11 @@ class Repair:
     def __post_init__(self) -> None:
         validation.optional(validation.choice, "missing", self.missing, MISSING_RULES)
         validation.optional(validation.choice, "decimal", self.decimal, (".", ","))
+        if isinstance(self.header, str) and self.header != "first":
+            raise ParameterError(
+                "header= lists the names of all columns, or is 'first' if the first line has them, "
+                f"got {self.header!r}"
+            )
 
     def note(self, what: str, rows: int) -> None:
         """Record a change of `rows` rows."""
@@ -93,6 +102,7 @@ class Repair:
             name: _Text(name, values, where)
             for name, values in found.items()
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+            if kinds[name] != "code"
         }
         numeric = {k: t for k, t in texts.items() if kinds[k] not in _UNTOUCHED and t.numeric}
         for name, text in texts.items():
@@ -124,10 +134,7 @@ class Repair:
         if mark is None:
             mark = next(iter(marks)) if len(marks) == 1 else "," if text.commas else "."
             if text.commas and len(marks) != 1:
-                raise DataError(
-                    f"{text.where}: {text.name} has values such as {text.commas!r}, whose comma "
-                    "may separate thousands or decimals: say decimal=',' or decimal='.'"
-                )
+                raise QuestionError(_mark_question(text))
         other = "," if mark == "." else "."
         fits = text.fits[mark]
         grouped = fits & text.contains(other)
@@ -194,10 +201,17 @@ class Repair:
     def check_dropped(self, dropped: NDArray[np.bool_], where: str) -> None:
         """Raise DataError if the default rule leaves out too many rows or choice sets."""
         if self.missing is None and dropped.sum() > MOST_DROPPED * len(dropped):
-            raise DataError(
-                f"{where}: {'; '.join(self.notes)}: more than {MOST_DROPPED:.0%} of "
-                f"{len(dropped):,}. Leave the column out, or name the rule: missing='drop' or "
-                "missing='median'"
+            raise QuestionError(
+                Question(
+                    "missing",
+                    f"{where}: {'; '.join(self.notes)}: more than {MOST_DROPPED:.0%} of "
+                    f"{len(dropped):,}. Leave the column out, or name the rule: "
+                    "missing='drop' or missing='median'.",
+                    (
+                        Answer({"missing": "drop"}, "rows without a value are left out"),
+                        Answer({"missing": "median"}, "features without a value get the median"),
+                    ),
+                )
             )
 
 
@@ -296,6 +310,19 @@ class _Text:
         return best[0]
 
 
+def _mark_question(text: _Text) -> Question:
+    return Question(
+        "decimal",
+        f"{text.where}: {text.name} has values such as {text.commas!r}, whose comma may separate "
+        "thousands or decimals: say decimal=',' or decimal='.'.",
+        (
+            Answer({"decimal": ","}, "the comma separates decimals"),
+            Answer({"decimal": "."}, "the comma separates thousands"),
+        ),
+        text.name,
+    )
+
+
 def _days(moments: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -310,6 +337,12 @@ def as_columns(source: Any) -> Any:
         return source
     names = dict.fromkeys(str(name) for row in source for name in row)
     return {name: [row.get(name) for row in source] for name in names}
+
+
+def unit_of_name(name: str) -> str:
+    """Return the currency in brackets at the end of a column's name, such as ``"fee (€)"``."""
+    found = re.search(rf"[(\[]\s*({_UNIT})\s*[)\]]\s*$", name)
+    return "" if found is None else _SYMBOLS.get(found[1], found[1])
 
 
 def match_names(wanted: list[str], found: list[str], repair: Repair) -> dict[str, str]:

@@ -333,7 +333,7 @@ def test_the_guarantee_names_what_the_problem_leaves_out() -> None:
     for agent in ("resolving-pricing", "one-pass-pricing"):
         assert "the same items are sold out" in line(agent, seats)
     loans = dpb_gym.from_log("synthetic-loans", "pricing", features=["term"], horizon=T)
-    assert "coefficients, zeta, counts, undeclared bounds" in line("one-pass-pricing", loans)
+    assert "coefficients, zeta, counts, the quoted prices" in line("one-pass-pricing", loans)
     films = dpb_gym.from_log("synthetic-movielens", "recommendation", horizon=T)
     assert "features are raw" in line("one-pass-linear", films)
     assert line("one-pass-linear", "DPB/Recommendation-v0").endswith(

@@ -104,6 +104,9 @@ ELSEWHERE = (
     "dpb_gym/privacy/objective_perturbation.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/released_fit.py",
+    "dpb_gym/problems/log_likelihood.py",
+    "dpb_gym/problems/logged_figures.py",
+    "dpb_gym/problems/separation.py",
     "dpb_gym/problems/item_features.py",
 )
 

@@ -206,4 +206,18 @@ def partly(sets: dict[str, Any]) -> dict[str, Any]:
     return frame
 
 
-WIDE = {"after": after, "before": before, "numbered": numbered, "partly": partly}
+def joined(sets: dict[str, Any]) -> dict[str, Any]:
+    """Attribute and alternative are separated by a capital letter; a code says none."""
+    frame = {f"{a.title()}{m.title()}": sets[a][:, k]
+             for k, m in enumerate(MODES) for a in ("cost", "time")}  # fmt: skip
+    return frame | {"choice": ["-1" if c < 0 else MODES[c] for c in sets["chosen"]]}
+
+
+WIDE: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], dict[str, Any]]] = {
+    "after": (after, {}),
+    "before": (before, {"none": "missing"}),
+    "numbered": (numbered, {"features": ["cost", "time"], "none": 0}),
+    "partly": (partly, {}),
+    "joined": (joined, {"none": -1}),
+}
+"""Wide tables, and the arguments that answer their questions."""

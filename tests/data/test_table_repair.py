@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dpb_data
 import dpb_gym
-from dpb_gym.errors import DataError, MissingExtraError, ParameterError
+from dpb_gym.errors import DataError, MissingExtraError, ParameterError, QuestionError
 
 
 @pytest.mark.parametrize("name", DIRTY)
@@ -33,8 +33,9 @@ def test_dirty_tables_are_read_like_the_clean_one(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_choice_tables(name: str) -> None:
     sets = choices()
-    table = dpb_data.choices(WIDE[name](sets), chosen="choice")
-    assert table.n_sets == ROWS and table.feature_names == ("cost", "time")
+    write, answers = WIDE[name]
+    table = dpb_data.choices(write(sets), chosen="choice", **answers)
+    assert table.n_sets == ROWS and tuple(map(str.lower, table.feature_names)) == ("cost", "time")
     offered = sets["offered"]
     np.testing.assert_array_equal(np.diff(table.starts), offered.sum(axis=1))
     wanted = [str(k + 1) if name == "numbered" else m for k, m in enumerate(MODES)]
@@ -109,19 +110,34 @@ def test_numbers_survive_any_consistent_notation(cents: list[int], marks: tuple[
     assert table.features[:, 0].tolist() == [c / 100 for c in cents]
 
 
-def test_quantities_are_repeated_or_binomial_demand() -> None:
+def test_units_without_customers_are_a_question() -> None:
     frame = {"price": [2.0, 3.0, 4.0], "bought": [3, 0, 1], "age": [20, 30, 40]}
-    table = dpb_data.prices(frame, features=["age"])
-    assert table.price.tolist() == [2, 2, 2, 3, 4] and table.bought.tolist() == [1, 1, 1, 0, 1]
-    assert table.people.tolist() == [0, 0, 0, 1, 2] and table.features[:, 0].tolist()[2:4] == [
-        20,
-        30,
-    ]
-    assert "3 rows became 5 (1 row)" in table.notes[0]
-    table = dpb_data.prices({**frame, "seen": [4, 2, 1]}, offered="seen")
+    with pytest.raises(QuestionError, match=r"row 0: bought is 3, as of units sold") as raised:
+        dpb_data.prices(frame, features=["age"])
+    (question,) = raised.value.questions
+    assert (question.topic, question.column) == ("offered", "bought")
+    assert [str(answer) for answer in question.answers] == [
+        "offered=COLUMN", "offered=NUMBER", "offered=1"
+    ]  # fmt: skip
+    seen = {**frame, "seen": [4, 2, 1]}
+    table = dpb_data.prices(seen, offered="seen", features=["age"])
     assert table.bought.tolist() == [1, 1, 1, 0, 0, 0, 1]
-    with pytest.raises(DataError, match="expected bought to be at most seen, found 3 of 2"):
+    assert table.people.tolist() == [0, 0, 0, 0, 1, 1, 2]
+    assert table.features[:, 0].tolist() == [20, 20, 20, 20, 30, 30, 40]
+    assert "bought: 3 rows read as 7 customers (2 rows)" in table.notes
+    same = dpb_data.prices({**frame, "four": [4, 4, 4]}, offered="four")
+    number = dpb_data.prices(frame, offered=4)
+    np.testing.assert_array_equal(number.bought, same.bought)
+    np.testing.assert_array_equal(number.price, same.price)
+    one = dpb_data.prices(frame, offered=1)
+    assert one.bought.tolist() == [1, 0, 1] and one.people is None
+    assert one.notes == ("bought: numbers above 1 read as one purchase (1 row)",)
+    with pytest.raises(DataError, match="row 0: expected bought to be at most seen, found 3 of 2"):
         dpb_data.prices({**frame, "seen": [2, 2, 1]}, offered="seen")
+    with pytest.raises(DataError, match="at most offered=2, found 3 of 2"):
+        dpb_data.prices(frame, offered=2)
+    with pytest.raises(ParameterError, match="offered must be an integer in 1"):
+        dpb_data.prices(frame, offered=0.5)
 
 
 def test_rules_for_missing_values() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,8 @@ def test_the_page_is_written_from_the_stored_result(advice: Any) -> None:
     assert list(data["logs"]) == list(advice.LOGS), "run benchmarks/advice.py"
     assert marked.block(PAGE, "truths") == advice.table(data)
     assert marked.block(PAGE, "examples") == advice.examples(data)
+    assert marked.block(PAGE, "estimates") == advice.estimates(data)
+    assert marked.block(PAGE, "coverage") == advice.covered(data["coverage"])
     for picture in advice.PICTURES.values():
         assert (ROOT / "docs/_static" / picture).read_bytes().startswith(b"\x89PNG")
     changed = copy.deepcopy(data)
@@ -47,3 +51,70 @@ def test_a_sentence_is_right_if_every_truth_agrees(advice: Any) -> None:
     assert advice.is_right(thin)
     thin["truths"]["simulated"]["500"] = [2.0, 2.1]
     assert not advice.is_right(thin)
+
+
+def test_stored_estimates_are_those_of_an_independent_optimiser(advice: Any) -> None:
+    data = json.loads(advice.STORED.read_text())
+    rows = [log["estimate"] for log in data["logs"].values()] + data["generated"]
+    rows = [row for row in rows if row and row["independent"]]
+    assert len(rows) >= 12
+    for row in rows:
+        value, error = row["independent"]
+        ours, low, high = row["ours"]
+        assert abs(ours - value) < error, row["file"]
+        assert low < ours < high < 0.0, row["file"]
+
+
+def test_stored_intervals_hold_on_generated_logs(advice: Any) -> None:
+    kinds = json.loads(advice.STORED.read_text())["coverage"]
+    assert set(kinds) == {generate(0).name for generate in advice.GENERATED}
+    assert sum(own["logs"] for own in kinds.values()) >= 200
+    for what in ("elasticity", "gain", "earned", "today"):
+        held = sum(own["held"].get(what, 0) for own in kinds.values())
+        asked = sum(own["asked"].get(what, 0) for own in kinds.values())
+        assert asked >= 150 and held >= 0.9 * asked, what
+    assert sum(own["worse"] for own in kinds.values()) == 0, "decisions that bring less than today"
+
+
+def test_what_is_true_of_generated_logs_is_their_mean(advice: Any) -> None:
+    """The truths of many logs of a kind agree with the means of the logs themselves."""
+    for generate in advice.GENERATED:
+        gaps = []
+        for seed in range(12):
+            truth = generate(seed)
+            frame = truth.frame
+            if truth.problem == "pricing":
+                count = frame.get("visitors", 1)
+                sold = frame.get("units", frame.get("bought"))
+                own = (frame["price"] * sold).sum() / np.sum(np.broadcast_to(count, sold.shape))
+            elif truth.problem == "assortment":
+                paid = frame["cost"] * frame["chosen"] * (frame["alt"] != "car")
+                own = paid.sum() / len(set(frame["case"]))
+            else:
+                own = frame["click"].mean()
+            gaps.append(own / truth.today - 1.0)
+        assert abs(np.mean(gaps)) < 4 * np.std(gaps) / np.sqrt(12), generate.__name__
+
+
+def test_a_check_fails_for_a_wrong_truth(advice: Any) -> None:
+    truth = advice.GENERATED[1](3)
+    right = advice.check(truth, 3)
+    assert set(right["held"]) == {"gain", "earned", "today", "elasticity"}
+    assert all(right["held"].values()) and right["kind"] == "fixed"
+    wrong = replace(truth, today=3 * truth.today, elasticity=truth.elasticity / 2)
+    found = advice.check(wrong, 3)
+    assert not found["held"]["today"] and not found["held"]["elasticity"]
+    assert not found["held"]["gain"] and found["decided"][0] < 0.0
+
+
+def test_the_world_of_a_truth_responds_by_its_demand(advice: Any) -> None:
+    truth = advice.GENERATED[3](0)  # with a logarithmic feature
+    world = advice.World(truth, horizon=50)
+    instance = world.instance([0])
+    order = instance.hidden["order"][0]
+    for t in range(5):
+        income = {"income": truth.frame["income"][order[t : t + 1]]}
+        price = np.array([0.7 * world.highest_price])
+        expected = 0.7 * truth.demand(price, income)
+        np.testing.assert_allclose(instance.respond(np.array([0.7])).expected, expected, rtol=1e-3)
+        instance.advance()

@@ -59,7 +59,7 @@ def check_gallery(out, folder):
 
 
 def check_adapter(out, folder):
-    assert "{'User_age': [31], 'item': [2], 'reward': [1], 'propensity': [0.8]}" in out
+    assert "'item': [1], 'reward': [1.0], 'propensity': [0.8], 'User_age': [31.0]" in out
     assert "of Rank calls took at most" in out and "eps=1 at delta=1e-06" in out
 
 

@@ -83,3 +83,34 @@ def test_estimates_with_estimated_propensities_are_marked(truth, tmp_path):
     short = unknown.select(slice(0, 50))
     short.write_csv(tmp_path / "log.csv")
     assert LoggedData.from_columns(tmp_path / "log.csv", (0, 1)).estimated
+
+
+def test_wrong_propensities_and_few_effective_rounds_are_sentences(truth):
+    x, actions, rewards, p, _, target = truth
+    shown = p[np.arange(N), actions]
+    right = LoggedData.from_arrays(x, actions, shown, rewards, (0, 1))
+    assert offline.evaluate_offline(target, right, resamples=0).doubts == ()
+    for wrong in (np.clip(1.5 * shown, 0, 1), np.full(N, 1 / M), shown**2):
+        log = LoggedData.from_arrays(x, actions, wrong, rewards, (0, 1))
+        found = offline.evaluate_offline(target, log, resamples=0)
+        if abs(np.mean(1 / wrong) - M) < 0.02 * M:  # uniform ones have the right mean
+            continue
+        assert found.doubts[0].startswith("wrong propensities: the mean of 1 / propensity is ")
+        assert "and should be 4, the number of candidates" in found.doubts[0]
+        assert f"doubt: {found.doubts[0]}" in str(found)
+    rare = np.where(np.arange(N) < 5, 0.0005, 0.5)
+    log = LoggedData.from_arrays(x[:, :2], actions % 2, rare, rewards, (0, 1))
+    found = offline.evaluate_offline(np.full((N, 2), 0.5), log, resamples=0)
+    assert any(
+        d.startswith("few rounds count: the weights have the effect of") for d in found.doubts
+    )
+    assert any("intervals reach beyond the possible rewards, 0 to 1" in d for d in found.doubts)
+
+
+def test_a_slate_log_of_right_propensities_has_no_doubt():
+    log = offline.SlateLog.from_problem("DPB/Assortment-v0", 600, n_items=6, capacity=2, dim=3)
+    inverse, expected, _ = log.inverse_propensities()
+    assert expected == 6 and abs(inverse.mean() - 6) < 0.2
+    prices = offline.PriceLog.from_problem("DPB/Pricing-v0", 600)
+    inverse, expected, _ = prices.inverse_propensities()
+    assert expected == 1.0 and abs(inverse.mean() - 1.0) < 0.1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import datetime
+import hashlib
 import json
 import subprocess
 import sys
@@ -14,12 +16,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
-from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError
+from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
 from dpb_gym.planning import log_checks
-from dpb_gym.planning.advice import RANDOM, SINGLE, Advice, _thin
+from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.results import metrics
 
 SETTINGS: dict[str, Any] = {"horizon": 400, "replicates": 12, "progress": False}
@@ -35,7 +38,8 @@ def advice() -> Advice:
 
 def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
     labels = [e.label for e in advice.earnings]
-    assert labels == ["without privacy", "eps=0.5,delta=1e-6", "eps=8,delta=1e-6", SINGLE, RANDOM]
+    budgets = ["eps=0.5,delta=1e-6", "eps=8,delta=1e-6"]
+    assert labels == ["without privacy", *budgets, SINGLE, RANDOM, TODAY]
     base = advice.earnings[0]
     assert (base.lost.mean, base.amount.mean) == (0.0, 0.0)
     rows = {row.agent: row for row in advice.result.rows}
@@ -43,18 +47,36 @@ def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
     earned = rows["without privacy"].reward[:, -1] * price * 10_000 / 400
     assert base.earned.mean == pytest.approx(earned.mean())
     assert base.earned.low < base.earned.mean < base.earned.high, "of the fitted model"
-    for e in advice.earnings:
+    for e in advice.earnings[:-1]:
         lost = (rows[e.label].regret - rows["without privacy"].regret)[:, -1].mean()
         assert e.amount.mean == pytest.approx(lost * price * 10_000 / 400)
         assert e.earned.mean == pytest.approx(base.earned.mean - e.amount.mean)
         assert e.lost.mean == pytest.approx(100 * e.amount.mean / base.earned.mean)
         assert e.amount.low <= e.amount.mean <= e.amount.high
+        assert e.earned.low < e.earned.high, "the model is estimated"
+
+
+def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
+    """It is the table's mean, with the error of a mean, and no model's."""
+    today = advice.earnings[-1]
+    earned = synthetic.loans(1500)["price"].round(2) * synthetic.loans(1500)["bought"] * 10_000
+    assert (today.label, today.agent) == (TODAY, "as in the table")
+    assert today.earned.mean == pytest.approx(earned.mean(), rel=1e-3)
+    half = 1.96 * earned.std() / np.sqrt(1500)
+    assert today.earned.high - today.earned.mean == pytest.approx(half, rel=0.01)
+    assert today.lost.low <= today.lost.mean <= today.lost.high
+    films = dpb_gym.advise("synthetic-movielens", budgets="rho=1", **SETTINGS)
+    assert films.earnings[-1].label == TODAY and films.unit == "units of reward"
+    clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
+    assert clicks.earnings[-1].earned.mean == pytest.approx(10_000 * noise()["click"].mean())
 
 
 def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
     worst = advice.earnings[1]
     assert worst.lost.low > 0.0, "a strict budget costs something here"
-    assert "you lose" in advice.sentences[0] and "EUR per 10,000 customers" in advice.sentences[0]
+    assert "you lose" in advice.sentences[1]
+    assert advice.sentences[1].endswith("] EUR.")
+    assert "earns in the first 400 customers: about" in advice.sentences[1]
     assert advice.unit == "EUR" and any("€ removed (1,500" in r for r in advice.repairs)
     assert (
         "Trusted with raw records: a curator" in advice.sentences[-2]
@@ -66,12 +88,71 @@ def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
 
     gain = replace(worst, lost=Interval(-5.0, -8.0, -2.0), amount=Interval(-50.0, -80.0, -20.0))
     assert "you gain 5.0% [2.0, 8.0]" in advice._cost(gain)
-    assert "about 50.00 [20.00, 80.00] EUR" in advice._cost(gain)
+    # 50 in 10,000 customers are 2 in 400
+    assert "about 2.00 [0.80, 3.20] EUR" in advice._cost(gain)
     unclear = replace(worst, lost=Interval(5.0, -2.0, 12.0))
-    assert "no cost of privacy is visible: anything from a loss of 12.0% to a gain of 2.0%" in (
+    assert "in the first 400 customers it earns between 12.0% less and 2.0% more than the best" in (
         advice._cost(unclear)
     )
     assert "5.0%" not in advice._cost(unclear)
+    same = replace(worst, lost=Interval(0.0, 0.0, 0.0))
+    assert "[" not in advice._cost(same) and "the same choices are made" in advice._cost(same)
+
+
+def test_the_answer_names_decision_table_version_and_horizon(
+    advice: Advice, tmp_path: Path
+) -> None:
+    assert advice.sentences[0] == advice.decision.text
+    assert advice.decision.kind == "fixed" and advice.decision.text.startswith("Charge ")
+    assert advice.decision.gain is not None and advice.decision.gain.low > 0.0
+    lines = str(advice).splitlines()
+    assert lines[0] == advice.facts and lines[1] == advice.sentences[0]
+    assert f"dpb-gym {dpb_gym.__version__}, {datetime.date.today().isoformat()}" in advice.facts
+    assert "frame: 1,500 rows, digest " in advice.facts
+    assert "(at the rate of the first 400 customers)" in str(advice)
+    file = tmp_path / "loans.csv"
+    file.write_text("price,bought\n" + "\n".join(
+        f"{p},{b}" for p, b in zip(synthetic.loans(300)["price"], synthetic.loans(300)["bought"])
+    ) + "\n")  # fmt: skip
+    told: list[str] = []
+    found = dpb_gym.advise(file, budgets="rho=1", **SETTINGS | {"progress": told.append})
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert f"loans.csv: 300 rows, SHA-256 {digest[:16]}" in found.facts
+    # a first answer comes before any run
+    (first,) = (k for k, text in enumerate(told) if text.startswith("First answer: "))
+    assert first < next(k for k, text in enumerate(told) if text.startswith("choosing agents"))
+    assert "this table earned" in told[first] and found.decision.kind in (
+        "fixed",
+        "collect",
+        "keep",
+    )
+
+
+def test_a_certificate_has_the_pair_that_was_asked_for(advice: Advice) -> None:
+    first, second = advice.certificate()
+    assert "eps=0.5 at delta=1e-06" in first and "eps=8 at delta=1e-06" in second
+
+
+def test_curves_add_up_to_the_loss(advice: Advice) -> None:
+    rows = {row.agent: row for row in advice.result.rows}
+    assert {c.label for c in advice.curves} == {"without privacy", "eps=0.5,delta=1e-6",
+                                                "eps=8,delta=1e-6"}  # fmt: skip
+    for curve in advice.curves:
+        row = rows[curve.label]
+        assert curve.ends[-1] == 400 and list(curve.ends) == row.rounds.tolist()
+        sizes = np.diff([0, *curve.ends])
+        whole = float(np.dot(curve.lost, sizes) / 400)
+        best = (row.reward + row.regret)[:, -1].mean()
+        assert whole == pytest.approx(100 * row.regret[:, -1].mean() / best)
+
+
+def test_doubts_about_the_fit_come_first() -> None:
+    log = LOG | {"channel": np.where(np.arange(1500) < 4, "rare", "usual")}
+    log["bought"] = np.where(np.arange(1500) < 4, 0, log["bought"])
+    found = dpb_gym.advise(log, budgets="rho=1", **SETTINGS | {"replicates": 8})
+    assert found.warnings[0].startswith("separated: none of the 4 rows with channel")
+    lines = str(found).splitlines()
+    assert lines[2] == f"warning: {found.warnings[0]}", "after the decision, before all else"
 
 
 def test_coefficients_differ_between_replicates_and_follow_their_posterior(advice: Advice) -> None:
@@ -79,9 +160,7 @@ def test_coefficients_differ_between_replicates_and_follow_their_posterior(advic
     fit = found.fit  # type: ignore[attr-defined]
     rows = np.column_stack([found.rows]).astype(float)  # type: ignore[attr-defined]
     chance = 1 / (1 + np.exp(-rows @ fit.coefficients))
-    exact = np.linalg.inv(
-        (rows * (chance * (1 - chance))[:, None]).T @ rows + np.eye(rows.shape[1])
-    )
+    exact = np.linalg.inv((rows * (chance * (1 - chance))[:, None]).T @ rows + np.diag(fit.penalty))
     drawn = found.thetas * found.scale  # type: ignore[attr-defined]
     np.testing.assert_allclose(drawn.mean(axis=0), fit.coefficients, atol=0.3)
     np.testing.assert_allclose(np.cov(drawn.T), exact, atol=0.25 * exact.max())
@@ -119,10 +198,11 @@ def test_a_thin_log_gets_no_percentage() -> None:
     problem = dpb_gym.make_problem(found.log)
     constant = "its model predicts held-out customers no better than a constant"
     random = "no agent is shown to beat random choices in 400 customers"
-    beaten = found.earnings[-1].lost.low > 0.0
+    beaten = next(e for e in found.earnings if e.label == RANDOM).lost.low > 0.0
     assert not problem.fit.informed or not beaten  # type: ignore[attr-defined]
     assert found.sentences[0].startswith(
-        f"This log is too thin: {constant if beaten else random}. "
+        "Collect more customers before you change anything. This table is too thin: "
+        f"{constant if beaten else random}. "
     )
     assert "such customers" in found.sentences[0] and "%" not in "".join(found.sentences)
     assert log_checks.customers_needed(problem) >= 400
@@ -173,7 +253,20 @@ def test_prices_that_follow_demand_or_hardly_vary_are_named() -> None:
     fixed = log_checks.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
     assert any("the features determine 100%" in d for d in fixed)
     few = log_checks.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
-    assert "lack of variation: the log has only 2 prices" in few
+    assert "lack of variation: the table has only 2 prices" in few
+
+
+def test_customers_of_one_row_have_no_order() -> None:
+    rng = np.random.default_rng(8)
+    price = rng.choice([2.0, 2.5, 3.0, 3.5], 400)
+    frame = {"price": price, "units": rng.binomial(60, 1 / (1 + np.exp(price - 1.0)))}
+    table = dpb_data.prices(frame, bought="units", offered=60)
+    features, prices, share = log_checks._rows(table)
+    np.testing.assert_array_equal(prices, price)
+    np.testing.assert_allclose(share, frame["units"] / 60)
+    assert not any("endogenous" in d for d in log_checks.price_doubts(features, prices, share))
+    ordered = log_checks.price_doubts(table.features, table.price, table.bought)
+    assert any("endogenous" in doubt for doubt in ordered), "of the order within a row"
 
 
 def test_a_model_without_an_interaction_is_doubted() -> None:
@@ -214,9 +307,11 @@ def test_columns_are_guessed_once_and_shown() -> None:
     assert roles.columns == {"price": "price", "bought": "bought",
                              "features": ["amount", "term", "score", "channel"]}  # fmt: skip
     assert "read as prices, for pricing\n  price: price" in str(roles)
-    with pytest.raises(DataError, match="but price is 'room rate'"):
+    with pytest.raises(QuestionError, match="price is 'room rate', but no name of a column says"):
         dpb_gym.advise({"room rate": [1.0], "kept": [0], "offer": [1]})
-    with pytest.raises(DataError, match=r"not known by their names\. Name them, e\.g\. bought="):
+    with pytest.raises(
+        QuestionError, match=r"not known by their names\..*problem='pricing', price="
+    ):
         dpb_gym.advise({"fee": [1.0], "kept": [0]})
     with pytest.raises(DataError, match=r"write_sample\(.*need no file: .*synthetic-loans"):
         dpb_gym.advise("synthetic-open-bandit", **SETTINGS)
@@ -286,8 +381,9 @@ def test_the_page_and_the_picture(advice: Advice, tmp_path: Path) -> None:
         assert sentence.replace("'", "&#39;") in page
     assert 'name="viewport"' in page
     assert "light-dark(" in page and "@media print" in page and "<script" not in page
-    assert "<h1>frame</h1>" in page and "http" not in page.split("http-equiv")[1]
+    assert "<h1>Advice on frame</h1>" in page and "http" not in page.split("http-equiv")[1]
     assert page.count('class="line"') == len(advice.earnings)
+    assert advice.facts in page and page.count("<polyline") == 2 * len(advice.curves)
     advice.plot(tmp_path / "advice.png")
     assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")
 
@@ -341,5 +437,7 @@ def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     options = ["--horizon", "400", "--replicates", "8", "--workers", "1", "--budget", "rho=1"]
     assert cli.run(["advise", "loans.csv", *options, "--html", "a.html", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert [e["label"] for e in said["earnings"]] == ["without privacy", "rho=1", SINGLE, RANDOM]
+    labels = ["without privacy", "rho=1", SINGLE, RANDOM, TODAY]
+    assert [e["label"] for e in said["earnings"]] == labels
+    assert said["decision"]["text"] == said["sentences"][0] and said["curves"]
     assert said["sentences"][0].replace("'", "&#39;") in (tmp_path / "a.html").read_text()

@@ -98,7 +98,7 @@ def test_a_log_says_what_it_protects_and_how_often_people_come() -> None:
         f"one-pass-pricing at rho=1: eps={group.epsilon(1e-5):.4g} at delta=1e-05 for one person"
     )
     assert f"{promise}, too large to be a guarantee per person" in said
-    assert "bounds of term, price were read off the log" in said
+    assert "bounds of term, price were read off the table" in said
     assert "its customers are not protected" in said and "dpb_gym.serve" in said
     assert "of revenue in the first 30 customers" in found.sentence()
 

@@ -1,0 +1,133 @@
+"""Expected rewards of actions under a model of a log, for summaries and advice.
+
+No run depends on them: they use the machine's exponential function and BLAS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.problems.base import Array
+from dpb_gym.problems.log_likelihood import log_chances
+
+
+def sigmoid(utility: Array) -> Array:
+    """Return 1 / (1 + exp(-u)), element-wise."""
+    return np.exp(-np.logaddexp(0.0, -utility))
+
+
+def price_effects(rows: Array, coefficients: Array, highest: float) -> Array:
+    """Return the effect of one unit of the price on the utility, and the mean elasticity ``(2,)``.
+
+    Args:
+        rows: Customers' features and minus the price ``(n, d)``.
+        coefficients: ``(d,)``.
+        highest: Units of a price of 1.
+    """
+    slope = -coefficients[-1]
+    rest = 1.0 - sigmoid(rows @ coefficients)
+    return np.array([slope / highest, np.mean(slope * -rows[:, -1] * rest)])
+
+
+def price_values(customers: Array, coefficients: Array, prices: Array, weights: Array) -> Array:
+    """Return the expected revenue per customer of each price for all ``(A,)``.
+
+    Args:
+        customers: ``(n, d - 1)``.
+        coefficients: ``(d,)``.
+        prices: ``(A,)``.
+        weights: Shares of the customers ``(n,)``.
+    """
+    level = customers @ coefficients[:-1]
+    demand = sigmoid(level - coefficients[-1] * prices[:, None]) @ weights
+    return np.asarray(prices * demand)
+
+
+def logged_price_value(rows: Array, coefficients: Array, weights: Array) -> float:
+    """Return the expected revenue per customer of the logged prices."""
+    return float((-rows[:, -1] * sigmoid(rows @ coefficients)) @ weights)
+
+
+def slate_values(
+    contexts: Array, theta: Array, revenues: Array, slates: Array, weights: Array
+) -> Array:
+    """Return the expected revenue per customer of each slate for all ``(A,)``.
+
+    Args:
+        contexts: ``(n, N, d)``.
+        theta: ``(d,)``.
+        revenues: ``(n, N)``.
+        slates: ``(A, K)``, -1 for an empty place.
+        weights: Shares of the customers ``(n,)``.
+    """
+    utility = contexts @ theta
+    top = np.maximum(utility.max(axis=1, keepdims=True), 0.0)
+    weight, outside = np.exp(utility - top), np.exp(-top[:, 0])
+    values = []
+    for slate in slates:
+        listed = slate[slate >= 0]
+        earned = (weight[:, listed] * revenues[:, listed]).sum(axis=1)
+        values.append((earned / (outside + weight[:, listed].sum(axis=1))) @ weights)
+    return np.array(values)
+
+
+def logged_slate_value(
+    rows: Array, starts: Array, theta: Array, revenues: Array, weights: Array
+) -> float:
+    """Return the expected revenue per set of the logged slates; `revenues` is per row."""
+    inside, _ = log_chances(rows, starts, theta)
+    return float(np.add.reduceat(np.exp(inside) * revenues, starts[:-1]) @ weights)
+
+
+def own_elasticities(
+    rows: Array, starts: Array, items: Array, paid: Array, theta: Array, slope: float, count: int
+) -> Array:
+    """Return the mean own-price elasticity of each of `count` items.
+
+    Args:
+        rows: ``(n_rows, d)``.
+        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
+        items: Item of each row.
+        paid: Price of each row.
+        theta: ``(d,)``.
+        slope: Effect of one unit of the price on the utility.
+        count: Number of items.
+    """
+    own = slope * paid * (1.0 - np.exp(log_chances(rows, starts, theta)[0]))
+    sums = np.bincount(items, own, minlength=count)
+    means: Array = sums / np.maximum(np.bincount(items, minlength=count), 1)
+    return means
+
+
+def item_values(customers: Array, theta: Array, items: Array, weights: Array) -> Array:
+    """Return the expected response per customer of each item for all ``(A,)``.
+
+    Args:
+        customers: ``(n, w)``.
+        theta: Coefficients of the items ``(m, w)``.
+        items: ``(A,)``.
+        weights: Shares of the customers ``(n,)``.
+    """
+    return np.asarray(weights @ sigmoid(customers @ theta[items].T))
+
+
+def shown_value(customers: Array, theta: Array, shown: Array, weights: Array) -> float:
+    """Return the expected response per customer to the items that the log showed ``(n,)``."""
+    return float(sigmoid((customers * theta[shown]).sum(axis=1)) @ weights)
+
+
+def customer_weights(people: Array, count: int, customers: int) -> Array:
+    """Return shares of customers of a Bayesian bootstrap ``(count, n)``.
+
+    They contain the uncertainty of the customers' distribution. A person's rows have one weight.
+
+    Args:
+        people: Person of each customer ``(n,)``.
+        count: Number of draws.
+        customers: Customers of the log, of which these are a part.
+    """
+    draws = np.random.default_rng(2).standard_exponential((count, int(people.max()) + 1))
+    # fewer customers than the log has must not widen the distribution
+    shares = 1.0 + (draws[:, people] - 1.0) * np.sqrt(len(people) / customers)
+    shares = np.maximum(shares, 0.0)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -1,0 +1,227 @@
+"""What the values of a table's columns look like, and which columns number persons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dpb_data.column_reader import Array, Column, Opened
+from dpb_data.dataset_registry import read_words
+from dpb_data.rating_table import MAX_LEVELS
+from dpb_data.table_repair import Repair
+from dpb_gym.errors import DataError, QuestionError
+
+_ID_WORDS = read_words("id_words")
+_NO_ID_WORDS = read_words("no_id_words")
+_LONG = 6  # letters of a word that counts at the end of another, such as kundennummer
+_FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
+_CHANCE = 1e-5  # of taking a column for an id whose counts are random
+_FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The values of a column.
+
+    Attributes:
+        name: Name of the column.
+        values: float64 with NaN, or objects with None, for missing ones ``(n,)``.
+        dates: Whether they were read from dates.
+    """
+
+    name: str
+    values: Array
+    dates: bool = False
+
+    @property
+    def text(self) -> bool:
+        """Whether the values are text."""
+        return bool(self.values.dtype == object)
+
+    @cached_property
+    def known(self) -> Array:
+        """Values that are not missing."""
+        if self.text:
+            return np.array([value for value in self.values if value is not None], object)
+        return self.values[~np.isnan(self.values)]
+
+    @cached_property
+    def distinct(self) -> int:
+        """Number of different values."""
+        return len({*self.known}) if self.text else len(np.unique(self.known))
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all known values are whole numbers from 0."""
+        if self.text or not len(self.known):
+            return False
+        return bool((self.known >= 0).all() and (self.known % 1 == 0).all())
+
+    @cached_property
+    def binary(self) -> bool:
+        """Whether all known values are 0 or 1."""
+        return self.whole and bool((self.known <= 1).all())
+
+    def within(self, low: float, high: float) -> bool:
+        """Return whether all known values are numbers above `low` and at most `high`."""
+        if self.text or not len(self.known):
+            return False
+        return bool((self.known > low).all() and (self.known <= high).all())
+
+    def codes(self) -> Array:
+        """Return the number of each row's value ``(n,)``, equal for equal values."""
+        plain = self.values.astype(str) if self.text else self.values
+        codes: Array = np.unique(plain, return_inverse=True)[1].ravel()
+        return codes
+
+
+def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
+    """Read all columns of a table whose names are different.
+
+    Args:
+        opened: The table.
+
+    Returns:
+        Profiles by name, and for each other column why it cannot be read.
+    """
+    failed = {
+        name: "several columns have this name" if name else "a column without a name"
+        for name in opened.columns
+        if not name or opened.columns.count(name) > 1
+    }
+    names = [name for name in opened.columns if name not in failed]
+    rules = opened.repair or Repair()
+    found: dict[str, Profile] = {}
+    try:
+        return _profiles(opened, names, rules), failed
+    except QuestionError as error:
+        column = error.questions[0].column
+        rules = replace(rules, decimal=",") if rules.decimal is None else rules
+        failed[column] = "its decimal mark is not known"
+    except DataError:
+        pass
+    for name in names:
+        try:
+            found |= _profiles(opened, [name], rules)
+            failed.pop(name, None)
+        except DataError as error:
+            failed[name] = str(error).partition(": ")[2] or str(error)
+    return found, failed
+
+
+def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, Profile]:
+    repair = replace(rules, notes=[], unit={}, rows=None, wrong={})
+    columns = [Column(name, kind="any", nullable=True) for name in names]
+    read = replace(opened, repair=repair).take(columns)
+    dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}
+    return {name: Profile(name, values, name in dated) for name, values in read.items()}
+
+
+def is_id_name(name: str) -> bool:
+    """Return whether a name says that a column numbers persons or things.
+
+    The last word decides: ``user`` and ``userNo`` do, ``user_age`` does not; or the first is id.
+    """
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower()
+    parts = [part for part in re.split(r"[\W_]+", words) if part]
+    if not parts:
+        return False
+    last = parts[-1].rstrip("0123456789") or parts[-1]
+    return (
+        last in _ID_WORDS
+        or parts[0] == "id"
+        or (last.endswith("id") and len(last) > 2 and last not in _NO_ID_WORDS)
+        or any(last.endswith(word) for word in _ID_WORDS if len(word) >= _LONG)
+    )
+
+
+def recurring_ids(
+    profiles: Mapping[str, Profile], sets: Array | None = None
+) -> dict[str, tuple[int, int]]:
+    """Return the columns whose values may number persons who come several times.
+
+    A column does if its values recur and its name says so; or if it is text with many values; or
+    if it is of whole numbers whose counts are not those of a random property: they are more equal,
+    rougher from one number to the next, or another column is constant for each number.
+
+    Args:
+        profiles: The columns that may be ids or features.
+        sets: Number of each row's choice set ``(n,)``, in which a person is the same.
+
+    Returns:
+        By name, how many values there are, and how often the most frequent one comes.
+    """
+    first = None if sets is None else np.unique(sets, return_index=True)[1]
+    found = {}
+    coded: dict[str, Array] = {}
+    for name, profile in profiles.items():
+        if profile.dates or len(profile.known) < len(profile.values):
+            continue
+        codes = profile.codes()
+        if first is not None and sets is not None:
+            if (codes != codes[first][sets]).any():
+                continue  # differs between the alternatives of a set
+            codes = codes[first]
+        coded[name] = codes
+    for name, codes in coded.items():
+        profile, counts = profiles[name], np.bincount(codes)
+        counts = counts[counts > 0]
+        if len(counts) > len(codes) / 2 or not (profile.text or profile.whole):
+            continue
+        fewest = _FEWEST if profile.text and not _has_digits(profile) else _FEWEST_NAMED
+        named = is_id_name(name) and len(counts) >= fewest
+        others = {key: other for key, other in coded.items() if key != name}
+        if named or (len(counts) >= _FEWEST and _like_ids(profile, codes, others)):
+            found[name] = len(counts), int(counts.max())
+    return found
+
+
+def _like_ids(profile: Profile, codes: Array, others: Mapping[str, Array]) -> bool:
+    """Return whether values look like numbers of persons, whatever the name of the column."""
+    from scipy.special import chdtr
+
+    counts = np.bincount(codes).astype(np.float64)
+    d = len(counts)
+    if profile.text:
+        return d > MAX_LEVELS or _has_digits(profile)
+    if counts.min() == counts.max():
+        return True
+    mean = len(codes) / d
+    if mean >= _FREQUENT:  # of rarer values many do not come at all
+        spread = float(np.sum((counts - mean) ** 2) / mean)
+        if chdtr(d - 1, spread) < _CHANCE:
+            return True
+    dense = float(profile.known.max() - profile.known.min()) < 1.5 * d
+    if dense and d >= 2 * _FEWEST and _roughness(counts) > _ROUGH:
+        return True
+    return any(_is_property(codes, other) for other in others.values())
+
+
+def _roughness(counts: Array) -> float:
+    """Return how much counts of successive numbers ``(d,)`` jump; 1 for a smooth distribution.
+
+    It is the mean squared second difference, relative to its variance for Poisson counts.
+    """
+    before, here, after = counts[:-2], counts[1:-1], counts[2:]
+    return float(np.mean((before - 2 * here + after) ** 2 / (before + 4 * here + after)))
+
+
+def _has_digits(profile: Profile) -> bool:
+    """Return whether nearly all texts have a digit, as codes do."""
+    texts = {str(value) for value in profile.known}
+    return sum(bool(re.search("[0-9]", text)) for text in texts) > 0.9 * len(texts)
+
+
+def _is_property(codes: Array, other: Array) -> bool:
+    """Return whether another column is the same for each number, and no range of numbers."""
+    levels = len(np.unique(other))
+    if not 2 <= levels < len(np.unique(codes)):
+        return False
+    pairs = np.unique(np.column_stack([codes, other]), axis=0)
+    if len(pairs) > len(np.unique(codes)):
+        return False
+    return int((np.diff(pairs[:, 1]) != 0).sum()) > levels - 1

@@ -1,0 +1,90 @@
+"""Which columns of a table become features of a model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from dpb_data.column_profiles import Profile, is_id_name
+from dpb_data.column_reader import Array
+from dpb_data.rating_table import MAX_LEVELS
+
+EVENTS_EACH = 10
+"""Rarer outcomes for each coefficient, the rule of Peduzzi et al. (1996) for logistic models."""
+_UNIX = 1e8
+_DENSE = 10  # numbers of rows are within a range of so many times their number
+
+
+def select_features(
+    profiles: Mapping[str, Profile],
+    names: Sequence[str],
+    events: int,
+    models: int = 1,
+    sets: Array | None = None,
+    ids: Collection[str] = (),
+) -> tuple[list[str], dict[str, str]]:
+    """Return the columns that are features, and the reason for each column that is not.
+
+    The choice does not depend on the order of rows or columns, nor on names but those of ids.
+
+    Args:
+        profiles: Values of the columns.
+        names: Columns without a role.
+        events: Number of rarer outcomes.
+        models: Number of models that each have a coefficient per feature.
+        sets: Number of each row's choice set ``(n,)``, for tables with a row per alternative.
+        ids: Columns that number persons or things.
+    """
+    unused = {name: why for name in names if (why := _useless(profiles[name], sets, ids))}
+    sizes = {
+        name: profiles[name].distinct - 1 if profiles[name].text else 1
+        for name in names
+        if name not in unused
+    }
+    total = 1
+    features = set[str]()
+    # Columns that vary most come first. The order of the file does not count.
+    for name in sorted(sizes, key=lambda name: (sizes[name], *_order(profiles[name]))):
+        if EVENTS_EACH * models * (total + sizes[name]) > events:
+            unused[name] = f"{events:,} responses are too few for more coefficients"
+            continue
+        total += sizes[name]
+        features.add(name)
+    return [name for name in names if name in features], {
+        name: unused[name] for name in names if name in unused
+    }
+
+
+def _order(profile: Profile) -> tuple[int, str]:
+    """Return how often the most frequent value comes, and a digest of all values."""
+    values = np.sort(profile.known.astype(str) if profile.text else profile.known)
+    most = int(np.unique(values, return_counts=True)[1].max())
+    return most, hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:
+    """Return why a column is no feature, or an empty text."""
+    known, n = profile.known, len(profile.values)
+    if profile.dates:
+        return "dates, which do not recur; features= takes them"
+    if len(known) < 0.8 * n:
+        return "more than a fifth is missing"
+    if profile.distinct < 2:
+        return "a single value"
+    if profile.name in ids:
+        return "numbers of persons or things"
+    if profile.text and profile.distinct > MAX_LEVELS:
+        return f"text with {profile.distinct} values"
+    if profile.whole and profile.distinct == n:
+        dense = known.max() - known.min() <= _DENSE * n
+        if dense or is_id_name(profile.name):
+            return "a number of its own in every row"
+    if not profile.text and np.median(known) > _UNIX:
+        return "Unix times"
+    if sets is not None and len(known) == n:
+        pairs = np.unique(np.column_stack([sets, profile.codes()]), axis=0)
+        if len(pairs) == sets.max() + 1:
+            return "the same for all alternatives"
+    return ""

@@ -1,0 +1,209 @@
+"""Features, persons and open questions of a table whose layout is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dpb_data.column_profiles import is_id_name, recurring_ids
+from dpb_data.column_reader import Array
+from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
+from dpb_data.feature_columns import select_features
+from dpb_data.questions import Question
+from dpb_data.reading_questions import (
+    MOST_ANSWERS,
+    features_question,
+    person_question,
+    range_question,
+    units_question,
+)
+from dpb_data.role_finder import RoleFinder, names_of
+from dpb_data.wide_choices import stem
+from dpb_gym.errors import QuestionError, unknown_name
+
+_MANY = 1e6  # customers of a row while their number is not known
+_ID = "numbers of persons or things"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found out about a table.
+
+    Attributes:
+        layout: The layout, or None if it is not known.
+        columns: Arguments of the reader.
+        unused: Reason by name of each column that is not used.
+        questions: Open questions.
+    """
+
+    layout: TableLayout | None
+    columns: dict[str, Any] = field(default_factory=dict)
+    unused: dict[str, str] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()
+
+
+def find_roles(finder: RoleFinder, failed: Mapping[str, str]) -> Found:
+    """Return the roles of all columns of a table.
+
+    Args:
+        finder: The table, with its given arguments.
+        failed: Reason by name of each column that cannot be read.
+    """
+    layout = finder.layout()
+    if layout is None:
+        return Found(None, questions=tuple(finder.questions))
+    columns = finder.columns(layout)
+    if finder.questions:
+        return Found(layout, columns, {}, tuple(finder.questions))
+    reader = _LayoutReader(finder, layout, columns)
+    reader.run()
+    used = {name for value in columns.values() for name in names_of(value)}
+    unused = {name: why for name, why in failed.items() if name and name not in used}
+    extra = {k: v for k, v in finder.own.items() if k not in columns and k != "person"}
+    return Found(layout, {**columns, **extra}, unused | reader.unused, tuple(finder.questions))
+
+
+class _LayoutReader:
+    """Reads what the columns without a role mean in one layout; adds to `columns`."""
+
+    def __init__(self, finder: RoleFinder, layout: TableLayout, columns: dict[str, Any]) -> None:
+        self.finder = finder
+        self.opened = finder.opened
+        self.own = finder.own
+        self.profiles = finder.profiles
+        self.questions = finder.questions
+        self.layout = layout
+        self.columns = columns
+        self.unused: dict[str, str] = {}
+
+    def run(self) -> None:
+        """Set features and persons, or add questions."""
+        if self.layout.name == "ratings":
+            self.columns["user"] = self.columns.pop("person")
+            if "rating_range" not in self.own:
+                rating = self.profiles[self.columns["rating"]]
+                self.questions.append(range_question(self.opened, rating))
+            return
+        if self.layout.name == "prices":
+            self._ask_offered()
+        taken = {name for value in self.columns.values() for name in names_of(value)}
+        free = [name for name in self.profiles if name not in taken]
+        ids = self._ask_person(free)
+        if self.layout.name == "wide choices":
+            self._read_attributes(free, ids)
+        elif "features" in self.own:
+            self.columns["features"] = self._given_features()
+        else:
+            self._select_features(free, ids)
+
+    def _ask_offered(self) -> None:
+        """Find the number of customers of each row of prices, or ask for it."""
+        columns = self.columns
+        bought = self.profiles.get(columns["bought"])
+        if "offered" in self.own or bought is None or not bought.whole:
+            return
+        columns.pop("offered", None)
+        sold = np.nan_to_num(bought.values)
+        possible = [
+            name for name in possible_columns(ROLES["offered"], self.profiles)
+            if name not in columns.values() and _at_least(self.profiles[name].values, sold)
+        ]  # fmt: skip
+        named = [name for name in self.finder.candidates["offered"] if name in possible]
+        counted = plain_name(columns["bought"]) in ROLES["bought"].counts
+        counted = counted and "bought" not in self.own
+        if not bought.binary and len(named) == 1:
+            columns["offered"] = named[0]
+        elif not bought.binary or counted or named or sold.min() > 0:
+            listed = named or [name for name in possible if not is_id_name(name)]
+            question = units_question(
+                self.opened, columns["bought"], sold.astype(np.int64), listed[:MOST_ANSWERS]
+            )
+            self.questions.append(question)
+
+    def _ask_person(self, free: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Find the column of persons, or ask; return the columns that number persons or things."""
+        columns = self.columns
+        long = self.layout.name == "long choices"
+        sets = self.finder.sets(columns["case"]) if long else None
+        given = names_of(self.own.get("features"))
+        cases = names_of(columns.get("case"))  # of two, one may number persons
+        names = [*(cases if len(cases) > 1 else ()), *free]
+        pool = {name: self.profiles[name] for name in names if name not in given}
+        ids = recurring_ids(pool, sets)
+        offered = columns.get("offered", self.own.get("offered", 1))
+        if "person" in self.own or "person" in columns or offered != 1 or not ids:
+            return {name: sizes for name, sizes in ids.items() if is_id_name(name)}
+        persons = [name for name in self.finder.candidates["person"] if name in ids]
+        asked = {name: ids[name] for name in persons} if len(persons) > 1 else ids
+        n = int(sets.max()) + 1 if sets is not None else len(next(iter(pool.values())).values)
+        unit = "choice sets" if long else "rows"
+        self.questions.append(person_question(self.opened, asked, n, unit))
+        return ids
+
+    def _read_attributes(self, free: Sequence[str], ids: Mapping[str, Any]) -> None:
+        """Set the attributes of wide choices."""
+        try:
+            layout = self.finder.wide_layout(self.columns["chosen"])
+        except QuestionError as error:
+            self.questions += error.questions
+            return
+        self.columns["features"] = [stem(pattern) for pattern in layout.features]
+        texts = [*(layout.alternatives or {}).values()]
+        known = {p.format(text) for p in (*layout.features, layout.available) for text in texts}
+        for name in sorted(free):
+            if name not in known:
+                self.unused[name] = _ID if name in ids else "no attribute of an alternative"
+
+    def _given_features(self) -> list[str]:
+        names = names_of(self.own["features"])
+        for name in names:
+            if name not in self.opened.columns:
+                raise unknown_name("column for features=", name, self.opened.columns)
+        return names
+
+    def _customers(self) -> Array | float | None:
+        """Return the customers of each row: their column, their number, or None for one."""
+        offered = self.columns.get("offered", self.own.get("offered"))
+        if isinstance(offered, str):
+            profile = self.profiles.get(offered)
+            return None if profile is None else np.nan_to_num(profile.values)
+        if any(question.topic == "offered" for question in self.questions):
+            return _MANY
+        return float(offered) if isinstance(offered, (int, float)) and offered > 1 else None
+
+    def _select_features(self, free: Sequence[str], ids: Mapping[str, Any]) -> None:
+        asked = any(question.topic == "person" for question in self.questions)
+        ids = {name for name in ids if asked or is_id_name(name)}
+        if self.layout.name == "long choices":
+            sets = self.finder.sets(self.columns["case"])
+            events = (int(sets.max()) + 1) // 2
+            found = select_features(self.profiles, free, events, sets=sets, ids=ids)
+        else:
+            answer = self.profiles.get(self.columns.get("reward", self.columns.get("bought")))
+            known = answer is not None and not answer.text
+            answers = np.nan_to_num(answer.values) if known and answer else np.zeros(0)
+            item = self.profiles.get(self.columns.get("item", ""))
+            models = 1 if item is None else item.distinct
+            events = _events(answers, self._customers())
+            found = select_features(self.profiles, free, events, models, ids=ids)
+        self.columns["features"], self.unused = found
+        if self.layout.name == "long choices" and not found[0]:
+            self.questions.append(features_question(self.opened, self.unused))
+
+
+def _events(answers: Array, customers: Array | float | None) -> int:
+    """Return the number of the rarer response: of rows, or of the customers of each row."""
+    if customers is None:
+        yes = int((answers > 0).sum())
+        return min(yes, len(answers) - yes)
+    yes = int(answers.sum())
+    return max(0, min(yes, int(np.sum(np.zeros(len(answers)) + customers)) - yes))
+
+
+def _at_least(values: Array, sold: Array) -> bool:
+    """Return whether numbers of customers are nowhere below the units sold, and above somewhere."""
+    known = np.isfinite(values)
+    return bool((values[known] >= sold[known]).all() and (values[known] > sold[known]).any())

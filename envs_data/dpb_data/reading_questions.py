@@ -1,0 +1,246 @@
+"""The questions that a table may leave open, each with the arguments that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpb_data.column_profiles import Profile
+from dpb_data.column_reader import Array, Opened
+from dpb_data.column_roles import MEANINGS, ROLES, TableLayout, possible_columns
+from dpb_data.questions import Answer, Question
+
+NO_PERSON = "none"
+"""Value of ``person=`` for a table in which no column numbers persons."""
+MOST_ANSWERS = 8
+_ROWS = {
+    "clicks": "an item that was shown, with its probability",
+    "ratings": "a rating",
+    "long choices": "an alternative of a choice set",
+    "wide choices": "a choice, with attributes in columns such as train_cost",
+    "prices": "a quoted price",
+}
+
+
+def layout_question(
+    text: str,
+    tables: Sequence[TableLayout],
+    candidates: Mapping[str, Sequence[str]],
+    profiles: Mapping[str, Profile],
+) -> Question:
+    """Return the question of what a row is; kinds of tables that the values fit come first.
+
+    Args:
+        text: The question.
+        tables: Kinds of tables.
+        candidates: Columns that may have each role by their names.
+        profiles: Values of the columns.
+    """
+    answers = []
+    for table in tables:
+        settings: dict[str, Any] = {"problem": table.problem}
+        free = dict(profiles)
+        possible = True
+        for role in table.needed:
+            names = candidates[role] or possible_columns(ROLES[role], free)
+            settings[role] = names[0] if len(names) == 1 else "COLUMN"
+            possible = possible and bool(names)
+            if len(names) == 1:
+                free.pop(names[0], None)
+        pattern = "COLUMN" in settings.values()
+        answers.append((not possible, Answer(settings, _ROWS[table.name], pattern)))
+    ordered = sorted(answers, key=lambda pair: pair[0])
+    return Question("problem", text, tuple(answer for _, answer in ordered))
+
+
+def role_question(
+    opened: Opened,
+    role: str,
+    names: Sequence[str],
+    columns: Mapping[str, Any],
+    profiles: Mapping[str, Profile],
+) -> Question:
+    """Return the question of which column has a role.
+
+    Args:
+        opened: The table.
+        role: The role.
+        names: Columns whose names say that they have it: none, or several.
+        columns: Columns of other roles.
+        profiles: Values of the columns without a role.
+    """
+    fitting = [*names] or possible_columns(ROLES[role], profiles)
+    answers = [
+        Answer({role: name}, _some_values(profiles[name]))
+        for name in fitting[:MOST_ANSWERS]
+        if name in profiles
+    ]
+    if not answers or len(fitting) > MOST_ANSWERS:
+        answers.append(Answer({role: "COLUMN"}, "another column", pattern=True))
+    if names:
+        text = f"{opened.where}: {listed(names)} may each be {MEANINGS[role]}. Which is it?"
+    else:
+        seen = "; ".join(f"{known} is {name!r}" for known, name in columns.items())
+        text = (
+            f"{opened.where}: {f'{seen}, but ' if seen else ''}no name of a column says which is "
+            f"{MEANINGS[role]} (columns: {', '.join(opened.columns[:30])}). Which is it?"
+        )
+    return Question(role, text, tuple(answers))
+
+
+def case_question(
+    opened: Opened, named: Sequence[str], sets: Mapping[tuple[str, ...], int]
+) -> Question:
+    """Return the question of which columns number the choice sets.
+
+    Args:
+        opened: The table.
+        named: Columns whose names say that they do.
+        sets: Number of choice sets by the columns that can number them.
+    """
+    if not named:
+        said = "no column is named as the number of a choice set"
+    elif len(named) == 1:
+        said = f"{named[0]} begins again, so that it does not number the choice sets"
+    else:
+        said = f"{listed(named)} may each number the choice sets"
+    answers = [
+        Answer({"case": names[0] if len(names) == 1 else [*names]}, f"{count:,} sets")
+        for names, count in sets.items()
+    ]
+    return Question(
+        "case", f"{opened.where}: {said}. Which columns number them?", tuple(answers[:MOST_ANSWERS])
+    )
+
+
+def units_question(
+    opened: Opened, bought: str, sold: Array, columns: Sequence[str] = ()
+) -> Question:
+    """Return the question of how many customers were quoted the price of each row.
+
+    Args:
+        opened: The table.
+        bought: Name of the column of units.
+        sold: Its values ``(n,)``.
+        columns: Columns that may count the customers.
+    """
+    row = int((sold > 1).argmax())
+    if sold[row] > 1:
+        what = f"{bought} is {sold[row]}, as of units sold"
+    elif sold.min() > 0:
+        what = f"{bought} is above 0 in every row"
+    else:
+        what = f"{bought} may count units or customers"
+    several = f"as many in every row, such as {max(100, 10 * int(sold.max()))}"
+    answers = [Answer({"offered": name}, f"{name} counts them") for name in columns]
+    if not answers:
+        answers.append(Answer({"offered": "COLUMN"}, "a column counts them", pattern=True))
+    return Question(
+        "offered",
+        f"{opened.at(row)}: {what}. Sales do not tell how many customers came and did not buy. How "
+        "many customers saw the price in each row?",
+        (
+            *answers,
+            Answer({"offered": "NUMBER"}, several, pattern=True),
+            Answer({"offered": 1}, "one: a row is one customer, and any number is a purchase"),
+        ),
+        bought,
+    )
+
+
+def person_question(
+    opened: Opened, ids: Mapping[str, tuple[int, int]], count: int, unit: str
+) -> Question:
+    """Return the question of which column numbers persons.
+
+    Args:
+        opened: The table.
+        ids: Numbers of values, and of the most frequent one, by column.
+        count: Number of rows or choice sets.
+        unit: ``"rows"`` or ``"choice sets"``.
+    """
+    said = listed([f"{name} ({values:,} values)" for name, (values, _) in ids.items()])
+    answers = [
+        Answer({"person": name}, f"it numbers persons, who have up to {most:,} {unit} each")
+        for name, (_, most) in [*ids.items()][:MOST_ANSWERS]
+    ]
+    answers.append(Answer({"person": NO_PERSON}, f"no person has several {unit}"))
+    return Question(
+        "person",
+        f"{opened.where}: values recur in {said} of {count:,} {unit}, as if they numbered persons. "
+        "A budget that protects one round does not protect a person with several. Which column "
+        "numbers persons?",
+        tuple(answers),
+        next(iter(ids)),
+    )
+
+
+def range_question(opened: Opened, rating: Profile) -> Question:
+    """Return the question of the lowest and highest possible rating."""
+    low, high = float(rating.known.min()), float(rating.known.max())
+    return Question(
+        "rating_range",
+        f"{opened.where}: {rating.name} goes from {low:g} to {high:g}. ratings need "
+        "rating_range=(lowest, highest possible rating), which a sample need not contain. What is "
+        "it?",
+        (
+            Answer({"rating_range": [low, high]}, "as in the table"),
+            Answer({"rating_range": ["LOWEST", "HIGHEST"]}, "another", pattern=True),
+        ),
+        rating.name,
+    )
+
+
+def features_question(opened: Opened, unused: Mapping[str, str]) -> Question:
+    """Return the question of which columns are attributes of items.
+
+    Args:
+        opened: The table.
+        unused: Reason by name of each column that is not taken as one.
+    """
+    vary = [name for name, why in unused.items() if "too few" in why]
+    answers = [Answer({"features": vary}, "all that vary within a set")] if vary else []
+    answers.append(Answer({"features": ["NAME"]}, "the attributes of the items", pattern=True))
+    reasons = "; ".join(f"{name}: {why}" for name, why in unused.items()) or "none is left"
+    return Question(
+        "features",
+        f"{opened.where}: no column is taken as an attribute ({reasons}). Which are?",
+        tuple(answers),
+    )
+
+
+def outside_question(where: str, table: Any) -> Question:
+    """Return the question of which alternative stands for choosing nothing.
+
+    Args:
+        where: Name of the table in messages.
+        table: The `dpb_data.ChoiceTable`.
+    """
+    counts = np.bincount(table.items, minlength=len(table.item_ids))
+    order = np.argsort(-counts, kind="stable")[:MOST_ANSWERS]
+    answers = [
+        Answer(
+            {"outside": table.item_ids[k].item()},
+            f"offered in {counts[k] / table.n_sets:.0%} of the sets",
+        )
+        for k in order
+    ]
+    return Question(
+        "outside",
+        f"{where}: every set has a choice, which does not tell how many would buy nothing. Which "
+        "alternative stands for buying nothing of the others?",
+        tuple(answers),
+    )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in words."""
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _some_values(profile: Profile) -> str:
+    some = list(dict.fromkeys(profile.known.tolist()))[:4]
+    texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in some]
+    return f"values such as {', '.join(texts)}"

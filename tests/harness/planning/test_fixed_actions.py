@@ -1,0 +1,93 @@
+"""Best single actions beside independent computations, with the uncertainty of the fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_data
+import dpb_gym
+from dpb_data import synthetic
+from dpb_gym.planning.fixed_actions import best_fixed_action
+from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
+
+
+def narrow(n: int, seed: int) -> dict[str, Any]:
+    """Return quotes in a narrow band, of which the lowest price is best."""
+    rng = np.random.default_rng(seed)
+    price = rng.uniform(90, 110, n)
+    chance = 1 / (1 + np.exp(-(1.2 - 0.022 * price)))
+    return {"price": price, "bought": (rng.random(n) < chance).astype(int)}
+
+
+def earned(price: float) -> float:
+    return float(price / (1 + np.exp(-(1.2 - 0.022 * price))))
+
+
+def test_the_interval_of_a_fixed_price_holds_its_true_earnings() -> None:
+    """Of 40 logs, at least 34 intervals of the gain hold the truth of the generating demand."""
+    held = []
+    grid = np.linspace(90, 110, 500)
+    today = np.mean([earned(price) for price in grid])
+    for seed in range(40):
+        try:
+            problem = LoggedPricing(dpb_data.prices(narrow(4000, seed)))
+        except dpb_data.DataError:
+            continue
+        found = best_fixed_action(problem)
+        price = float(found.action) * problem.highest_price
+        assert 90.0 - 0.1 <= price <= 110.0 + 0.1, "no price that was never quoted"
+        true = 100 * (earned(price) - today) / today
+        held.append(found.gain.low <= true <= found.gain.high)
+        assert found.gain.low < found.gain.high and found.earned.low < found.earned.high
+    assert len(held) > 30 and sum(held) >= 0.85 * len(held)
+
+
+def test_the_price_is_that_of_a_grid_search_of_the_fitted_demand() -> None:
+    frame = synthetic.loans(3000)
+    problem = LoggedPricing(dpb_data.prices(frame, features=["score"]))
+    names = dict(zip(problem.fit.names, problem.fit.coefficients))
+    low, high = problem.bounds["score"]
+    score = 2 * (frame["score"] - low) / (high - low) - 1
+    level = names["intercept"] + names["score"] * score
+    grid = np.linspace(problem.info.price_range[0], 1, 400)  # type: ignore[index]
+    slope = names["price"]
+    value = [np.mean(p / (1 + np.exp(-(level - slope * p)))) for p in grid]
+    found = best_fixed_action(problem)
+    assert float(found.action) == pytest.approx(grid[int(np.argmax(value))], abs=0.02)
+    assert found.earned.mean == pytest.approx(max(value), rel=0.02)
+    assert found.label.startswith("always ")
+
+
+def test_slates_and_items_are_the_best_of_all() -> None:
+    trips = LoggedAssortment(dpb_data.load_choices("synthetic-mode-canada"), outside="car",
+                             revenue="cost", capacity=2)  # fmt: skip
+    found = best_fixed_action(trips)
+    everyone, theta = np.arange(len(trips._contexts)), trips.theta[None]
+    equal = np.full((1, len(everyone)), 1 / len(everyone))
+    slates = np.array([[a, b] for a in range(3) for b in range(-1, a)])
+    values = trips.action_values(slates, theta, everyone, equal)[0]
+    own = trips.action_values(found.action[None], theta, everyone, equal)[0, 0]
+    assert own >= values.max() - 0.01 * abs(values.max())
+    rng = np.random.default_rng(0)
+    item = rng.integers(0, 4, 3000)
+    click = rng.random(3000) < np.array([0.1, 0.3, 0.2, 0.05])[item]
+    table = dpb_data.clicks({"ad": item, "click": click.astype(int), "p": np.full(3000, 0.25)},
+                            item="ad", reward="click", propensity="p")  # fmt: skip
+    best = best_fixed_action(LoggedRecommendation(table))
+    assert best.label == "always 1" and best.earned.low < 0.3 < best.earned.high
+    assert best.gain.low > 0.0
+
+
+def test_values_of_the_logs_own_actions_are_what_was_observed() -> None:
+    """A model with an intercept reproduces the mean of the log in every problem."""
+    loans = LoggedPricing(dpb_data.prices("synthetic-loans"))
+    trips = LoggedAssortment(dpb_data.load_choices("synthetic-mode-canada"), outside="car")
+    for problem in (loans, trips):
+        everyone = np.arange(len(problem._contexts))
+        equal = np.full((1, len(everyone)), 1 / len(everyone))
+        (value,) = problem.log_values(problem.theta[None], everyone, equal)
+        assert value == pytest.approx(problem.today[0], rel=0.02)
+    assert dpb_gym.make_problem("DPB/Pricing-v0").info.price_range is None
