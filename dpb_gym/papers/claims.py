@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -165,8 +166,53 @@ class AxisMap(Spec):
         return {"path": data} if isinstance(data, str) else data
 
 
-Printed = tuple[Finite, Annotated[Finite, Field(ge=0.0)] | None]
-"""A number of the paper and the spread that it prints after it, or None."""
+_RANGE = re.compile(r"(\S+) to (\S+)")
+_BOUND = re.compile(r"< *(\S+)")
+
+
+class Printed(Spec):
+    """What the paper prints in a cell: a number, a range, or an upper bound.
+
+    In YAML a number, ``[number, spread]``, ``"LOW to HIGH"`` or ``"< HIGH"``.
+
+    Attributes:
+        value: The number; None for a range or a bound, which claims are not compared with.
+        spread: The spread that the paper prints after the number.
+        low: Lower end of a range.
+        high: Upper end of a range, or the bound.
+    """
+
+    value: Finite | None = None
+    spread: Annotated[Finite, Field(ge=0.0)] | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return data
+        if isinstance(data, list) and len(data) == 2:
+            return {"value": data[0], "spread": data[1]}
+        if not isinstance(data, str):
+            return {"value": data}
+        if match := _RANGE.fullmatch(data):
+            low, high = _number(match[1]), _number(match[2])
+            if not low < high:
+                raise ValueError(f"the lower end of {data!r} must be below the upper end")
+            return {"low": low, "high": high}
+        if match := _BOUND.fullmatch(data):
+            return {"high": _number(match[1])}
+        raise ValueError(
+            f'allowed is a number, [number, spread], "LOW to HIGH" or "< HIGH": {data!r}'
+        )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
 
 
 class FigureTable(Spec):
@@ -181,8 +227,8 @@ class FigureTable(Spec):
         columns: Axis of the columns; a single column without one.
         where: Selector of the curves shown.
         digits: Decimals.
-        printed: The paper's numbers by row and column; the column is None without `columns`. In
-            YAML a mapping from row to column to ``[value, spread]`` or value; or from row to those.
+        printed: What the paper prints by row and column; the column is None without `columns`. In
+            YAML a mapping from row to column to `Printed`; or from row to those.
     """
 
     id: Slug
@@ -205,8 +251,7 @@ class FigureTable(Spec):
             if not isinstance(columns, dict):
                 raise ValueError(f"printed: a row maps columns to numbers, got {line!r}")
             for column, cell in columns.items():
-                pair = isinstance(cell, list) and len(cell) == 2
-                cells[row, column] = tuple(cell) if pair else (cell, None)
+                cells[row, column] = cell
         return {**data, "printed": cells}
 
     @property
@@ -216,7 +261,7 @@ class FigureTable(Spec):
         return (self.rows, *columns, *self.where, *(self.quantity.reference or {}))
 
     def printed_for(self, curve: Curve) -> Printed | None:
-        """Return the paper's number in a curve's cell, None without one."""
+        """Return what the paper prints in a curve's cell, None without it."""
         if not curve.matches(self.where):
             return None
         return self.printed.get((curve.axes[self.rows], self.columns and curve.axes[self.columns]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.errors import ResultError
-from dpb_gym.papers.claims import FigureTable
+from dpb_gym.papers.claims import FigureTable, Printed
 from dpb_gym.papers.curves import Curve, distinct, word, words
 from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.papers.pairing import interval, jackknife
@@ -226,8 +226,8 @@ NOTHING = "–"
 
 Cell = dict[str, float | None]
 """A cell of a table: ``mean``; ``sd``, the standard deviation if there is one number per replicate,
-else ``low`` and ``high``, the 95% interval; the paper's ``printed`` and ``printed_spread``; and
-``replicates``."""
+else ``low`` and ``high``, the 95% interval; ``printed`` and ``printed_spread``, the paper's number,
+or ``printed_low`` and ``printed_high``, its range or upper bound; and ``replicates``."""
 Cells = dict[tuple[Any, Any], Cell | None]
 
 
@@ -261,6 +261,7 @@ def grid(table: FigureTable, cells: Cells) -> Grid:
         "sd": "mean ± standard deviation over replicates",
         "low": "95% intervals in parentheses",
         "printed": "the paper's numbers in brackets",
+        "printed_high": "the paper's range or bound in brackets",
     }
     there = {part for cell in cells.values() for part, v in (cell or {}).items() if v is not None}
     axis = table.columns
@@ -284,7 +285,7 @@ def plain_table(table: FigureTable, cells: Cells) -> dict[str, Any]:
 
 
 def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | None:
-    printed, around = table.printed_for(curve) or (None, None)
+    printed = table.printed_for(curve) or Printed()
     try:
         measured = table.quantity.of(curve, curves)
         (values,), count = jackknife(measured)
@@ -297,8 +298,10 @@ def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | N
         "sd": float(np.std([*measured.columns[0].values()], ddof=1)) if single else None,
         "low": None if ends is None else ends.low,
         "high": None if ends is None else ends.high,
-        "printed": printed,
-        "printed_spread": around,
+        "printed": printed.value,
+        "printed_spread": printed.spread,
+        "printed_low": printed.low,
+        "printed_high": printed.high,
         "replicates": count if measured.columns else len(curve.series.replicates),
     }
 
@@ -318,4 +321,10 @@ def _text(cell: Cell | None, digits: int) -> str:
     text = plain("mean", "sd")
     if cell["low"] is not None:
         text += f" ({plain('low')} to {plain('high')})"
-    return text if cell["printed"] is None else f"{text} [{plain('printed', 'printed_spread')}]"
+    if cell["printed"] is not None:
+        return f"{text} [{plain('printed', 'printed_spread')}]"
+    if cell["printed_high"] is None:
+        return text
+    if cell["printed_low"] is None:
+        return f"{text} [< {cell['printed_high']:g}]"
+    return f"{text} [{plain('printed_low')} to {plain('printed_high')}]"

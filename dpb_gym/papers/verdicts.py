@@ -178,7 +178,8 @@ def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable])
         return [(curve, claim.value, ()) for curve in left]
     if claim.printed is not None:
         table = next(table for table in tables if table.id == claim.printed)
-        return [(c, own[0], ()) for c in left if (own := table.printed_for(c)) is not None]
+        cells = [(curve, table.printed_for(curve)) for curve in left]
+        return [(c, own.value, ()) for c, own in cells if own and own.value is not None]
     if claim.than is not None:
         than, axes = claim.than, tuple(claim.than)
         return [(c, other, axes) for c in left for other in counterparts(c, than, curves)]

@@ -2,7 +2,7 @@
 
 For reproduction only. The formulas use the constants as printed. The event uses the true gradient
 and curvature bounds, so a ledger reports the true cost, not the paper's claim. Errata
-A2-A4, A9, P2, P3, P6, R2.
+A2-A4, A9, P2, P3, R2.
 
 Parameters of all functions for objective perturbation: `dim` is the number of parameters d,
 `records` the largest number of records. `gradient_bound` and `curvature` are the true bounds of a

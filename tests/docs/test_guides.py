@@ -66,6 +66,35 @@ def test_every_erratum_of_a_paper_quotes_it_and_refutes_it_by_code():
         assert "assert" in code or "No error" in title, f"no assertion: {title}"
 
 
+PARTS = (
+    "Errors",
+    "Valid but loose",
+    "Not stated, or a choice of the experiments",
+    "Contradictions inside a paper",
+)
+
+
+def test_every_erratum_of_a_paper_is_in_one_of_four_parts():
+    """A withdrawn entry must not be among the errors, and no label is used twice."""
+    pages = re.split(r"^## ", (DOCS / "errata.md").read_text(), flags=re.M)
+    parts = {page.partition("\n")[0]: page for page in pages[1:]}
+    labels = {
+        part: [
+            label
+            for head in re.findall(r"^### ([APR]\d+[^.:]*)[.:] ", parts.get(part, ""), flags=re.M)
+            for label in re.findall(r"[APR]\d+", head)
+        ]
+        for part in PARTS
+    }
+    assert all(labels.values()), labels
+    used = [label for part in PARTS for label in labels[part]]
+    assert len(used) == len(set(used))
+    for paper, number in (("A", 18), ("P", 13), ("R", 23)):
+        assert {f"{paper}{k}" for k in range(1, number + 1)} == {x for x in used if x[0] == paper}
+    assert "P6" in labels["Valid but loose"] and "### P6. Withdrawn" in parts["Valid but loose"]
+    assert "**P6 is withdrawn.**" in parts["Changes of this page"]
+
+
 def test_the_choice_of_an_agent_states_the_right_guarantees():
     text = (DOCS / "choose.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\| (.+) \|$", text, re.M)[1:]

@@ -95,7 +95,8 @@ def test_every_table_is_filled_and_every_printed_number_has_its_place(target: st
             continue
         cells = [cell for cell in filled if cell is not None]
         assert cells, table.id
-        shown = [cell for cell in cells if cell["printed"] is not None]
+        keys = ("printed", "printed_high")
+        shown = [cell for cell in cells if any(cell[key] is not None for key in keys)]
         assert len(shown) == len(table.printed), table.id
 
 
@@ -147,9 +148,23 @@ def test_printed_numbers_of_the_adaprivate_tables() -> None:
     }  # fmt: skip
     for place_, values in expected.items():
         printed = tables[place_].printed
-        assert [v for (row, _), (v, _) in printed.items() if ", tuned" not in row] == values, place_
+        found = [cell.value for (row, _), cell in printed.items() if ", tuned" not in row]
+        assert found == values, place_
         for (row, column), cell in printed.items():
             assert cell == printed[row.removesuffix(", tuned"), column], place_
+
+
+def test_ranges_and_bounds_are_those_of_the_paper() -> None:
+    """Section 4.9 prints a range over T, Table 5 one upper bound, Table 2 a spread of 2.0."""
+    figures = {figure.figure: figure for figure in load_figures("adaprivate-ts")}
+    tables = {(name, t.id): t.printed for name, figure in figures.items() for t in figure.tables}
+    for name, ends in (("root-1", (1.56, 1.75)), ("root-5", (0.84, 0.88))):
+        cells = tables["scaling", name].values()
+        assert {(cell.value, cell.low, cell.high) for cell in cells} == {(None, *ends)}
+    naive = tables["table5", "naive"]["AdaPrivate (epsilon=10)", None]
+    assert (naive.value, naive.low, naive.high) == (None, None, 0.001)
+    adaptive = tables["table2", "own"]["TS-Adaptive", 5.0]
+    assert (adaptive.value, adaptive.spread) == (98.7, 2.0)
 
 
 def test_constants_of_private_pricing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from figure_helpers import cell_of, claim, curve
+from pydantic import ValidationError
 
 from dpb_gym.errors import ResultError
 from dpb_gym.papers.claims import AxisMap, FigureTable, Quantity
@@ -128,6 +129,31 @@ def test_tables_without_columns_and_with_intervals(curves: list[Curve]) -> None:
     cells = fill(spent, curves[:1])
     assert grid(spent, cells).rows == (("UCB", "unbounded"),)
     assert plain_table(spent, cells)["cells"][0]["mean"] is None
+
+
+def test_ranges_and_bounds_are_shown_as_printed(curves: list[Curve]) -> None:
+    own = table(
+        quantity=OWN,
+        columns="epsilon",
+        printed={"P-TS": {1.0: "70 to 76.5", 5.0: "< 0.001"}},
+    )
+    cells = fill(own, curves)
+    one = cells["P-TS", 1.0]
+    assert one is not None and one["printed"] is None
+    assert (one["printed_low"], one["printed_high"]) == (70.0, 76.5)
+    shown = grid(own, cells)
+    assert shown.rows[3] == ("P-TS", "–", "75.0 ± 0.0 [70.0 to 76.5]", "95.0 ± 7.1 [< 0.001]")
+    assert "the paper's range or bound in brackets" in shown.note
+    near = claim(quantity=OWN, printed="t", expect="near", tolerance=30.0)
+    assert judge(near, curves, ("epsilon",), [own]).comparisons == ()  # no number to compare with
+
+
+@pytest.mark.parametrize(
+    "cell", ["about 3", "3 to x", "3 to 3", "5 to 4", "< ", "< x", [1, 2, 3], "nan to 3", [1, -1]]
+)
+def test_other_texts_are_no_printed_numbers(cell: Any) -> None:
+    with pytest.raises(ValidationError):
+        table(quantity=OWN, columns="epsilon", printed={"P-TS": {1.0: cell}})
 
 
 def test_claims_against_printed_numbers(curves: list[Curve]) -> None:
