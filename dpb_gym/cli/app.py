@@ -44,7 +44,8 @@ COMMANDS = (
     *(list_commands.list_, list_commands.show, run_commands.run, result_commands.leaderboard),
     *(result_commands.verify, result_commands.submit, result_commands.import_),
     *(result_commands.remove, result_commands.cost, result_commands.cost_of_privacy),
-    *(run_commands.tune, run_commands.reproduce, result_commands.audit, run_commands.warm),
+    *(run_commands.tune, run_commands.reproduce, list_commands.bounds),
+    *(result_commands.audit, run_commands.warm),
     *(result_commands.certify, run_commands.outside, result_commands.advise),
 )
 DATA_COMMANDS = (

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 import dpb_gym
 from dpb_gym import docstrings, privacy, suites
+from dpb_gym.cli import options
 from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
 from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
@@ -181,6 +182,31 @@ def show(
         print_json(record)
     else:
         _print_record(record, meanings)
+
+
+def bounds(
+    paper: str = Argument(metavar="PAPER", help="private-assortment, private-pricing, ..."),
+    set_: list[str] = options.settings("A parameter of the theorems (horizon=100000, dim=5)"),
+    json: bool = JSON,
+) -> None:
+    """Print noise, ridges, T0 and regret bounds of a paper's theorems, beside sound ones.
+
+    Example: dpb bounds private-pricing --set dim=5
+    """
+    from dpb_gym import papers
+
+    found = papers.bounds(paper, **options.read_settings(set_))
+    if json:
+        print_json(found.to_dict())
+        return
+    print_fields(found.paper, {key: f"{value:.4g}" for key, value in found.parameters.items()})
+    rows = [
+        [x.statement, x.quantity, f"{x.printed:.4g}", "" if x.sound is None else f"{x.sound:.4g}"]
+        for x in found.lines
+    ]
+    print_table(["statement", "quantity", "printed", "sound"], rows)
+    for sentence in found.sentences:
+        print_text(sentence)
 
 
 def _print_record(record: dict[str, Any], meanings: Mapping[str, str]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dpb_gym.papers.quantities import quantity as quantity
     from dpb_gym.papers.reproduction import Reproduction as Reproduction
     from dpb_gym.papers.reproduction import reproduce as reproduce
+    from dpb_gym.papers.theorems import Bounds as Bounds
+    from dpb_gym.papers.theorems import bounds as bounds
     from dpb_gym.papers.verdicts import Judgement as Judgement
     from dpb_gym.papers.verdicts import PairedComparison as PairedComparison
     from dpb_gym.papers.verdicts import judge as judge

@@ -69,7 +69,8 @@ def dpb(capfd: Any) -> Any:
 
 COMMANDS = [
     "list", "show", "run", "leaderboard", "verify", "submit", "import", "remove", "cost",
-    "cost-of-privacy", "tune", "reproduce", "audit", "warm", "certify", "outside", "advise",
+    "cost-of-privacy", "tune", "reproduce", "bounds", "audit", "warm", "certify", "outside",
+    "advise",
 ]  # fmt: skip
 DATA_COMMANDS = ["list", "fetch", "path", "check"]
 
