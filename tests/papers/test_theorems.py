@@ -111,7 +111,9 @@ def test_theorems_1_and_2_by_hand_where_the_last_term_of_rho_is_the_largest() ->
     assert number(found, "bound", "Theorem 1") == pytest.approx(2 * gamma * root)
     assert number(found, "T0") == pytest.approx(pilot * math.log(d * T) ** 2)
     later = 2 * 4 * s * K**2 * math.sqrt(d * log) * root
-    assert number(found, "bound", "Theorem 2") - number(found, "T0") == pytest.approx(later)
+    assert number(found, "bound", "Theorem 2") - number(found, "T0") == pytest.approx(
+        later, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(("dim", "power"), [(3, 35), (5, 97)])
