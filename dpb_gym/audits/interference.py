@@ -117,7 +117,7 @@ class _Transcript(NamedTuple):
     entered: list[dict[tuple[int, int], Array]]
 
 
-class Effect(NamedTuple):
+class Influence(NamedTuple):
     """An effect of records that are not released, or are further apart than is charged.
 
     Attributes:
@@ -151,7 +151,7 @@ CHANGES = (
 
 def interferes(
     run: AgentRun, problem: Problem, seed: int, say: Callable[[str], None] | None = None
-) -> Effect | None:
+) -> Influence | None:
     """Return the first effect of records that are not released, None if there is none.
 
     Args:
@@ -171,13 +171,13 @@ def interferes(
         return partial(_play, run, problem, seed, changes, first)
 
     (first,) = _apart([started(0, None)])
-    if isinstance(first, Effect):
+    if isinstance(first, Influence):
         return first
     rest = range(1, len(worlds))
     found = _apart(started(number, first) for number in rest)
     with contextlib.closing(found):
         for number, effect in zip(rest, found):
-            if isinstance(effect, Effect):
+            if isinstance(effect, Influence):
                 return effect._replace(text=f"{effect}, {worlds[number]}")
     return None
 
@@ -238,7 +238,7 @@ def _result(process: BaseProcess, link: Connection) -> Any:
 
 def _play(
     run: AgentRun, problem: Problem, seed: int, changes: _Changes | None, first: _Transcript | None
-) -> _Transcript | Effect | None:
+) -> _Transcript | Influence | None:
     """Return the transcript of the first run; of others how they differ from it, or None."""
     agent = run.spec.make()
     streams = AgentStreams(_seeds(seed), run.spec.name)
@@ -264,7 +264,7 @@ def _play(
         found = error if isinstance(error, _Found) else error.__cause__
         if not isinstance(found, _Found):
             raise
-        return Effect(f"{found} of round {boundary.round}", found.far)
+        return Influence(f"{found} of round {boundary.round}", found.far)
     return boundary.transcript if first is None else None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -189,7 +188,8 @@ class _Use(Interception):
             with _code_of_agent():
                 action = np.array(agent.act(context))
                 feedback = instance.respond(action).feedback
-            self.decisions.append(hashlib.blake2b(pickle.dumps(action)).digest())
+            written = f"{action.dtype}{action.shape}".encode() + action.tobytes()
+            self.decisions.append(hashlib.blake2b(written).digest())
             delivery.open(context)
             delivered = delivery.deliver(action, feedback)
             with _code_of_agent(), agent.curator.round(t):

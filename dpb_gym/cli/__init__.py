@@ -16,7 +16,6 @@ from typing import NoReturn
 INTERRUPTED = 130
 BAD_INPUT = 2
 FAILURE = 1
-QUESTIONS = 3
 RETIRED = {
     "--rho": "--budget rho={}",
     "--epsilon": "--budget eps={},delta=1e-5",
@@ -100,6 +99,7 @@ def _status(error: BaseException, words: list[str]) -> int:
             value = given.get(option) or dict(pairwise(words)).get(option) or "VALUE"
             text = f"{option} does not exist, use {RETIRED[option].format(value)}"
     elif isinstance(error, QuestionError):
+        from dpb_gym.cli.options import QUESTIONS
         from dpb_gym.cli.table_questions import refusal
 
         status, text = QUESTIONS, refusal(error.questions, words)

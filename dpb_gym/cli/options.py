@@ -22,6 +22,8 @@ from dpb_gym.errors import ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
+QUESTIONS = 3
+"""Exit status of a command whose table can be read in several ways."""
 USUAL_DELTA = "1e-5"
 BUDGET = "rho=R|eps=E,delta=D|none"
 DIRECTORY: Any = Argument(metavar="DIR", help="Result directory, or its address.")

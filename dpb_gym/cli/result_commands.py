@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 import dpb_gym
 from dpb_gym import audits, privacy, report
-from dpb_gym.cli import QUESTIONS, options, table_questions
+from dpb_gym.cli import options, table_questions
 from dpb_gym.cli.list_commands import complete
 from dpb_gym.errors import AgentError, ParameterError, ResultError
 from dpb_gym.privacy.certificate import contradictions
@@ -469,7 +469,7 @@ def advise(
         else:
             print(table_questions.dry_run(reading))
         if reading.questions:
-            raise typer.Exit(QUESTIONS)
+            raise typer.Exit(options.QUESTIONS)
     elif json:
         texts = {key: getattr(found, key) for key in ("warnings", "repairs", "notes")}
         texts |= {"facts": found.facts, "decision": vars(found.decision)}

@@ -160,6 +160,7 @@ class ProblemFacts(TypedDict):
     equal_revenues: NotRequired[bool]
     demand: NotRequired[Text]
     zeta: NotRequired[float]
+    price_range: NotRequired[Annotated[list[float], Field(min_length=2, max_length=2)]]
     n_candidates: NotRequired[Size]
     n_arms: NotRequired[Size]
     max_interactions: NotRequired[Size]

@@ -53,7 +53,7 @@ unit protects contexts, otherwise it is the policy's. A public argument is the p
 DTYPES = {"b": ("|b1",), "i": ("<i4", "<i8"), "f": ("<f4", "<f8")}
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """A class whose objects can be arguments.
 
     Attributes:
@@ -85,7 +85,7 @@ class Method(NamedTuple):
     returns: bool = True
 
 
-class Entry(NamedTuple):
+class ReleaserEntry(NamedTuple):
     """A releaser that isolated agents can have.
 
     Attributes:
@@ -196,20 +196,20 @@ _PRIVACY, _FEEDBACK = "dpb_gym.privacy.releasers", "dpb_gym.feedback"
 _RADIUS = {"radius": _positive}
 _RANGE = {"low": _real(), "high": _real()}
 _KINDS = (
-    Kind(
+    ArgumentKind(
         f"{_PRIVACY}.record_bounds:RecordShape",
         {"dim": _integer(0, MOST_NUMBERS), "symmetric": _integer(0, 1 << 13)},
     ),
-    Kind(f"{_PRIVACY}.record_bounds:Ball", _RADIUS),
-    Kind(f"{_PRIVACY}.record_bounds:PSDBall", _RADIUS),
-    Kind(f"{_PRIVACY}.record_bounds:NonNegativeBall", _RADIUS),
-    Kind(f"{_PRIVACY}.record_bounds:Segment", _RANGE),
-    Kind(
+    ArgumentKind(f"{_PRIVACY}.record_bounds:Ball", _RADIUS),
+    ArgumentKind(f"{_PRIVACY}.record_bounds:PSDBall", _RADIUS),
+    ArgumentKind(f"{_PRIVACY}.record_bounds:NonNegativeBall", _RADIUS),
+    ArgumentKind(f"{_PRIVACY}.record_bounds:Segment", _RANGE),
+    ArgumentKind(
         f"{_PRIVACY}.release_schedule:Schedule",
         {"ends": _rounds, "weights": _numbers, "scales": _numbers},
         make=_schedule,
     ),
-    Kind(
+    ArgumentKind(
         f"{_PRIVACY}.release_schedule:ReleaseModel",
         {
             "horizon": _integer(1),
@@ -221,34 +221,34 @@ _KINDS = (
             "linear": _flag,
         },
     ),
-    Kind(
+    ArgumentKind(
         "dpb_gym.privacy.objective_perturbation:ObjectivePerturbation",
         {"ridge": _positive, "sigma": _positive, "output_mu": _positive},
         {"output_mu": "event.output_mu"},
         lambda kind, given: Uncosted(**given),
     ),
-    Kind(
+    ArgumentKind(
         "dpb_agents.pricing.paper_constants:Demand",
         {"kind": _choice("logistic", "gaussian"), "zeta": _positive, "bound": _positive},
         {"bound": "high"},
         lambda kind, given: kind.of(**given),
     ),
-    Kind(f"{_FEEDBACK}.local_mechanisms:GaussianResponse", {"sigma": _positive, **_RANGE}),
-    Kind(f"{_FEEDBACK}.local_mechanisms:LaplaceResponse", {"scale": _positive, **_RANGE}),
-    Kind(
+    ArgumentKind(f"{_FEEDBACK}.local_mechanisms:GaussianResponse", {"sigma": _positive, **_RANGE}),
+    ArgumentKind(f"{_FEEDBACK}.local_mechanisms:LaplaceResponse", {"scale": _positive, **_RANGE}),
+    ArgumentKind(
         f"{_FEEDBACK}.local_mechanisms:RandomizedResponse",
         {"epsilon": _positive, "categories": _integer(2, 1 << 20)},
     ),
-    Kind("dpb_agents.multi_armed.ucb:BernoulliResponse", {"epsilon": _positive, **_RANGE}),
-    Kind(
+    ArgumentKind("dpb_agents.multi_armed.ucb:BernoulliResponse", {"epsilon": _positive, **_RANGE}),
+    ArgumentKind(
         f"{_FEEDBACK}.context_mechanisms:GaussianContexts",
         {"sigma": _positive, "vectors": _integer(1, 1 << 20), "dim": _width},
     ),
-    Kind(
+    ArgumentKind(
         f"{_FEEDBACK}.context_mechanisms:GaussianStatistics",
         {"sigma": _positive, "dim": _integer(1, 1 << 13), **_RANGE},
     ),
-    Kind(
+    ArgumentKind(
         f"{_FEEDBACK}.context_mechanisms:CapStatistics",
         {"epsilon": _positive, "dim": _integer(1, 1 << 13), **_RANGE},
     ),
@@ -534,8 +534,8 @@ _MINIMISED = {**_RELEASED, "release": Method({"due": PUBLIC}, _check_due_or_all)
 # The arguments are context, action and feedback, which this process has.
 _SENT = {"send": Method({}, _nothing, records=True)}
 
-RELEASERS: dict[str, Entry] = {
-    f"{_PRIVACY}.running_sum:RunningSum": Entry(
+RELEASERS: dict[str, ReleaserEntry] = {
+    f"{_PRIVACY}.running_sum:RunningSum": ReleaserEntry(
         {
             **_SUM,
             "mechanism": _optional(_choice("blt", "sqrt-toeplitz", "binary-tree")),
@@ -543,21 +543,21 @@ RELEASERS: dict[str, Entry] = {
         },
         _SUMMED,
     ),
-    f"{_PRIVACY}.batch_sum:BatchSum": Entry(_BATCH, _BATCHED),
-    f"{_PRIVACY}.batch_sum:UserSum": Entry(
+    f"{_PRIVACY}.batch_sum:BatchSum": ReleaserEntry(_BATCH, _BATCHED),
+    f"{_PRIVACY}.batch_sum:UserSum": ReleaserEntry(
         {**_BATCH, "radius": _positive},
         {name: method for name, method in _BATCHED.items() if name != "add_rounds"},
     ),
-    f"{_PRIVACY}.shuffled_sum:ShuffledSum": Entry(
+    f"{_PRIVACY}.shuffled_sum:ShuffledSum": ReleaserEntry(
         {**_BATCH, "batch": _integer(1), "levels": _optional(_integer(1))}, _BATCHED
     ),
-    f"{_PRIVACY}.weighted_sum:WeightedSum": Entry(_PLANNED, _SUMMED),
-    f"{_PRIVACY}.aggregated_sum:AggregatedSum": Entry(
+    f"{_PRIVACY}.weighted_sum:WeightedSum": ReleaserEntry(_PLANNED, _SUMMED),
+    f"{_PRIVACY}.aggregated_sum:AggregatedSum": ReleaserEntry(
         {**_PLANNED, "dropout": _real(0.0, 1.0, open_high=True)}, _SUMMED
     ),
-    f"{_PRIVACY}.shuffled_sum:ShuffledBatches": Entry(_PLANNED, _SUMMED),
-    f"{_PRIVACY}.local_sum:LocalSum": Entry(_PLANNED, _SUMMED),
-    "dpb_gym.local_privacy:Responses": Entry(
+    f"{_PRIVACY}.shuffled_sum:ShuffledBatches": ReleaserEntry(_PLANNED, _SUMMED),
+    f"{_PRIVACY}.local_sum:LocalSum": ReleaserEntry(_PLANNED, _SUMMED),
+    "dpb_gym.local_privacy:Responses": ReleaserEntry(
         {
             "channel": _object(
                 "GaussianResponse", "LaplaceResponse", "RandomizedResponse", "BernoulliResponse"
@@ -565,21 +565,21 @@ RELEASERS: dict[str, Entry] = {
         },
         _SENT,
     ),
-    "dpb_agents.recommendation.local_linear:Statistics": Entry(
+    "dpb_agents.recommendation.local_linear:Statistics": ReleaserEntry(
         {"mechanism": _object("GaussianStatistics", "CapStatistics")}, _SENT, centre=_real()
     ),
-    "dpb_agents.common.local_sgd:Gradients": Entry(
+    "dpb_agents.common.local_sgd:Gradients": ReleaserEntry(
         {"mechanism": _object("GaussianContexts")},
         {"send": Method({"gradient": RECORD, "reach": PUBLIC}, _check_gradient, records=True)},
     ),
-    "dpb_agents.multi_armed.arms:ArmSums": Entry(
+    "dpb_agents.multi_armed.arms:ArmSums": ReleaserEntry(
         {"arms": _width, "reward": _pair, "law": _choice("gaussian", "laplace"), "what": text},
         {
             **_RELEASED,
             "add": _adding({"reward": RECORD, "arm": DIRECTION, "seen": DIRECTION}, _check_arms),
         },
     ),
-    "dpb_agents.recommendation.rivals.linear_rival:RewardSums": Entry(
+    "dpb_agents.recommendation.rivals.linear_rival:RewardSums": ReleaserEntry(
         {
             "width": _width,
             "reward": _object("Segment"),
@@ -592,7 +592,7 @@ RELEASERS: dict[str, Entry] = {
             "release": Method({"due": PUBLIC, "inverse": PUBLIC, "norm": PUBLIC}, _check_image),
         },
     ),
-    "dpb_agents.recommendation.one_pass_sparse:SparseSums": Entry(
+    "dpb_agents.recommendation.one_pass_sparse:SparseSums": ReleaserEntry(
         {"width": _integer(2, MOST_NUMBERS), "bound": _real(0.0, 1.0, open_low=True)},
         {
             "add": _adding(
@@ -603,7 +603,7 @@ RELEASERS: dict[str, Entry] = {
             ),
         },
     ),
-    "dpb_agents.recommendation.fliphat:Peeling": Entry(
+    "dpb_agents.recommendation.fliphat:Peeling": ReleaserEntry(
         {
             "dim": _width,
             "sparsity": _integer(1),
@@ -618,7 +618,7 @@ RELEASERS: dict[str, Entry] = {
         },
         check=_check_peeling,
     ),
-    "dpb_agents.pricing.private_demand_mle:PrivateMLE": Entry(
+    "dpb_agents.pricing.private_demand_mle:PrivateMLE": ReleaserEntry(
         _DEMAND_MLE,
         {
             **_MINIMISED,
@@ -628,7 +628,7 @@ RELEASERS: dict[str, Entry] = {
         },
         centre=_numbers,
     ),
-    "dpb_agents.recommendation.jdp_glm:RewardMLE": Entry(
+    "dpb_agents.recommendation.jdp_glm:RewardMLE": ReleaserEntry(
         _DEMAND_MLE,
         {
             **_MINIMISED,
@@ -636,7 +636,7 @@ RELEASERS: dict[str, Entry] = {
         },
         centre=_numbers,
     ),
-    "dpb_agents.assortment.choice_records:ChoiceMLE": Entry(
+    "dpb_agents.assortment.choice_records:ChoiceMLE": ReleaserEntry(
         {**_MLE, "slots": _integer(1, 1 << 13), "clip": _flag},
         {
             **_MINIMISED,
@@ -678,7 +678,7 @@ def described(curator: Any, kind: type, args: tuple[Any, ...], options: Given) -
 
 def new_releaser(
     curator: Curator, path: Any, given: Any, problem: ProblemInfo, streams: AgentStreams
-) -> tuple[Any, Entry]:
+) -> tuple[Any, ReleaserEntry]:
     """Return a new releaser and its entry.
 
     Args:

@@ -61,8 +61,8 @@ from dpb_gym.running.isolated_releasers import (
     PUBLIC,
     RECORD,
     RELEASERS,
-    Entry,
     Method,
+    ReleaserEntry,
     described,
     new_releaser,
     path_of,
@@ -96,7 +96,7 @@ class _Held(NamedTuple):
     """
 
     releaser: Any
-    entry: Entry
+    entry: ReleaserEntry
     lanes: slice
 
 

@@ -10,7 +10,7 @@ import pytest
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import interference
-from dpb_gym.audits.interference import LANES, Effect, _Customers, interferes, with_lane_of
+from dpb_gym.audits.interference import LANES, Influence, _Customers, interferes, with_lane_of
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
 from dpb_gym.registry import spec_of
@@ -176,7 +176,7 @@ class OneLane(Sums):
         self.seen = feedback.reward[0]
 
 
-def found(agent: type[Agent], horizon: int = 12) -> Effect | None:
+def found(agent: type[Agent], horizon: int = 12) -> Influence | None:
     env, kwargs = SETTINGS["arms"]
     run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
     return interferes(run, make_problem(env, horizon=horizon, **kwargs), 5)

@@ -12,7 +12,8 @@ import pytest
 
 import dpb_data
 from dpb_gym import cli
-from dpb_gym.cli import QUESTIONS, table_questions
+from dpb_gym.cli import table_questions
+from dpb_gym.cli.options import QUESTIONS
 from dpb_gym.errors import QuestionError
 
 
