@@ -135,9 +135,9 @@ def class_of(name: Any, base: type) -> type:
 
 
 def codec_named(name: str) -> Codec | None:
-    """Return the codec of a registered class; look through registered packages if need be."""
+    """Return the codec of a registered class; look in its module if need be."""
     if name not in _codecs:
-        _look()
+        _look(name)
     return _codecs.get(name)
 
 
@@ -145,23 +145,24 @@ def codec_of(kind: type) -> Codec | None:
     """Return the codec of this class, not of another one of its name."""
     codec = codec_named(name_of(kind))
     if codec is not None and codec.kind is not kind:  # as in a cell of a notebook that ran again
-        _look()
+        _look(name_of(kind))
         codec = _codecs[name_of(kind)]
     return codec if codec is not None and codec.kind is kind else None
 
 
-def _look() -> None:
-    """Register the classes of the imported modules of registered packages."""
-    for module, content in list(sys.modules.items()):
-        ours = any(module == own or module.startswith(f"{own}.") for own in _packages)
-        if not ours or not isinstance(content, ModuleType):
+def _look(name: str) -> None:
+    """Register the classes of the imported module of a name, if it is of a registered package."""
+    module = name.partition(":")[0]
+    content = sys.modules.get(module)
+    ours = any(module == own or module.startswith(f"{own}.") for own in _packages)
+    if not ours or not isinstance(content, ModuleType):
+        return
+    for value in list(vars(content).values()):
+        if not isinstance(value, type) or value.__module__ != module:
             continue
-        for value in list(vars(content).values()):
-            if not isinstance(value, type) or value.__module__ != module:
-                continue
-            known = _codecs.get(name_of(value))
-            if known is None or known.kind is not value:
-                _register_if_plain(value)
+        known = _codecs.get(name_of(value))
+        if known is None or known.kind is not value:
+            _register_if_plain(value)
 
 
 def check_names(kind: type, names: Iterable[str]) -> None:
