@@ -254,7 +254,7 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
             "render_modes": [*MODES, *lists],
             "autoreset_mode": self.autoreset_mode,
         }
-        self._collects = render_mode in lists
+        self._collects = isinstance(render_mode, str) and render_mode in lists
         shown = str(render_mode).removesuffix(LIST) if self._collects else render_mode
         self.core = Core(env_id, self.num_envs, shown, kwargs)
         self.render_mode = render_mode

@@ -56,7 +56,7 @@ def play(agent, env_id, rounds, seeds=(5,), observed=None, **kwargs):
         ("ppo", {"n_epochs": 0}, "n_epochs"),
         ("ppo", {"log_std_init": float("inf")}, "log_std_init"),
         ("ppo", {"net_arch": (0,)}, "net_arch"),
-        ("ppo", {"gamma": 0.9}, "no parameter 'gamma'"),
+        ("ppo", {"gamma": 0.9}, "unexpected keyword argument 'gamma'"),
         ("dqn", {"learning_rate": 0.0}, "learning_rate"),
         ("dqn", {"net_arch": "64"}, "net_arch"),
         ("dqn", {"net_arch": 64}, "net_arch"),

@@ -47,7 +47,7 @@ def test_a_parameter_at_its_default_keeps_the_random_numbers():
 
 def test_parameters_are_checked():
     assert agent_spec("lin-ucb", alpha=0.5).params["alpha"] == 0.5
-    with pytest.raises(ParameterError, match=r"no parameter 'alhpa'.*alpha"):
+    with pytest.raises(ParameterError, match=r"unexpected keyword argument 'alhpa'.*alpha"):
         make_agent("lin-ucb", alhpa=0.5)
 
 

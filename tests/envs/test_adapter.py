@@ -154,7 +154,7 @@ def test_unavailable_values_raise_errors():
 
 
 def test_an_adapted_environment_ends_after_its_horizon():
-    env_id = register("Shop", Shop)
+    env_id = register("Ending", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop")
     instance = dpb_gym.make_problem(env_id, horizon=3).instance([0])
     for _ in range(2):

@@ -162,11 +162,15 @@ class Claims(dpb_gym.SingleAgent):
         self.best = feedback.reward
 
 
-class Declares(Claims):
-    """Agent that declares its cost."""
+class Declares(dpb_gym.SingleAgent):
+    """Agent that declares its cost and learns nothing."""
+
+    protects = ("central", "reward")
+
+    def act(self, context):
+        return 0
 
     def begin(self):
-        super().begin()
         self.curator.charge(GaussianEvent(10.0, 1.0), what="something of its own")
 
 

@@ -71,6 +71,14 @@ class Unknown:
     """A class that is not registered."""
 
 
+@pytest.fixture(autouse=True)
+def no_registered_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the packages of agents that other tests register, such as that of the tests."""
+    classes = sys.modules["dpb_gym.state.classes"]
+    ours = {name for name in classes._packages if name.partition(".")[0] in ("dpb_agents",)}
+    monkeypatch.setattr(classes, "_packages", ours)
+
+
 def everything() -> dict[str, dict[str, Any]]:
     """Return the contents of all modules and classes of the library and of this test."""
     found: dict[str, dict[str, Any]] = {}

@@ -225,7 +225,7 @@ def test_small_eigenvalues_are_raised_to_the_floor() -> None:
         ({"kappa": 0.0}, "kappa must be a finite number"),
         ({"ridge": 0.0}, "ridge must be a finite number"),
         ({"growth": 1.0}, "growth must be a finite number"),
-        ({"width": 1.0}, "no parameter 'width'"),
+        ({"width": 1.0}, "unexpected keyword argument 'width'"),
     ],
 )
 def test_bad_parameters(params: dict[str, Any], message: str) -> None:

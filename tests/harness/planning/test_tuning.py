@@ -265,7 +265,7 @@ def test_bad_input(tmp_path: Path) -> None:
         tune(ENV, ["lin-ucb"], grids={"lin-ts": {"v": [1.0]}}, **common)
     with pytest.raises(ParameterError, match="a list of values for 'alpha'"):
         tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"alpha": 1.0}}, **common)  # type: ignore[dict-item]
-    with pytest.raises(ParameterError, match="no parameter 'beta'"):
+    with pytest.raises(ParameterError, match="unexpected keyword argument 'beta'"):
         tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"beta": [1.0]}}, **common)
     with pytest.raises(ParameterError, match="fixed and varied"):
         tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"alpha": [1.0]}},
@@ -347,7 +347,7 @@ def test_help_has_an_example() -> None:
         (["--grid", "alpha=[1]"], "say whose"),
         (["--grid", "random.alpha=[1]"], "not among"),
         (["--seed", "5"], "tuned on the customers"),
-        (["--set", "horizn=5"], "no parameter 'horizn'"),
+        (["--set", "horizn=5"], "unexpected keyword argument 'horizn'"),
     ],
 )
 def test_bad_options_are_one_line(extra: list[str], message: str, capfd: Any) -> None:

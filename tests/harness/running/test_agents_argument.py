@@ -133,7 +133,8 @@ def test_bad_budgets_are_refused() -> None:
 def test_unknown_parameters_and_bad_makers_are_refused_when_made() -> None:
     (entry,) = runs_of({"A": (Mine, None, {"plaice": 1})})
     with pytest.raises(
-        ParameterError, match=r"no parameter 'plaice' \(did you mean 'place'\?\); it takes place"
+        ParameterError,
+        match=r"unexpected keyword argument 'plaice' \(did you mean 'place'\?\); it takes place",
     ):
         entry.spec.make()
     (entry,) = runs_of({"A": lambda: 3})
