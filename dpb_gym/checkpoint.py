@@ -125,7 +125,11 @@ def save(
             assert own is not None
             holder = account
         header["holder"] = HOLDERS[account is not None]
-        header |= {"id": own.id, "generation": own.generation, "token": holder.confirm(own)}
+        header |= {
+            "id": own.id,
+            "generation": own.generation,
+            "token": holder.confirm(own, header["sha256"]),
+        }
     target = Path(path)
     try:
         write_whole(target, json.dumps(header).encode() + b"\n" + payload)
@@ -179,6 +183,11 @@ def load(
     saved = None
     if curator is not None and _continues_once(curator):
         saved = _saved(header, target)
+        if not saved.token.endswith(header["sha256"]):
+            raise CheckpointError(
+                f"{target}: its header is that of another file or its content was changed, so that "
+                "it cannot be continued"
+            )
     advance = None
     if check is not None:
         advance = check(agent, saved, header.get("holder") == HOLDERS[1])

@@ -59,6 +59,8 @@ def context_of(
         listed = np.full((1, info.n_candidates), -1)
         if arms is not None:
             given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
+            if (given % 1.0).any() or len(set(given.tolist())) < len(given):
+                raise ParameterError(f"arms must be different integers, got {shown(arms)}")
             listed[0] = given
     who = None
     if info.max_interactions is not None or identified:

@@ -185,7 +185,7 @@ class Device:
             context, action = self._round
             feedback = feedback_of(_problem(self.public), context, action, response)
             self._finished = True
-            with self._agent.curator.round():
+            with self._agent.curator.round(context.t):
                 self._agent.observe(context, action, feedback)
             sums = split_sums(self._agent, _problem(self.public))
             sent = None if sums.mail is None else sums.mail[0]
@@ -337,7 +337,7 @@ class _Replica:
             validation.array("sum", given["sum"], (sums.shape.width,))
         sums.coming = releases[len(sums.past) :]
         while sums.rounds < rounds:
-            with self._agent.curator.round():
+            with self._agent.curator.round(sums.rounds + 1):
                 self._agent.observe(*message_round(self._problem, sums.rounds + 1))
 
     def device_agent(self, public: Mapping[str, Any]) -> Agent:

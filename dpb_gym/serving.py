@@ -86,6 +86,7 @@ class Session:
         self.agent, self.problem, self.account = agent, problem, account
         agent.curator.rounds.attended = True  # records enter in rounds that the session opens
         self._state_dir = state_dir
+        self._process = os.getpid()  # a fork outside of Python does not run its hooks
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
         named = None if account is None else str(account.path or "")
@@ -396,7 +397,7 @@ class Session:
         sums.side, sums.mail = "server", values
         try:
             for _ in range(number):
-                with self.agent.curator.round():
+                with self.agent.curator.round(sums.rounds + 1):
                     self.agent.observe(*message_round(self.problem, sums.rounds + 1))
         finally:
             sums.side, sums.mail = "", None
@@ -409,10 +410,11 @@ class Session:
         """
         with self._used():
             sums = self._split_sums()
-            if not isinstance(sums, privacy.AggregatedSum) or sums.rounds:
+            begun = sums.rounds or self._state.get("split")
+            if not isinstance(sums, privacy.AggregatedSum) or begun:
                 raise AgentError(
                     "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
-                    f"before the first message; this session: {self.guarantee}"
+                    f"before the first device; this session: {self.guarantee}"
                 )
             sums.aggregator = aggregator
 
@@ -512,6 +514,8 @@ class Session:
     def _used(self) -> Iterator[None]:
         """Hold the lock, and raise AgentError if the session was handed over."""
         why = self.agent.curator.handed_over  # first: a thread of the parent may hold the lock
+        if not why and self.agent.curator.private and os.getpid() != self._process:
+            why = "the process was forked, and the parent goes on"
         if why:
             raise AgentError(f"this session was handed over: {why}")
         with self._lock:
@@ -568,7 +572,7 @@ class Session:
         else:
             context, action, feedback = empty_round(self.problem, now, False)
         try:
-            with self.agent.curator.round():
+            with self.agent.curator.round(state["t"]):
                 self.agent.observe(context._replace(t=state["t"]), action, feedback)
         except Exception as error:
             if record is None:

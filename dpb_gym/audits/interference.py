@@ -684,11 +684,14 @@ def _points(dim: int) -> Array:
 def _probed(releaser: Any) -> list[Any]:
     """Return a loss at fixed records, which is the same unless the function reads raw data."""
     found: list[Any] = []
-    for fill in (0.0, 0.5):
-        parts = [np.full((1, *x.shape[2:]), fill).astype(x.dtype) for x in releaser._columns]
-        for theta in _points(releaser.dim) if parts else ():
-            with contextlib.suppress(Exception):  # of a loss that is not for such records
-                found.append(releaser.loss(theta, *parts))
+    # a loss could read raw data with several records only, or with as many as there are
+    for count in sorted({1, 2, 3, max(1, releaser.count)}):
+        for fill in (0.0, 0.5):
+            shapes = [(x.dtype, (count, *x.shape[2:])) for x in releaser._columns]
+            parts = [np.full(shape, fill).astype(dtype) for dtype, shape in shapes]
+            for theta in _points(releaser.dim) if parts else ():
+                with contextlib.suppress(Exception):  # of a loss that is not for such records
+                    found.append(releaser.loss(theta, *parts))
     return found
 
 

@@ -201,8 +201,9 @@ class _Use(Interception):
         """Note the call, and the first number that a declared range cuts."""
         self._used.add(key)
         number, name = key
-        if name in RECORDS and args and not self._cut:
-            self._cut = self._cut_by(self._releasers[number], args[0])
+        if name in RECORDS and (args or options) and not self._cut:
+            numbers = args[0] if args else next(iter(options.values()))
+            self._cut = self._cut_by(self._releasers[number], numbers)
         return method(*args, **options)
 
     def _cut_by(self, releaser: Releaser, numbers: Any) -> str:
@@ -211,11 +212,11 @@ class _Use(Interception):
         if not isinstance(clip, Segment):
             return ""
         low, high = self._range
-        inside = np.isfinite([low, high]).all() and low <= clip.low and clip.high <= high
+        known = np.isfinite([low, high]).all()
         values = np.asarray(numbers, np.float64)
         values = values[(low <= values) & (values <= high)]
         cut = values[(values < clip.low - SLACK) | (values > clip.high + SLACK)]
-        if not (inside and cut.size):
+        if not (known and cut.size):
             return ""
         given = f"({clip.low:g}, {clip.high:g})"
         own = f"({low:g}, {high:g})"

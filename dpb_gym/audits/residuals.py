@@ -32,8 +32,8 @@ def stacked(parts: Sequence[FloatArray]) -> FloatArray:
 def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> tuple[str, bool]:
     """Return what was measured, and whether it refutes the charged noise.
 
-    Sums of squares, of numbers and of blocks, have the lower bound of Laurent & Massart (2000) and
-    Bernstein's upper bound. Products have Bernstein's bounds, the distribution has Massart's.
+    Sums of squares, of numbers and of blocks, have the lower bound of Laurent & Massart (2000), for
+    normal noise the exact one if that is larger, and Bernstein's upper bound. Products have Bernstein's bounds, the distribution has Massart's.
 
     Args:
         values: Residuals ``(runs, numbers)``, NaN where nothing was released.
@@ -44,7 +44,11 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
     z = np.where(seen, values, 0.0)
     n = seen.sum(axis=0)
     k = np.linspace(0, z.shape[1] - 1, min(z.shape[1], MOST_CORRELATED)).round().astype(int)
-    blocks = [(i, 2**j) for j in range(z.shape[1].bit_length()) for i in range(0, z.shape[1], 2**j)]
+    width = z.shape[1]
+    lengths = [2**j for j in range(width.bit_length())]
+    blocks = [(i, length) for length in lengths for i in range(0, width, length)]
+    # and the last numbers, for noise that changes late
+    blocks += [(width - length, length) for length in lengths if length < width]
     log = math.log((2.0 * len(blocks) + 2.0 * len(k) ** 2 + 2.0) / ERROR)
 
     # squares of each number, and of blocks of numbers that follow each other
@@ -54,6 +58,10 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
     count, total = (part[ends[1]] - part[ends[0]] for part in sums)
     low = np.sqrt((2.0 * fourth - 2.0 * (fourth == 3.0)) * count * log)
     high = np.sqrt(2.0 * (fourth - 1.0) * count * log) + fourth * log
+    if fourth == 3.0:  # exact, which matters for few numbers
+        from scipy.stats import chi2
+
+        low = np.minimum(low, count - chi2.ppf(math.exp(-log), np.maximum(count, 1)))
     wrong = (total < count - low) | (total > count + high) | (total < NONE) & (count > 1)
     variance = total / np.maximum(count, 1)
     pairs = seen[:, k].astype(np.float64)

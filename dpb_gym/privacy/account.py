@@ -450,8 +450,12 @@ class Account:
         with self._database.transaction(durable=True) as now:
             return generations.advance(now, self.name, saved, _terms(guarantee))
 
-    def confirm(self, own: Continuation) -> str:
+    def confirm(self, own: Continuation, content: str = "") -> str:
         """Check that a continuation is the newest of its session, and commit all charges.
+
+        Args:
+            own: The continuation.
+            content: Digest of the file that is saved; see `dpb_gym.privacy.generations.check`.
 
         Returns:
             The token of a file that is saved now; see `dpb_gym.privacy.generations.check`.
@@ -460,7 +464,7 @@ class Account:
             CheckpointError: If the session goes on elsewhere.
         """
         with self._database.transaction(durable=True) as now:
-            token = generations.check(now, self.name, own)
+            token = generations.check(now, self.name, own, content)
         self._uncommitted = False
         return token
 

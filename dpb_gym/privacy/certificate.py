@@ -191,7 +191,8 @@ def _differences(entry: Mapping[str, Any]) -> list[str]:
     stated, found = entry["findings"], findings(entry["facts"])
     differences = contradictions(entry["facts"])
     for name in found:
-        if stated.get(name) != found[name]:
+        # as text, because True equals 1 in Python
+        if json.dumps(stated.get(name), sort_keys=True) != json.dumps(found[name], sort_keys=True):
             differences.append(f"{name} should be {json.dumps(found[name])}")
     for name in stated.keys() - found.keys():
         differences.append(f"{json.dumps(name)[:100]}: unknown finding")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -222,7 +223,8 @@ class Curator:
             BudgetError: If a round is open, or round t was opened before.
         """
         rounds = self.rounds
-        t = rounds.newest + 1 if t is None else t
+        t = rounds.newest + 1 if t is None else validation.integer("t", t, 1)
+        n = validation.integer("n", n, 1)
         if rounds.open or t <= rounds.newest:
             raise BudgetError(
                 f"round {t} of this curator was opened before: a round's records enter once"
@@ -503,7 +505,10 @@ class Curator:
 def _basis(releaser: Releaser) -> str:
     """Return what the cost of a releaser rests on: of another package's, on its author's code."""
     kind = type(releaser)
-    foreign = kind.__module__.partition(".")[0] not in own_packages()
-    if foreign and releaser.basis == "computed":
+    module = sys.modules.get(kind.__module__)
+    # a class can state any module, but only one that defines it has it
+    defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
+    ours = defined and kind.__module__.partition(".")[0] in own_packages()
+    if not ours and not releaser.basis.startswith("declared"):
         return f"declared (the releaser {kind.__qualname__} of {kind.__module__})"
     return releaser.basis

@@ -91,6 +91,7 @@ class Database:
         self._logged = logged
         self._lock = threading.RLock()
         self._connection: Any = None
+        self._place: tuple[int, int] | None = None
         self.path: Path | None = None
         if "://" in str(place):
             self._url = _postgres_url(str(place))
@@ -171,8 +172,11 @@ class Database:
                 list(self._tables),
             )
         else:
-            found = dict(now.rows("SELECT name, sql FROM sqlite_master"))
-            found = {name: sql for name, sql in found.items() if not name.startswith("sqlite_")}
+            parts = now.rows("SELECT name, type, sql FROM sqlite_master")
+            # SQLite's own tables and indexes have reserved names; it makes no trigger and no view
+            own = {name for name, kind, _ in parts if kind in ("table", "index")}
+            own = {name for name in own if name.startswith("sqlite_")}
+            found = {name: sql for name, _, sql in parts if name not in own}
         return found
 
     def check_pages(self) -> None:
@@ -219,6 +223,7 @@ class Database:
         connection: sqlite3.Connection | None = None
         try:
             connection = self._opened_file()
+            self._check_place()
             if self._logged:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -260,14 +265,23 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
+            self._place = _place(self.path)
         opened: sqlite3.Connection = self._connection
         return opened
+
+    def _check_place(self) -> None:
+        """Raise DataError if the open file is no longer at its path: others would not see it."""
+        assert self.path is not None
+        if _place(self.path) != self._place:
+            raise self.error("was deleted, renamed or replaced while it was open")
 
     def _check_header(self) -> None:
         """Raise DataError if the file is none of SQLite's, before SQLite makes files beside it."""
         assert self.path is not None
         if not self.path.is_file():
             raise self.error("is no regular file")
+        if self.path.stat().st_nlink > 1:
+            raise self.error("has another name, a hard link: SQLite keeps a log for each name")
         try:
             with open(self.path, "rb") as file:
                 start = file.read(16)
@@ -315,6 +329,15 @@ class Database:
             self.close()
             first = str(getattr(error, "orig", error)).partition("\n")[0]
             raise self.error(f"cannot be used: {first}") from error
+
+
+def _place(path: Path) -> tuple[int, int] | None:
+    """Return what identifies the file at a path, None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _on_sqlite(connection: sqlite3.Connection, statement: str, values: Any) -> Any:

@@ -54,7 +54,7 @@ class Continuation:
 class Holder(Protocol):
     """What holds the generations of sessions: `Account` or `Lease`."""
 
-    def confirm(self, own: Continuation) -> str: ...
+    def confirm(self, own: Continuation, content: str = "") -> str: ...
 
 
 def enter(now: Transaction, terms: str = "") -> Continuation:
@@ -122,11 +122,18 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
     return own
 
 
-def check(now: Transaction, name: str, own: Continuation) -> str:
+def check(now: Transaction, name: str, own: Continuation, content: str = "") -> str:
     """Check that a continuation is the newest, and that no copy in memory has used it.
 
     Each check writes another token. A copy of the process, such as a restored image of a machine,
     knows older tokens only.
+
+    Args:
+        now: A transaction that writes.
+        name: Name of the holder, for messages.
+        own: The continuation.
+        content: Digest of the file that is saved; the token ends with it, so that no other file
+            can have this token.
 
     Returns:
         The token, which a file that is saved now must have.
@@ -142,7 +149,7 @@ def check(now: Transaction, name: str, own: Continuation) -> str:
             f"one is a copy of generation {own.generation}. It can release nothing; continue "
             "with the other, or serve a new session"
         )
-    after = secrets.token_hex(8)
+    after = secrets.token_hex(8) + content
     own.tokens = {token, after}  # either, if it stays unknown whether this transaction is committed
     now.run("UPDATE dpb_sessions SET token = :token WHERE id = :id", {"id": own.id, "token": after})
     return after
@@ -204,7 +211,7 @@ class Lease:
         database.close()
         return own
 
-    def confirm(self, own: Continuation) -> str:
+    def confirm(self, own: Continuation, content: str = "") -> str:
         """Check that a continuation is the newest, and return the token of its file; see `check`.
 
         Raises:
@@ -214,7 +221,7 @@ class Lease:
         if not database.exists:
             raise CheckpointError(f"{self.name} has lost its record of this session")
         with database.transaction(durable=True) as now:
-            token = check(now, self.name, own)
+            token = check(now, self.name, own, content)
         database.close()
         return token
 

@@ -84,6 +84,20 @@ ENTRIES = ("add", "send", "message", "add_rounds", "send_rounds")
 """Methods by which records enter a releaser: one record per replicate, or those of n rounds."""
 
 
+def _converted(value: Any) -> Any:
+    """Return lists, tuples and other sequences of numbers as arrays; anything else unchanged."""
+    if type(value) is np.ndarray or not (isinstance(value, (list, tuple)) or _is_array(value)):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError:  # rows of unequal length, which the method reports
+        return value
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or hasattr(value, "__array__")
+
+
 def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method of `ENTRIES` that lets the curator admit its records first.
 
@@ -95,6 +109,9 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
         if releaser._entering:
             return method(releaser, *args, **options)
 
+        # before they are counted, because a conversion can run code of the caller
+        args = tuple(map(_converted, args))
+        options = {key: _converted(value) for key, value in options.items()}
         records = 1
         if name.endswith("_rounds"):
             first = args[0] if args else next(iter(options.values()))

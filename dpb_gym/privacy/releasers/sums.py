@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.errors import HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, ZCDPEvent
 from dpb_gym.privacy.guarantee import RESPONSES, ROUNDS
@@ -98,6 +98,11 @@ class Sum(Releaser):
             clip = Segment(*reward)
         elif clip is not None and not isinstance(clip, (Ball, Segment)):
             clip = Ball(validation.real("clip", clip, 0.0, open_low=True))
+        if clip is not None and type(clip) not in (Ball, Segment, NonNegativeBall, PSDBall):
+            raise ParameterError(
+                f"clip must be a Ball, Segment, NonNegativeBall or PSDBall, got {shown(clip)}; a "
+                "class of another package could change its bound"
+            )
         vectors = (Segment, NonNegativeBall)
         if isinstance(clip, vectors if self.shape.symmetric else PSDBall):
             raise ParameterError(

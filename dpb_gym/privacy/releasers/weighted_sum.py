@@ -58,6 +58,8 @@ class WeightedSum(Sum):
         options.setdefault("what", "weighted running sums")
         super().__init__(curator, width, **options)  # type: ignore[arg-type]
         self._plan = self._planned(schedule, model)
+        if isinstance(self._plan, Schedule):
+            self._plan = _copied(self._plan)
         self._sum = np.zeros_like(self._total)
         self.releases = 0
 
@@ -76,7 +78,8 @@ class WeightedSum(Sum):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         super().open(rho, noise)
         plan = self._plan
-        self._plan = self._schedule = plan if isinstance(plan, Schedule) else plan(self._sigma)
+        self._schedule = _copied(plan if isinstance(plan, Schedule) else plan(self._sigma))
+        self._plan = self._schedule
         if self._sigma and self._schedule.cost > 1.0 + 1e-12:
             raise ParameterError(
                 f"{self.what}: the schedule costs a record {self._schedule.cost:.4g} times what "
@@ -130,3 +133,9 @@ class WeightedSum(Sum):
         if not self.releases:
             return 0.0
         return self.sigma / float(self.schedule.scales[self.releases - 1])
+
+
+def _copied(schedule: Schedule) -> Schedule:
+    """Return a schedule with arrays that nobody else has, so that its scales stay as charged."""
+    arrays = (np.array(part) for part in (schedule.ends, schedule.weights, schedule.scales))
+    return Schedule(*arrays, schedule.carry)
