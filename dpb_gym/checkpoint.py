@@ -109,12 +109,13 @@ def save(
             f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
             "of this package or of the module that defines the agent"
         ) from error
-    header = {
+    digest = hashlib.sha256(payload).hexdigest()
+    header: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "class": state.name_of(type(agent)),
         "bytes": len(payload),
-        "sha256": hashlib.sha256(payload).hexdigest(),
+        "sha256": digest,
     }
     if curator is not None and _continues_once(curator):
         holder: Holder
@@ -128,7 +129,7 @@ def save(
         header |= {
             "id": own.id,
             "generation": own.generation,
-            "token": holder.confirm(own, header["sha256"]),
+            "token": holder.confirm(own, digest),
         }
     target = Path(path)
     try:
@@ -183,11 +184,6 @@ def load(
     saved = None
     if curator is not None and _continues_once(curator):
         saved = _saved(header, target)
-        if not saved.token.endswith(header["sha256"]):
-            raise CheckpointError(
-                f"{target}: its header is that of another file or its content was changed, so that "
-                "it cannot be continued"
-            )
     advance = None
     if check is not None:
         advance = check(agent, saved, header.get("holder") == HOLDERS[1])
@@ -202,6 +198,11 @@ def load(
                 f"{target} is a session with an account: load it with dpb_gym.Session.load"
             )
         advance = Lease(state_dir).advance
+    if not saved.token.endswith(header["sha256"]):
+        raise CheckpointError(
+            f"{target}: its header is that of another file or its content was changed, so that it "
+            "cannot be continued"
+        )
     try:
         _continuations[curator] = advance(saved)
     except CheckpointError as error:

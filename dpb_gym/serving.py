@@ -410,11 +410,11 @@ class Session:
         """
         with self._used():
             sums = self._split_sums()
-            begun = sums.rounds or self._state.get("split")
+            begun = sums.rounds
             if not isinstance(sums, privacy.AggregatedSum) or begun:
                 raise AgentError(
                     "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
-                    f"before the first device; this session: {self.guarantee}"
+                    f"before the first message; this session: {self.guarantee}"
                 )
             sums.aggregator = aggregator
 
@@ -493,6 +493,8 @@ class Session:
             if not in_account:
                 if found is not None:
                     raise CheckpointError(f"{path}: this session has no account")
+                if named is not None:
+                    raise CheckpointError(f"{path}: its session has an account, its header none")
                 return None
             if found is None and named:
                 found = privacy.Account.holding(named, saved.id)

@@ -212,11 +212,11 @@ class _Use(Interception):
         if not isinstance(clip, Segment):
             return ""
         low, high = self._range
-        known = np.isfinite([low, high]).all()
+        inside = np.isfinite([low, high]).all() and low <= clip.low and clip.high <= high
         values = np.asarray(numbers, np.float64)
         values = values[(low <= values) & (values <= high)]
         cut = values[(values < clip.low - SLACK) | (values > clip.high + SLACK)]
-        if not (known and cut.size):
+        if not (inside and cut.size):
             return ""
         given = f"({clip.low:g}, {clip.high:g})"
         own = f"({low:g}, {high:g})"

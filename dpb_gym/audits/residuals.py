@@ -33,7 +33,8 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
     """Return what was measured, and whether it refutes the charged noise.
 
     Sums of squares, of numbers and of blocks, have the lower bound of Laurent & Massart (2000), for
-    normal noise the exact one if that is larger, and Bernstein's upper bound. Products have Bernstein's bounds, the distribution has Massart's.
+    normal noise the exact one if that is larger, and Bernstein's upper bound. Products have
+    Bernstein's bounds, the distribution has Massart's.
 
     Args:
         values: Residuals ``(runs, numbers)``, NaN where nothing was released.

@@ -867,3 +867,42 @@ def test_a_session_of_a_shared_account_goes_on_once_on_any_machine(new_place, tm
     # the last record of Ana's two was learnt after the load, and bob's second here
     assert other.spent("Ana") == pytest.approx(0.4)
     assert other.spent("bob") == pytest.approx(0.4)
+
+
+def test_a_file_with_two_names_is_refused(tmp_path):
+    account = Account(tmp_path / "people", "rho=1")
+    account.charge(7, 0.5)
+    account.close()
+    os.link(tmp_path / "people", tmp_path / "same")
+    for name in ("people", "same"):
+        with pytest.raises(DataError, match="hard link"):
+            Account(tmp_path / name)
+
+
+@pytest.mark.parametrize("change", ["deleted", "renamed", "replaced"])
+def test_an_account_that_leaves_its_place_stops(tmp_path, change):
+    account = Account(tmp_path / "people", "rho=1")
+    assert account.charge(7, 0.5)
+    if change == "deleted":
+        (tmp_path / "people").unlink()
+    else:
+        (tmp_path / "people").rename(tmp_path / "moved")
+    if change == "replaced":
+        Account(tmp_path / "people", "rho=1").close()
+    with pytest.raises(DataError, match="was deleted, renamed or replaced"):
+        account.charge(7, 0.1)
+
+
+def test_a_trigger_with_a_reserved_name_is_refused(tmp_path):
+    account = Account(tmp_path / "people", "rho=1")
+    account.charge(7, 0.5)
+    account.close()
+    with sqlite3.connect(tmp_path / "people") as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        trigger = "CREATE TRIGGER sqlite_x AFTER UPDATE ON dpb_people BEGIN SELECT 1; END"
+        connection.execute(
+            "INSERT INTO sqlite_master VALUES ('trigger', 'sqlite_x', 'dpb_people', 0, ?)",
+            (trigger,),
+        )
+    with pytest.raises(DataError):
+        Account(tmp_path / "people")

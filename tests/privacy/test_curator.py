@@ -33,6 +33,7 @@ from dpb_gym.privacy import (
     accounting,
 )
 from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
@@ -179,6 +180,77 @@ def play(agent, budget="rho=0.01", **options):
     return dpb_gym.evaluate(
         "DPB/Recommendation-v0", {"x": (agent, budget)}, progress=False, **options
     )
+
+
+class Evil:
+    """A number that adds itself again when it is converted."""
+
+    def __init__(self, sums):
+        self.sums = sums
+
+    def __array__(self, dtype=None, copy=None):
+        self.sums.add([0.5], along=np.ones((1, 3)))
+        return np.array([0.5])
+
+
+class Long(list):
+    """Rows that state a wrong number of rounds."""
+
+    shape = (1,)
+
+
+def test_records_are_converted_before_they_are_counted() -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    sums = made.batch_sum(3, reward=(0.0, 1.0), horizon=10**6)
+    with made.round(1), pytest.raises(BudgetError, match="2 records in one round"):
+        sums.add(Evil(sums), along=np.ones((1, 3)))
+    rows = Long([[0.5]] * 10)
+    with made.round(2), pytest.raises(BudgetError, match="10 records in one round"):
+        sums.add_rounds(rows, np.ones((10, 1, 3)))
+
+
+@pytest.mark.parametrize(("t", "n"), [(1.5, 1), (3, -10), (3, 0), (float("nan"), 1), (True, 1)])
+def test_rounds_are_positive_integers(t: object, n: object) -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=10)
+    with pytest.raises(ParameterError), made.round(t, n):  # type: ignore[arg-type]
+        pass
+
+
+def test_schedules_are_copied_and_bounds_are_those_of_the_library() -> None:
+    scales = np.full(4, 0.5)
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=40)
+    plan = Schedule(np.arange(10, 41, 10), np.ones(4), scales)
+    sums = made.weighted_sum(2, reward=(0.0, 1.0), schedule=plan)
+    made.seal()
+    scales[:] = 100.0
+    assert sums.schedule.scales.tolist() == [0.5] * 4
+
+    class Growing(Segment):
+        high = 1.0
+
+    with pytest.raises(ParameterError, match="could change its bound"):
+        Curator(None, replicates=1).batch_sum(2, clip=Growing(0.0, 1.0))
+
+
+class Leak(Releaser):
+    """A releaser of another package that states what its cost rests on."""
+
+    basis = "computed by its author"
+
+    def cost(self, rho):
+        return GaussianEvent(1e6)
+
+    def open(self, rho, noise):
+        pass
+
+
+def test_every_releaser_of_another_package_is_declared() -> None:
+    for basis, module in (("computed by its author", __name__), ("computed", "dpb_gym.privacy")):
+        kind = type("Leak", (Leak,), {"basis": basis, "__module__": module})
+        made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=10)
+        kind(made, share=None, what="raw")
+        made.seal()
+        assert made.guarantee.basis.startswith("declared (the releaser Leak")
 
 
 def test_a_budget_that_was_never_charged_is_an_error() -> None:

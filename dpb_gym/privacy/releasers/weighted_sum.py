@@ -137,5 +137,9 @@ class WeightedSum(Sum):
 
 def _copied(schedule: Schedule) -> Schedule:
     """Return a schedule with arrays that nobody else has, so that its scales stay as charged."""
-    arrays = (np.array(part) for part in (schedule.ends, schedule.weights, schedule.scales))
-    return Schedule(*arrays, schedule.carry)
+    return Schedule(
+        np.array(schedule.ends),
+        np.array(schedule.weights),
+        np.array(schedule.scales),
+        schedule.carry,
+    )
