@@ -168,7 +168,9 @@ def test_a_forged_header_is_refused(shop: Shop, change: str) -> None:
     forged = path.with_name("forged")
     forged.write_bytes(json.dumps(header).encode() + b"\n" + payload)
     before = files(shop.folder)
-    with pytest.raises(CheckpointError, match=r"loaded before|no record|no account|header (has )?no"):
+    with pytest.raises(
+        CheckpointError, match=r"loaded before|no record|no account|header (has )?no"
+    ):
         shop.load(forged)
     assert files(shop.folder) == before
     assert shop.load(path).decisions == 30
