@@ -56,7 +56,9 @@ def separation(data: ChoiceSets, move: Array, names: Sequence[str]) -> Separatio
     always = own > 0.5 * largest
     bought = float(np.mean(data.choice >= 0))
     rate = bought * len(data) / len(data.rows)
-    log_chance = never.sum() * np.log1p(-min(rate, 0.999)) + always.sum() * np.log(bought)
+    # No sale at all has the log of the smallest chance, as the log of zero warns.
+    log_bought = np.log(max(bought, 1e-300))
+    log_chance = never.sum() * np.log1p(-min(rate, 0.999)) + always.sum() * log_bought
     sizes = np.abs(move) * data.sizes
     columns = np.flatnonzero(sizes > 0.3 * sizes.max())
     parts = []

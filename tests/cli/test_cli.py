@@ -434,7 +434,7 @@ def test_progress_goes_to_a_log_when_there_is_no_terminal(
     monkeypatch.setattr(progress, "ASKED_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.02)
-    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "oful", "--horizon", "12000",
+    words = ["run", "--env", "DPB/Recommendation-v0", "--agent", "oful", "--horizon", "40000",
              "--replicates", "4", "--workers", "1"]  # fmt: skip
     lines = dpb(*words).err.splitlines()
     assert any("rounds/s" in line and "left" in line for line in lines)

@@ -223,9 +223,12 @@ def test_unknown_names() -> None:
 
 
 @pytest.mark.parametrize("paper", sorted(PAPERS))
-def test_the_command_prints_what_the_function_returns(paper: str, capsys: Any) -> None:
+def test_the_command_prints_what_the_function_returns(
+    paper: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dpb_gym import cli
 
+    monkeypatch.setenv("COLUMNS", "400")  # without breaks within the cells of the table
     assert cli.run(["bounds", paper, "--set", "horizon=5000", "--json"]) == 0
     expected = bounds(paper, horizon=5000)
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(expected.to_dict()))
