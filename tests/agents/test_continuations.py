@@ -23,6 +23,7 @@ from dpb_gym.privacy.generations import Saved
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
+from tests.children import error_of, in_child
 
 PRICES = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
 KEY = bytes(range(32))
@@ -555,30 +556,6 @@ def test_no_releaser_that_was_handed_over_releases_anything(name: str) -> None:
 
 
 # ------------------------------------------------------------------ forks
-
-
-def in_child(work: Any) -> Any:
-    """Return what a function returns in a forked process, as JSON."""
-    reader, writer = os.pipe()
-    if not os.fork():
-        try:
-            os.write(writer, json.dumps(work()).encode())
-        except BaseException as error:
-            os.write(writer, json.dumps(repr(error)).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        found = json.loads(file.read())
-    os.wait()
-    return found
-
-
-def error_of(use: Any) -> str:
-    try:
-        return f"no error: {use()!r}"
-    except AgentError as error:
-        return str(error)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
-import traceback
 
 import numpy as np
 import pytest
 
-from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Curator, NoiseSource
 from dpb_gym.privacy.forks import fork_simulation
+from tests.children import error_of, in_child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
-
-
-def in_child(work, fork=os.fork):
-    """Return what a function returns in a forked process, as JSON."""
-    reader, writer = os.pipe()
-    if not fork():
-        try:
-            os.write(writer, json.dumps(work()).encode())
-        except BaseException:
-            os.write(writer, json.dumps(traceback.format_exc()).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        found = json.loads(file.read())
-    os.wait()
-    return found
-
-
-def error_of(use):
-    """Return the text of the AgentError that a call raises, or what it did instead."""
-    try:
-        return f"no error: {use()!r}"
-    except AgentError as error:
-        return str(error)
 
 
 def curator(**options):
