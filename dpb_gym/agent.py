@@ -302,6 +302,8 @@ class BatchedSingle(Agent):
                     raise self._failed(i, "observe", error) from error
 
     def probabilities(self, context: Context) -> Array | None:
+        if getattr(self.copies[0].probabilities, "__func__", None) is SingleAgent.probabilities:
+            return None
         rows = []
         for i, copy in enumerate(self.copies):
             try:

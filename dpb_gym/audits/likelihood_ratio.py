@@ -34,6 +34,8 @@ class Tap:
     Args:
         releaser: A releaser without records.
         towards: +1 for runs in the first world, -1 for runs in the second, ``(B,)``.
+        exchanged: Whether the releases of the other world are computed, for `law`. Without them
+            the tap has residuals only.
 
     Attributes:
         capturing: While True, records belong to the other world and do not reach the releaser.
@@ -43,7 +45,7 @@ class Tap:
             after different numbers of them.
     """
 
-    def __init__(self, releaser: Releaser, towards: FloatArray) -> None:
+    def __init__(self, releaser: Releaser, towards: FloatArray, *, exchanged: bool = True) -> None:
         self.releaser, self.towards = releaser, towards
         self.capturing = False
         self.releases = 0
@@ -65,7 +67,9 @@ class Tap:
         self._scales = np.empty(0)
         if isinstance(releaser, WeightedSum):
             self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
-        self.twin, self.other = _exact(releaser), _exact(releaser)
+        self._exchanged = exchanged
+        self.twin = _exact(releaser)
+        self.other = _exact(releaser) if exchanged else self.twin
         # functions instead of methods, because copies of the agent would copy methods
         if hasattr(releaser, "add"):
             self._add = thing.add
@@ -97,10 +101,10 @@ class Tap:
         before = getattr(self.releaser, "sent", None)
         self._add(*args, **kwargs)
         self.twin.add(*args, **kwargs)
-        if self._captured is None:
+        if self._exchanged and self._captured is None:
             self.other.add(*args, **kwargs)
-        else:
-            there, named = self._exchanged(args, kwargs)
+        elif self._exchanged:
+            there, named = self._next_exchanged(args, kwargs)
             self.other.add(*there, **named)
         if isinstance(self.releaser, LocalSum):
             if self.releaser.sent is not before:
@@ -108,7 +112,7 @@ class Tap:
         elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
 
-    def _exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _next_exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the next record of the other world, or this one if there is none."""
         assert self._captured is not None
         while self._captured and self._captured[0] is None:
@@ -140,7 +144,8 @@ class Tap:
             known = isinstance(self.releaser, Minimiser)
             (self._at_minimum if known else self._of_density)(*args, **kwargs)
             return self._last
-        exact, swapped = self.twin.release(*args, **kwargs), self.other.release(*args, **kwargs)
+        exact = self.twin.release(*args, **kwargs)
+        swapped = self.other.release(*args, **kwargs) if self._exchanged else exact
         self._last = self._release(*args, **kwargs)
         norm = kwargs.get("norm", args[2] if len(args) > 2 else None)
         due = args[0] if args and np.asarray(args[0]).dtype == bool else None
@@ -155,7 +160,9 @@ class Tap:
             self._captured = [*(self._captured or []), None]
             return self._nothing() if self._last is None else self._last
         self._close()
-        exact, swapped, self._last = self.twin.forget(), self.other.forget(), self._forget()
+        exact = self.twin.forget()
+        swapped = self.other.forget() if self._exchanged else exact
+        self._last = self._forget()
         self._before = tuple(self._rows(part) for part in (self._last, exact, swapped))
         return self._last
 
@@ -200,13 +207,15 @@ class Tap:
         if plan is None:
             return
         linear, density = [], []
-        for twin in (self.twin, self.other):
+        for twin in self._twins():
             gradient, hessian = twin.derivatives(theta)
             linear.append((gradient + plan.ridge * (theta - self.releaser.centre)) / plan.sigma)
             bent = np.linalg.slogdet(hessian + plan.ridge * np.eye(plan.dim))[1]
             density.append(bent - 0.5 * (linear[-1] ** 2).sum(axis=1))
             if twin is self.twin and self.releaser.rho:
                 self._charged_noise(gradient, hessian, theta, due)
+        if not self._exchanged:
+            return
         asked = np.ones(len(self.towards), bool) if due is None else np.asarray(due)
         gap = ((linear[1] - linear[0]) ** 2).sum(axis=1)
         self._minima.append(np.where(asked, [density[1] - density[0], gap], 0.0))
@@ -231,12 +240,18 @@ class Tap:
     def _of_density(self, *args: Any, **kwargs: Any) -> None:
         """Record the log-density ratio of a releaser that computes it itself."""
         self._ratio(self.releaser.kept)  # type: ignore[attr-defined]
-        for twin in (self.twin, self.other):
+        for twin in self._twins():
             twin.release(*args, **kwargs)
+
+    def _twins(self) -> tuple[Any, ...]:
+        """Return the exact copies, one for each world whose releases are computed."""
+        return (self.twin, self.other) if self._exchanged else (self.twin,)
 
     def _ratio(self, seen: Any) -> None:
         """Record the log-density ratio of what the attacker sees of the newest records."""
         self.releases += isinstance(self.releaser, LocalSum)
+        if not self._exchanged:
+            return
         here, there = (twin.log_density(seen) for twin in (self.twin, self.other))
         # for normal noise mu^2 is twice the divergence, whose mean is not negative
         self._minima.append(
@@ -246,7 +261,7 @@ class Tap:
     # ---------------------------------------------------------------- the score
 
     def law(self) -> tuple[FloatArray, float]:
-        """Return the log-likelihood ratio of all releases, and its mu.
+        """Return the log-likelihood ratio of all releases, and its mu; needs `exchanged`.
 
         Returns:
             The log-likelihood ratio of the second world against the first, ``(B,)``; and mu, the

@@ -71,6 +71,7 @@ def play(
     runs: int = PILOT_RUNS,
     part: int = 0,
     factor: float = 1.0,
+    scored: bool = True,
 ) -> Observed:
     """Run an agent on two neighbouring worlds, `runs` times each, as one batch.
 
@@ -86,6 +87,7 @@ def play(
         runs: Runs in each world.
         part: Part of the agents' seeds: 0 for pilot runs, 1 for the runs that count.
         factor: Factor of the standard deviation of all noise; below 1 for a control.
+        scored: Whether the two worlds are compared; False: only the residuals are computed.
     """
     problem = pair.of(problem)
     agent = run.spec.make()
@@ -96,7 +98,7 @@ def play(
     for releaser in releasers(agent):
         if isinstance(releaser, Sum):
             releaser.refuses_long = True
-    taps, messages = _taps(agent, runs, factor)
+    taps, messages = _taps(agent, runs, factor, scored)
     instance = problem.instance([seed])
     check_pair(pair, instance.context().features.shape[1:])
     hidden = {name: np.repeat(value, 2 * runs, axis=0) for name, value in instance.hidden.items()}
@@ -108,7 +110,7 @@ def play(
     for t in range(1, problem.horizon + 1):
         drawn = instance.round().each(partial(np.repeat, repeats=2 * runs, axis=0))
         target = t in targets
-        if target and flat:
+        if target and flat and scored:
             elsewhere[t] = _elsewhere(_double(agent, streams, flat), problem, pair, drawn, runs)
         worlds = pair.at(t, target)
         round_ = _exchanged(drawn, worlds, runs) if worlds else drawn
@@ -139,6 +141,9 @@ def play(
             released_at = len(seen)
         if t < problem.horizon:
             instance.advance()
+    if not scored:
+        lanes = [*taps, messages] if messages else taps
+        return Observed(agent.curator.guarantee, None, {}, 0, "", math.inf, _residuals(lanes))
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     return _observed(agent, taps, messages, late, len(elsewhere))
 
@@ -213,14 +218,16 @@ def releasers(agent: Agent) -> list[Releaser]:
     return [behind(h) for one in (curator, *curator.parts.values()) for h in one.releasers]
 
 
-def _taps(agent: Agent, runs: int, factor: float) -> tuple[list[list[Tap]], list[MessageTap]]:
+def _taps(
+    agent: Agent, runs: int, factor: float, scored: bool
+) -> tuple[list[list[Tap]], list[MessageTap]]:
     """Return taps of sums per batch or replicate, and taps of messages."""
     towards = np.concatenate([np.ones(runs), -np.ones(runs)])
     curator = agent.curator
     messages = [MessageTap(r, factor) for r in map(behind, curator.releasers) if hasattr(r, "send")]
     parts = [(part, towards[i : i + 1]) for i, part in curator.parts.items()]
     taps = [
-        [Tap(r, own) for r in map(behind, one.releasers) if can_tap(r)]
+        [Tap(r, own, exchanged=scored) for r in map(behind, one.releasers) if can_tap(r)]
         for one, own in parts or [(curator, towards)]
     ]
     return [lane for lane in taps if lane], messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -251,3 +252,21 @@ def test_functions_are_compared_with_what_they_hold():
 
     assert interference._digest(made(1)) == interference._digest(made(1))
     assert interference._digest(made(1)) != interference._digest(made(2))
+
+
+def test_digests_differ_with_values_types_and_shapes():
+    x = np.array([1.0, 2.0])
+    values = [
+        x, x[:1], x[None], x.astype(np.float32), x.view(np.int64), [x], (x,), [x, x], {"a": x},
+        {"b": x}, [["a", x]], 1, 1.0, True, "1", None, np.float64(1.0), np.int64(1), (1, (2, 3)),
+        ((1, 2), 3), (1, 2, 3), "a\0b", ["a", "b"], [], (), {}, float("nan"), -0.0, 0.0,
+    ]  # fmt: skip
+    digests = [interference._digest(value) for value in values]
+    assert len(set(digests)) == len(values)
+    assert digests == [interference._digest(value) for value in copy.deepcopy(values)]
+
+
+def test_a_list_that_contains_itself_has_a_digest():
+    endless: list[object] = []
+    endless.append(endless)
+    assert len(interference._digest(endless)) == 16
