@@ -393,7 +393,9 @@ def _spec(public: Mapping[str, Any]) -> tuple[AgentSpec, privacy.Budget]:
     validation.choice("noise", public["noise"], NOISES)
     band = public["price_band"]
     if band is not None:
-        validation.array("price_band", band, (2,), 0.0)
+        lowest, highest = validation.array("price_band", band, (2,), 0.0)
+        if lowest > min(highest, 1.0):  # prices are at most 1
+            raise ParameterError(f"price_band must be [lowest, highest], got {shown(band)}")
     budget = privacy.Budget.parse(public["budget"])
     if budget is None:
         raise ParameterError("a device needs a budget")

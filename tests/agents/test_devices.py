@@ -459,6 +459,8 @@ class TestForgedMessages:
             {"parameters": {"clip": -3.0}},
             {"problem": {}},
             {"price_band": [0.1]},
+            {"price_band": [0.5, 0.4]},
+            {"price_band": [2.0, 3.0]},
             {"decision": 0},
             {"rounds": 10**9},
             {"rounds": 3},

@@ -400,6 +400,7 @@ class TestShuffledBatches:
             {"ones": [0.5, *ones[1:]]},
             {"ones": [batch["customers"] * batch["bits_each"] + 1, *ones[1:]]},
             {"ones": [None, *ones[1:]]},
+            {"ones": [True, *ones[1:]]},
             {"decision": 3},
         ):
             with pytest.raises(ParameterError):

@@ -248,7 +248,7 @@ class ShuffledBatches(DisjointSum):
             raise ParameterError(f"the open batch is {header}; got {shown(given)}")
         most = header["customers"] * header["bits_each"]
         ones = validation.array("ones", given["ones"], (header["coordinates"],), 0, most)
-        if (ones % 1 != 0).any():
+        if (ones % 1 != 0).any() or any(isinstance(one, bool) for one in given["ones"]):
             raise ParameterError("ones must be whole numbers")
         self._total[:] = ones
         return header["customers"]
