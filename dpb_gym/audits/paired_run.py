@@ -142,8 +142,8 @@ def play(
         if t < problem.horizon:
             instance.advance()
     if not scored:
-        lanes = [*taps, messages] if messages else taps
-        return Observed(agent.curator.guarantee, None, {}, 0, "", math.inf, _residuals(lanes))
+        residuals = _residuals([*taps, messages] if messages else taps)
+        return Observed(agent.curator.guarantee, None, {}, 0, "", math.inf, residuals)
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     return _observed(agent, taps, messages, late, len(elsewhere))
 
@@ -219,7 +219,7 @@ def releasers(agent: Agent) -> list[Releaser]:
 
 
 def _taps(
-    agent: Agent, runs: int, factor: float, scored: bool
+    agent: Agent, runs: int, factor: float, scored: bool = True
 ) -> tuple[list[list[Tap]], list[MessageTap]]:
     """Return taps of sums per batch or replicate, and taps of messages."""
     towards = np.concatenate([np.ones(runs), -np.ones(runs)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dpb_gym
@@ -20,6 +22,7 @@ from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, CheckpointError, DPBError
 from dpb_gym.privacy import Account
 from dpb_gym.privacy.generations import Saved
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
@@ -628,3 +631,20 @@ def test_errors_are_typed(tmp_path: Path) -> None:
     (tmp_path / "state" / "generations.db").write_text("damage")
     with pytest.raises(DPBError, match="no SQLite file"):
         shop.load(path)
+
+
+def test_a_copy_of_an_agent_in_its_process_is_not_noticed(tmp_path: Path) -> None:
+    """A limit of docs/account.md: Python code can copy every object of its process."""
+    session = dpb_gym.serve(
+        "one-pass-pricing", "rho=1", "DPB/Pricing-v0", seed=1, noise="seeded", state_dir=tmp_path
+    )
+    for _ in range(20):
+        decision, price = session.decide([0.3, 0.8])
+        session.observe(decision, price < 0.5)
+    twin = copy.deepcopy(session.agent)
+    sums = [behind(agent.curator.releasers[0]) for agent in (session.agent, twin)]
+    before = sums[1].releases
+    with twin.curator.round(60, 60):
+        twin.curator.releasers[0].add_rounds(np.zeros((60, 1, sums[1].shape.width)))
+    assert sums[1].releases > before
+    assert sums[0].releases == before
