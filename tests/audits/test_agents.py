@@ -18,6 +18,7 @@ from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import AuditReport, Pair, World, audit, interference, paired_run
+from dpb_gym.audits.agent_audit import small_setting
 from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
@@ -372,3 +373,19 @@ def test_a_copy_decides_with_the_same_random_numbers():
     other = agent_specs()["adaprivate-ts"].make()
     other.set_up(problem.info, AgentStreams(range(8, 12), "audit"), Budget.zcdp(0.5))
     assert not np.array_equal(other.act(context), acts[2])
+
+
+@pytest.mark.parametrize("name", ["one-pass-linear", "jdp-glm-ucb", "local-pricing"])
+def test_residuals_do_not_need_the_other_world(name):
+    spec = agent_specs()[name]
+    kind = spec.supports[0]
+    env_id, kwargs = small_setting(spec, kind)
+    problem = make_problem(env_id, **{**kwargs, "horizon": 40})
+    run = AgentRun(spec=spec, budget=Budget.zcdp(0.5))
+    pair = pairs_for(problem.info, "reward" if name == "one-pass-linear" else "user-round")[0]
+    both, alone = (
+        play(run, problem, pair, [3], seed=0, runs=4, scored=scored) for scored in (True, False)
+    )
+    assert both.residuals is not None
+    assert alone.residuals == both.residuals
+    assert alone.scores is None
