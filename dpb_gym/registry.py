@@ -19,6 +19,8 @@ from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name, unknown_parameter
 from dpb_gym.lazy import AGENTS, load_plugins
+from dpb_gym.play.algorithm import Algorithm
+from dpb_gym.play.player import Player
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.kinds import KINDS
 from dpb_gym.streams import AgentStreams
@@ -110,12 +112,18 @@ class AgentSpec:
             made = maker(**given)
         except ParameterError as error:
             raise ParameterError(f"{self.name}: {error}") from None
-        if not isinstance(made, (Agent, SingleAgent)):
+        if not isinstance(made, (Agent, SingleAgent, Algorithm)):
             raise AgentError(
                 f"agent {self.name!r}: {maker!r} made a {type(made).__name__}, which derives "
-                "neither from Agent nor from SingleAgent"
+                "from none of Algorithm, Agent and SingleAgent"
             )
-        agent = BatchedSingle(maker, given) if isinstance(made, SingleAgent) else made
+        agent: Agent
+        if isinstance(made, SingleAgent):
+            agent = BatchedSingle(maker, given)
+        elif isinstance(made, Algorithm):
+            agent = Player(made)
+        else:
+            agent = made
         agent.protects = made.protects or self.protects
         return agent
 

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import types
+from numba.extending import typeof_impl
 
 from dpb_gym.kernel_cache import cached
+from dpb_gym.kernels.deferred import Deferred
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,3 +34,19 @@ def vectorised(function: F) -> F:
     """Like `jit`; dividing by zero gives infinity, so that loops divide in vector registers."""
     compiled = numba.njit(**EXACT, error_model="numpy")(function)
     return cast(F, cached(compiled, function))
+
+
+def checked(function: F) -> F:
+    """Like `vectorised`; an index beyond the end of an array raises IndexError.
+
+    Code of agents and the kernels that it may call are compiled so: memory outside of their arrays
+    cannot be read.
+    """
+    compiled = numba.njit(**EXACT, error_model="numpy", boundscheck=True)(function)
+    return cast(F, cached(compiled, function))
+
+
+@typeof_impl.register(Deferred)
+def _type_of_deferred(value: Any, _: Any) -> Any:
+    """Return numba's type of a deferred function as a global of another: that of its dispatcher."""
+    return types.Dispatcher(value.compiled)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpb_gym.errors import HorizonExceeded, ParameterError, shown
+from dpb_gym.problems.folded import MOST_BYTES, FoldedStretch
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import Array as Array
 from dpb_gym.problems.rounds import Context as Context
@@ -82,8 +83,12 @@ class Problem(ABC):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         """Return an optimal action and its expected reward ``(B,)``."""
 
-    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> JudgedStretch | None:
-        """Return several rounds as a `Stretch`; None if agents must play them one by one.
+    def stretch(
+        self, hidden: Hidden, drawn: Mapping[str, Array], t: int
+    ) -> JudgedStretch | FoldedStretch | None:
+        """Return several rounds at once; None if agents must play them one by one.
+
+        Where every candidate has a reward these are its table, otherwise one batch.
 
         Args:
             hidden: Hidden state of B replicates.
@@ -93,7 +98,13 @@ class Problem(ABC):
         # any recommendation problem can say what each candidate would earn
         n, B = drawn["response"].shape
         info = self.info
-        if info.kind != "recommendation" or info.masked or B > MOST_LANES:
+        if kind_of(info.kind).response is not None:
+            size = sum(value.nbytes for value in hidden.values())
+            most = min(n, MOST_BYTES // max(size, 1))
+            if most < 2:
+                return None
+            return FoldedStretch(self, hidden, {k: v[:most] for k, v in drawn.items()}, t)
+        if info.masked or B > MOST_LANES:
             return None
         m = info.n_candidates or 0
         reward, expected = np.empty((2, n, B, m))
@@ -346,7 +357,7 @@ class Instance:
                 return [shown.round.context for shown, _ in found]
             self.advance()
 
-    def stretch(self, rounds: int, behind: int = 0) -> JudgedStretch | None:
+    def stretch(self, rounds: int, behind: int = 0) -> JudgedStretch | FoldedStretch | None:
         """Return rounds as a `Stretch`; the instance does not move.
 
         Args:
@@ -365,7 +376,7 @@ class Instance:
         drawn = {name: block[first:last] for name, block in self._block.items()}
         return self.problem.stretch(self.hidden, drawn, int(self.t[0]) - behind)
 
-    def move(self, most: int) -> JudgedStretch | None:
+    def move(self, most: int) -> JudgedStretch | FoldedStretch | None:
         """Return the coming rounds as a `stretch`, if there can be one, and move to its last.
 
         Args:

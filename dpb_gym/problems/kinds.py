@@ -52,6 +52,7 @@ class Kind(state.Registered, ABC):
         revenues: Whether contexts have ``revenues``, one per item.
         integral: Whether actions are integers, not real numbers.
         called: Name of actions in error messages.
+        context: Fields of `Context` that an `Algorithm` of this kind sees.
         nothing: Placeholder in all entries of an action for a round without feedback.
     """
 
@@ -62,6 +63,7 @@ class Kind(state.Registered, ABC):
     revenues: ClassVar[bool] = False
     integral: ClassVar[bool] = True
     called: ClassVar[str] = "actions"
+    context: ClassVar[tuple[str, ...]] = ("features",)
     nothing: ClassVar[int] = 0
 
     @abstractmethod
@@ -145,6 +147,7 @@ class Assortment(Kind):
     interface = ("action_mode",)
     actions = "dpb_gym.envs.actions:assortment_mode"
     revenues = True
+    context = ("features", "revenues")
     called = "slates"
     nothing = -1
 

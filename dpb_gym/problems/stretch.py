@@ -56,10 +56,17 @@ class JudgedStretch:
     expected: Array
     best: Array
 
-    def answer(self, actions: Array, agent: str) -> tuple[Array, Array | None, Array]:
+    def view(self) -> Stretch:
+        """Return the part that agents receive."""
+        return self.visible
+
+    def outcome(
+        self, view: Stretch, actions: Array, agent: str
+    ) -> tuple[Array, Array | None, Array]:
         """Return expected rewards, where feedback was returned, and rewards, each ``(n, B)``.
 
         Args:
+            view: As returned by `view`.
             actions: Candidates ``(n, B)``.
             agent: Name of the agent that chose them.
 

@@ -24,6 +24,7 @@ from dpb_gym.errors import DPBError, ParameterError, line_of
 from dpb_gym.kernel_cache import spent
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.folded import FoldedStretch
 from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.registry import AgentSpec, check_supported
@@ -99,14 +100,15 @@ class _Runner:
             self.response_seconds += answered
         self.played = expected, observed, rewards
 
-    def play_stretch(self, rounds: JudgedStretch) -> None:
+    def play_stretch(self, rounds: JudgedStretch | FoldedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
-        self.t, self.stage = rounds.visible.context.t, "play"
+        view = rounds.view()
+        self.t, self.stage = view.context.t, "play"
         start = time.perf_counter() - spent.wall
         with self.agent.curator.round(self.t, len(rounds.best)):
-            actions = self.agent.play(rounds.visible)
+            actions = self.agent.play(view)
         self.agent_seconds += time.perf_counter() - spent.wall - start
-        self.played = rounds.answer(actions, type(self.agent).__name__)
+        self.played = rounds.outcome(view, actions, type(self.agent).__name__)
 
     def judge(self, best: Array | None) -> None:
         """Add the regret and reward of the rounds played last."""

@@ -1,62 +1,25 @@
-"""Declarations of agents' parameters with their default and allowed values."""
+"""Base of agents whose annotated attributes are parameters."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Any, dataclass_transform
+from dataclasses import field
+from typing import dataclass_transform
 
-from dpb_gym import validation
 from dpb_gym.agent import Agent
-
-
-def _checked(check: Callable[..., Any], default: Any, *bounds: Any, init: bool, **ends: Any) -> Any:
-    """Return a dataclass field whose metadata has a check of the value."""
-    metadata = {"check": lambda name, value: check(name, value, *bounds, **ends)}
-    return field(default=default, init=init, metadata=metadata)
-
-
-def real(
-    default: float | None,
-    low: float = -math.inf,
-    high: float = math.inf,
-    init: bool = True,
-    **ends: bool,
-) -> Any:
-    """Declare a number with the bounds of `validation.real`.
-
-    With ``init=False`` it is a class constant, which a subclass may make a parameter.
-    """
-    return _checked(validation.real, default, low, high, init=init, **ends)
-
-
-def integer(default: int | None, low: int, init: bool = True) -> Any:
-    """Declare an integer of at least `low`."""
-    return _checked(validation.integer, default, low, init=init)
-
-
-def choice(default: str | None, options: Sequence[str], init: bool = True) -> Any:
-    """Declare a string that is one of `options`."""
-    return _checked(validation.choice, default, options, init=init)
-
-
-def flag(default: bool) -> Any:
-    """Declare a boolean."""
-    return _checked(validation.flag, default, init=True)
-
-
-positive = partial(real, low=0.0, open_low=True)
-inside = partial(real, low=0.0, high=1.0, open_low=True, open_high=True)
+from dpb_gym.parameters import check_parameters, with_parameters
+from dpb_gym.parameters import choice as choice
+from dpb_gym.parameters import flag as flag
+from dpb_gym.parameters import inside as inside
+from dpb_gym.parameters import integer as integer
+from dpb_gym.parameters import positive as positive
+from dpb_gym.parameters import real as real
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class Configured(Agent):
     """Agent whose annotated attributes are parameters, checked by the constructor.
 
-    Subclasses are keyword-only dataclasses. A subclass that changes the default of a parameter
-    inherits its check. None is valid where it is the default.
+    Subclasses are keyword-only dataclasses.
 
     Raises:
         ParameterError: If a parameter is out of range.
@@ -64,15 +27,7 @@ class Configured(Agent):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        dataclass(eq=False, kw_only=True)(cls)
+        with_parameters(cls)
 
     def __post_init__(self) -> None:
-        for own in fields(self):
-            versions = (c.__dict__.get("__dataclass_fields__", {}) for c in type(self).__mro__)
-            checks = (v[own.name].metadata.get("check") for v in versions if own.name in v)
-            check = next(filter(None, checks), None)
-            if check is None:
-                continue
-            value = getattr(self, own.name)
-            if value is not None or own.default is not None:
-                setattr(self, own.name, check(own.name, value))
+        check_parameters(self)

@@ -1,0 +1,465 @@
+"""Noisy running sums of curvature and response: rows, estimates and posteriors of one replicate.
+
+Shared by one-pass-mnl and one-pass-pricing. A row is a symmetric curvature H as an isometric half
+(upper triangle row by row, off-diagonal entries times sqrt(2)) times a factor a, followed by the
+response u times a factor b. docs/one-pass.md has the symbols and the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpb_gym import portable
+from dpb_gym.kernels.vectors import (
+    cholesky,
+    copy_matrix,
+    copy_to,
+    eigh,
+    exp,
+    inverse,
+    log,
+)
+from dpb_gym.play import jit
+from dpb_gym.privacy import Schedule
+from dpb_gym.problems.rounds import LONGEST, ProblemInfo
+
+ROOT2 = math.sqrt(2.0)
+# Keeps the norm of a row below its bound in floating point.
+ROUNDING = 1.0 - 1e-12
+# Least prior deviation of the curvature from isotropy, relative to its mean eigenvalue. 0 costs
+# 4% on pricing tasks and up to 17%, .1 and 1 at most 3% (docs/one-pass.md, "Constants").
+EVENNESS = 0.3
+# Part of the rounds that is left out where theta is longer than expected: if their records are
+# as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
+FIRST_PART = 0.1
+# Exact sums are free: they are released so many times as often, and every so many-th is stored.
+EXACT_RELEASES = 5
+
+
+class Combination(NamedTuple):
+    """How releases are combined into the best estimate of the running sums. Public.
+
+    Attributes:
+        private: Whether releases carry noise.
+        weights: Of releases 0..k in the estimate after release k, ``(K, K)``.
+        std: Standard deviation of its noise at sigma = 1, without the records of the first m
+            stored releases, ``(K, K)`` by k and m.
+        uneven: Mean squared weight of the records, ``(K,)``.
+        sigma: Standard deviation of the noise at scale 1.
+        window: Rounds that are estimated from, at least; 0: all.
+        every: A release in so many is stored.
+    """
+
+    private: bool
+    weights: Any
+    std: Any
+    uneven: Any
+    sigma: float
+    window: int
+    every: int
+
+
+class History(NamedTuple):
+    """Stored releases of one replicate.
+
+    Attributes:
+        sums: ``(R, width)``.
+        ends: Rounds of these releases, after a leading 0, ``(R + 1,)``.
+        count: Their number, ``(1,)``.
+    """
+
+    sums: Any
+    ends: Any
+    count: Any
+
+
+def geometric_schedule(
+    private: bool, horizon: int, first_exact: int, first: float, ratio: float, decay: float
+) -> Any:
+    """Return the function that plans the releases for a sigma.
+
+    Args:
+        private: Whether there is a budget.
+        horizon: Rounds that are planned for.
+        first_exact: Round of the first release without a budget.
+        first: The same with a budget, in units of sigma.
+        ratio: Factor between two releases' rounds, > 1.
+        decay: Power of t with which the noise of a release grows.
+    """
+    return _Plan(private, horizon, first_exact, first, ratio, decay)
+
+
+class _Plan(NamedTuple):
+    private: bool
+    horizon: int
+    first_exact: int
+    first: float
+    ratio: float
+    decay: float
+
+    def __call__(self, sigma: float) -> Schedule:
+        if self.private:
+            return Schedule.geometric(self.horizon, self.first * sigma, self.ratio, self.decay)
+        often = portable.power(self.ratio, 1.0 / EXACT_RELEASES)
+        exact = Schedule.geometric(self.horizon, self.first_exact, often, 0.0)
+        return Schedule.unweighted(exact.ends)
+
+
+def planned_horizon(problem: ProblemInfo, anytime: bool) -> int:
+    """Return the number of rounds that releases are planned for."""
+    return LONGEST if anytime else problem.longest
+
+
+def combination(
+    sums: Any, private: bool, unit_noise: float, rate: float, window: int | None
+) -> tuple[Combination, History]:
+    """Return how releases are combined, and an empty history.
+
+    Args:
+        sums: The releaser.
+        private: Whether there is a budget.
+        unit_noise: Standard deviation that unit noise in a row causes in u - H theta.
+        rate: Typical eigenvalue of the curvature of a record.
+        window: Last rounds that are estimated from, at least; None: all.
+    """
+    schedule = sums.schedule
+    K = len(schedule.ends)
+    every = EXACT_RELEASES if not private and window is None else 1
+    weights = np.zeros((1, 1))
+    std = np.zeros((1, 1))
+    uneven = np.ones(1)
+    if private:
+        best = schedule.best_weights(sums.sigma * unit_noise, rate)
+        weights = best.weights
+        uneven = best.uneven
+        std = np.zeros((K, K))
+        for k in range(K):
+            std[k, 0] = best.std[k]
+            apart = (weights[k] - weights[:k]) / schedule.scales
+            std[k, 1 : k + 1] = np.sqrt((apart**2).sum(axis=1))
+    known = Combination(
+        private,
+        weights,
+        std,
+        uneven,
+        float(sums.sigma),
+        window or 0,
+        every,
+    )
+    stored = -(-K // every)
+    history = History(
+        np.zeros((stored, sums.shape.width)),
+        np.zeros(stored + 1, np.int64),
+        np.zeros(1, np.int64),
+    )
+    return known, history
+
+
+@jit
+def store(c, h, released, t):
+    """Store a release, if it is one in `every`."""
+    if released.number % c.every == 0:
+        n = h.count[0]
+        copy_to(released.sum, h.sums[n])
+        h.ends[n + 1] = t
+        h.count[0] = n + 1
+
+
+@jit
+def stored_by(h, t):
+    """Number of stored releases of the first t rounds."""
+    n = 0
+    for i in range(h.count[0]):
+        n += h.ends[i + 1] <= t
+    return n
+
+
+@jit
+def estimate(c, h, released, without):
+    """Best estimate of the running sums from all releases, without the first stored ones' records.
+
+    Return the sums, the standard deviation of the noise in each coordinate, and the mean squared
+    weight of the records.
+    """
+    k = released.number
+    sums = np.zeros(released.sum.shape[0])
+    if not c.private:
+        for j in range(sums.shape[0]):
+            start = h.sums[without - 1, j] if without > 0 else 0.0
+            sums[j] = released.sum[j] - start
+        return sums, 0.0, 1.0
+    for i in range(k + 1):
+        w = c.weights[k, i]
+        if without > 0:
+            w -= c.weights[without - 1, i]
+        for j in range(sums.shape[0]):
+            sums[j] += w * h.sums[i, j]
+    return sums, c.sigma * c.std[k, without], c.uneven[k]
+
+
+@jit
+def isometric(H, u, a, b):
+    """The row (a half(H), b u)."""
+    d = u.shape[0]
+    row = np.zeros(d * (d + 1) // 2 + d)
+    column = 0
+    for j in range(d):
+        row[column] = a * H[j, j]
+        column += 1
+        for k in range(j + 1, d):
+            row[column] = ROOT2 * a * H[j, k]
+            column += 1
+    for j in range(d):
+        row[column + j] = b * u[j]
+    return row
+
+
+@jit
+def symmetric(row, d, a):
+    """a times the matrix whose isometric half begins a row."""
+    H = np.zeros((d, d))
+    column = 0
+    for j in range(d):
+        H[j, j] = a * row[column]
+        column += 1
+        for k in range(j + 1, d):
+            value = a * row[column] / ROOT2
+            H[j, k] = value
+            H[k, j] = value
+            column += 1
+    return H
+
+
+@jit
+def row_weight(H, longest, B, U, q):
+    """Factor that brings a row to the full sensitivity, given H and the largest |u|^2.
+
+    It makes (1 - q) |H|_F^2 / B^2 + q |u|^2 / U^2 equal to 1, and is 1 for a row of zeros.
+    """
+    curvature = 0.0
+    for j in range(H.shape[0]):
+        for k in range(j, H.shape[0]):
+            curvature += H[j, k] * H[j, k] * (1.0 if j == k else 2.0)
+    load = (1.0 - q) * curvature / (B * B) + q * longest / (U * U)
+    return ROUNDING / math.sqrt(load) if load > 0.0 else 1.0
+
+
+@jit
+def even_out(H, noise, evenness):
+    """H shrunk towards an isotropic matrix, in place; return the variance left in an entry.
+
+    With mu = trace / d (negative ones count as 0) and n = `noise`, the standard deviation of the
+    entries of the isometric half, H becomes mu I + w (H - mu I), w = v / (v + n^2). v is the mean
+    square deviation of those entries less n^2, at least (evenness mu)^2. v n^2 / (v + n^2) is left.
+    """
+    if noise == 0.0:
+        return 0.0
+    d = H.shape[0]
+    square = noise * noise
+    mu = 0.0
+    for j in range(d):
+        mu += H[j, j]
+    mu = max(0.0, mu / d)
+    deviation = 0.0
+    for j in range(d):
+        for k in range(d):
+            deviation += (H[j, k] - (mu if j == k else 0.0)) ** 2
+    own = max(deviation / (d * (d + 1) / 2) - square, (evenness * mu) ** 2)
+    w = own / (own + square)
+    for j in range(d):
+        for k in range(d):
+            H[j, k] *= w
+        H[j, j] += (1.0 - w) * mu
+    return w * square
+
+
+@jit
+def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
+    """Posterior of theta ~ N(m, r^2 / d I) of unknown size r, given u = H theta + e.
+
+    In the direction of eigenvalue h of H (negative ones count as 0) and with m = `centre`,
+    u = h t + e, t ~ N(m, r^2 / d), e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)).
+    A candidate's weight is its belief times the likelihood of u.
+
+    A direction is rare if h is less than `rare` times the mean eigenvalue and times H's last
+    diagonal entry, and the square of the direction's last coordinate exceeds 1 / d, its mean. The
+    prior size there is at least `wide`.
+
+    Return theta, its covariance, the eigenvectors, the standard deviation in each of these
+    directions, which of them are rare, and the likeliest size.
+    """
+    d = u.shape[0]
+    m = sizes.shape[0]
+    values, E = eigh(H)
+    rotated = np.zeros(d)
+    few = np.zeros(d, np.bool_)
+    level = 0.0
+    far = 0.0
+    for j in range(d):
+        far += centre[j] * centre[j]
+    for i in range(d):
+        values[i] = max(values[i], 0.0)
+        level += values[i] / d
+        for j in range(d):
+            rotated[i] += E[j, i] * (u[j] - values[i] * centre[j])
+    level = min(level, H[d - 1, d - 1])
+    for i in range(d):
+        few[i] = values[i] < rare * level and d * E[d - 1, i] ** 2 > 1.0
+    weights = np.zeros(m)
+    means = np.zeros((m, d))
+    variances = np.zeros((m, d))
+    for r in range(m):
+        square = sizes[r] * sizes[r]
+        error = noise + 0.5 * left * (1.0 + 1.0 / d) * (square + far)
+        weights[r] = log(beliefs[r])
+        for i in range(d):
+            h = values[i]
+            prior = (max(wide * wide, square) if few[i] else square) / d
+            own = spread * h + error
+            total = prior * h * h + own
+            variances[r, i] = prior
+            # without noise nothing is known where h = 0
+            if total > 0.0:
+                weights[r] -= 0.5 * (log(total) + rotated[i] ** 2 / total)
+                means[r, i] = prior * h * rotated[i] / total
+                variances[r, i] = prior * own / total
+    likeliest = sizes[np.argmax(weights)]
+    mean, local = mixture(weights, means, variances)
+    theta, V = turned_back(E, mean, local, centre)
+    deviation = np.zeros(d)
+    for i in range(d):
+        deviation[i] = math.sqrt(local[i, i])
+    return theta, V, E, deviation, few, likeliest
+
+
+@jit
+def mixture(weights, means, variances):
+    """Mean and covariance of a mixture of Gaussians with diagonal covariances and log weights."""
+    m, d = means.shape
+    top = -np.inf
+    for r in range(m):
+        top = max(top, weights[r])
+    total = 0.0
+    for r in range(m):
+        weights[r] = exp(weights[r] - top)
+        total += weights[r]
+    mean = np.zeros(d)
+    covariance = np.zeros((d, d))
+    for r in range(m):
+        weights[r] /= total
+        for i in range(d):
+            mean[i] += weights[r] * means[r, i]
+            covariance[i, i] += weights[r] * variances[r, i]
+    for r in range(m):
+        for i in range(d):
+            for j in range(d):
+                apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
+                covariance[i, j] += weights[r] * apart
+    return mean, covariance
+
+
+@jit
+def turned_back(E, mean, local, centre):
+    """centre + E mean and E local E'."""
+    d = mean.shape[0]
+    theta = np.zeros(d)
+    V = np.zeros((d, d))
+    line = np.zeros(d)
+    for j in range(d):
+        theta[j] = centre[j]
+        for i in range(d):
+            theta[j] += E[j, i] * mean[i]
+        for o in range(d):
+            line[o] = 0.0
+            for i in range(d):
+                line[o] += E[j, i] * local[i, o]
+        for k in range(j, d):
+            s = 0.0
+            for o in range(d):
+                s += line[o] * E[k, o]
+            V[j, k] = s
+            V[k, j] = s
+    return theta, V
+
+
+@jit
+def informed(H, u, centre, precision, spread, noise, left):
+    """Posterior mean and covariance of theta ~ N(m, P^-1), and a factor of that covariance.
+
+    m = `centre`, P = `precision`, positive definite. In the direction of eigenvalue h of H
+    (negative ones count as 0), u = h t + e,
+    e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (d^2 / trace P + |m|^2)).
+    """
+    d = u.shape[0]
+    values, E = eigh(H)
+    size = 0.0
+    far = 0.0
+    for j in range(d):
+        size += precision[j, j] / d
+        far += centre[j] * centre[j]
+    size = d / size
+    pull = np.zeros(d)
+    total = np.zeros((d, d))
+    copy_matrix(precision, total)
+    for i in range(d):
+        h = max(values[i], 0.0)
+        error = spread * h + noise + 0.5 * left * (1.0 + 1.0 / d) * (size + far)
+        if h == 0.0:
+            continue
+        rotated = 0.0
+        for j in range(d):
+            rotated += E[j, i] * (u[j] - h * centre[j])
+        for j in range(d):
+            pull[j] += E[j, i] * h / error * rotated
+            for k in range(d):
+                total[j, k] += E[j, i] * E[k, i] * h * h / error
+    V = inverse(total)
+    theta = np.zeros(d)
+    for j in range(d):
+        theta[j] = centre[j]
+        for k in range(d):
+            theta[j] += V[j, k] * pull[k]
+    return theta, V, cholesky(V)
+
+
+@jit
+def weak_direction(H, left):
+    """k^(1/2) v: in the direction v of least information records count 1 + k times.
+
+    With eigenvalues of mean m, the least being h, k = ((m / h)^(1/2) - 1) (1 - e^2 / h^2)_+.
+    e^2 = (d - 1) / 2 times the variance `left` of the error in an entry is the mean square of the
+    error that mixes v with other directions. k is 0 where the square of the last coordinate of v
+    is at most 1 / d, its mean.
+    """
+    d = H.shape[0]
+    values, E = eigh(H)
+    level = 0.0
+    least = 0
+    for i in range(d):
+        level += max(values[i], 0.0) / d
+        if values[i] < values[least]:
+            least = i
+    h = values[least]
+    error = 0.5 * (d - 1) * left
+    k = 0.0
+    if h > 0.0 and h * h > error and d * E[d - 1, least] ** 2 > 1.0:
+        k = (math.sqrt(level / h) - 1.0) * (1.0 - error / (h * h))
+    v = np.zeros(d)
+    for j in range(d):
+        v[j] = math.sqrt(max(k, 0.0)) * E[j, least]
+    return v
+
+
+@jit
+def drawn(theta, root, z):
+    """theta + root z."""
+    d = theta.shape[0]
+    out = np.zeros(d)
+    for j in range(d):
+        out[j] = theta[j]
+        for i in range(d):
+            out[j] += root[j, i] * z[i]
+    return out

@@ -1,0 +1,217 @@
+"""Loops over rounds and replicates around the functions of an `Algorithm`, as source text.
+
+Numba caches a compiled function with the functions that it calls as globals. So every algorithm
+gets loops of its own, which are written here once: `loops` executes `TEXT` with the algorithm's
+functions as globals, under the name of the algorithm's file.
+
+R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due` receive
+R, so they cannot write. `buffers` hold the context of one round in double precision, and `shown` is
+the same memory, read-only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import marshal
+from types import SimpleNamespace
+from typing import Any
+
+from dpb_gym.kernels._jit import checked, vectorised
+from dpb_gym.kernels.continual import OK, add_scaled_one
+from dpb_gym.kernels.deferred import Deferred
+
+TEXT = '''
+@vectorised
+def act_rounds(c, R, t, contexts, buffers, shown, z, out):
+    """Write the actions of n rounds, ``(n, B)`` or ``(n, B, K)``."""
+    for b in range(out.shape[1]):
+        s = State({lanes_R})
+        for i in range(out.shape[0]):
+            {load}
+            action = act(c, s, t + i, {x}, z[i, b])
+            {put}
+
+
+@vectorised
+def record_rounds(c, R, t, contexts, buffers, shown, actions, responses, observed, z, values, rows):
+    """Write the records of n rounds; zeros where there is no response."""
+    for b in range(actions.shape[1]):
+        s = State({lanes_R})
+        for i in range(actions.shape[0]):
+            if observed[i, b]:
+                {load}
+                {record}
+            else:
+                values[i, b] = 0.0
+                for j in range(rows.shape[2]):
+                    rows[i, b, j] = 0.0
+
+
+@vectorised
+def learn_lanes(c, S, sums, std, record_std, numbers, t, due):
+    """Update the states of the replicates in `due` with a release."""
+    for b in range(due.shape[0]):
+        if due[b]:
+            learn(c, State({lanes_S}), Released(sums[b], std, record_std, numbers[b]), t)
+'''
+SEE = '''
+
+@vectorised
+def see_rounds(c, S, t, contexts, buffers, shown, actions, observed):
+    """Update the states with the public part of one round that has a response."""
+    for b in range(actions.shape[1]):
+        s = State({lanes_S})
+        for i in range(actions.shape[0]):
+            if observed[i, b]:
+                {load}
+                see(c, s, t + i, {x}, actions[i, b])
+'''
+TABLE = '''
+
+@vectorised
+def play_table(
+    c, R, S, t, contexts, buffers, shown, z, repeats, rewards, observed, follow, totals, sums, clip,
+    counts, scratch, actions, values, rows
+):
+    """Play rounds with a table of the candidates' rewards, one replicate after the other.
+
+    With `follow` records are added to the exact `sums`, which `learn` receives after every round.
+
+    Returns:
+        A status of `dpb_gym.kernels.continual`.
+    """
+    low, high = clip
+    for b in range(actions.shape[1]):
+        r = State({lanes_R})
+        s = State({lanes_S})
+        for i in range(actions.shape[0]):
+            {load}
+            action = act(c, r, t + i, {x}, z[i, b])
+            actions[i, b] = action
+            if observed[i, b, action]:
+                {table_record}
+                {table_see}
+            else:
+                values[i, b] = 0.0
+                for j in range(rows.shape[2]):
+                    rows[i, b, j] = 0.0
+            if follow:
+                {follow}
+    return OK
+'''
+FOLLOW = """status, beyond = add_scaled_one(
+                    values[i, b], rows[i, b], low, high, 1.0, scratch, totals[b]
+                )
+                if status != OK:
+                    return status
+                counts[b] += beyond
+                learn(c, s, Released(sums[b], 0.0, 0.0, t + i - 1), t + i)"""
+DUE = '''
+
+@vectorised
+def due_lanes(c, R, t, out):
+    """Write which replicates have a release after round t."""
+    for b in range(out.shape[0]):
+        out[b] = due(c, State({lanes_R}), t)
+'''
+
+
+def _loading(dims: int, field: int, pad: str) -> str:
+    """Return code that copies a field of the context of round i and replicate b to its buffer."""
+    axes = "jkl"[:dims]
+    lines, indent = [], pad
+    for axis, name in enumerate(axes):
+        lines.append(f"{indent}for {name} in range(buffers[{field}].shape[{axis}]):")
+        indent += "    "
+    index = ", ".join(axes)
+    lines.append(f"{indent}buffers[{field}][{index}] = contexts[{field}][i, b, {index}]")
+    return "\n".join(lines).lstrip()
+
+
+def _record(directed: bool, index: str, pad: str) -> str:
+    """Return code that writes a record."""
+    call = f"record(c, {index})"
+    if directed:
+        lines = [f"value, row = {call}", "values[i, b] = value"]
+    else:
+        lines = [f"row = {call}"]
+    lines += ["for j in range(rows.shape[2]):", "    rows[i, b, j] = row[j]"]
+    return f"\n{pad}".join(lines)
+
+
+def compiled(function: Any) -> Any:
+    """Return the dispatcher of a deferred function; other values as they are."""
+    return function.compiled if isinstance(function, Deferred) else function
+
+
+def loops(
+    algorithm: type,
+    released: type,
+    offer: type,
+    context: tuple[int, ...],
+    slate: bool,
+    directed: bool,
+) -> Any:
+    """Return the compiled loops of an algorithm, as attributes of one object.
+
+    Args:
+        algorithm: The class of an `Algorithm`.
+        released: Class of the releases that `learn` receives.
+        offer: Class of a context of two fields.
+        context: Dimensions of each field of one context.
+        slate: Whether actions are slates.
+        directed: Whether records are numbers with directions.
+    """
+    own: Any = algorithm
+    functions, fields = own.functions, own.State._fields
+    deep, deeper = " " * 12, " " * 16
+    x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
+    parts = {
+        "lanes_R": ", ".join(f"R.{name}[b]" for name in fields) + ",",
+        "lanes_S": ", ".join(f"S.{name}[b]" for name in fields) + ",",
+        "x": x,
+        "put": "for j in range(out.shape[2]):\n                out[i, b, j] = action[j]"
+        if slate
+        else "out[i, b] = action",
+        "record": _record(
+            directed, f"s, t + i, {x}, actions[i, b], responses[i, b], z[i, b]", deeper
+        ),
+        "table_record": _record(
+            directed, f"r, t + i, {x}, action, rewards[i, b, action], repeats[i, b]", deeper
+        ),
+        "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
+        "follow": FOLLOW if directed else "pass",
+    }
+    table = not slate and context == (2,)
+    optional = ((SEE, functions.see), (TABLE, table), (DUE, functions.due))
+    text = TEXT + "".join(part for part, wanted in optional if wanted)
+    for pad in (deeper, deep):
+        loading = f"\n{pad}".join(
+            _loading(dims, field, pad).replace("\n", "\n") for field, dims in enumerate(context)
+        )
+        text = text.replace(f"{pad}{{load}}", pad + loading)
+    for name, code in parts.items():
+        text = text.replace(f"{{{name}}}", code)
+    names = {
+        "__name__": algorithm.__module__,
+        "vectorised": vectorised,
+        "State": own.State,
+        "Released": released,
+        "OK": OK,
+        "add_scaled_one": add_scaled_one,
+        **{name: compiled(function) for name, function in functions._asdict().items()},
+    }
+    if len(context) > 1:
+        names["Offer"] = offer
+    # the cache knows a function by its file, name and code, and not by the functions that it calls
+    codes = [
+        marshal.dumps(getattr(own_function, "py_func", own_function).__code__)
+        for own_function in functions
+        if own_function is not None
+    ]
+    prefix = f"{algorithm.__name__}_{hashlib.sha256(b''.join(codes)).hexdigest()[:12]}_"
+    file = inspect.getsourcefile(algorithm) or "<algorithm>"
+    exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)  # noqa: S102
+    found = {name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)}
+    return SimpleNamespace(**found)

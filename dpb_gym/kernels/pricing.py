@@ -1,0 +1,41 @@
+"""What a price does to one customer, for agents' functions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym import kernels
+from dpb_gym.kernels.deferred import shape_checked
+
+
+@shape_checked
+def intercept(x, theta):
+    """(a, slope) of the linear predictor a - slope p, with phi = [x; -p] / sqrt(d)."""
+    m = x.shape[0]
+    if theta.shape[0] != m + 1:
+        raise IndexError("shapes differ")
+    root = np.sqrt(m + 1.0)
+    a = 0.0
+    for k in range(m):
+        a += x[k] * theta[k]
+    return a / root, theta[m] / root
+
+
+@shape_checked
+def best_price(x, theta, logistic, zeta):
+    """Price on [0, 1] of the largest expected revenue."""
+    a, slope = intercept(x, theta)
+    if logistic:
+        p = kernels.demand_models._best_logistic(a, slope, zeta)
+    elif slope > 0.0:
+        p = a / (2.0 * slope)
+    else:
+        p = 1.0 if a - slope > 0.0 else 0.0
+    return min(1.0, max(0.0, p))
+
+
+@shape_checked
+def revenue(x, theta, p, zeta):
+    """Expected revenue of a price under logistic demand."""
+    a, slope = intercept(x, theta)
+    return p * kernels.elementary.sigmoid(zeta * (a - slope * p))

@@ -1,0 +1,300 @@
+"""Best slates under optimistic, sampled or averaged utilities.
+
+The replicate axis comes first. V is a shifted Gram matrix with Cholesky factor L, and `root` is
+the inverse of L, so that ||x||_{V^-1} = ||root x||.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpb_gym.kernels import elementary
+from dpb_gym.kernels._jit import inline, jit, vectorised
+from dpb_gym.kernels.linalg import copy_one, logdet_cholesky_one
+from dpb_gym.kernels.mnl import best_slate_one, revenue_of, top_indices
+
+# Larger utilities are clipped, so that sums of their exponentials stay finite.
+LARGEST_UTILITY = 300.0
+# Part of the last value that the next one is likely to exceed.
+WARY = 0.95
+# Bound of the utilities from which on such a guess is not used.
+LARGEST_PLAIN = 16.0
+
+
+@inline
+def _add_products(weights, count, columns, out):
+    """Add the sum over k < count of weights[k] columns[k, i] to out[i], term by term."""
+    q = count - count % 4
+    for k in range(0, q, 4):
+        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+        for i in range(out.shape[0]):
+            out[i] = out[i] + w0 * c0[i] + w1 * c1[i] + w2 * c2[i] + w3 * c3[i]
+    for k in range(q, count):
+        w, c = weights[k], columns[k]
+        for i in range(out.shape[0]):
+            out[i] += w * c[i]
+
+
+@vectorised
+def _upper_factor(matrix, shift, weights, upper):
+    """Write the upper factor R of R'R = matrix + shift I; return False if there is none.
+
+    Entries below the diagonal and to the right are overwritten. `weights` is a buffer ``(d,)``.
+    """
+    d = matrix.shape[0]
+    for i in range(d):
+        row = upper[i]
+        copy_one(matrix[i], row)
+        row[i] += shift
+        for k in range(i):
+            weights[k] = -upper[k, i]
+        _add_products(weights, i, upper, row)
+        if not 0.0 < row[i] < np.inf:
+            return False
+        row[i] = np.sqrt(row[i])
+        for j in range(i + 1, d):
+            row[j] /= row[i]
+    return True
+
+
+@vectorised
+def roots(matrices, shift, floor, root, logdet, ok):
+    """Compute inverse Cholesky factors and log-determinants of matrices + shift I.
+
+    Args:
+        matrices: ``(B, d, d)``, symmetric.
+        shift: Added to the diagonal.
+        floor: Smallest eigenvalue that V = matrix + shift I must have.
+        root: Output ``(B, d, d)``, lower triangular; upper triangles are not written.
+        logdet: Output ``(B,)``.
+        ok: Output ``(B,)``: False where V has an eigenvalue below `floor` (or is not
+            positive definite); root and logdet of such a replicate are unchanged.
+    """
+    B, d, _ = matrices.shape
+    width = (d + 15) // 16 * 16  # rows of whole vectors
+    factor, inverse, weights = np.zeros((d, width)), np.zeros((d, width)), np.empty(d)
+    for b in range(B):
+        ok[b] = floor <= 0.0 or _upper_factor(matrices[b], shift - floor, weights, factor)
+        ok[b] = ok[b] and _upper_factor(matrices[b], shift, weights, factor)
+        if not ok[b]:
+            continue
+        logdet[b] = logdet_cholesky_one(factor)
+        for i in range(d):
+            inverse[i] = 0.0
+            for k in range(i):
+                weights[k] = -factor[k, i]
+            _add_products(weights, i, inverse, inverse[i])
+            for j in range(i):
+                inverse[i, j] /= factor[i, i]
+                root[b, i, j] = inverse[i, j]
+            root[b, i, i] = inverse[i, i] = 1.0 / factor[i, i]
+
+
+@inline
+def likely(features, norm, value):
+    """Return a value that the best slate is likely to exceed, given the last one; 0 for no guess.
+
+    Utilities are at most the largest entry of the features times `norm`. Where they may be
+    large, values of different slates are equal up to rounding.
+    """
+    largest = np.float32(0.0)
+    for i in range(features.shape[0]):
+        for k in range(features.shape[1]):
+            largest = max(largest, abs(features[i, k]))
+    return WARY * max(value, 0.0) if largest * norm < LARGEST_PLAIN else 0.0
+
+
+@inline
+def reached(least, value):
+    """Return whether a slate of the items that are `worthwhile` for `least` is the best one."""
+    return least == 0.0 or value > (1.0 + 1e-6) * least
+
+
+@inline
+def worthwhile(revenues, every, least, items):
+    """Write the items of a revenue above `least`, or `every` one; return their number.
+
+    A best slate of at most K items with a value of at least `least` holds no other item.
+    """
+    n = 0
+    for i in range(revenues.shape[0]):
+        items[n] = i
+        n += every or revenues[i] > least
+    return n
+
+
+@jit
+def best_slate(items, utility, revenues, equal, exactly, least, slate):
+    """Write the best slate of some items; return its value, or 0 for `equal` revenues."""
+    n, K, value = items.shape[0], slate.shape[0], 0.0
+    if equal:
+        top_indices(utility, K, -np.inf, slate, np.empty(n, np.int64))
+    else:
+        own = np.empty(n)
+        for a in range(n):
+            own[a] = revenues[items[a]]
+        value = best_slate_one(utility, own, K, exactly, least, slate)
+    for a in range(K):
+        slate[a] = items[slate[a]] if slate[a] >= 0 else -1
+    return value
+
+
+@inline
+def _turn(rows, items, columns):
+    """Transpose features of some items into double precision, columns[k, a] = rows[items[a], k]."""
+    for a in range(items.shape[0]):
+        row = rows[items[a]]
+        for k in range(rows.shape[1]):
+            columns[k, a] = row[k]
+
+
+@jit
+def optimistic_slates(features, revenues, equal, exactly, theta, root, width, values, slates):
+    """Compute the best slates under the utilities <x, theta> + width ||x||_{V^-1}.
+
+    Args:
+        features: ``(B, N, d)``.
+        revenues: ``(B, N)``, -inf for items that cannot be offered.
+        equal: Whether all revenues are equal, so that the K largest utilities are best.
+        exactly: Whether slates must hold K items.
+        theta: ``(B, d)``.
+        root: ``(B, d, d)``, lower triangular.
+        width: Multiplier of the bonus; 0 for no bonus.
+        values: Values of the slates ``(B,)``, in place. The search is fastest if those of the call
+            before are near; the slates do not depend on them.
+        slates: Output ``(B, K)``, ascending, padded with -1.
+    """
+    B, N, d = features.shape
+    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((3, N))
+    for b in range(B):
+        norm, squares = 0.0, 0.0
+        for j in range(d):
+            norm += abs(theta[b, j])
+            for k in range(j + 1 if width > 0.0 else 0):
+                squares += root[b, j, k] * root[b, j, k]
+        norm += width * np.sqrt(d * squares)
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
+        while True:
+            n = worthwhile(revenues[b], least == 0.0, least, items)
+            utility, image, square = buffers[0, :n], buffers[1, :n], buffers[2, :n]
+            _turn(features[b], items[:n], columns)
+            utility[:] = 0.0
+            _add_products(theta[b], d, columns, utility)
+            if width > 0.0:
+                square[:] = 0.0
+                for j in range(d):
+                    image[:] = 0.0
+                    _add_products(root[b, j], j + 1, columns, image)
+                    for i in range(n):
+                        square[i] += image[i] * image[i]
+                for i in range(n):
+                    utility[i] += width * np.sqrt(square[i])
+            given = items[:n], utility, revenues[b], equal, exactly
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
+                break
+            least = WARY * values[b]
+
+
+@jit
+def sampled_slates(features, revenues, equal, exactly, theta, root, width, normals, values, slates):
+    """Compute the best slates under the largest of M utilities drawn by Thompson sampling.
+
+    Sample m is theta + width L^-T normals[b, m], of covariance width^2 V^-1. The other arguments
+    are those of `optimistic_slates`.
+
+    Args:
+        width: Standard deviation in units of V^-1/2.
+        normals: ``(B, M, d)``.
+    """
+    B, N, d = features.shape
+    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((2, N))
+    samples = np.empty((normals.shape[1], d))
+    for b in range(B):
+        for m in range(normals.shape[1]):
+            for k in range(d):
+                s = 0.0
+                for j in range(k, d):
+                    s += root[b, j, k] * normals[b, m, j]
+                samples[m, k] = theta[b, k] + width * s
+        norm = 0.0
+        for m in range(normals.shape[1]):
+            norm = max(norm, np.sum(np.abs(samples[m])))
+        least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
+        while True:
+            n = worthwhile(revenues[b], least == 0.0, least, items)
+            utility, drawn = buffers[0, :n], buffers[1, :n]
+            _turn(features[b], items[:n], columns)
+            utility[:] = -np.inf
+            for sample in samples:
+                drawn[:] = 0.0
+                _add_products(sample, d, columns, drawn)
+                for i in range(n):
+                    utility[i] = drawn[i] if drawn[i] > utility[i] else utility[i]
+            given = items[:n], utility, revenues[b], equal, exactly
+            values[b] = best_slate(*given, least, slates[b])
+            if reached(least, values[b]):
+                break
+            least = WARY * values[b]
+
+
+@jit
+def _expected(i, revenue, sold, earned, attraction):
+    """Return the revenue of a slate with item i added, summed over the draws of theta."""
+    total = 0.0
+    for m in range(sold.shape[0]):
+        w = attraction[i, m]
+        total += (earned[m] + revenue * w) / (1.0 + sold[m] + w)
+    return total
+
+
+@jit
+def expected_slates(features, revenues, exactly, theta, root, normals, slates):
+    """Compute slates of large mean revenue over draws theta + root z, greedily.
+
+    Items are added one by one, each time the one that adds most, while that is not negative. For
+    equal revenues the mean is submodular, so the result is at least 1 - 1/e of the best
+    (Nemhauser, Wolsey & Fisher 1978). The other arguments are those of `optimistic_slates`.
+
+    Args:
+        root: ``(B, d, d)``.
+        normals: z, ``(B, M, d)``.
+    """
+    B, N, d = features.shape
+    M, K = normals.shape[1], slates.shape[1]
+    attraction, draw = np.empty((N, M)), np.empty((M, d))
+    sold, earned, taken = np.empty(M), np.empty(M), np.empty(N, np.bool_)
+    for b in range(B):
+        for m in range(M):
+            for j in range(d):
+                draw[m, j] = theta[b, j]
+                for k in range(d):
+                    draw[m, j] += root[b, j, k] * normals[b, m, k]
+        for i in range(N):
+            for m in range(M):
+                s = 0.0
+                for j in range(d):
+                    s += features[b, i, j] * draw[m, j]
+                attraction[i, m] = elementary.exp(min(s, LARGEST_UTILITY))
+        sold[:], earned[:], taken[:] = 0.0, 0.0, False
+        reached = 0.0
+        for _ in range(K):
+            best, chosen = -np.inf, -1
+            for i in range(N):
+                if not taken[i] and revenues[b, i] > -np.inf:
+                    value = _expected(i, revenues[b, i], sold, earned, attraction)
+                    if value > best:
+                        best, chosen = value, i
+            if chosen < 0 or (best < reached and not exactly):
+                break
+            reached, taken[chosen] = best, True
+            for m in range(M):
+                sold[m] += attraction[chosen, m]
+                earned[m] += revenues[b, chosen] * attraction[chosen, m]
+        n = 0
+        slates[b] = -1
+        for i in range(N):
+            if taken[i]:
+                slates[b, n] = i
+                n += 1

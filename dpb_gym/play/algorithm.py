@@ -1,0 +1,160 @@
+"""The form of an agent: pure functions of one replicate, and what they are planned with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, ClassVar, NamedTuple, dataclass_transform
+
+from dpb_gym.checkpoint import Policy
+from dpb_gym.errors import AgentError
+from dpb_gym.parameters import check_parameters, with_parameters
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.rounds import ProblemInfo
+
+
+class Offer(NamedTuple):
+    """Context of an assortment: what is known of the items.
+
+    Attributes:
+        features: ``(N, d)``.
+        revenues: ``(N,)``, -inf for items that cannot be offered.
+    """
+
+    features: Any
+    revenues: Any
+
+
+class Released(NamedTuple):
+    """A noisy sum of records, as `Functions.learn` receives it.
+
+    Attributes:
+        sum: The newest release, ``(width,)``.
+        std: Standard deviation of its noise per coordinate; 0 if it is exact.
+        record_std: Standard deviation of noise that every record has along its direction, instead
+            (local privacy); 0 otherwise.
+        number: Number of the release, from 0.
+    """
+
+    sum: Any
+    std: float
+    record_std: float
+    number: int
+
+
+class Plan(NamedTuple):
+    """What an algorithm has from the curator, and its random numbers. Public.
+
+    Attributes:
+        sums: The releaser of the sums of its records, from a method of the curator.
+        directed: Whether records are numbers with directions, for sums of rewards.
+        every: Rounds between releases, for a releaser without a schedule of its own.
+        forget: Every so many rounds the releaser forgets its older half; 0: never.
+        draws: Vectors of random numbers that `Functions.act` gets in a round.
+        repeats: Such vectors that `Functions.record` gets.
+        dim: Their length; 0 if there are none.
+        law: ``"normals"`` (standard) or ``"uniforms"`` on [0, 1).
+        cap: Counts each user's rounds; later ones are no part of the sums. None: no limit, or
+            the releaser has it.
+        scale: ``scale(users, observed, rows)`` scales the directions of a round in place, ``(B,
+            width)``, by public user ids.
+    """
+
+    sums: Any
+    directed: bool = False
+    every: int = 1
+    forget: int = 0
+    draws: int = 0
+    repeats: int = 0
+    dim: int = 0
+    law: str = "normals"
+    cap: Any = None
+    scale: Any = None
+
+
+class Functions(NamedTuple):
+    """The algorithm of one replicate. All are compiled with `dpb_gym.play.jit`.
+
+    c is what is known before the first round and s the state, both named tuples of numbers and
+    arrays. t is the round, from 1. x is the context: features ``(d - 1,)`` in pricing, ``(N, d)``
+    in recommendation, an `Offer` in assortment. z are standard normals ``(n, d)``.
+
+    Attributes:
+        act: ``act(c, s, t, x, z)`` returns the action.
+        record: ``record(c, s, t, x, action, y, z)`` returns what the curator receives, for the
+            response y to an action: a vector ``(width,)``, or a number and its direction. No other
+            function sees y.
+        learn: ``learn(c, s, released, t)`` updates s with the release after round t.
+        see: ``see(c, s, t, x, action)`` updates s with the public part of a round that has a
+            response. None: s changes with releases only.
+        due: ``due(c, s, t)`` returns whether the sums are released after round t. None: at the
+            rounds of the schedule.
+        draws: ``draws(c, t)`` returns the number of normal vectors for `act` in round t. None:
+            `Plan.draws` in every round.
+    """
+
+    act: Callable[..., Any]
+    record: Callable[..., Any]
+    learn: Callable[..., Any]
+    see: Callable[..., Any] | None = None
+    due: Callable[..., Any] | None = None
+    draws: Callable[..., Any] | None = None
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+class Algorithm(Policy, ABC):
+    """An agent as pure functions of one replicate.
+
+    The functions never receive another replicate, an earlier response, or a record again: the
+    `dpb_gym.play.player.Player` has them, and hands each record to the curator once. Annotated
+    attributes are parameters, which are checked (`dpb_gym.parameters`).
+
+    Attributes:
+        functions: The algorithm.
+        State: Class of the state, a named tuple of arrays; a number that changes has shape (1,).
+        context: Fields of the context that it sees: ``("arms",)`` in a multi-armed bandit; None
+            for those of the kind.
+    """
+
+    functions: ClassVar[Functions]
+    State: ClassVar[type]
+    context: ClassVar[tuple[str, ...] | None] = None
+
+    @property
+    def limits_users(self) -> bool:
+        """Whether the releaser counts the rounds of each user."""
+        return getattr(self, "max_rounds_per_user", None) is not None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        with_parameters(cls)
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def check(self, problem: ProblemInfo) -> None:
+        """Raise `AgentError` if the algorithm cannot play a problem."""
+
+    @abstractmethod
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        """Create the releaser of the records' sums.
+
+        Args:
+            problem: Public facts.
+            curator: Creates releasers. Without a budget they are exact.
+        """
+
+    @abstractmethod
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Any, Any]:
+        """Return c and s before the first round.
+
+        Args:
+            problem: Public facts.
+            sums: The releaser, after calibration: `sums.sigma` and its schedule are public.
+        """
+
+
+def wrong_kind(name: str, problem: ProblemInfo, kind: str) -> AgentError:
+    """Return the error for an algorithm that cannot play a kind of problem."""
+    return AgentError(f"{name} plays {kind}, not {problem.kind}")

@@ -1,0 +1,18 @@
+"""Compiled loops of algorithms, once per class."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from dpb_gym.play.algorithm import Offer, Released
+
+
+@cache
+def compiled_loops(
+    algorithm: type, context: tuple[int, ...], slate: bool, directed: bool
+) -> Any:
+    """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
+    from dpb_gym.kernels.loops import loops
+
+    return loops(algorithm, Released, Offer, context, slate, directed)

@@ -1,0 +1,386 @@
+"""The player: replicates, rounds, releases and random numbers around an `Algorithm`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpb_gym import kernels, privacy, state, validation
+from dpb_gym.agent import Agent
+from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.play.algorithm import Algorithm, Plan, Released
+from dpb_gym.play.compiled import compiled_loops
+from dpb_gym.privacy.releasers.releaser import Handle
+from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
+from dpb_gym.problems.folded import Answering
+from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.prior import Prior
+from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.stretch import Stretch
+from dpb_gym.streams import AgentStreams
+
+BOUND = ("_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields")
+"""Attributes that are made again after loading."""
+UNUSED_SUMS = np.zeros((1, 0))
+
+
+def read_only(value: Any) -> Any:
+    """Return a number, an array or a (named) tuple of them with all arrays read-only."""
+    if isinstance(value, tuple):
+        parts = [read_only(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    return value
+
+
+class Player(Agent):
+    """B replicates of an algorithm.
+
+    It holds responses and states. The functions of the algorithm get the state of one replicate,
+    read-only where they do not learn, and each record goes to the curator once.
+
+    Args:
+        algorithm: The algorithm.
+
+    Attributes:
+        algorithm: The algorithm.
+        known: c of its functions.
+        state: The states, a named tuple of arrays ``(B, ...)``.
+        rounds: Rounds so far.
+        plan: Its plan, with the releaser.
+    """
+
+    replaced = ()
+    plan: Plan
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.protects = algorithm.protects
+
+    @property
+    def class_name(self) -> str:
+        """Name of the algorithm's class."""
+        return type(self.algorithm).__name__
+
+    def set_up(self, problem: ProblemInfo, *streams: Any, **options: Any) -> None:
+        """Set up; a parameter `prior_mean` of the algorithm replaces the prior of the problem."""
+        mean = getattr(self.algorithm, "prior_mean", None)
+        if mean is not None:
+            mean = validation.array("prior_mean", mean, (problem.dim,))
+            problem = replace(problem, prior=Prior(tuple(mean.tolist())))
+        super().set_up(problem, *streams, **options)
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: privacy.Curator) -> None:
+        algorithm, B = self.algorithm, streams.replicates
+        algorithm.check(problem)
+        self.problem = problem
+        self.plan = plan = algorithm.plan(problem, curator)
+        if not isinstance(plan, Plan) or not isinstance(plan.sums, Handle):
+            raise AgentError(
+                f"{self.class_name}.plan must return a Plan whose sums are made by a method of the "
+                "curator, for example curator.batch_sum"
+            )
+        schedule = getattr(plan.sums, "schedule", None)
+        self._ends = None if schedule is None else [int(end) for end in schedule.ends]
+        self.known, first = algorithm.start(problem, plan.sums)
+        arrays = (np.asarray(part, order="C") for part in first)
+        self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
+        self._numbers = None
+        if plan.dim:
+            draw = streams.uniforms if plan.law == "uniforms" else streams.normals
+            self._numbers = draw(plan.dim)
+        self.rounds = 0
+        self._releases = np.zeros(B, np.int64)
+        limited = plan.cap is not None or plan.scale is not None or algorithm.limits_users
+        self.stretches = problem.delay is None and not limited
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make what is no part of a saved state: compiled loops and read-only views."""
+        self._kind = kind_of(self.problem.kind)
+        self._fields = self.algorithm.context or self._kind.context
+        shape = self._kind.feature_shape(self.problem)
+        shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
+        integers = ("arms",)
+        self._buffers = tuple(
+            np.zeros(shapes[name], np.int64 if name in integers else np.float64)
+            for name in self._fields
+        )
+        self._shown = read_only(self._buffers)
+        self._c = read_only(self.known)
+        self._R = read_only(self.state)
+        self._loops = compiled_loops(
+            type(self.algorithm),
+            tuple(buffer.ndim for buffer in self._buffers),
+            bool(self._kind.action_shape(self.problem)),
+            self.plan.directed,
+        )
+
+    def _contexts(self, context: Context, rounds: bool = False) -> tuple[Array, ...]:
+        """Return the fields that the algorithm sees, ``(n, B, ...)``; n = 1 without `rounds`."""
+        found = []
+        for name in self._fields:
+            part = context.offered_revenues if name == "revenues" else getattr(context, name)
+            if part is None:
+                raise AgentError(f"{self.class_name} needs {name}, which this problem has not")
+            part = part if rounds else part[None]
+            found.append(read_only(np.ascontiguousarray(part)))
+        return tuple(found)
+
+    def _draw(self, rounds: int, count: int) -> Array:
+        """Return random vectors ``(rounds, B, count, dim)``."""
+        B = len(self._releases)
+        if self._numbers is None or not count:
+            return np.zeros((rounds, B, 0, 0))
+        drawn = self._numbers.take(rounds * count).reshape(rounds, count, B, -1)
+        return np.ascontiguousarray(drawn.swapaxes(1, 2))
+
+    def _count(self, t: int) -> int:
+        """Return the number of vectors that `act` gets in round t."""
+        own = self.algorithm.functions.draws
+        return self.plan.draws if own is None else own(self.known, t)
+
+    def _actions(self, rounds: int) -> Array:
+        shape = self._kind.action_shape(self.problem)
+        kind = np.int64 if self._kind.integral else np.float64
+        return np.zeros((rounds, len(self._releases), *shape), kind)
+
+    def act(self, context: Context) -> Array:
+        self._ready()
+        index = None
+        if context.available is not None and "revenues" not in self._fields:
+            context, index = stand_ins(context)
+        actions = self._actions(1)
+        z = self._draw(1, self._count(self.rounds + 1))
+        self._run("act_rounds", self._R, self._contexts(context), z, actions)
+        return original_actions(actions[0], index)
+
+    def _run(self, loop: str, states: Any, contexts: tuple[Array, ...], *rest: Any) -> None:
+        run = getattr(self._loops, loop)
+        run(self._c, states, self.rounds + 1, contexts, self._buffers, self._shown, *rest)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        self._ready()
+        B = len(self._releases)
+        observed = np.ones(B, bool) if feedback.observed is None else feedback.observed
+        if self.plan.cap is not None:
+            observed = self.plan.cap.admit(context.users, observed)
+        contexts = self._contexts(context)
+        actions = read_only(np.ascontiguousarray(action)[None])
+        self._check(actions, observed)
+        responses = np.asarray(self._responses(feedback))[None]
+        seen = np.ascontiguousarray(observed)[None]
+        z = self._draw(1, self.plan.repeats)
+        values, rows = self._record(contexts, actions, responses, seen, z)
+        if self.plan.scale is not None:
+            self.plan.scale(context.users, observed, rows[0])
+        if self.algorithm.functions.see is not None:
+            self._run("see_rounds", self.state, contexts, actions, seen)
+        users = {} if context.users is None else {"users": context.users}
+        if not self.algorithm.limits_users:
+            users = {}
+        if self.plan.directed:
+            self.plan.sums.add(values[0], rows[0], **users)
+        else:
+            self.plan.sums.add(rows[0], **users)
+        self._moved(1)
+
+    def _check(self, actions: Array, observed: Array) -> None:
+        """Raise `ActionError` for the first observed action that does not exist."""
+        if self._fields == ("features",) and self._kind.integral:
+            many = self._buffers[0].shape[0]
+            bad = observed & ((actions[0] < 0) | (actions[0] >= many))
+            if bad.any():
+                i = int(bad.argmax())
+                raise ActionError(
+                    f"candidate {actions[0, i]} of replicate {i} is outside 0..{many - 1}"
+                ).at(i)
+
+    def _responses(self, feedback: Feedback) -> Array:
+        name = self._kind.response
+        found = feedback.reward if name is None else getattr(feedback, name)
+        assert found is not None
+        return found
+
+    def _record(
+        self, contexts: tuple[Array, ...], actions: Array, responses: Array, seen: Array, z: Array
+    ) -> tuple[Array, Array]:
+        n, B = seen.shape
+        values = np.zeros((n, B))
+        rows = np.zeros((n, B, self.plan.sums.shape.width))
+        self._run("record_rounds", self._R, contexts, actions, responses, seen, z, values, rows)
+        return values, rows
+
+    def _moved(self, rounds: int) -> None:
+        """Count rounds whose records are in the sums, and learn where there is a release."""
+        self.rounds += rounds
+        plan, t = self.plan, self.rounds
+        if self._ends is not None:
+            k = int(self._releases[0])
+            if k < len(self._ends) and t == self._ends[k]:
+                self._learn(plan.sums.value)
+        elif self.algorithm.functions.due is not None:
+            due = np.zeros(len(self._releases), bool)
+            self._loops.due_lanes(self._c, self._R, t, due)
+            if due.any():
+                self._learn(plan.sums.release(), due)
+        elif plan.forget and t % plan.forget == 0:
+            plan.sums.release()
+            self._learn(plan.sums.forget())
+        elif t % plan.every == 0:
+            self._learn(plan.sums.release())
+
+    def _learn(self, sums: Array, due: Array | None = None) -> None:
+        due = np.ones(len(self._releases), bool) if due is None else due
+        sums = read_only(np.ascontiguousarray(sums))
+        releaser = self.plan.sums
+        std = float(getattr(releaser, "noise_std", 0.0))
+        record_std = float(getattr(releaser, "record_std", 0.0))
+        self._loops.learn_lanes(
+            self._c, self.state, sums, std, record_std, self._releases, self.rounds, due
+        )
+        self._releases += due
+
+    def _until_release(self) -> int:
+        """Return the rounds until the next release."""
+        if self.algorithm.functions.due is not None:
+            return 1
+        if self._ends is not None:
+            k = int(self._releases[0])
+            return self._ends[k] - self.rounds if k < len(self._ends) else 1 << 60
+        return self.plan.every - self.rounds % self.plan.every
+
+    def play(self, rounds: Stretch | Answering) -> Array:
+        self._ready()
+        if isinstance(rounds, Answering):
+            return self._play_steadily(rounds)
+        n, B = rounds.shape
+        contexts, plan = self._contexts(rounds.context, rounds=True), self.plan
+        actions, width = np.zeros((n, B), np.int64), plan.sums.shape.width
+        values, rows, scratch = np.zeros((n, B)), np.zeros((n, B, width)), np.zeros(width)
+        numbers = self._draw(n, plan.draws + plan.repeats)
+        z = np.ascontiguousarray(numbers[:, :, : plan.draws])
+        repeats = np.ascontiguousarray(numbers[:, :, plan.draws :])
+        follow = plan.directed and plan.every == 1 and not plan.forget and self._ends is None
+        follow = follow and not self.curator.private
+        totals, clip = UNUSED_SUMS, (0.0, 0.0)
+        counts = np.zeros(B, np.int64)
+        start = 0
+        while start < n:
+            stop = n if follow else min(n, start + self._until_release())
+            part = slice(start, stop)
+            if follow:
+                totals, low, high, counts = plan.sums.exact_sums(stop - start)
+                clip = low, high
+            status = self._loops.play_table(
+                self._c,
+                self._R,
+                self.state,
+                self.rounds + 1,
+                tuple(field[part] for field in contexts),
+                self._buffers,
+                self._shown,
+                z[part],
+                repeats[part],
+                rounds.reward[part],
+                rounds.observed[part],
+                follow,
+                totals,
+                read_only(totals),
+                clip,
+                counts,
+                scratch,
+                actions[part],
+                values[part],
+                rows[part],
+            )
+            if status != kernels.continual.OK:
+                raise ParameterError("records must be finite; got NaN or infinity")
+            if follow:
+                self.rounds += stop - start
+                self._releases += stop - start
+            else:
+                self._add_rounds(values[part], rows[part])
+            start = stop
+        return actions
+
+    def _add_rounds(self, values: Array, rows: Array) -> None:
+        if self.plan.directed:
+            self.plan.sums.add_rounds(values, rows)
+        else:
+            self.plan.sums.add_rounds(rows)
+        self._moved(len(rows))
+
+    def _play_steadily(self, rounds: Answering) -> Array:
+        """Play parts of rounds in which the state does not change; all are answered at once."""
+        n, B = rounds.shape
+        contexts, plan = self._contexts(rounds.context, rounds=True), self.plan
+        actions = self._actions(n)
+        start = 0
+        while start < n:
+            count, most = self._steady(min(n - start, self._until_release()))
+            part = slice(start, start + most)
+            numbers = self._draw(most, count + plan.repeats)
+            now = tuple(field[part] for field in contexts)
+            out = actions[part]
+            self._run("act_rounds", self._R, now, np.ascontiguousarray(numbers[:, :, :count]), out)
+            played, responses, seen = rounds.answer(part, out, self._responses)
+            repeats = np.ascontiguousarray(numbers[:, :, count:])
+            values, rows = self._record(now, read_only(played), responses, seen, repeats)
+            if self.algorithm.functions.see is not None:
+                self._run("see_rounds", self.state, now, read_only(played), seen)
+            self._add_rounds(values, rows)
+            start += most
+        return actions
+
+    def _steady(self, most: int) -> tuple[int, int]:
+        """Return the vectors that `act` gets from now on, and for how many rounds, at most `most`.
+
+        A state that changes in every round lasts for one.
+        """
+        t = self.rounds + 1
+        count = self._count(t)
+        if self.algorithm.functions.see is not None:
+            return count, 1
+        if self.algorithm.functions.draws is not None:
+            low, high = 1, most
+            while low < high:
+                middle = (low + high + 1) // 2
+                if self._count(t + middle - 1) == count:
+                    low = middle
+                else:
+                    high = middle - 1
+            return count, low
+        return count, most
+
+    def probabilities(self, context: Context) -> Array | None:
+        """Return 1 for the candidate that is played if the algorithm draws no random numbers."""
+        if self._numbers is not None or not self._kind.integral or self._slates():
+            return None
+        shown, index = stand_ins(context)
+        actions = self._actions(1)
+        self._run("act_rounds", self._R, self._contexts(shown), self._draw(1, 0), actions)
+        shares = np.zeros(shown.features.shape[:2])
+        shares[np.arange(len(shares)), actions[0]] = 1.0
+        return original_probabilities(shares, index)
+
+    def _slates(self) -> bool:
+        return bool(self._kind.action_shape(self.problem))
+
+    def _ready(self) -> None:
+        """Make the views again after loading."""
+        if "_loops" not in vars(self):
+            self._bind()
+
+
+def _written(player: Player) -> dict[str, Any]:
+    return {name: value for name, value in vars(player).items() if name not in BOUND}
+
+
+state.register(Player, out=_written, into=state.set_attributes)
+__all__ = ["Player", "Released"]
