@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
+from dpb_gym import state
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError
 from dpb_gym.parameters import check_parameters, with_parameters
@@ -43,6 +44,7 @@ class Released(NamedTuple):
     number: int
 
 
+@state.register
 class Plan(NamedTuple):
     """What an algorithm has from the curator, and its random numbers. Public.
 
@@ -57,8 +59,8 @@ class Plan(NamedTuple):
         law: ``"normals"`` (standard) or ``"uniforms"`` on [0, 1).
         cap: Counts each user's rounds; later ones are no part of the sums. None: no limit, or
             the releaser has it.
-        scale: ``scale(users, observed, rows)`` scales the directions of a round in place, ``(B,
-            width)``, by public user ids.
+        scale: Its method ``scale(users, observed, rows)`` scales the directions of a round in
+            place, ``(B, width)``, by public user ids. None: they are not scaled.
     """
 
     sums: Any

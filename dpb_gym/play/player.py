@@ -10,8 +10,9 @@ import numpy as np
 from dpb_gym import kernels, privacy, state, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.play.algorithm import Algorithm, Plan, Released
+from dpb_gym.play.algorithm import Algorithm, Plan
 from dpb_gym.play.compiled import compiled_loops
+from dpb_gym.play.purity import check_functions, tuples_in
 from dpb_gym.privacy.releasers.releaser import Handle
 from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
 from dpb_gym.problems.folded import Answering
@@ -88,6 +89,7 @@ class Player(Agent):
         schedule = getattr(plan.sums, "schedule", None)
         self._ends = None if schedule is None else [int(end) for end in schedule.ends]
         self.known, first = algorithm.start(problem, plan.sums)
+        check_functions(self.class_name, algorithm.functions, tuples_in(self.known, first))
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._numbers = None
@@ -178,7 +180,7 @@ class Player(Agent):
         z = self._draw(1, self.plan.repeats)
         values, rows = self._record(contexts, actions, responses, seen, z)
         if self.plan.scale is not None:
-            self.plan.scale(context.users, observed, rows[0])
+            self.plan.scale.scale(context.users, observed, rows[0])
         if self.algorithm.functions.see is not None:
             self._run("see_rounds", self.state, contexts, actions, seen)
         users = {} if context.users is None else {"users": context.users}
@@ -383,4 +385,3 @@ def _written(player: Player) -> dict[str, Any]:
 
 
 state.register(Player, out=_written, into=state.set_attributes)
-__all__ = ["Player", "Released"]

@@ -1,0 +1,201 @@
+"""Which functions an `Algorithm` may consist of: those that have no memory besides the state.
+
+Numba rejects global lists and objects, frames, files, and writes into read-only arrays. It accepts
+other ways in which a function could remember a response: hidden generators, memory that was not
+initialised, iterators that write into read-only arrays, calls of Python and of C. So the code of
+every function is compared with lists of what is allowed, before it runs. An index beyond the end of
+an array raises IndexError (`dpb_gym.kernels.deferred.jit`).
+
+This is no sandbox. `plan` and `start` are Python, which runs before the first response and could
+replace code of this package; an isolated run keeps that in another process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+import sys
+import types
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dpb_gym.errors import AgentError
+from dpb_gym.kernels.deferred import Deferred
+from dpb_gym.play.algorithm import Functions, Offer, Released
+
+OPERATIONS = frozenset(
+    # numbers, comparisons and containers
+    "BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL UNARY_NEGATIVE "
+    "UNARY_NOT UNARY_INVERT UNARY_POSITIVE BUILD_TUPLE BUILD_SLICE UNPACK_SEQUENCE STORE_SUBSCR "
+    "STORE_SLICE "
+    # local variables and constants
+    "LOAD_CONST LOAD_SMALL_INT LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST "
+    "LOAD_FAST_BORROW LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST STORE_FAST_LOAD_FAST "
+    "STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL DELETE_FAST POP_TOP COPY SWAP NOP RESUME CACHE "
+    "PUSH_NULL EXTENDED_ARG NOT_TAKEN RETURN_VALUE RETURN_CONST "
+    # names, attributes and calls, which are checked below
+    "LOAD_GLOBAL LOAD_ATTR LOAD_METHOD PRECALL CALL CALL_KW KW_NAMES "
+    # jumps
+    "GET_ITER FOR_ITER END_FOR POP_ITER JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT "
+    "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE "
+    "POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE "
+    "POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE "
+    "POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE JUMP_IF_TRUE_OR_POP "
+    "JUMP_IF_FALSE_OR_POP".split()
+)
+"""Instructions of Python 3.11 to 3.14 that functions may have."""
+BUILTINS = frozenset("range min max abs len float int bool enumerate zip round".split())
+NUMPY = frozenset(
+    "abs append arange argmax argmin bool_ ceil clip concatenate copy cumsum diag exp eye float64 "
+    "floor full inf int64 isfinite isnan log maximum mean minimum nan ones outer pi prod sign sqrt "
+    "sum trace where zeros zeros_like".split()
+)
+MATH = frozenset("ceil exp floor inf isfinite isnan log nan pi sqrt".split())
+ARRAYS = frozenset("T all any copy max mean min ndim shape size std sum".split())
+"""Attributes of arrays that functions may read."""
+OTHER_ARRAYS = frozenset(name for name in dir(np.ndarray) if name not in ARRAYS)
+TRUSTED = "dpb_gym.kernels."
+"""Modules with functions that compare the shapes of their arguments themselves."""
+
+
+class _Check:
+    """A walk through the functions of one algorithm."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen: set[int] = set()
+        self.fields = set(Released._fields) | set(Offer._fields)
+
+    def fail(self, function: Any, what: str) -> AgentError:
+        where = f"{self.name}: the function {function.__name__!r}"
+        return AgentError(
+            f"{where} {what}; functions of an Algorithm have no memory besides the state. See "
+            "docs/audit.md for what they may use, or write an Agent"
+        )
+
+    def function(self, value: Any) -> None:
+        """Check a function and all that it calls."""
+        if id(value) in self.seen:
+            return
+        self.seen.add(id(value))
+        function = value.py_func if isinstance(value, Deferred) else value
+        if not isinstance(function, types.FunctionType):
+            raise self.fail(value, "is no function")
+        if function.__closure__ or function.__kwdefaults__:
+            raise self.fail(function, "has a closure or keyword defaults")
+        if any(not isinstance(v, (bool, int, float)) for v in function.__defaults__ or ()):
+            raise self.fail(function, "has a default that is no number")
+        self.code(function)
+
+    def code(self, function: types.FunctionType) -> None:
+        """Check the instructions of a function."""
+        last: Any = None
+        for step in dis.get_instructions(function.__code__):
+            if step.opname not in OPERATIONS:
+                raise self.fail(function, f"has the instruction {step.opname}")
+            if step.opname == "LOAD_CONST" and isinstance(step.argval, types.CodeType):
+                raise self.fail(function, "defines a function")
+            if step.opname == "LOAD_GLOBAL":
+                last = self.named(function, step.argval)
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                self.attribute(function, last, step.argval)
+                last = None
+            elif step.opname not in ("PUSH_NULL", "NOP", "EXTENDED_ARG", "CACHE"):
+                last = None
+
+    def named(self, function: types.FunctionType, name: str) -> Any:
+        """Check a global name and return its value."""
+        if name not in function.__globals__:
+            if name not in BUILTINS or not hasattr(builtins, name):
+                raise self.fail(function, f"uses {name!r}, which is not among {_listed(BUILTINS)}")
+            return None
+        value = function.__globals__[name]
+        if isinstance(value, Deferred):
+            if value.bounds:
+                self.function(value)
+            elif not _trusted(value):
+                raise self.fail(function, f"calls {name!r}, which has no bounds checks")
+        elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            self.tuple_fields(function, value)
+        elif isinstance(value, types.ModuleType):
+            if value not in (np, math):
+                raise self.fail(function, f"uses the module {value.__name__}; numpy and math are")
+        elif not _constant(value):
+            raise self.fail(function, f"uses the global {name!r}, a {type(value).__name__}")
+        return value
+
+    def tuple_fields(self, function: Any, kind: type) -> None:
+        """Allow the fields of a named tuple as attributes."""
+        own: Any = kind
+        if own.__new__.__code__.co_argcount != len(own._fields) + 1 or own.__bases__ != (tuple,):
+            raise self.fail(function, f"uses {kind.__name__}, which is no plain named tuple")
+        bad = OTHER_ARRAYS.intersection(own._fields)
+        if bad:
+            raise self.fail(function, f"has a field {min(bad)!r}, which is an attribute of arrays")
+        self.fields |= set(own._fields)
+
+    def attribute(self, function: Any, owner: Any, name: str) -> None:
+        """Check an attribute of a module, or of an unknown value."""
+        if isinstance(owner, types.ModuleType):
+            allowed = NUMPY if owner is np else MATH
+            if name not in allowed:
+                raise self.fail(function, f"uses {owner.__name__}.{name}")
+        elif name not in self.fields and name not in ARRAYS:
+            raise self.fail(function, f"uses the attribute {name!r}")
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _constant(value: Any) -> bool:
+    """Whether a global is a number or a tuple of numbers."""
+    if isinstance(value, tuple):
+        return type(value) is tuple and all(map(_constant, value))
+    return isinstance(value, (bool, int, float, np.number))
+
+
+def _trusted(value: Deferred) -> bool:
+    """Whether a function without bounds checks is one of this package's."""
+    function: Any = value.py_func
+    module = sys.modules.get(function.__module__)
+    known = getattr(module, function.__name__, None) if module is not None else None
+    return str(function.__module__).startswith(TRUSTED) and known is value
+
+
+def _nested(kind: Any, values: Any) -> list[type]:
+    """Return the classes of named tuples in a value."""
+    found = [kind]
+    for value in values:
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            found += _nested(type(value), value)
+    return found
+
+
+@cache
+def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) -> None:
+    """Raise `AgentError` unless functions have no memory besides the state.
+
+    Args:
+        name: Name of the algorithm.
+        functions: Its functions.
+        kinds: Classes of c and s, and of named tuples in them.
+    """
+    check = _Check(name)
+    for kind in kinds:
+        check.tuple_fields(functions.act, kind)
+    for role in ("act", "see", "record", "learn", "due"):
+        function = getattr(functions, role)
+        if function is None:
+            continue
+        if not isinstance(function, Deferred) or not function.bounds:
+            raise AgentError(f"{name}: {role} must be decorated with dpb_gym.play.jit")
+        check.function(function)
+
+
+def tuples_in(known: Any, state: Any) -> tuple[type, ...]:
+    """Return the classes of named tuples in c and s, for `check_functions`."""
+    return tuple(dict.fromkeys(_nested(type(known), known) + _nested(type(state), state)))
