@@ -121,7 +121,7 @@ class AgentSpec:
         if isinstance(made, SingleAgent):
             agent = BatchedSingle(maker, given)
         elif isinstance(made, Algorithm):
-            agent = Player(made)
+            agent = (made.player or Player)(made)
         else:
             agent = made
         agent.protects = made.protects or self.protects

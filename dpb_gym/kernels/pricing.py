@@ -35,6 +35,16 @@ def best_price(x, theta, logistic, zeta):
 
 
 @shape_checked
+def best_net_price(x, theta, zeta, cost):
+    """Best price under logistic demand where a unit costs `cost` in [0, 1].
+
+    p - cost is the best price of a customer whose a is smaller by slope * cost.
+    """
+    a, slope = intercept(x, theta)
+    return min(1.0, cost + kernels.demand_models._best_logistic(a - slope * cost, slope, zeta))
+
+
+@shape_checked
 def revenue(x, theta, p, zeta):
     """Expected revenue of a price under logistic demand."""
     a, slope = intercept(x, theta)

@@ -115,12 +115,14 @@ class Algorithm(Policy, ABC):
     Attributes:
         functions: The algorithm.
         State: Class of the state, a named tuple of arrays; a number that changes has shape (1,).
+        player: Class of its player; None: `dpb_gym.play.player.Player`.
         context: Fields of the context that it sees: ``("arms",)`` in a multi-armed bandit; None
             for those of the kind.
     """
 
     functions: ClassVar[Functions]
     State: ClassVar[type]
+    player: ClassVar[Any] = None
     context: ClassVar[tuple[str, ...] | None] = None
 
     @property

@@ -1,40 +1,314 @@
-"""One-pass private Newton for assortment under the multinomial logit."""
+"""One-pass private Newton for assortment. Symbols as in docs/one-pass.md.
+
+A customer chooses an offered item or the outside option, of features 0, with probabilities
+softmax(<x_i, theta>). Choice t enters a running sum once, as a curvature H_t and a response u_t
+with E u_t = H_t theta. theta is computed from noisy releases of that sum alone.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.assortment.choice_records import offered
-from dpb_agents.common.newton_sums import Combined, OnePassNewton, Rows, SizePrior
-from dpb_gym import kernels, portable, validation
+from dpb_agents.kernels.curvature import (
+    EVENNESS,
+    FIRST_PART,
+    Combination,
+    History,
+    combination,
+    drawn,
+    estimate,
+    even_out,
+    geometric_schedule,
+    informed,
+    isometric,
+    planned_horizon,
+    row_weight,
+    size_mixture,
+    store,
+    stored_by,
+    symmetric,
+)
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.kernels.assortment import (
+    all_offered,
+    alternatives,
+    best_slate,
+    chosen_row,
+    expected_slate,
+    slate_revenue,
+    utilities,
+)
+from dpb_gym.kernels.vectors import (
+    any_nonzero,
+    compose,
+    copy_matrix,
+    copy_to,
+    distance,
+    eigh,
+    mean_row,
+    softmax,
+)
+from dpb_gym.parameters import flag, inside, integer, positive, real
+from dpb_gym.play import Algorithm, Functions, Plan, jit
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.prior import Prior
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
-from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 # Nodes of the prior of |theta|, which is log-normal, in standard deviations of 1/2.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
+# Prior probability up to which a size, together with larger ones, is unexpected: the usual 5%.
+# Every value from .04 to .1 gives the same agents with default parameters.
+UNEXPECTED = 0.05
 # Draws of theta that items of equal revenues are valued by: the Monte Carlo error of a mean is
 # 1/8 of the standard deviation of a draw.
 DRAWS = 64
 # Draws are used until a coordinate of theta is so many standard deviations of its noise long:
 # that ratio is 1 at t_0 and grows like t.
 UNSURE = 3.0
+# A draw is rejected if it costs more than so many times what it may gain.
+BET = 2.0
+# Limits of the information in a rare direction, relative to the mean and to the prior's.
+RARE = 0.1
+FEW = 3.0
+AMPLE = 10.0
 
 
-@register_agent(
-    "one-pass-mnl",
-    supports=["assortment"],
-    protects=("joint", "user-round"),
-)
-class OnePassMNL(OnePassNewton):
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        private: Whether there is a budget.
+        tau: Norm at which scores are cut, and U, the bound of u.
+        B: Bound of H.
+        q: Part of the sensitivity that u gets.
+        a: Factor of H in a row.
+        b: Factor of u in a row.
+        norm: Median of the prior size of theta.
+        largest: Largest size of theta that is expected.
+        unsure: Draws are used for so many rounds.
+        K: Capacity.
+        exactly: Whether slates hold K items.
+        equal: Whether all revenues are equal.
+        sizes: Candidate sizes of theta.
+        beliefs: Their probabilities.
+        centre: Prior mean of theta.
+        informed: Whether the prior has a precision.
+        precision: That precision, with the one of the size added.
+        sums: How releases are combined.
+    """
+
+    private: bool
+    tau: float
+    B: float
+    q: float
+    a: float
+    b: float
+    norm: float
+    largest: float
+    unsure: float
+    K: int
+    exactly: bool
+    equal: bool
+    sizes: Any
+    beliefs: Any
+    centre: Any
+    informed: bool
+    precision: Any
+    sums: Combination
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Posterior mean, ``(d,)``.
+        V: Posterior covariance, ``(d, d)``.
+        root: Draws are theta + root z, ``(d, d)``.
+        rare: The same in rare directions only.
+        sums: Stored releases, see `History`.
+        ends: Their rounds.
+        count: Their number.
+    """
+
+    theta: Any
+    V: Any
+    root: Any
+    rare: Any
+    sums: Any
+    ends: Any
+    count: Any
+
+
+def draws(c: Known, t: int) -> int:
+    """Return the number of normal vectors of round t."""
+    return DRAWS if t - 1 < c.unsure else 1
+
+
+@jit
+def act(c, s, t, offer, z):
+    """Greedy slate for draws while theta is unsure, then the best slate for theta."""
+    x, r = offer.features, offer.revenues
+    if t - 1 < c.unsure:
+        return expected_slate(x, r, s.theta, s.root, z, c.K, c.exactly)
+    equal = c.equal and all_offered(r)
+    u = utilities(x, s.theta)
+    best = best_slate(u, r, c.K, equal, c.exactly)
+    if not any_nonzero(s.rare):
+        return best
+    bold = utilities(x, drawn(s.theta, s.rare, z[0]))
+    bet = best_slate(bold, r, c.K, equal, c.exactly)
+    cost = slate_revenue(best, u, r) - slate_revenue(bet, u, r)
+    gain = slate_revenue(bet, bold, r) - slate_revenue(best, bold, r)
+    return best if cost > BET * gain else bet
+
+
+@jit
+def link_scale(c, s, p, x):
+    """c of the page: by how much the uncertainty V of theta flattens the link."""
+    centre = mean_row(p, x)
+    k = 0.0
+    for i in range(p.shape[0]):
+        k += p[i] * distance(s.V, x[i], centre)
+    return math.sqrt(1.0 + 0.25 * math.pi * k)
+
+
+@jit
+def record(c, s, t, offer, slate, choice, z):
+    """Row of a choice.
+
+    With p the choice probabilities at <x, theta> / c, s_i = x_i - sum p x and v_i = s_i cut to norm
+    tau: H = sum p_i v_i s_i' / c, u = H theta + v_chosen - sum p v.
+    """
+    x = alternatives(offer.features, slate)
+    n, d = x.shape
+    chosen = chosen_row(slate, choice)
+    scores = np.zeros(n)
+    for i in range(n):
+        for j in range(d):
+            scores[i] += x[i, j] * s.theta[j]
+    w = 1.0
+    if not c.private:
+        # less weight while theta is unknown, also where p is sure and wrong
+        w /= link_scale(c, s, np.full(n, 1.0 / n), x)
+    k = link_scale(c, s, softmax(scores, 1.0), x)
+    p = softmax(scores, k)
+    centre = mean_row(p, x)
+    cut = np.ones(n)
+    mean = np.zeros(d)
+    H = np.zeros((d, d))
+    for i in range(n):
+        square = 0.0
+        for j in range(d):
+            x[i, j] -= centre[j]
+            square += x[i, j] * x[i, j]
+        length = math.sqrt(square)
+        # scores that are to be private are cut radially
+        cut[i] = 1.0 if length <= c.tau else c.tau / length
+        for j in range(d):
+            v = cut[i] * p[i] * x[i, j]
+            mean[j] += v
+            for o in range(j, d):
+                H[j, o] += v * x[i, o] / k
+    for j in range(d):
+        for o in range(j, d):
+            H[o, j] = H[j, o]
+    u = np.zeros(d)
+    for j in range(d):
+        total = -mean[j]
+        for o in range(d):
+            total += H[j, o] * s.theta[o]
+        u[j] = total
+    # the weight uses the whole sensitivity and does not depend on the choice
+    if c.private:
+        longest = 0.0
+        for i in range(n):
+            square = 0.0
+            for j in range(d):
+                square += (u[j] + cut[i] * x[i, j]) ** 2
+            longest = max(longest, square)
+        w *= row_weight(H, longest, c.B, c.tau, c.q)
+    for j in range(d):
+        u[j] += cut[chosen] * x[chosen, j]
+    return isometric(H, u, w * c.a, w * c.b)
+
+
+@jit
+def learn(c, s, released, t):
+    """Update theta with all releases.
+
+    Records taken at a theta that was far too short mislead, because the link is flat there: where
+    theta is longer than expected, the first part of the records is left out.
+    """
+    history = History(s.sums, s.ends, s.count)
+    store(c.sums, history, released, t)
+    old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
+    early = stored_by(history, FIRST_PART * t)
+    size = posterior(c, s, estimate(c.sums, history, released, old), t)
+    if early > old and size > c.largest:
+        posterior(c, s, estimate(c.sums, history, released, early), t)
+    rare_directions(c, s)
+
+
+@jit
+def posterior(c, s, estimated, t):
+    """Write theta, its covariance and the root of draws; return the likeliest size."""
+    sums, std, uneven = estimated
+    d = s.theta.shape[0]
+    if c.private and t < c.unsure:
+        # at distance 1, where the typical eigenvalue is `rate`, a cut response has variance tau^2
+        # and the curvature has trace tau; draws use that variance, a single theta is safer with 1
+        uneven *= c.tau
+    H = symmetric(sums, d, 1.0 / c.a)
+    left = even_out(H, std / c.a, EVENNESS)
+    u = np.zeros(d)
+    for j in range(d):
+        u[j] = sums[d * (d + 1) // 2 + j] / c.b
+    noise = (std / c.b) ** 2
+    if c.informed:
+        theta, V, factor = informed(H, u, c.centre, c.precision, uneven, noise, left)
+        copy_matrix(factor, s.root)
+        size = c.norm
+    else:
+        theta, V, E, deviation, few, size = size_mixture(
+            H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, 0.0, 0.0
+        )
+        copy_matrix(compose(E, deviation), s.root)
+    copy_to(theta, s.theta)
+    copy_matrix(V, s.V)
+    return size
+
+
+@jit
+def rare_directions(c, s):
+    """Write V^(1/2) restricted to directions in which records carry almost no information.
+
+    With eigenvalues lambda_i of V and p = d / max(norm, |theta|)^2, the precision of a prior of
+    that size, the records' precision is h_i = (1 / lambda_i - p)_+.
+    """
+    d = s.theta.shape[0]
+    values, E = eigh(s.V)
+    length = 0.0
+    for j in range(d):
+        length += s.theta[j] * s.theta[j]
+    p = d / max(c.norm * c.norm, length)
+    h = np.zeros(d)
+    mean = 0.0
+    for i in range(d):
+        h[i] = max(1.0 / values[i] - p, 0.0)
+        mean += h[i] / d
+    for i in range(d):
+        few = h[i] < RARE * mean and h[i] < FEW * p
+        values[i] = math.sqrt(values[i]) if few and mean > AMPLE * p else 0.0
+    copy_matrix(compose(E, values), s.rare)
+
+
+@register_agent("one-pass-mnl", supports=["assortment"], protects=("joint", "user-round"))
+class OnePassMNL(Algorithm):
     """One-pass private Newton for assortment: greedy on noisy sums of curvature and response.
 
     Each choice enters once: its curvature H_t and its response u_t, H_t theta_t plus a score
@@ -62,99 +336,131 @@ class OnePassMNL(OnePassNewton):
             response for which the row has its full sensitivity.
         bound: The same norm B of the curvature, in units of `cut`.
         share: Part q of the budget that pays for the response; the rest is the curvature's.
+        first: Round of the first release, in units of t_0, the round at which the noise in one
+            coordinate is as large as the signal.
+        ratio: Factor between two releases' rounds, > 1.
+        decay: Power of t with which the noise of a release grows, >= 0.
+        anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
+            T is not known.
+        window: Number of last rounds that theta is estimated from, at least (drift): the newest
+            release before them is subtracted, which costs no privacy. None: all rounds.
+        max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
+            one user are protected; user ids are public. None: a single round is protected.
+        prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
+            give a cold start. None: use `ProblemInfo.prior`.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
+    functions = Functions(act, record, learn, draws=draws)
+    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [1.4, 2.0],
         "share": [0.75, 0.85],
         "first": [1.0, 2.2],
     }
 
-    norm: float = 2.0
-    cut: float = 0.5
-    bound: float = 0.35
-    share: float = 0.85
-    first: float = 1.0
+    norm: float = positive(2.0)
+    cut: float = positive(0.5)
+    bound: float = positive(0.35)
+    share: float = inside(0.85)
+    first: float = positive(1.0)
+    ratio: float = real(1.1, 1.0, open_low=True)
+    decay: float = real(1.25, 0.0)
+    anytime: bool = flag(False)
+    window: int | None = integer(None, 1)
+    max_rounds_per_user: int | None = integer(None, 1)
+    prior_mean: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.norm = validation.real("norm", self.norm, 0.0, open_low=True)
-        self.cut = validation.real("cut", self.cut, 0.0, open_low=True)
-        self.bound = validation.real("bound", self.bound, 0.0, open_low=True)
-        self.share = validation.real("share", self.share, 0.0, 1.0, open_low=True, open_high=True)
+        if self.max_rounds_per_user is not None:
+            self.protects = ("joint", "user")
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable("one-pass-mnl", problem, "assortment", "n_items", "capacity")
-        B, d = streams.replicates, problem.dim
-        # the trace of the curvature of items that are cut, spread over d coordinates
-        rate = self.cut / d
+
+    def _prior(self) -> tuple[Any, Any]:
         beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
         sizes = self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS)
-        layout = Rows(d, self.bound * self.cut, self.cut, self.share, rate, curator.private)
-        prior = SizePrior(sizes, beliefs / beliefs.sum())
-        self.open(problem, curator, layout, prior, signal=rate * self.norm, calm=1.0)
-        kernels.linalg.cholesky(self.covariance, self.root)
-        self._cut = self.cut if curator.private else math.inf
-        self._exactly, self._capacity = bool(problem.exactly), problem.capacity
-        self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
-        self._unsure = UNSURE * max(d, self.first_release) if self._equal else 0.0
-        self._normals = streams.normals(d)
-        self._values = np.zeros(B)
-        self._rare, self._drawn = np.zeros((B, d, d)), np.empty((B, d))
+        return sizes, beliefs / beliefs.sum()
 
-    def learn(self, estimate: Combined, late: Combined | None) -> None:
-        super().learn(estimate, late)
-        agent_kernels.posterior.rare_directions(self.theta, self.covariance, self.norm, self._rare)
+    def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
+        d = problem.dim
+        B, U = self.bound * self.cut, self.cut
+        a = math.sqrt((1.0 - self.share) / 2.0) / B if private else 1.0
+        b = math.sqrt(self.share) / (2.0 * U) if private else 1.0
+        sizes, beliefs = self._prior()
+        likely = float(sizes[beliefs.argmax()])
+        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / d) * (likely / a) ** 2)
+        # the trace of the curvature of items that are cut, spread over d coordinates
+        rate = self.cut / d
+        return dict(B=B, a=a, b=b, unit_noise=unit_noise, rate=rate, likely=likely)
 
-    def _posterior(self, estimate: Combined) -> tuple[Array, ...]:
-        # At distance 1, where `rate` is the typical eigenvalue, a cut response has variance cut^2
-        # and the curvature has trace cut. Draws use that variance. A single theta is safer with 1.
-        if self.layout.private and self.rounds < self._unsure:
-            estimate = estimate._replace(uneven=self.cut * estimate.uneven)
-        return super()._posterior(estimate)
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        from dpb_gym.privacy import ReleaseModel
 
-    def act(self, context: Context) -> Array:
-        x, revenues = context.features, context.offered_revenues
-        if self.rounds < self._unsure:
-            slates = np.empty((len(self.theta), self._capacity), np.int64)
-            normals = np.ascontiguousarray(self._normals.take(DRAWS).swapaxes(0, 1))
-            agent_kernels.slates.expected_slates(
-                x, revenues, self._exactly, self.theta, self.root, normals, slates
-            )
-            return slates
-        normals, best = self._normals.next(), self._best_slates(context, self.theta)
-        if not self._rare.any():
-            return best
-        agent_kernels.posterior.dispersed(self.theta, self._rare, normals, self._drawn)
-        slates = self._best_slates(context, self._drawn)
-        agent_kernels.slates.warranted_slates(x, revenues, self.theta, self._drawn, best, slates)
-        return slates
-
-    def _best_slates(self, context: Context, theta: Array) -> Array:
-        """Return the best slates ``(B, K)`` for a theta ``(B, d)``."""
-        slates = np.empty((len(theta), self._capacity), np.int64)
-        x, revenues = context.features, context.offered_revenues
-        equal = self._equal and context.available is None
-        agent_kernels.slates.optimistic_slates(
-            x, revenues, equal, self._exactly, theta, self.root, 0.0, self._values, slates
+        d, private = problem.dim, curator.private
+        c = self._constants(problem, private)
+        horizon = planned_horizon(problem, self.anytime)
+        first = self.first * c["unit_noise"] / (c["rate"] * self.norm)
+        sums = curator.weighted_sum(
+            d * (d + 1) // 2 + d,
+            schedule=geometric_schedule(private, horizon, 1, first, self.ratio, self.decay),
+            model=ReleaseModel(
+                horizon,
+                c["unit_noise"],
+                c["rate"],
+                1.0 / c["rate"],
+                c["likely"] ** 2 / d,
+                self.anytime or problem.horizon is None,
+                linear=False,
+            ),
+            sensitivity=1.0,
+            limit=self.max_rounds_per_user,
+            # no row is longer, so no row is clipped
+            clip=math.sqrt(0.5) * (1.0 + 1e-9) if private else None,
+            what="running sums of curvature and response",
         )
-        return slates
+        return Plan(sums, draws=1, dim=d)
 
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        assert feedback.choice is not None
-        agent_kernels.newton_records.choice_rows(
-            context.features,
-            offered(action, feedback),
-            feedback.choice,
-            self.theta,
-            self.covariance,
-            self._cut,
-            self.layout.weighting,
-            self.layout.factors,
-            self.rows,
-        )
-        self.take(context.users)
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        d, private = problem.dim, sums.sigma > 0.0
+        c = self._constants(problem, private)
+        prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
+        sizes, beliefs = self._prior()
+        V = np.eye(d) * float((beliefs * sizes**2).sum()) / d
+        precision = prior.information()
+        if precision is not None:
+            precision = precision + np.eye(d) * (d / c["likely"] ** 2)
+            both = np.empty((1, d, d))
+            kernels.linalg.inverse(precision[None], both)
+            V = both[0]
+        root = np.zeros((1, d, d))
+        kernels.linalg.cholesky(V[None], root)
+        equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        unsure = UNSURE * max(d, int(sums.schedule.ends[0])) if equal else 0.0
+        tail = np.array([beliefs[sizes >= size].sum() for size in sizes])
+        known, history = combination(sums, private, c["unit_noise"], c["rate"], self.window)
+        return Known(
+            private=private,
+            tau=self.cut if private else math.inf,
+            B=c["B"],
+            q=self.share,
+            a=c["a"],
+            b=c["b"],
+            norm=self.norm,
+            largest=float(sizes[tail > UNEXPECTED].max()),
+            unsure=unsure,
+            K=int(problem.capacity or 0),
+            exactly=bool(problem.exactly),
+            equal=equal,
+            sizes=sizes,
+            beliefs=beliefs,
+            centre=prior.centre,
+            informed=precision is not None,
+            precision=np.zeros((d, d)) if precision is None else precision,
+            sums=known,
+        ), State(prior.centre, V, root[0], np.zeros((d, d)), *history)

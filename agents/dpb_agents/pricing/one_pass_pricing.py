@@ -1,24 +1,47 @@
-"""One-pass private Newton for pricing, logistic and Gaussian demand."""
+"""One-pass private Newton for pricing. Symbols as in docs/one-pass.md.
+
+phi = [x; -p] / sqrt(d). A customer buys with probability sigmoid(zeta <phi, theta>); Gaussian
+demand has the mean <phi, theta>. Sale t enters a running sum once, as a curvature H_t and a
+response u_t with E u_t = H_t theta. theta is computed from noisy releases of that sum alone.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.newton_sums import OnePassNewton, Rows, SizePrior
-from dpb_agents.common.parameters import positive, real
-from dpb_agents.pricing.demand_records import MODELS, recorded
-from dpb_gym import kernels, portable
+from dpb_agents.kernels.curvature import (
+    EVENNESS,
+    FIRST_PART,
+    Combination,
+    History,
+    combination,
+    drawn,
+    estimate,
+    even_out,
+    geometric_schedule,
+    informed,
+    isometric,
+    planned_horizon,
+    row_weight,
+    size_mixture,
+    store,
+    stored_by,
+    symmetric,
+    weak_direction,
+)
+from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
+from dpb_gym.kernels.pricing import best_net_price, best_price, revenue
+from dpb_gym.parameters import flag, integer, positive, real
+from dpb_gym.play import Algorithm, Functions, Plan, jit
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.prior import Prior
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
-from dpb_gym.streams import AgentStreams
-
-if TYPE_CHECKING:
-    from dpb_gym.privacy import Curator
 
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped beyond two deviations.
 GAUSSIAN_RANGE = (-3.0, 3.0)
@@ -28,14 +51,254 @@ HOPELESS = 0.25
 TWINS = 3
 # Candidate sizes of theta in units of `norm`, and the probability of each but the first: 1% in
 # all that demand is steeper than foreseen.
-SIZES, OTHERS = np.array([1.0, 1.6, 2.5, 4.0, 8.0]), 0.0025
+SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
+OTHERS = 0.0025
+# Sizes above the first are unexpected: together they have less than the usual 5%.
 # A direction is rare below this part of the mean information; the prior size there, in units of
 # `norm`. Both trade an intercept against customers that drift (docs/one-pass.md, "Constants").
-RARE, WIDE = 0.15, 2.5
+RARE = 0.15
+WIDE = 2.5
+# For small draws around a price in (0, 1) gain and cost are equal, so the limit must exceed 1.
+BET = 2.0
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        logistic: Whether demand is logistic.
+        private: Whether there is a budget.
+        zeta: Slope of the link; 1 for Gaussian demand.
+        U: Bound of u.
+        B: Bound of H.
+        q: Part of the sensitivity that u gets.
+        a: Factor of H in a row.
+        b: Factor of u in a row.
+        norm: Prior size of theta.
+        disperse: Size of draws, in units of the posterior's standard deviation.
+        rare: Part of the mean information below which a direction is rare; 0: none is.
+        twins: Prices drawn again for each record.
+        blind: Rounds that are played without theta.
+        low: Least demand that counts.
+        high: Largest demand that counts.
+        sizes: Candidate sizes of theta.
+        beliefs: Their probabilities.
+        centre: Prior mean of theta.
+        informed: Whether the prior has a precision.
+        precision: That precision, with the one of the size added.
+        stock: Whether a unit has a cost, see `State.bid`.
+        sums: How releases are combined.
+    """
+
+    logistic: bool
+    private: bool
+    zeta: float
+    U: float
+    B: float
+    q: float
+    a: float
+    b: float
+    norm: float
+    disperse: float
+    rare: float
+    twins: int
+    blind: int
+    low: float
+    high: float
+    sizes: Any
+    beliefs: Any
+    centre: Any
+    informed: bool
+    precision: Any
+    stock: bool
+    sums: Combination
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Posterior mean, ``(d,)``.
+        V: Posterior covariance, ``(d, d)``.
+        root: Draws are theta + root z, ``(d, d)``.
+        weak: sqrt(k) v: in the direction v of least information records count 1 + k times.
+        bid: What a unit of a limited stock costs, ``(1,)``; set by `ResolvingPricing`.
+        sums: Stored releases, see `History`.
+        ends: Their rounds.
+        count: Their number.
+    """
+
+    theta: Any
+    V: Any
+    root: Any
+    weak: Any
+    bid: Any
+    sums: Any
+    ends: Any
+    count: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Price that is best for theta plus a draw, or a blind or a safe price."""
+    if t <= c.blind:
+        u = normal_cdf(z[0, 0])
+        # exp(-U) has the least worst-case regret
+        return exp(-u) if c.twins > 0 else u
+    return explored_price(c, s, x, z[0])
+
+
+@jit
+def explored_price(c, s, x, z):
+    """Best price for theta + root z; the one for theta where that is a bad bet."""
+    bold = drawn(s.theta, s.root, z)
+    if c.stock:
+        return best_net_price(x, bold, c.zeta, s.bid[0])
+    price = best_price(x, bold, c.logistic, c.zeta)
+    if c.logistic and c.disperse > 0.0:
+        safe = best_price(x, s.theta, c.logistic, c.zeta)
+        cost = revenue(x, s.theta, safe, c.zeta) - revenue(x, s.theta, price, c.zeta)
+        gain = revenue(x, bold, price, c.zeta) - revenue(x, bold, safe, c.zeta)
+        if cost > BET * gain:
+            return safe
+    return price
+
+
+@jit
+def demand(c, s, phi):
+    """<phi, theta>, the expected demand averaged over V, and h, the factor of phi phi' in H."""
+    m = 0.0
+    v = 0.0
+    for j in range(phi.shape[0]):
+        m += phi[j] * s.theta[j]
+        for k in range(phi.shape[0]):
+            v += phi[j] * s.V[j, k] * phi[k]
+    if not c.logistic:
+        return m, m, 1.0
+    k = math.sqrt(1.0 + 0.125 * math.pi * c.zeta * c.zeta * v)
+    f = sigmoid(c.zeta * m / k)
+    return m, f, c.zeta * c.zeta * f * (1.0 - f) / k
+
+
+@jit
+def record(c, s, t, x, price, y, z):
+    """Row of a sale.
+
+    H = h phi phi' + n g D^2 e e' + h (<w, phi> / |w|)^2 w w',
+    u = H theta + zeta (y - f) (phi + n g / h D e + <w, phi> w)
+    with w = `weak`, e the price's direction, D the gap of phi's last coordinate to its mean over
+    n prices drawn alike, and g the least h of any of them. n D^2 is on average, over which of the
+    prices is posted, their sum of squares.
+    """
+    d = s.theta.shape[0]
+    phi = np.zeros(d)
+    root = math.sqrt(d)
+    for j in range(d - 1):
+        phi[j] = x[j] / root
+    n = 1 + c.twins
+    least = np.inf
+    mean = 0.0
+    for i in range(c.twins, 0, -1):
+        if t <= c.blind:
+            twin = exp(-normal_cdf(z[i - 1, 0]))
+        else:
+            twin = explored_price(c, s, x, z[i - 1])
+        phi[d - 1] = -twin / root
+        least = min(least, demand(c, s, phi)[2])
+        mean += phi[d - 1] / n
+    phi[d - 1] = -price / root
+    m, f, h = demand(c, s, phi)
+    least = min(least, h)
+    mean += phi[d - 1] / n
+    D = phi[d - 1] - mean
+    along = 0.0
+    known = 0.0
+    square = 0.0
+    for j in range(d):
+        along += s.weak[j] * phi[j]
+        known += s.weak[j] * s.theta[j]
+        square += s.weak[j] * s.weak[j]
+    more = along * along / square if square > 0.0 else 0.0
+    u = np.zeros(d)
+    H = np.zeros((d, d))
+    for j in range(d):
+        u[j] = h * (m * phi[j] + more * known * s.weak[j])
+        for k in range(j, d):
+            H[j, k] = h * (phi[j] * phi[k] + more * s.weak[j] * s.weak[k])
+    H[d - 1, d - 1] += n * least * D * D
+    u[d - 1] += n * least * D * D * s.theta[d - 1]
+    score = phi
+    for j in range(d):
+        score[j] += along * s.weak[j]
+    score[d - 1] += n * (least / h if h > 0.0 else 0.0) * D
+    # the weight uses the whole sensitivity and does not depend on the demand
+    w = 1.0
+    unit = c.zeta
+    if c.private:
+        lowest = 0.0
+        highest = 0.0
+        for j in range(d):
+            lowest += (u[j] + unit * (c.low - f) * score[j]) ** 2
+            highest += (u[j] + unit * (c.high - f) * score[j]) ** 2
+        w = row_weight(H, max(lowest, highest), c.B, c.U, c.q)
+    bounded = min(max(y, c.low), c.high) if y == y else y
+    for j in range(d):
+        u[j] += unit * (bounded - f) * score[j]
+    return isometric(H, u, w * c.a, w * c.b)
+
+
+@jit
+def learn(c, s, released, t):
+    """Update theta with all releases.
+
+    Records taken at a theta that was far too short mislead, because the link is flat there: where
+    theta is longer than expected, the first part of the records is left out.
+    """
+    history = History(s.sums, s.ends, s.count)
+    store(c.sums, history, released, t)
+    old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
+    early = stored_by(history, FIRST_PART * t)
+    size = posterior(c, s, estimate(c.sums, history, released, old))
+    if early > old and size > c.sizes[0]:
+        posterior(c, s, estimate(c.sums, history, released, early))
+
+
+@jit
+def posterior(c, s, estimated):
+    """Write theta, its covariance, the root of draws and the weak direction; return the size."""
+    sums, std, uneven = estimated
+    d = s.theta.shape[0]
+    H = symmetric(sums, d, 1.0 / c.a)
+    left = even_out(H, std / c.a, EVENNESS)
+    u = scaled(1.0, sums[d * (d + 1) // 2 :])
+    for j in range(d):
+        u[j] = u[j] / c.b
+    noise = (std / c.b) ** 2
+    if c.private and c.rare > 0.0:
+        copy_to(weak_direction(H, left), s.weak)
+    if c.informed:
+        theta, V, factor = informed(H, u, c.centre, c.precision, uneven, noise, left)
+        copy_to(theta, s.theta)
+        copy_matrix(V, s.V)
+        for j in range(d):
+            for k in range(d):
+                s.root[j, k] = c.disperse * factor[j, k] if k <= j else 0.0
+        return c.sizes[0]
+    theta, V, E, deviation, few, size = size_mixture(
+        H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, c.rare, WIDE * c.norm
+    )
+    copy_to(theta, s.theta)
+    copy_matrix(V, s.V)
+    # draws are whole in rare directions of prior size, and `disperse` of the posterior elsewhere
+    for i in range(d):
+        whole = min(1.0, deviation[i] * math.sqrt(d) / c.sizes[0])
+        deviation[i] *= max(c.disperse, whole) if few[i] else c.disperse
+    copy_matrix(compose(E, deviation), s.root)
+    return size
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
-class OnePassPricing(OnePassNewton):
+class OnePassPricing(Algorithm):
     """One-pass private Newton for pricing: noisy sums of curvature and response.
 
     Each sale enters once: its curvature H_t and its response u_t, H_t theta_t plus a score that
@@ -73,11 +336,26 @@ class OnePassPricing(OnePassNewton):
             demand.
         disperse: Size of the draw, in units of the posterior; with 0 prices are greedy, in rare
             directions too.
+        first: Round of the first release, in units of t_0, the round at which the noise in one
+            coordinate is as large as the signal.
+        ratio: Factor between two releases' rounds, > 1.
+        decay: Power of t with which the noise of a release grows, >= 0.
+        anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
+            T is not known.
+        window: Number of last rounds that theta is estimated from, at least (drift): the newest
+            release before them is subtracted, which costs no privacy. None: all rounds.
+        max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
+            one user are protected; user ids are public. None: a single round is protected.
+        prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
+            give a cold start. None: use `ProblemInfo.prior`.
 
     Raises:
         ParameterError: If a parameter is out of range.
     """
 
+    functions = Functions(act, record, learn)
+    State = State
+    sells_stock: ClassVar[bool] = False
     retired: ClassVar[dict[str, str]] = {"rare": "it is 0.15, and disperse=0 plays greedily"}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "clip": [0.3, 0.45],
@@ -85,84 +363,120 @@ class OnePassPricing(OnePassNewton):
         "first": [1.6, 2.4],
     }
 
-    notion: ClassVar[str] = "anticipating"
     norm: float = positive(0.85)
     clip: float = positive(0.3)
     bound: float = positive(0.2)
     disperse: float = real(0.1, 0.0)
-    first: float = 2.4
+    first: float = positive(2.4)
+    ratio: float = real(1.1, 1.0, open_low=True)
+    decay: float = real(1.25, 0.0)
+    anytime: bool = flag(False)
+    window: int | None = integer(None, 1)
+    max_rounds_per_user: int | None = integer(None, 1)
+    prior_mean: Any = None
 
-    def first_exact(self, problem: ProblemInfo) -> int:
-        """Return d: a record informs about one direction."""
-        return problem.dim
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_rounds_per_user is not None:
+            self.protects = ("anticipating", "user")
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("one-pass-pricing", problem, "pricing", "demand")
-        logistic, d = problem.demand == "logistic", problem.dim
-        zeta = 1.0 if problem.zeta is None else problem.zeta
+
+    def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
+        d = problem.dim
+        logistic = problem.demand == "logistic"
+        zeta = 1.0 if problem.zeta is None or not logistic else problem.zeta
         steepest = zeta**2 / 4 if logistic else 1.0
+        U = self.clip * (zeta if logistic else GAUSSIAN_RANGE[1])
+        B = self.bound * steepest
+        # the share of least noise in u - H theta for |theta| = norm
+        q = 2 * U / (2 * U + self.norm * B * math.sqrt(1 + 1 / d))
+        a = math.sqrt((1.0 - q) / 2.0) / B if private else 1.0
+        b = math.sqrt(q) / (2.0 * U) if private else 1.0
+        # unit noise in a row moves a coordinate of u - H theta so far: the noise N of H is
+        # isometric, so a coordinate of N theta has mean square (1 + 1/d) / 2 norm^2
+        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / d) * (self.norm / a) ** 2)
         # a quarter of the largest trace, spread over d coordinates
         rate = steepest / (4 * d)
-        response = self.clip * (zeta if logistic else GAUSSIAN_RANGE[1])
-        curvature = self.bound * steepest
-        # the share of least noise in u - H theta for |theta| = norm
-        share = 2 * response / (2 * response + self.norm * curvature * math.sqrt(1 + 1 / d))
-        layout = Rows(d, curvature, response, share, rate, curator.private)
-        others = len(SIZES) - 1
-        prior = SizePrior(
-            self.norm * SIZES,
-            np.append(1.0 - others * OTHERS, np.full(others, OTHERS)),
-            # the best price is linear in theta for Gaussian demand: one direction carries little
-            rare=RARE if logistic and self.disperse else 0.0,
-            wide=WIDE * self.norm,
+        return dict(
+            logistic=logistic, zeta=zeta, U=U, B=B, q=q, a=a, b=b, unit_noise=unit_noise, rate=rate
         )
-        self.open(problem, curator, layout, prior, signal=rate, calm=self.disperse)
-        self._blind, self._bets = self.first_release, logistic and self.disperse > 0.0
-        if logistic:
-            horizon = self.horizon(problem)
-            self._blind = horizon if self._blind > HOPELESS * horizon and curator.private else 0
-        if self._centre.any():
-            self._blind = 0
-        self._twins = TWINS if logistic and curator.private else 0
-        bounds = (0.0, 1.0) if logistic else GAUSSIAN_RANGE
-        self._demand = MODELS.index(problem.demand), zeta
-        self._public = *self._demand, *bounds, self.layout.weighting, self.layout.factors
-        self._normals = streams.normals(d)
-        self._drawn = np.empty_like(self.theta)
-        self._best, self._value = np.empty((2, streams.replicates))
 
-    def act(self, context: Context) -> Array:
-        """Return the price that is best for theta plus a draw, or a blind or a safe price."""
-        normals, price, x = self._normals.next(), np.empty(len(self.theta)), context.features
-        if self.rounds < self._blind:
-            uniforms = portable.each(kernels.elementary.normal_cdf, normals[:, 0])
-            hopeless = self._twins > 0  # otherwise Gaussian demand before the first release
-            return portable.each(kernels.elementary.exp, -uniforms) if hopeless else uniforms
-        agent_kernels.posterior.dispersed(self.theta, self.root, normals, self._drawn)
-        self._priced(x, self._drawn, price)
-        if self._bets:
-            self._priced(x, self.theta, self._best)
-            agent_kernels.prices.warranted(
-                x, self.theta, self._drawn, self._best, *self._demand, price
-            )
-        return price
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        from dpb_gym.privacy import ReleaseModel
 
-    def _priced(self, features: Array, theta: Array, price: Array) -> None:
-        """Write the best prices for a theta to `price`."""
-        kernels.demand_models.best_prices(features, theta, *self._demand, price, self._value)
-
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        prices = np.array([action, *(self.act(context) for _ in range(self._twins))])
-        features, prices, demand = recorded(context, prices, feedback)
-        agent_kernels.newton_records.demand_rows(
-            features,
-            prices,
-            demand,
-            self.theta,
-            self.covariance,
-            self.weak,
-            *self._public,
-            self.rows,
+        d, private = problem.dim, curator.private
+        c = self._constants(problem, private)
+        horizon = planned_horizon(problem, self.anytime)
+        sums = curator.weighted_sum(
+            d * (d + 1) // 2 + d,
+            schedule=geometric_schedule(
+                private,
+                horizon,
+                d,
+                self.first * c["unit_noise"] / c["rate"],
+                self.ratio,
+                self.decay,
+            ),
+            model=ReleaseModel(
+                horizon,
+                c["unit_noise"],
+                c["rate"],
+                1.0 / c["rate"],
+                self.norm**2 / d,
+                self.anytime or problem.horizon is None,
+                linear=False,
+            ),
+            sensitivity=1.0,
+            limit=self.max_rounds_per_user,
+            # no row is longer, so no row is clipped
+            clip=math.sqrt(0.5) * (1.0 + 1e-9) if private else None,
+            what="running sums of curvature and response",
         )
-        self.take(context.users)
+        twins = TWINS if c["logistic"] and private else 0
+        return Plan(sums, draws=1, repeats=twins, dim=d)
+
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        d, private = problem.dim, sums.sigma > 0.0
+        c = self._constants(problem, private)
+        unit_noise, rate = c.pop("unit_noise"), c.pop("rate")
+        prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
+        beliefs = np.append(1.0 - 4 * OTHERS, np.full(4, OTHERS))
+        sizes = self.norm * SIZES
+        V = np.eye(d) * float((beliefs * sizes**2).sum()) / d
+        precision = prior.information()
+        if precision is not None:
+            precision = precision + np.eye(d) * (d / self.norm**2)
+            V = np.empty((1, d, d))
+            kernels.linalg.inverse(precision[None], V)
+            V = V[0]
+        blind = int(sums.schedule.ends[0])
+        if c["logistic"]:
+            horizon = planned_horizon(problem, self.anytime)
+            blind = horizon if blind > HOPELESS * horizon and private else 0
+        if prior.centre.any():
+            blind = 0
+        low, high = (0.0, 1.0) if c["logistic"] else GAUSSIAN_RANGE
+        known, history = combination(sums, private, unit_noise, rate, self.window)
+        return Known(
+            private=private,
+            norm=self.norm,
+            disperse=self.disperse,
+            rare=RARE if c["logistic"] and self.disperse else 0.0,
+            twins=TWINS if c["logistic"] and private else 0,
+            blind=blind,
+            low=low,
+            high=high,
+            sizes=sizes,
+            beliefs=beliefs,
+            centre=prior.centre,
+            informed=precision is not None,
+            precision=np.zeros((d, d)) if precision is None else precision,
+            stock=self.sells_stock and problem.stock is not None,
+            sums=known,
+            **c,
+        ), State(
+            prior.centre, V, np.zeros((d, d)), np.zeros(d), np.zeros(1), *history
+        )
