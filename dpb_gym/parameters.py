@@ -46,6 +46,15 @@ def flag(default: bool) -> Any:
     return _checked(validation.flag, default, init=True)
 
 
+def optional_positive(default: float | None) -> Any:
+    """Declare a number > 0, or None whatever the default is."""
+
+    def check(name: str, value: Any) -> Any:
+        return None if value is None else validation.real(name, value, 0.0, open_low=True)
+
+    return field(default=default, metadata={"check": check})
+
+
 positive = partial(real, low=0.0, open_low=True)
 inside = partial(real, low=0.0, high=1.0, open_low=True, open_high=True)
 

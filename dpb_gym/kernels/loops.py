@@ -147,6 +147,7 @@ def compiled(function: Any) -> Any:
 
 def loops(
     algorithm: type,
+    functions: Any,
     released: type,
     offer: type,
     context: tuple[int, ...],
@@ -157,6 +158,7 @@ def loops(
 
     Args:
         algorithm: The class of an `Algorithm`.
+        functions: Its functions.
         released: Class of the releases that `learn` receives.
         offer: Class of a context of two fields.
         context: Dimensions of each field of one context.
@@ -164,7 +166,7 @@ def loops(
         directed: Whether records are numbers with directions.
     """
     own: Any = algorithm
-    functions, fields = own.functions, own.State._fields
+    fields = own.State._fields
     deep, deeper = " " * 12, " " * 16
     x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
     parts = {

@@ -39,6 +39,12 @@ def normal_cdf(x):
 
 
 @shape_checked
+def power(x, y):
+    """x^y, with the same bits on every machine."""
+    return kernels.elementary.power(x, np.float64(y))
+
+
+@shape_checked
 def _same(m, n):
     if m != n:
         raise IndexError("shapes differ")
@@ -223,6 +229,29 @@ def copy_matrix(M, out):
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             out[i, j] = M[i, j]
+
+
+@shape_checked
+def transposed(M):
+    """M' as a new array."""
+    out = np.empty((M.shape[1], M.shape[0]))
+    for i in range(M.shape[0]):
+        for j in range(M.shape[1]):
+            out[j, i] = M[i, j]
+    return out
+
+
+@shape_checked
+def with_constant(x, constant):
+    """Rows (x, constant) / sqrt(1 + constant^2), which are in the unit ball if x is."""
+    m, d = x.shape
+    scale = 1.0 / np.sqrt(1.0 + constant * constant)
+    out = np.empty((m, d + 1))
+    for k in range(m):
+        for j in range(d):
+            out[k, j] = x[k, j] * scale
+        out[k, d] = constant * scale
+    return out
 
 
 @shape_checked

@@ -57,6 +57,7 @@ class Plan(NamedTuple):
         repeats: Such vectors that `Functions.record` gets.
         dim: Their length; 0 if there are none.
         law: ``"normals"`` (standard) or ``"uniforms"`` on [0, 1).
+        users: Whether the releaser counts the rounds of each user.
         cap: Counts each user's rounds; later ones are no part of the sums. None: no limit, or
             the releaser has it.
         scale: Its method ``scale(users, observed, rows)`` scales the directions of a round in
@@ -71,6 +72,7 @@ class Plan(NamedTuple):
     repeats: int = 0
     dim: int = 0
     law: str = "normals"
+    users: bool = False
     cap: Any = None
     scale: Any = None
 
@@ -124,11 +126,6 @@ class Algorithm(Policy, ABC):
     State: ClassVar[type]
     player: ClassVar[Any] = None
     context: ClassVar[tuple[str, ...] | None] = None
-
-    @property
-    def limits_users(self) -> bool:
-        """Whether the releaser counts the rounds of each user."""
-        return getattr(self, "max_rounds_per_user", None) is not None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

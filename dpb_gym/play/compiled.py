@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from dpb_gym.play.algorithm import Offer, Released
+from dpb_gym.play.algorithm import Functions, Offer, Released
 
 
 @cache
 def compiled_loops(
-    algorithm: type, context: tuple[int, ...], slate: bool, directed: bool
+    algorithm: type, functions: Functions, context: tuple[int, ...], slate: bool, directed: bool
 ) -> Any:
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
-    return loops(algorithm, Released, Offer, context, slate, directed)
+    return loops(algorithm, functions, Released, Offer, context, slate, directed)

@@ -98,7 +98,7 @@ class Player(Agent):
             self._numbers = draw(plan.dim)
         self.rounds = 0
         self._releases = np.zeros(B, np.int64)
-        limited = plan.cap is not None or plan.scale is not None or algorithm.limits_users
+        limited = plan.users or plan.cap is not None or plan.scale is not None
         self.stretches = problem.delay is None and not limited
         self._bind()
 
@@ -118,6 +118,7 @@ class Player(Agent):
         self._R = read_only(self.state)
         self._loops = compiled_loops(
             type(self.algorithm),
+            self.algorithm.functions,
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
             self.plan.directed,
@@ -183,9 +184,7 @@ class Player(Agent):
             self.plan.scale.scale(context.users, observed, rows[0])
         if self.algorithm.functions.see is not None:
             self._run("see_rounds", self.state, contexts, actions, seen)
-        users = {} if context.users is None else {"users": context.users}
-        if not self.algorithm.limits_users:
-            users = {}
+        users = {"users": context.users} if self.plan.users else {}
         if self.plan.directed:
             self.plan.sums.add(values[0], rows[0], **users)
         else:

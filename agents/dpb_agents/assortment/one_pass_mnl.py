@@ -424,7 +424,7 @@ class OnePassMNL(Algorithm):
             clip=math.sqrt(0.5) * (1.0 + 1e-9) if private else None,
             what="running sums of curvature and response",
         )
-        return Plan(sums, draws=1, dim=d)
+        return Plan(sums, draws=1, dim=d, users=self.max_rounds_per_user is not None)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
         d, private = problem.dim, sums.sigma > 0.0

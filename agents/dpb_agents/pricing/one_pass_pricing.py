@@ -436,7 +436,8 @@ class OnePassPricing(Algorithm):
             what="running sums of curvature and response",
         )
         twins = TWINS if c["logistic"] and private else 0
-        return Plan(sums, draws=1, repeats=twins, dim=d)
+        users = self.max_rounds_per_user is not None
+        return Plan(sums, draws=1, repeats=twins, dim=d, users=users)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
         d, private = problem.dim, sums.sigma > 0.0

@@ -1,7 +1,12 @@
 """The AdaPrivate family (RU): linear policies on noisy reward sums of disjoint batches.
 
-The sums protect the reward of one round, or all rewards of one user (section 6.1, corrected).
-arXiv:2606.21757.
+RU, Algorithm 1: b grows by the noisy sum of one batch of rewards at a time, A = ridge I + sum x x'
+is public and exact. Every reward is in one batch, so the batches compose in parallel. The last,
+partial batch is never used. The noise of the batches adds up in b (erratum R5). arXiv:2606.21757.
+
+The sums protect the **reward** of one round, or all rewards of one user (section 6.1, corrected);
+an adversary may see all recommendations. Contexts, recommended items and, in rejection replay, the
+accepted rounds count as public and are **not** protected (erratum R15), because A is exact.
 """
 
 from __future__ import annotations
@@ -11,18 +16,18 @@ from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
-from dpb_agents.common.parameters import choice, integer, real
-from dpb_agents.recommendation.linear_policy import (
+from dpb_agents.recommendation.linear import (
     CENTRED,
     SUPPORTS,
     WIDTHS,
-    LinearPolicy,
+    LinearPlan,
     LinTS,
     LinUCB,
     central,
 )
-from dpb_gym import validation
 from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym.parameters import choice, integer, optional_positive, real
+from dpb_gym.play import Plan
 from dpb_gym.privacy import (
     Budget,
     ContributionCap,
@@ -32,7 +37,7 @@ from dpb_gym.privacy import (
     gaussian_sigma,
     textbook_rho,
 )
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
@@ -41,108 +46,27 @@ for_users = partial(
 )
 
 
-class NoisyBatches(LinearPolicy):
-    """RU, Algorithm 1: b grows by the noisy sum of one batch of rewards at a time.
-
-    A = ridge I + sum x x' is public and exact. Every reward is in one batch, so the batches
-    compose in parallel. The last, partial batch is never used. The noise of the batches adds up
-    in b (erratum R5).
-
-    The **reward** of one round is protected; an adversary may see all recommendations. Contexts,
-    recommended items and, in rejection replay, the accepted rounds count as public and are **not**
-    protected (erratum R15), because A is exact.
+def noisy_batches(
+    curator: Curator, plan: LinearPlan, calibration: str, sampling: float = 1.0
+) -> Plan:
+    """Return the plan of noisy sums of disjoint batches of rewards (RU, Algorithm 1).
 
     Args:
-        calibration: ``"verified"``: sigma of the exact Gaussian mechanism, or of the
-            exactly accounted Poisson-sampled one. ``"paper"``: RU, Eq. 2.8 (valid, erratum
-            R1) or, with sampling, Eq. 3.6 (no upper bound, erratum R2). The guarantee states
-            the true cost.
+        curator: Creates the releaser.
+        plan: Numbers of the linear policy.
+        calibration: ``"verified"``: sigma of the exact Gaussian mechanism, or of the exactly
+            accounted Poisson-sampled one. ``"paper"``: RU, Eq. 2.8 (valid, erratum R1) or, with
+            sampling, Eq. 3.6 (no upper bound, erratum R2). The guarantee states the true cost.
+        sampling: Probability with which a reward enters the sums.
     """
-
-    batch: int = 300
-    calibration: str = choice("verified", CALIBRATIONS)
-    sampling = 1.0
-
-    def _sums(
-        self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
-    ) -> Any:
-        sigma = None
-        if self.calibration == "paper" and curator.budget is not None:
-            curator.as_printed("RU, Eq. 2.8 and 3.6")
-            sigma = printed_sigma(curator.budget, reward, self.sampling)
-        return curator.batch_sum(
-            width, reward=reward, sigma=sigma, sampling=self.sampling, cumulative=True
-        )
-
-
-@central("adaprivate-ucb")
-class AdaPrivateUCB(NoisyBatches, LinUCB):
-    """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
-
-    See `NoisyBatches`.
-    """
-
-    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
-
-
-@central("adaprivate-ts")
-@central(
-    "adaprivate-adaptive",
-    summary="AdaPrivate-TS whose draws narrow with every batch (RU, section 3.3).",
-    v=1.5,
-    decay=0.95,
-)
-class AdaPrivateTS(NoisyBatches, LinTS):
-    """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.
-
-    RU, Algorithm 1; see `NoisyBatches`. In ``adaprivate-adaptive`` (section 3.3) the width of
-    the draw falls by `decay` per batch.
-
-    Args:
-        v: See `LinTS`. None: ``1 + sigma / (d sqrt(lambda_0))`` (RU, section 4.2), where sigma
-            is the noise of one batch and lambda_0 = 1/d as on the unit sphere.
-        decay: See `LinTS`; RU take 0.95 with v = 1.5.
-    """
-
-    tuning_grid: ClassVar[dict[str, Any]] = {
-        "adaprivate-ts": {"v": WIDTHS, **CENTRED},
-        "adaprivate-adaptive": {"v": [0.1, 0.4, 1.5, 6.0], **CENTRED},
-    }
-    retired: ClassVar[dict[str, str]] = {"sampling": "it belongs to adaprivate-amp"}
-
-    v: float = 1.0
-
-    def __post_init__(self) -> None:
-        self._tuned = self.v is None
-        self.v = 0.0 if self.v is None else self.v
-        super().__post_init__()
-
-    def _first_width(self, dim: int) -> float:
-        if not self._tuned:
-            return self.v
-        sigma = float(self.releaser.sigma) / self.sampling
-        return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
-
-
-@central("adaprivate-amp", sampling=0.5)
-class AdaPrivateAmp(AdaPrivateTS):
-    """AdaPrivate-TS on a secret random half of the rewards (RU, section 3.2).
-
-    See `AdaPrivateTS`.
-
-    Args:
-        sampling: q, in (0, 1]: each reward enters the sums with probability q.
-
-    Raises:
-        ParameterError: If Eq. 3.6 has no solution.
-        BudgetError: If Eq. 3.6 is to be solved for a zCDP budget.
-    """
-
-    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
-    retired: ClassVar[dict[str, str]] = {"window": "AdaPrivate without sampling forgets"}
-
-    window: int | None = field(default=None, init=False)
-    sampling: float = real(1.0, 0.0, 1.0, open_low=True)
+    sigma = None
+    if calibration == "paper" and curator.budget is not None:
+        curator.as_printed("RU, Eq. 2.8 and 3.6")
+        sigma = printed_sigma(curator.budget, plan.reward, sampling)
+    sums = curator.batch_sum(
+        plan.dim, reward=plan.reward, sigma=sigma, sampling=sampling, cumulative=True
+    )
+    return Plan(sums, directed=True)
 
 
 def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) -> float:
@@ -169,8 +93,14 @@ def printed_sigma(budget: Budget, reward: tuple[float, float], sampling: float) 
     return gaussian_sigma(textbook_rho(budget.epsilon, budget.delta), width)
 
 
-class UserBatches(LinearPolicy):
-    """Noisy batch sums as in `NoisyBatches` that protect all rewards of one user.
+def user_batches(
+    problem: ProblemInfo,
+    curator: Curator,
+    plan: LinearPlan,
+    max_rounds_per_user: int | None,
+    clip: float | None,
+) -> Plan:
+    """Return the plan of noisy batch sums that protect all rewards of one user.
 
     Contexts, recommendations and user ids are public. Only the first k rounds of a user count. The
     sums c_1, c_2, ... of a user's rewards in all batches are clipped to
@@ -179,65 +109,168 @@ class UserBatches(LinearPolicy):
     nothing is clipped and that is the sensitivity.
 
     Args:
-        max_rounds_per_user: k. None: the number that the problem declares.
-        clip: See above, > 0. None: group privacy, rho / k^2 per reward.
+        problem: Public facts.
+        curator: Creates the releaser.
+        plan: Numbers of the linear policy.
+        max_rounds_per_user: k; None: the number that the problem declares.
+        clip: See above; None: group privacy, rho / k^2 per reward.
+
+    Raises:
+        ParameterError: If the problem declares no k.
+    """
+    k = max_rounds_per_user or problem.max_interactions or problem.person_uses
+    if k is None:
+        raise ParameterError(
+            "max_rounds_per_user, the most rounds of a user that may be learnt from, is needed: "
+            "this problem declares none"
+        )
+    cap = ContributionCap(k, curator.replicates)
+    low, high = plan.reward
+    if clip is not None:
+        radius = clip * math.sqrt(k) * max(abs(low), abs(high))
+        if 2.0 * radius < k * (high - low):
+            sums = curator.user_sum(plan.dim, radius=radius, reward=plan.reward, cumulative=True)
+            return Plan(sums, directed=True, users=True, cap=cap)
+    sums = curator.batch_sum(plan.dim, reward=plan.reward, limit=k, cumulative=True)
+    return Plan(sums, directed=True, users=True, cap=cap)
+
+
+@central("adaprivate-ucb")
+class AdaPrivateUCB(LinUCB):
+    """AdaPrivate-UCB: LinUCB on noisy reward sums of disjoint batches.
+
+    RU, Algorithm 1. The other parameters are those of `LinUCB`.
+
+    Args:
+        calibration: See `noisy_batches`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
+
+    batch: int = 300
+    calibration: str = choice("verified", CALIBRATIONS)
+
+    def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
+        return noisy_batches(curator, plan, self.calibration)
+
+
+@central("adaprivate-ts")
+@central(
+    "adaprivate-adaptive",
+    summary="AdaPrivate-TS whose draws narrow with every batch (RU, section 3.3).",
+    v=1.5,
+    decay=0.95,
+)
+class AdaPrivateTS(LinTS):
+    """AdaPrivate-TS: Thompson sampling on noisy reward sums of disjoint batches.
+
+    RU, Algorithm 1. In ``adaprivate-adaptive`` (section 3.3) the width of the draw falls by
+    `decay` per batch. The other parameters are those of `LinTS`.
+
+    Args:
+        v: See `LinTS`. None: ``1 + sigma / (d sqrt(lambda_0))`` (RU, section 4.2), where sigma
+            is the noise of one batch and lambda_0 = 1/d as on the unit sphere.
+        decay: See `LinTS`; RU take 0.95 with v = 1.5.
+        calibration: See `noisy_batches`.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {
+        "adaprivate-ts": {"v": WIDTHS, **CENTRED},
+        "adaprivate-adaptive": {"v": [0.1, 0.4, 1.5, 6.0], **CENTRED},
+    }
+    retired: ClassVar[dict[str, str]] = {"sampling": "it belongs to adaprivate-amp"}
+
+    batch: int = 300
+    v: float = 1.0
+    calibration: str = choice("verified", CALIBRATIONS)
+    sampling = 1.0
+
+    def __post_init__(self) -> None:
+        self._tuned = self.v is None
+        self.v = 0.0 if self.v is None else self.v
+        super().__post_init__()
+
+    def width(self, dim: int, sums: Any) -> float:
+        if not self._tuned:
+            return self.v
+        sigma = float(sums.sigma) / self.sampling
+        return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
+
+    def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
+        return noisy_batches(curator, plan, self.calibration, self.sampling)
+
+
+@central("adaprivate-amp", sampling=0.5)
+class AdaPrivateAmp(AdaPrivateTS):
+    """AdaPrivate-TS on a secret random half of the rewards (RU, section 3.2).
+
+    See `AdaPrivateTS`.
+
+    Args:
+        sampling: q, in (0, 1]: each reward enters the sums with probability q.
+
+    Raises:
+        ParameterError: If Eq. 3.6 has no solution.
+        BudgetError: If Eq. 3.6 is to be solved for a zCDP budget.
+    """
+
+    tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
+    retired: ClassVar[dict[str, str]] = {"window": "AdaPrivate without sampling forgets"}
+
+    window: int | None = field(default=None, init=False)
+    sampling: float = real(1.0, 0.0, 1.0, open_low=True)
+
+
+RETIRED = {"window": "the contributions of a user are capped for good, so nothing is forgotten"}
+
+
+@for_users("adaprivate-user-ucb")
+class AdaPrivateUserUCB(LinUCB):
+    """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
+
+    The other parameters are those of `LinUCB`.
+
+    Args:
+        max_rounds_per_user: See `user_batches`.
+        clip: See `user_batches`.
 
     Raises:
         ParameterError: If a parameter is out of range, or the problem identifies no users.
     """
 
-    retired: ClassVar[dict[str, str]] = {
-        "window": "the contributions of a user are capped for good, so nothing is forgotten"
-    }
+    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
+    retired: ClassVar[dict[str, str]] = RETIRED
 
     batch: int = 300
     window: int | None = field(default=None, init=False)
     max_rounds_per_user: int | None = integer(None, 1)
-    clip: float | None = 1.0
+    clip: float | None = optional_positive(1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.clip is not None:
-            self.clip = validation.real("clip", self.clip, 0.0, open_low=True)
-
-    def _sums(
-        self, problem: ProblemInfo, curator: Curator, width: int, reward: tuple[float, float]
-    ) -> Any:
-        k = self.max_rounds_per_user or problem.max_interactions or problem.person_uses
-        if k is None:
-            raise ParameterError(
-                "max_rounds_per_user, the most rounds of a user that may be learnt from, is "
-                "needed: this problem declares none"
-            )
-        self._cap = ContributionCap(k, curator.replicates)
-        if self.clip is not None:
-            radius = self.clip * math.sqrt(k) * max(abs(reward[0]), abs(reward[1]))
-            if 2.0 * radius < k * (reward[1] - reward[0]):
-                return curator.user_sum(width, radius=radius, reward=reward, cumulative=True)
-        return curator.batch_sum(width, reward=reward, limit=k, cumulative=True)
-
-    def _admitted(self, context: Context, feedback: Feedback) -> Array:
-        return self._cap.admit(context.users, super()._admitted(context, feedback))
-
-    def _add(self, reward: Array, context: Context) -> None:
-        self.releaser.add(reward, self._chosen, context.users)
-
-
-@for_users("adaprivate-user-ucb")
-class AdaPrivateUserUCB(UserBatches, LinUCB):
-    """AdaPrivate-UCB for all rewards of a user: capped rounds, noisy sums.
-
-    See `UserBatches`.
-    """
-
-    tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
+    def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
+        return user_batches(problem, curator, plan, self.max_rounds_per_user, self.clip)
 
 
 @for_users("adaprivate-user-ts")
-class AdaPrivateUserTS(UserBatches, LinTS):
+class AdaPrivateUserTS(LinTS):
     """AdaPrivate-TS for all rewards of a user: capped rounds, noisy sums.
 
-    See `UserBatches`.
+    The other parameters are those of `LinTS`.
+
+    Args:
+        max_rounds_per_user: See `user_batches`.
+        clip: See `user_batches`.
+
+    Raises:
+        ParameterError: If a parameter is out of range, or the problem identifies no users.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
+    retired: ClassVar[dict[str, str]] = RETIRED
+
+    batch: int = 300
+    window: int | None = field(default=None, init=False)
+    max_rounds_per_user: int | None = integer(None, 1)
+    clip: float | None = optional_positive(1.0)
+
+    def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
+        return user_batches(problem, curator, plan, self.max_rounds_per_user, self.clip)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import integer, positive
-from dpb_agents.recommendation.linear_policy import SUPPORTS
+from dpb_agents.recommendation.linear import SUPPORTS
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import portable
 from dpb_gym.errors import ParameterError

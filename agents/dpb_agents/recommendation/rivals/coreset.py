@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer
-from dpb_agents.recommendation.linear_policy import central
+from dpb_agents.recommendation.linear import central
 from dpb_agents.recommendation.rivals.linear_rival import COMPOSITIONS, LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment

@@ -13,7 +13,7 @@ import numpy as np
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import flag, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.linear_policy import take_recommended
+from dpb_agents.recommendation.linear_records import take_recommended
 from dpb_gym import kernels
 from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
 from dpb_gym.overrides import overridden

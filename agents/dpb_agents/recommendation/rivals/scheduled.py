@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import choice, integer, real
-from dpb_agents.recommendation.linear_policy import central
+from dpb_agents.recommendation.linear import central
 from dpb_agents.recommendation.rivals.linear_rival import (
     COMPOSITIONS,
     LinearRival,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpb_agents.common.parameters import inside, positive, real
-from dpb_agents.recommendation.linear_policy import CENTRED, SUPPORTS, WIDTHS, central
+from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, central
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival, RewardSums
 from dpb_gym import kernels, portable
 from dpb_gym.privacy import Curator, Segment
