@@ -152,6 +152,7 @@ def loops(
     offer: type,
     context: tuple[int, ...],
     slate: bool,
+    table: bool,
     directed: bool,
 ) -> Any:
     """Return the compiled loops of an algorithm, as attributes of one object.
@@ -163,6 +164,7 @@ def loops(
         offer: Class of a context of two fields.
         context: Dimensions of each field of one context.
         slate: Whether actions are slates.
+        table: Whether rewards come as a table of all candidates.
         directed: Whether records are numbers with directions.
     """
     own: Any = algorithm
@@ -185,7 +187,6 @@ def loops(
         "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
         "follow": FOLLOW if directed else "pass",
     }
-    table = not slate and context == (2,)
     optional = ((SEE, functions.see), (TABLE, table), (DUE, functions.due))
     text = TEXT + "".join(part for part, wanted in optional if wanted)
     for pad in (deeper, deep):

@@ -118,8 +118,8 @@ class Algorithm(Policy, ABC):
         functions: The algorithm.
         State: Class of the state, a named tuple of arrays; a number that changes has shape (1,).
         player: Class of its player; None: `dpb_gym.play.player.Player`.
-        context: Fields of the context that it sees: ``("arms",)`` in a multi-armed bandit; None
-            for those of the kind.
+        context: Fields of the context that it sees; None for those of the kind. With ``("arms",)``
+            x has the numbers of the candidates' arms, ``(m,)``, in a random order of the arms.
     """
 
     functions: ClassVar[Functions]

@@ -10,9 +10,14 @@ from dpb_gym.play.algorithm import Functions, Offer, Released
 
 @cache
 def compiled_loops(
-    algorithm: type, functions: Functions, context: tuple[int, ...], slate: bool, directed: bool
+    algorithm: type,
+    functions: Functions,
+    context: tuple[int, ...],
+    slate: bool,
+    table: bool,
+    directed: bool,
 ) -> Any:
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
-    return loops(algorithm, functions, Released, Offer, context, slate, directed)
+    return loops(algorithm, functions, Released, Offer, context, slate, table, directed)

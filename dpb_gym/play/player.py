@@ -13,7 +13,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.play.algorithm import Algorithm, Plan
 from dpb_gym.play.compiled import compiled_loops
 from dpb_gym.play.purity import check_functions, tuples_in
-from dpb_gym.privacy.releasers.releaser import Handle
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser
 from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
 from dpb_gym.problems.folded import Answering
 from dpb_gym.problems.kinds import kind_of
@@ -81,10 +81,10 @@ class Player(Agent):
         algorithm.check(problem)
         self.problem = problem
         self.plan = plan = algorithm.plan(problem, curator)
-        if not isinstance(plan, Plan) or not isinstance(plan.sums, Handle):
+        if not isinstance(plan, Plan) or not isinstance(plan.sums, (Handle, Releaser)):
             raise AgentError(
-                f"{self.class_name}.plan must return a Plan whose sums are made by a method of the "
-                "curator, for example curator.batch_sum"
+                f"{self.class_name}.plan must return a Plan with the releaser of its sums, for example "
+                "Plan(curator.batch_sum(...))"
             )
         schedule = getattr(plan.sums, "schedule", None)
         self._ends = None if schedule is None else [int(end) for end in schedule.ends]
@@ -92,6 +92,11 @@ class Player(Agent):
         check_functions(self.class_name, algorithm.functions, tuples_in(self.known, first))
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
+        self._labels = None
+        if algorithm.context == ("arms",):
+            # arms get random numbers, so that no rule of the algorithm prefers one by its number
+            orders = [rng.permutation(problem.n_arms) for rng in streams.agent]
+            self._labels = np.array(orders, np.int64)
         self._numbers = None
         if plan.dim:
             draw = streams.uniforms if plan.law == "uniforms" else streams.normals
@@ -121,6 +126,7 @@ class Player(Agent):
             self.algorithm.functions,
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
+            self._kind.response is None,
             self.plan.directed,
         )
 
@@ -132,6 +138,8 @@ class Player(Agent):
             if part is None:
                 raise AgentError(f"{self.class_name} needs {name}, which this problem has not")
             part = part if rounds else part[None]
+            if self._labels is not None:
+                part = self._labels[np.arange(part.shape[1])[:, None], part]
             found.append(read_only(np.ascontiguousarray(part)))
         return tuple(found)
 
@@ -229,7 +237,7 @@ class Player(Agent):
             due = np.zeros(len(self._releases), bool)
             self._loops.due_lanes(self._c, self._R, t, due)
             if due.any():
-                self._learn(plan.sums.release(), due)
+                self._learn(plan.sums.release(due), due)
         elif plan.forget and t % plan.forget == 0:
             plan.sums.release()
             self._learn(plan.sums.forget())
@@ -268,7 +276,7 @@ class Player(Agent):
         z = np.ascontiguousarray(numbers[:, :, : plan.draws])
         repeats = np.ascontiguousarray(numbers[:, :, plan.draws :])
         follow = plan.directed and plan.every == 1 and not plan.forget and self._ends is None
-        follow = follow and not self.curator.private
+        follow = follow and not self.curator.private and self.algorithm.functions.due is None
         totals, clip = UNUSED_SUMS, (0.0, 0.0)
         counts = np.zeros(B, np.int64)
         start = 0

@@ -2,16 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.common.parameters import choice, real
-from dpb_agents.multi_armed.arms import LAWS, SUPPORTS, ArmSums, MultiArmed
-from dpb_gym import portable
+from dpb_agents.multi_armed.arms import LAWS, SUPPORTS, ArmSums, check_arms, indicator, place
+from dpb_gym.kernels.vectors import largest, log
+from dpb_gym.parameters import choice, real
+from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Exponent of the confidence level t^-alpha.
+        width: Width of the rewards' range.
+        laplace: Whether the noise is Laplace's.
+        sigma: Standard deviation of the noise.
+        scale: Scale of Laplace noise.
+    """
+
+    alpha: float
+    width: float
+    laplace: bool
+    sigma: float
+    scale: float
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        arm: Arm of the episode, or -1 between episodes, ``(1,)``.
+        length: Rounds of the episode, ``(1,)``.
+        count: Its rounds so far, ``(1,)``.
+        played: Rounds of every arm, ``(n_arms,)``.
+        mean: Mean of the last episode of every arm; infinite for none, ``(n_arms,)``.
+        n: Rounds of that episode, ``(n_arms,)``.
+    """
+
+    arm: Any
+    length: Any
+    count: Any
+    played: Any
+    mean: Any
+    n: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Arm of the episode, or the arm of the largest index for a new one."""
+    if s.arm[0] >= 0:
+        return place(x, s.arm[0])
+    log_t = c.alpha * log(t)
+    index = np.zeros(x.shape[0])
+    for k in range(x.shape[0]):
+        arm = x[k]
+        n = s.n[arm]
+        spread = c.width * c.width / (2.0 * n)
+        if c.laplace:
+            index[k] = s.mean[arm] + math.sqrt(spread * log_t) + log_t * c.scale / n
+        else:
+            noise = c.sigma / n
+            index[k] = s.mean[arm] + math.sqrt((spread + 2.0 * noise**2) * log_t)
+    return largest(index, z[0, 0])
+
+
+@jit
+def see(c, s, t, x, k):
+    """Count the round, of the episode's arm; the first round of an episode opens it."""
+    arm = x[k]
+    if s.arm[0] < 0:
+        s.arm[0] = arm
+        s.length[0] = max(s.played[arm], 1)
+        s.count[0] = 0
+    if arm == s.arm[0]:
+        s.played[arm] += 1
+        s.count[0] += 1
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """The reward in the direction of the episode's arm; other arms' rewards enter no sum."""
+    v = indicator(s.mean.shape[0], x[k])
+    if s.arm[0] >= 0 and x[k] != s.arm[0]:
+        v[x[k]] = 0.0
+    return reward, v
+
+
+@jit
+def due(c, s, t):
+    """Whether the episode is over."""
+    return s.arm[0] >= 0 and s.count[0] == s.length[0]
+
+
+@jit
+def learn(c, s, released, t):
+    """Replace the arm's mean by the episode's, and close the episode."""
+    arm = s.arm[0]
+    s.n[arm] = s.length[0]
+    s.mean[arm] = released.sum[arm] / s.length[0]
+    s.arm[0] = -1
 
 
 @register_agent(
@@ -23,7 +119,7 @@ from dpb_gym.registry import register_agent
     law="laplace",
 )
 @register_agent("adac-ucb", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
-class AdaptiveUCB(MultiArmed):
+class AdaptiveUCB(Algorithm):
     """AdaC-UCB (Azize & Basu 2024): UCB in doubling episodes, Gaussian noise.
 
     After arXiv:2309.00557; with Laplace noise it is the AdaP-UCB of arXiv:2209.02570. Every arm is
@@ -45,6 +141,9 @@ class AdaptiveUCB(MultiArmed):
         law: ``"gaussian"`` or ``"laplace"``.
     """
 
+    functions = Functions(act, record, learn, see, due)
+    State = State
+    context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.1]
     }
@@ -52,44 +151,35 @@ class AdaptiveUCB(MultiArmed):
     alpha: float = real(0.3, 0.0)
     law: str = choice("gaussian", LAWS)
 
-    def _open(self, problem: ProblemInfo, curator: Curator) -> None:
-        B, _ = self._shape
-        self.sums = ArmSums(
+    def check(self, problem: ProblemInfo) -> None:
+        check_arms(type(self).__name__, problem)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        assert problem.n_arms is not None
+        sums = ArmSums(
             curator,
-            self._shape[1],
+            problem.n_arms,
             reward=problem.reward_range,
             law=self.law,
             what="reward sum of an episode",
         )
-        self._arm = np.zeros(B, np.int64)
-        self._played = np.zeros(self._shape, np.int64)
-        self._count = np.zeros(B, np.int64)
-        self._length = np.ones(B, np.int64)
-        self._mean = np.full(self._shape, np.inf)  # arms that were never played come first
-        self._n = np.ones(self._shape)
+        return Plan(sums, directed=True, draws=1, dim=1, law="uniforms")
 
-    def _choose(self, t: int) -> Array:
-        return self._arm
-
-    def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        mine = seen & (arm == self._arm)
-        self.sums.add(reward, arm, mine)
-        self._played[self._rows, self._arm] += mine
-        self._count += mine
-        due = self._count == self._length
-        if not due.any():
-            return
-        rows, arms = self._rows[due], self._arm[due]
-        self._n[rows, arms] = self._length[due]
-        self._mean[rows, arms] = self.sums.release(due)[due, arms] / self._length[due]
-        self._arm[due] = self._index(t + 1)[due].argmax(axis=1)
-        self._length[due] = np.maximum(self._played[rows, self._arm[due]], 1)
-        self._count[due] = 0
-
-    def _index(self, t: int) -> Array:
-        """Return upper confidence bounds ``(B, n_arms)``."""
-        log, n = self.alpha * portable.log(t), self._n
-        spread = self._range * self._range / (2.0 * n)
-        if self.law == "laplace":
-            return self._mean + np.sqrt(spread * log) + log * self.sums.scale / n
-        return self._mean + np.sqrt((spread + 2.0 * (self.sums.sigma / n) ** 2) * log)
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        low, high = problem.reward_range
+        n = problem.n_arms
+        known = Known(
+            alpha=self.alpha,
+            width=high - low,
+            laplace=self.law == "laplace",
+            sigma=float(sums.sigma),
+            scale=float(sums.scale),
+        )
+        return known, State(
+            arm=np.full(1, -1),
+            length=np.ones(1, np.int64),
+            count=np.zeros(1, np.int64),
+            played=np.zeros(n, np.int64),
+            mean=np.full(n, np.inf),
+            n=np.ones(n),
+        )

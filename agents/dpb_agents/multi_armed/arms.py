@@ -1,70 +1,46 @@
-"""Base of the multi-armed agents, and private reward sums per arm."""
+"""Parts of the multi-armed agents: checks, indicators, and private reward sums per arm."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 
 import numpy as np
 
-from dpb_agents.common.parameters import Configured
 from dpb_gym import portable, validation
-from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.errors import AgentError
+from dpb_gym.play import jit
 from dpb_gym.privacy import Curator, Event, LaplaceEvent, PureEvent, Sum, SystemNoise
 from dpb_gym.privacy.noise import grid_of
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.streams import AgentStreams
+from dpb_gym.problems.base import Array, ProblemInfo
 
 SUPPORTS = ["recommendation"]
 LAWS = ("gaussian", "laplace")
 
 
-class MultiArmed(Configured):
-    """An agent that identifies arms by their number in the pool and ignores features.
+def check_arms(name: str, problem: ProblemInfo) -> None:
+    """Raise `AgentError` unless every round offers the same arms, with bounded rewards."""
+    if problem.kind != "recommendation" or not problem.fixed_arms:
+        raise AgentError(f"{name} needs the same arms in every round: DPB/MultiArmed-v0")
+    low, high = problem.reward_range
+    if not (math.isfinite(high - low) and high > low):
+        raise AgentError(f"rewards must be bounded, got the range [{low}, {high}]")
 
-    Raises:
-        AgentError: If not every round offers the same arms, or rewards are not bounded.
-    """
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        name = type(self).__name__
-        if problem.kind != "recommendation" or not problem.fixed_arms:
-            raise AgentError(f"{name} needs the same arms in every round: DPB/MultiArmed-v0")
-        self._low, high = problem.reward_range
-        self._range = high - self._low
-        if not (math.isfinite(self._range) and self._range > 0.0):
-            raise AgentError(f"rewards must be bounded, got the range [{self._low}, {high}]")
-        assert problem.n_arms is not None
-        self._shape = streams.replicates, problem.n_arms
-        self._rows = np.arange(streams.replicates)
-        self._open(problem, curator)
+@jit
+def place(x, arm):
+    """Position of an arm among the candidates x, which are arms."""
+    for k in range(x.shape[0]):
+        if x[k] == arm:
+            return k
+    return 0
 
-    @abstractmethod
-    def _open(self, problem: ProblemInfo, curator: Curator) -> None:
-        """Initialise the state; ``_shape`` is (replicates, arms)."""
 
-    @abstractmethod
-    def _choose(self, t: int) -> Array:
-        """Return the arms to play in round t, ``(B,)``."""
-
-    @abstractmethod
-    def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        """Update with the rewards of `arm`, ``(B,)``, where `seen`."""
-
-    def act(self, context: Context) -> Array:
-        assert context.arms is not None
-        place: Array = (context.arms == self._choose(context.t)[:, None]).argmax(axis=1)
-        return place
-
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        assert context.arms is not None
-        B, n = self._shape
-        wrong = (np.asarray(action) < 0) | (np.asarray(action) >= n)
-        if wrong.any():
-            i = int(wrong.argmax())
-            raise ActionError(f"candidate {action[i]} of replicate {i} is outside 0..{n - 1}")
-        seen = np.ones(B, bool) if feedback.observed is None else feedback.observed
-        self._learn(context.t, context.arms[self._rows, action], feedback.reward, seen)
+@jit
+def indicator(n, arm):
+    """Unit vector of an arm, ``(n,)``."""
+    v = np.zeros(n)
+    v[arm] = 1.0
+    return v
 
 
 class ArmSums(Sum):
@@ -108,10 +84,6 @@ class ArmSums(Sum):
     def scale(self) -> float:
         """Scale of the Laplace noise, 0 if exact."""
         return self.sigma / math.sqrt(2.0)
-
-    def add(self, reward: Array, arm: Array, seen: Array) -> None:  # type: ignore[override]
-        """Add one reward of `arm` per replicate, ``(B,)``, where `seen`."""
-        super().add(reward, (self._arms == arm[:, None]) & seen[:, None])
 
     def release(self, due: Array) -> Array:
         """Close the segments where `due`, ``(B,)`` bool; return the newest sums ``(B, arms)``."""

@@ -2,20 +2,141 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.common.parameters import positive
-from dpb_agents.multi_armed.arms import SUPPORTS, ArmSums, MultiArmed
-from dpb_gym import portable
+from dpb_agents.multi_armed.arms import SUPPORTS, ArmSums, check_arms, indicator, place
+from dpb_gym.kernels.vectors import log
+from dpb_gym.parameters import positive
+from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
 
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        scale: Multiplier of the confidence widths.
+        per_epsilon: 1 / epsilon.
+        horizon: T.
+        width: Width of the rewards' range.
+    """
+
+    scale: float
+    per_epsilon: float
+    horizon: int
+    width: float
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        active: Whether an arm remains, ``(n_arms,)``.
+        count: Its rounds in this epoch, ``(n_arms,)``.
+        epoch: e, ``(1,)``.
+        length: R, ``(1,)``.
+    """
+
+    active: Any
+    count: Any
+    epoch: Any
+    length: Any
+
+
+@jit
+def epoch_plan(c, s):
+    """R and 2 h + 2 c of the epoch."""
+    e = s.epoch[0]
+    left = 0
+    for arm in range(s.active.shape[0]):
+        left += s.active[arm]
+    many = log(8.0 * left * e * e * c.horizon)
+    few = log(4.0 * left * e * e * c.horizon)
+    gap = 1.0
+    for _ in range(e):
+        gap *= 0.5
+    part = 32.0 * c.scale * c.scale * many / gap**2
+    R = int(math.ceil(max(part, 8.0 * c.scale * few * c.per_epsilon / gap))) + 1
+    return R, 2.0 * c.scale * (math.sqrt(many / (2.0 * R)) + few * c.per_epsilon / R)
+
+
+@jit
+def act(c, s, t, x, z):
+    """The remaining arms in turn."""
+    left = 0
+    for arm in range(s.active.shape[0]):
+        left += s.active[arm]
+    turn = t % left
+    for arm in range(s.active.shape[0]):
+        if s.active[arm]:
+            if turn == 0:
+                return place(x, arm)
+            turn -= 1
+    return 0
+
+
+@jit
+def wanted(c, s, arm):
+    """Whether a reward of an arm enters the epoch's sums."""
+    R = s.length[0] if s.length[0] > 0 else epoch_plan(c, s)[0]
+    return s.active[arm] and s.count[arm] < R
+
+
+@jit
+def see(c, s, t, x, k):
+    """Count the round."""
+    if s.length[0] == 0:
+        s.length[0] = epoch_plan(c, s)[0]
+    if wanted(c, s, x[k]):
+        s.count[x[k]] += 1
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """The reward in the direction of its arm, if its epoch wants it."""
+    v = indicator(s.count.shape[0], x[k])
+    if not wanted(c, s, x[k]):
+        v[x[k]] = 0.0
+    return reward, v
+
+
+@jit
+def due(c, s, t):
+    """Whether every remaining arm has R rounds, and more than one remains."""
+    left = 0
+    for arm in range(s.active.shape[0]):
+        if s.active[arm]:
+            left += 1
+            if s.count[arm] != s.length[0]:
+                return False
+    return left > 1 and s.length[0] > 0
+
+
+@jit
+def learn(c, s, released, t):
+    """Eliminate arms whose mean is too far below the largest, and begin the next epoch."""
+    n = s.active.shape[0]
+    best = -np.inf
+    means = np.zeros(n)
+    for arm in range(n):
+        means[arm] = released.sum[arm] / (s.length[0] * c.width)
+        if s.active[arm]:
+            best = max(best, means[arm])
+    margin = epoch_plan(c, s)[1]
+    for arm in range(n):
+        s.active[arm] = s.active[arm] and best - means[arm] <= margin
+        s.count[arm] = 0
+    s.epoch[0] += 1
+    s.length[0] = epoch_plan(c, s)[0]
+
+
 @register_agent("dp-se", supports=SUPPORTS, protects=("central", "reward"), fixed_arms=True)
-class DPSE(MultiArmed):
+class DPSE(Algorithm):
     """DP-SE: successive elimination by Laplace means, pure privacy (Sajed & Sheffet 2019).
 
     Algorithm 2 of arXiv:1905.09383. Epoch e plays the remaining arms S in turn, R times each,
@@ -37,57 +158,36 @@ class DPSE(MultiArmed):
         scale: Multiplier of the confidence widths, > 0; 1 in the paper.
     """
 
+    functions = Functions(act, record, learn, see, due)
+    State = State
+    context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "scale": [0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 1.0]
     }
 
     scale: float = positive(0.1)
 
-    def _open(self, problem: ProblemInfo, curator: Curator) -> None:
-        self.sums = ArmSums(
+    def check(self, problem: ProblemInfo) -> None:
+        check_arms("dp-se", problem)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        assert problem.n_arms is not None
+        sums = ArmSums(
             curator,
-            self._shape[1],
+            problem.n_arms,
             reward=problem.reward_range,
             law="laplace",
             what="reward sums of an epoch",
         )
-        self._horizon = problem.longest
-        self._active = np.ones(self._shape, bool)
-        self._epoch = np.ones(self._shape[0], np.int64)
-        self._count = np.zeros(self._shape, np.int64)
-        self._length: Array | None = None
+        return Plan(sums, directed=True)
 
-    def _plan(self, b: np.integer[Any]) -> tuple[int, float]:
-        """Return R and 2 h + 2 c of the replicate's epoch."""
-        s, e, left = self.scale, int(self._epoch[b]), int(self._active[b].sum())
-        many = portable.log(8.0 * left * e * e * self._horizon)
-        few = portable.log(4.0 * left * e * e * self._horizon)
-        per_epsilon = self.sums.scale / self._range
-        gap = 0.5**e
-        rounds = max(32.0 * s * s * many / gap**2, 8.0 * s * few * per_epsilon / gap)
-        R = int(np.ceil(rounds)) + 1
-        return R, 2.0 * s * (np.sqrt(many / (2.0 * R)) + few * per_epsilon / R)
-
-    def _choose(self, t: int) -> Array:
-        left = np.argsort(~self._active, axis=1, kind="stable")
-        turn: Array = left[self._rows, t % self._active.sum(axis=1)]
-        return turn
-
-    def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        if self._length is None:  # the curator calibrates its noise after `begin`
-            self._length = np.array([self._plan(b)[0] for b in self._rows])
-        wanted = self._active & (self._count < self._length[:, None])
-        taken = seen & wanted[self._rows, arm]
-        self.sums.add(reward, arm, taken)
-        self._count[self._rows, arm] += taken
-        full = ~self._active | (self._count == self._length[:, None])
-        due = full.all(axis=1) & (self._active.sum(axis=1) > 1)
-        if not due.any():
-            return
-        means = self.sums.release(due) / (self._length[:, None] * self._range)
-        for b in np.flatnonzero(due):
-            best = means[b][self._active[b]].max()
-            self._active[b] &= best - means[b] <= self._plan(b)[1]
-            self._epoch[b] += 1
-            self._length[b] = self._plan(b)[0]
-            self._count[b] = 0
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        low, high = problem.reward_range
+        n = problem.n_arms
+        known = Known(self.scale, float(sums.scale) / (high - low), problem.longest, high - low)
+        return known, State(
+            active=np.ones(n, np.bool_),
+            count=np.zeros(n, np.int64),
+            epoch=np.ones(1, np.int64),
+            length=np.zeros(1, np.int64),
+        )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.common.parameters import real
-from dpb_agents.multi_armed.arms import SUPPORTS, MultiArmed
-from dpb_gym import portable, validation
+from dpb_agents.multi_armed.arms import SUPPORTS, check_arms, indicator
+from dpb_gym import validation
 from dpb_gym.errors import AgentError
 from dpb_gym.feedback.local_mechanisms import RandomizedResponse
+from dpb_gym.kernels.vectors import copy_to, largest, log
 from dpb_gym.local_privacy import LocalPrivacy
+from dpb_gym.parameters import real
+from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Budget, Curator
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -23,8 +26,54 @@ if TYPE_CHECKING:
 ALPHAS = [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 4.0]
 
 
+class Known(NamedTuple):
+    """Public constants: weight of the bonus, and width of the rewards' range."""
+
+    alpha: float
+    width: float
+
+
+class State(NamedTuple):
+    """Sums of rewards and numbers of pulls, ``(n_arms,)``."""
+
+    sum: Any
+    count: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Arm of the largest mean + range sqrt(alpha log t / N); arms that were never played first."""
+    index = np.zeros(x.shape[0])
+    bonus = c.alpha * log(t)
+    for k in range(x.shape[0]):
+        arm = x[k]
+        index[k] = np.inf
+        if s.count[arm] > 0.0:
+            n = s.count[arm]
+            index[k] = s.sum[arm] / n + c.width * math.sqrt(bonus / n)
+    return largest(index, z[0, 0])
+
+
+@jit
+def see(c, s, t, x, k):
+    """Count the pull."""
+    s.count[x[k]] += 1.0
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """The reward, in the direction of its arm."""
+    return reward, indicator(s.count.shape[0], x[k])
+
+
+@jit
+def learn(c, s, released, t):
+    """Take the sums."""
+    copy_to(released.sum, s.sum)
+
+
 @register_agent("ucb", supports=SUPPORTS, fixed_arms=True)
-class UCB(MultiArmed):
+class UCB(Algorithm):
     """UCB1 (Auer, Cesa-Bianchi & Fischer 2002): the largest mean + range sqrt(alpha log t / N).
 
     doi:10.1023/A:1013689704352.
@@ -33,22 +82,25 @@ class UCB(MultiArmed):
         alpha: Weight of the bonus, >= 0; 2 in UCB1.
     """
 
+    functions = Functions(act, record, learn, see)
+    State = State
+    context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
 
     alpha: float = real(0.3, 0.0)
 
-    def _open(self, problem: ProblemInfo, curator: Curator) -> None:
-        self._sum, self._count = np.zeros(self._shape), np.zeros(self._shape)
+    def check(self, problem: ProblemInfo) -> None:
+        check_arms("ucb", problem)
 
-    def _choose(self, t: int) -> Array:
-        n = np.maximum(self._count, 1.0)
-        index = self._sum / n + self._range * np.sqrt(self.alpha * portable.log(t) / n)
-        arm: Array = np.where(self._count > 0.0, index, np.inf).argmax(axis=1)
-        return arm
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        assert problem.n_arms is not None
+        sums = curator.batch_sum(problem.n_arms, reward=problem.reward_range, cumulative=True)
+        return Plan(sums, directed=True, draws=1, dim=1, law="uniforms")
 
-    def _learn(self, t: int, arm: Array, reward: Array, seen: Array) -> None:
-        self._sum[self._rows, arm] += np.where(seen, reward, 0.0)
-        self._count[self._rows, arm] += seen
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        low, high = problem.reward_range
+        n = problem.n_arms
+        return Known(self.alpha, high - low), State(np.zeros(n), np.zeros(n))
 
 
 class BernoulliResponse(RandomizedResponse):
