@@ -67,6 +67,8 @@ class Known(NamedTuple):
         intercept: Value of the constant feature; 0 for none.
         explore: d / gamma of forced exploration; 0 for none.
         half: Rounds in half a window; 0 for no window.
+        ties: Whether equal scores are decided at random: where every round offers the same arms, a
+            rule by position would prefer some of them.
     """
 
     width: float
@@ -79,6 +81,7 @@ class Known(NamedTuple):
     intercept: float
     explore: float
     half: int
+    ties: bool
 
 
 class State(NamedTuple):
@@ -98,10 +101,13 @@ class State(NamedTuple):
 @jit
 def optimistic(c, s, t, x, z):
     """Candidate of the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b."""
-    k = forced(c, t, x.shape[0], z[0, 0], z[0, z.shape[1] - 1])
+    k = -1
+    if c.explore > 0.0:
+        k = forced(c, t, x.shape[0], z[0, 0], z[0, 1])
     if k >= 0:
         return k
-    return largest(upper_bounds(x, times(s.A, s.b), s.A, c.width), z[0, 0])
+    u = z[0, 0] if c.ties else 0.0
+    return largest(upper_bounds(x, times(s.A, s.b), s.A, c.width), u)
 
 
 @jit
@@ -135,7 +141,7 @@ def forced(c, t, m, coin, u):
 
     RU, section 6.2.
     """
-    if c.explore > 0.0 and coin < min(1.0, c.explore * log(t) / t):
+    if coin < min(1.0, c.explore * log(t) / t):
         return min(int(m * u), m - 1)
     return -1
 
@@ -281,6 +287,7 @@ def linear_start(
         intercept=agent.intercept,
         explore=0.0 if agent.gamma is None else d / agent.gamma,
         half=plan.half,
+        ties=problem.fixed_arms,
     )
     return known, gram
 
@@ -366,10 +373,14 @@ class LinUCB(Algorithm):
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         plan = linear_plan(self, problem)
-        # a number for ties, and two for forced exploration
-        dim = 1 if self.gamma is None else 2
+        # two numbers for forced exploration, and one for ties
+        dim = int(problem.fixed_arms) if self.gamma is None else 2
         return self.sums(problem, curator, plan)._replace(
-            every=plan.interval, forget=plan.half, draws=1, dim=dim, law="uniforms"
+            every=plan.interval,
+            forget=plan.half,
+            draws=min(dim, 1),
+            dim=dim,
+            law="uniforms",
         )
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
