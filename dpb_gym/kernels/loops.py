@@ -49,11 +49,12 @@ def record_rounds(c, R, t, contexts, buffers, shown, actions, responses, observe
 
 
 @vectorised
-def learn_lanes(c, S, sums, std, record_std, numbers, t, due):
+def learn_lanes(c, S, sums, std, record_std, numbers, records, t, due):
     """Update the states of the replicates in `due` with a release."""
     for b in range(due.shape[0]):
         if due[b]:
-            learn(c, State({lanes_S}), Released(sums[b], std, record_std, numbers[b]), t)
+            given = Released(sums[b], std, record_std, numbers[b], records[b])
+            learn(c, State({lanes_S}), given, t)
 '''
 SEE = '''
 
@@ -72,7 +73,7 @@ TABLE = '''
 @vectorised
 def play_table(
     c, R, S, t, contexts, buffers, shown, z, repeats, rewards, observed, follow, totals, sums, clip,
-    counts, scratch, actions, values, rows
+    counts, counted, scratch, actions, values, rows
 ):
     """Play rounds with a table of the candidates' rewards, one replicate after the other.
 
@@ -106,7 +107,8 @@ FOLLOW = """status, beyond = add_scaled_one(
                 if status != OK:
                     return status
                 counts[b] += beyond
-                learn(c, s, Released(sums[b], 0.0, 0.0, t + i - 1), t + i)"""
+                counted[b] += 1.0 if observed[i, b, action] else 0.0
+                learn(c, s, Released(sums[b], 0.0, 0.0, t + i - 1, counted[b]), t + i)"""
 DUE = '''
 
 @vectorised
@@ -148,6 +150,7 @@ def compiled(function: Any) -> Any:
 def loops(
     algorithm: type,
     functions: Any,
+    state: Any,
     released: type,
     offer: type,
     context: tuple[int, ...],
@@ -160,6 +163,7 @@ def loops(
     Args:
         algorithm: The class of an `Algorithm`.
         functions: Its functions.
+        state: Class of the state.
         released: Class of the releases that `learn` receives.
         offer: Class of a context of two fields.
         context: Dimensions of each field of one context.
@@ -167,8 +171,7 @@ def loops(
         table: Whether rewards come as a table of all candidates.
         directed: Whether records are numbers with directions.
     """
-    own: Any = algorithm
-    fields = own.State._fields
+    fields = state._fields
     deep, deeper = " " * 12, " " * 16
     x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
     parts = {
@@ -199,7 +202,7 @@ def loops(
     names = {
         "__name__": algorithm.__module__,
         "vectorised": vectorised,
-        "State": own.State,
+        "State": state,
         "Released": released,
         "OK": OK,
         "add_scaled_one": add_scaled_one,

@@ -331,6 +331,37 @@ def inverse(M):
 
 
 @shape_checked
+def definite(M):
+    """Whether a symmetric matrix is positive definite, by Cholesky."""
+    _same(M.shape[0], M.shape[1])
+    return kernels.linalg.cholesky_one(M, np.empty(M.shape))
+
+
+@shape_checked
+def solved(M, v):
+    """M^-1 v of a positive definite matrix."""
+    _same(M.shape[0], M.shape[1])
+    _same(M.shape[0], v.shape[0])
+    lower = np.empty(M.shape)
+    out = np.empty(v.shape[0])
+    kernels.linalg.cholesky_one(M, lower)
+    kernels.linalg.solve_cholesky_one(lower, v, out)
+    return out
+
+
+@shape_checked
+def matmul(left, right):
+    """Product of two matrices, row by row."""
+    _same(left.shape[1], right.shape[0])
+    out = np.zeros((left.shape[0], right.shape[1]))
+    for i in range(left.shape[0]):
+        for k in range(left.shape[1]):
+            for j in range(right.shape[1]):
+                out[i, j] += left[i, k] * right[k, j]
+    return out
+
+
+@shape_checked
 def compose(E, values):
     """E diag(values) E'."""
     d = values.shape[0]

@@ -36,12 +36,15 @@ class Released(NamedTuple):
         record_std: Standard deviation of noise that every record has along its direction, instead
             (local privacy); 0 otherwise.
         number: Number of the release, from 0.
+        records: Records so far. In rejection replay, where which rounds have one is protected, the
+            expected number.
     """
 
     sum: Any
     std: float
     record_std: float
     number: int
+    records: float
 
 
 @state.register
@@ -61,7 +64,9 @@ class Plan(NamedTuple):
         cap: Counts each user's rounds; later ones are no part of the sums. None: no limit, or
             the releaser has it.
         scale: Its method ``scale(users, observed, rows)`` scales the directions of a round in
-            place, ``(B, width)``, by public user ids. None: they are not scaled.
+            place, ``(B, width)``, by public user ids, and returns the factors ``(B,)``, which the
+            state gets as its field ``weight`` before `Functions.see`. None: no scaling.
+        functions: Functions for this problem, instead of those of the class.
     """
 
     sums: Any
@@ -75,6 +80,7 @@ class Plan(NamedTuple):
     users: bool = False
     cap: Any = None
     scale: Any = None
+    functions: Any = None
 
 
 class Functions(NamedTuple):
@@ -116,14 +122,12 @@ class Algorithm(Policy, ABC):
 
     Attributes:
         functions: The algorithm.
-        State: Class of the state, a named tuple of arrays; a number that changes has shape (1,).
         player: Class of its player; None: `dpb_gym.play.player.Player`.
         context: Fields of the context that it sees; None for those of the kind. With ``("arms",)``
             x has the numbers of the candidates' arms, ``(m,)``, in a random order of the arms.
     """
 
     functions: ClassVar[Functions]
-    State: ClassVar[type]
     player: ClassVar[Any] = None
     context: ClassVar[tuple[str, ...] | None] = None
 
@@ -148,7 +152,9 @@ class Algorithm(Policy, ABC):
 
     @abstractmethod
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Any, Any]:
-        """Return c and s before the first round.
+        """Return c and s before the first round, named tuples of numbers and arrays.
+
+        A number of s that changes is an array of shape (1,).
 
         Args:
             problem: Public facts.

@@ -12,6 +12,7 @@ from dpb_gym.play.algorithm import Functions, Offer, Released
 def compiled_loops(
     algorithm: type,
     functions: Functions,
+    state: type,
     context: tuple[int, ...],
     slate: bool,
     table: bool,
@@ -20,4 +21,4 @@ def compiled_loops(
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
-    return loops(algorithm, functions, Released, Offer, context, slate, table, directed)
+    return loops(algorithm, functions, state, Released, Offer, context, slate, table, directed)

@@ -22,7 +22,7 @@ from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
-BOUND = ("_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields")
+BOUND = ("_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields", "_functions")
 """Attributes that are made again after loading."""
 UNUSED_SUMS = np.zeros((1, 0))
 
@@ -89,7 +89,8 @@ class Player(Agent):
         schedule = getattr(plan.sums, "schedule", None)
         self._ends = None if schedule is None else [int(end) for end in schedule.ends]
         self.known, first = algorithm.start(problem, plan.sums)
-        check_functions(self.class_name, algorithm.functions, tuples_in(self.known, first))
+        functions = plan.functions or algorithm.functions
+        check_functions(self.class_name, functions, tuples_in(self.known, first))
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._labels = None
@@ -102,6 +103,7 @@ class Player(Agent):
             draw = streams.uniforms if plan.law == "uniforms" else streams.normals
             self._numbers = draw(plan.dim)
         self.rounds = 0
+        self._records = np.zeros(B)
         self._releases = np.zeros(B, np.int64)
         limited = plan.users or plan.cap is not None or plan.scale is not None
         self.stretches = problem.delay is None and not limited
@@ -109,6 +111,7 @@ class Player(Agent):
 
     def _bind(self) -> None:
         """Make what is no part of a saved state: compiled loops and read-only views."""
+        self._functions = self.plan.functions or self.algorithm.functions
         self._kind = kind_of(self.problem.kind)
         self._fields = self.algorithm.context or self._kind.context
         shape = self._kind.feature_shape(self.problem)
@@ -123,7 +126,8 @@ class Player(Agent):
         self._R = read_only(self.state)
         self._loops = compiled_loops(
             type(self.algorithm),
-            self.algorithm.functions,
+            self._functions,
+            type(self.state),
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
             self._kind.response is None,
@@ -153,7 +157,7 @@ class Player(Agent):
 
     def _count(self, t: int) -> int:
         """Return the number of vectors that `act` gets in round t."""
-        own = self.algorithm.functions.draws
+        own = self._functions.draws
         return self.plan.draws if own is None else own(self.known, t)
 
     def _actions(self, rounds: int) -> Array:
@@ -189,14 +193,16 @@ class Player(Agent):
         z = self._draw(1, self.plan.repeats)
         values, rows = self._record(contexts, actions, responses, seen, z)
         if self.plan.scale is not None:
-            self.plan.scale.scale(context.users, observed, rows[0])
-        if self.algorithm.functions.see is not None:
+            weights = self.plan.scale.scale(context.users, observed, rows[0])
+            self.state.weight[:, 0] = weights
+        if self._functions.see is not None:
             self._run("see_rounds", self.state, contexts, actions, seen)
         users = {"users": context.users} if self.plan.users else {}
         if self.plan.directed:
             self.plan.sums.add(values[0], rows[0], **users)
         else:
             self.plan.sums.add(rows[0], **users)
+        self._count_records(seen)
         self._moved(1)
 
     def _check(self, actions: Array, observed: Array) -> None:
@@ -225,6 +231,14 @@ class Player(Agent):
         self._run("record_rounds", self._R, contexts, actions, responses, seen, z, values, rows)
         return values, rows
 
+    def _count_records(self, seen: Array) -> None:
+        """Count the records of rounds ``(n, B)``; see `Released.records`."""
+        if not self.problem.partial_feedback:
+            self._records += seen.sum(axis=0)
+            return
+        for _ in seen:
+            self._records += 1.0 / (self.problem.n_candidates or 1)
+
     def _moved(self, rounds: int) -> None:
         """Count rounds whose records are in the sums, and learn where there is a release."""
         self.rounds += rounds
@@ -233,7 +247,7 @@ class Player(Agent):
             k = int(self._releases[0])
             if k < len(self._ends) and t == self._ends[k]:
                 self._learn(plan.sums.value)
-        elif self.algorithm.functions.due is not None:
+        elif self._functions.due is not None:
             due = np.zeros(len(self._releases), bool)
             self._loops.due_lanes(self._c, self._R, t, due)
             if due.any():
@@ -251,13 +265,21 @@ class Player(Agent):
         std = float(getattr(releaser, "noise_std", 0.0))
         record_std = float(getattr(releaser, "record_std", 0.0))
         self._loops.learn_lanes(
-            self._c, self.state, sums, std, record_std, self._releases, self.rounds, due
+            self._c,
+            self.state,
+            sums,
+            std,
+            record_std,
+            self._releases,
+            self._records,
+            self.rounds,
+            due,
         )
         self._releases += due
 
     def _until_release(self) -> int:
         """Return the rounds until the next release."""
-        if self.algorithm.functions.due is not None:
+        if self._functions.due is not None:
             return 1
         if self._ends is not None:
             k = int(self._releases[0])
@@ -276,7 +298,7 @@ class Player(Agent):
         z = np.ascontiguousarray(numbers[:, :, : plan.draws])
         repeats = np.ascontiguousarray(numbers[:, :, plan.draws :])
         follow = plan.directed and plan.every == 1 and not plan.forget and self._ends is None
-        follow = follow and not self.curator.private and self.algorithm.functions.due is None
+        follow = follow and not self.curator.private and self._functions.due is None
         totals, clip = UNUSED_SUMS, (0.0, 0.0)
         counts = np.zeros(B, np.int64)
         start = 0
@@ -303,6 +325,7 @@ class Player(Agent):
                 read_only(totals),
                 clip,
                 counts,
+                self._records,
                 scratch,
                 actions[part],
                 values[part],
@@ -314,15 +337,18 @@ class Player(Agent):
                 self.rounds += stop - start
                 self._releases += stop - start
             else:
-                self._add_rounds(values[part], rows[part])
+                chosen = actions[part][:, :, None]
+                seen = np.take_along_axis(rounds.observed[part], chosen, axis=2)[:, :, 0]
+                self._add_rounds(values[part], rows[part], seen)
             start = stop
         return actions
 
-    def _add_rounds(self, values: Array, rows: Array) -> None:
+    def _add_rounds(self, values: Array, rows: Array, seen: Array) -> None:
         if self.plan.directed:
             self.plan.sums.add_rounds(values, rows)
         else:
             self.plan.sums.add_rounds(rows)
+        self._count_records(seen)
         self._moved(len(rows))
 
     def _play_steadily(self, rounds: Answering) -> Array:
@@ -341,9 +367,9 @@ class Player(Agent):
             played, responses, seen = rounds.answer(part, out, self._responses)
             repeats = np.ascontiguousarray(numbers[:, :, count:])
             values, rows = self._record(now, read_only(played), responses, seen, repeats)
-            if self.algorithm.functions.see is not None:
+            if self._functions.see is not None:
                 self._run("see_rounds", self.state, now, read_only(played), seen)
-            self._add_rounds(values, rows)
+            self._add_rounds(values, rows, seen)
             start += most
         return actions
 
@@ -354,9 +380,9 @@ class Player(Agent):
         """
         t = self.rounds + 1
         count = self._count(t)
-        if self.algorithm.functions.see is not None:
+        if self._functions.see is not None:
             return count, 1
-        if self.algorithm.functions.draws is not None:
+        if self._functions.draws is not None:
             low, high = 1, most
             while low < high:
                 middle = (low + high + 1) // 2

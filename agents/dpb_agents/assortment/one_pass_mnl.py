@@ -354,7 +354,6 @@ class OnePassMNL(Algorithm):
     """
 
     functions = Functions(act, record, learn, draws=draws)
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [1.4, 2.0],
         "share": [0.75, 0.85],

@@ -114,7 +114,12 @@ def planned_horizon(problem: ProblemInfo, anytime: bool) -> int:
 
 
 def combination(
-    sums: Any, private: bool, unit_noise: float, rate: float, window: int | None
+    sums: Any,
+    private: bool,
+    unit_noise: float,
+    rate: float,
+    window: int | None,
+    every: int = EXACT_RELEASES,
 ) -> tuple[Combination, History]:
     """Return how releases are combined, and an empty history.
 
@@ -124,10 +129,11 @@ def combination(
         unit_noise: Standard deviation that unit noise in a row causes in u - H theta.
         rate: Typical eigenvalue of the curvature of a record.
         window: Last rounds that are estimated from, at least; None: all.
+        every: Without a budget or window one release in so many is stored.
     """
     schedule = sums.schedule
     K = len(schedule.ends)
-    every = EXACT_RELEASES if not private and window is None else 1
+    every = 1 if private or window is not None else every
     weights = np.zeros((1, 1))
     std = np.zeros((1, 1))
     uneven = np.ones(1)

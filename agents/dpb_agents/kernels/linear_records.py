@@ -436,7 +436,7 @@ def joint_posterior(
 
 
 @jit
-def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
+def lifetime_weights(users, admitted, bound, counts, spent, kept, directions, weights):
     """Scale each round's public direction so that its user stays within a lifetime bound.
 
     With z_s the earlier directions of the user, the bound is on
@@ -451,12 +451,15 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         spent: The sums ``(B, U)``, updated.
         kept: Scaled directions ``(B, U, k, m)``, float32, updated.
         directions: ``(B, m)``, in place.
+        weights: Output ``(B,)``: the factors of the directions.
     """
     for b in range(len(directions)):
         u, z = users[b], directions[b]
+        weights[b] = 0.0
         if not admitted[b]:
             z[:] = 0.0
             continue
+        weights[b] = 1.0
         square, cross = (z * z).sum(), 0.0
         if not square < np.inf:
             # the releaser raises for it
@@ -469,6 +472,7 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions):
         if square + 2.0 * cross > left:
             w = left / (cross + np.sqrt(cross * cross + square * left))
         z *= w
+        weights[b] = w
         copy_one(z, kept[b, u, counts[b, u]])
         counts[b, u] += 1
         spent[b, u] += w * (w * square + 2.0 * cross)

@@ -142,7 +142,6 @@ class AdaptiveUCB(Algorithm):
     """
 
     functions = Functions(act, record, learn, see, due)
-    State = State
     context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.1]

@@ -159,7 +159,6 @@ class DPSE(Algorithm):
     """
 
     functions = Functions(act, record, learn, see, due)
-    State = State
     context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "scale": [0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 1.0]

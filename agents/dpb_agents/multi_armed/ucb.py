@@ -83,7 +83,6 @@ class UCB(Algorithm):
     """
 
     functions = Functions(act, record, learn, see)
-    State = State
     context = ("arms",)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": ALPHAS}
 

@@ -354,7 +354,6 @@ class OnePassPricing(Algorithm):
     """
 
     functions = Functions(act, record, learn)
-    State = State
     sells_stock: ClassVar[bool] = False
     retired: ClassVar[dict[str, str]] = {"rare": "it is 0.15, and disperse=0 plays greedily"}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {

@@ -40,8 +40,10 @@ class LifetimeWeights:
         self._spent = np.zeros((replicates, 64))
         self._kept = np.zeros((replicates, 64, limit, width), np.float32)
 
-    def scale(self, users: Array | None, counted: Array, directions: Array) -> None:
-        """Scale this round's directions ``(B, width)`` in place; beyond the cap they are 0.
+    def scale(self, users: Array | None, counted: Array, directions: Array) -> Array:
+        """Scale this round's directions ``(B, width)`` in place and return the factors ``(B,)``.
+
+        Beyond the cap they are 0.
 
         Args:
             users: User ids ``(B,)``, small non-negative integers.
@@ -62,6 +64,8 @@ class LifetimeWeights:
             self._kept = np.pad(self._kept, ((0, 0), (0, grow), (0, 0), (0, 0)))
         # the margin covers the rounding of directions stored in single precision
         bound = self.reach**2 * (1.0 - 1e-6)
+        weights = np.empty(len(directions))
         agent_kernels.linear_records.lifetime_weights(
-            ids, admitted, bound, self._counts, self._spent, self._kept, directions
+            ids, admitted, bound, self._counts, self._spent, self._kept, directions, weights
         )
+        return weights

@@ -338,7 +338,6 @@ class LinUCB(Algorithm):
         ParameterError: If a parameter is out of range, or the problem's rewards are not bounded.
     """
 
-    State = State
     tuning_grid: ClassVar[dict[str, Any]] = {
         "lin-greedy": {"ridge": [0.3, 1.0, 3.0, 10.0], "intercept": [0.0, 0.5]},
         "lin-ucb": {"alpha": WIDTHS, **CENTRED},
@@ -415,7 +414,6 @@ class LinTS(Algorithm):
         ParameterError: If a parameter is out of range, or the problem's rewards are not bounded.
     """
 
-    State = State
     tuning_grid: ClassVar[dict[str, Any]] = {"v": WIDTHS, **CENTRED}
 
     prior_mean: Any = None
