@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from dpb_gym import state
 from dpb_gym.checkpoint import Policy
-from dpb_gym.errors import AgentError
+from dpb_gym.lazy import own_packages
 from dpb_gym.parameters import check_parameters, with_parameters
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.rounds import ProblemInfo
@@ -162,6 +162,12 @@ class Algorithm(Policy, ABC):
         """
 
 
-def wrong_kind(name: str, problem: ProblemInfo, kind: str) -> AgentError:
-    """Return the error for an algorithm that cannot play a kind of problem."""
-    return AgentError(f"{name} plays {kind}, not {problem.kind}")
+def by_construction(maker: Any) -> bool:
+    """Return whether agents made by a class cannot receive raw data.
+
+    Its functions are checked before they run (`dpb_gym.play.purity`). A player of another package
+    holds responses, so its code must be audited.
+    """
+    if not (isinstance(maker, type) and issubclass(maker, Algorithm)):
+        return False
+    return maker.player is None or maker.player.__module__.partition(".")[0] in own_packages()

@@ -13,6 +13,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.play.algorithm import Algorithm, Plan
 from dpb_gym.play.compiled import compiled_loops
 from dpb_gym.play.purity import check_functions, tuples_in
+from dpb_gym.privacy.guarantee import RESPONSES
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser
 from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
 from dpb_gym.problems.folded import Answering
@@ -81,15 +82,20 @@ class Player(Agent):
         algorithm.check(problem)
         self.problem = problem
         self.plan = plan = algorithm.plan(problem, curator)
+        functions = plan.functions or algorithm.functions
         if not isinstance(plan, Plan) or not isinstance(plan.sums, (Handle, Releaser)):
             raise AgentError(
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for example "
                 "Plan(curator.batch_sum(...))"
             )
+        if functions.see is not None and curator.private and curator.unit not in RESPONSES:
+            raise AgentError(
+                f"{self.class_name} protects a {curator.unit}, so its contexts and actions are "
+                "private: leave out see, and let record return what is learnt from them"
+            )
         schedule = getattr(plan.sums, "schedule", None)
         self._ends = None if schedule is None else [int(end) for end in schedule.ends]
         self.known, first = algorithm.start(problem, plan.sums)
-        functions = plan.functions or algorithm.functions
         check_functions(self.class_name, functions, tuples_in(self.known, first))
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))

@@ -30,7 +30,13 @@ from dpb_gym.report.leaderboard_data import (
 from dpb_gym.report.tables import base_label
 from dpb_gym.results import metrics
 from dpb_gym.results.cell_result import CellResult
-from dpb_gym.results.row_audits import AUDIT_NOTE, NOT_AUDITED, RowAudits, worst
+from dpb_gym.results.row_audits import (
+    AUDIT_NOTE,
+    BY_CONSTRUCTION,
+    NOT_AUDITED,
+    RowAudits,
+    worst,
+)
 from dpb_gym.results.row_result import RowResult, by_row, describe_guarantee, epsilons, join
 from dpb_gym.results.rulings import comparisons
 from dpb_gym.suites.code_digest import origin
@@ -42,6 +48,11 @@ SET_ASIDE = "Set aside: "
 NOT_AUDITED_NOTE = (
     "Not audited: no audit of the agent's code is known here. The guarantee is that of its "
     "releases; whether its noise and sensitivity are right was not tested (dpb audit)."
+)
+BY_CONSTRUCTION_NOTE = (
+    "By construction: the agent's functions receive releases and the current customer's context "
+    "only, which is checked before they run. Whether noise and sensitivity are right was not "
+    "tested (dpb audit)."
 )
 READS_RAW_TEXT = "none: an audit found that the agent reads raw data"
 SHARED = ("agent", "name", "budget", "oracle", "notion", "unit")
@@ -74,6 +85,8 @@ def leaderboard(
     every = [row for task in tasks for row in task.rows]
     remarks += [AUDIT_NOTE] if any(row.audit for row in every) else []
     remarks += [NOT_AUDITED_NOTE] if any(row.verdict == NOT_AUDITED for row in every) else []
+    verdicts = {row.verdict for row in every}
+    remarks += [BY_CONSTRUCTION_NOTE] if BY_CONSTRUCTION in verdicts else []
     for task in suite.tasks:
         remarks += data_notes(task) if task.name in rows else []
     remarks += [
@@ -125,8 +138,10 @@ def _row(task: Task, result: RowResult, audited: RowAudits, specs: Mapping[str, 
         accounting = (result.guarantee or {}).get("basis", "computed")
         if verdict.startswith(READS_RAW):
             text, notion, unit, known = READS_RAW_TEXT, None, None, ()
-        elif verdict == NOT_AUDITED or verdict_class(verdict) == "fail":
-            text += f"; {verdict}" if verdict == NOT_AUDITED else f"; audit: {verdict}"
+        elif verdict in (NOT_AUDITED, BY_CONSTRUCTION):
+            text += f"; {verdict}"
+        elif verdict_class(verdict) == "fail":
+            text += f"; audit: {verdict}"
     final = result.regret[:, -1]
     regret = metrics.interval(final, floor=0.0)
     curve = metrics.limits(result.regret, floor=0.0)

@@ -14,6 +14,7 @@ from typing import Any
 from dpb_gym import audits
 from dpb_gym.audits.audit_records import audit_key, audits_here, published_audit, record
 from dpb_gym.errors import DPBError, ParameterError
+from dpb_gym.play.algorithm import by_construction
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec
 from dpb_gym.report.comparison_groups import verdict_class
@@ -26,6 +27,8 @@ AUDIT_BUDGET = Budget.zcdp(0.5)
 MOST_AUDITED = 2  # sets of parameters per agent and kind of problem
 LONGEST_DEPLOYMENT = 10_000  # rounds; an audit of more takes minutes
 NOT_AUDITED = "not audited"
+BY_CONSTRUCTION = "by construction"
+"""Verdict without an audit for an agent whose functions cannot receive raw data."""
 AUDIT_NOTE = (
     f"Audits run each agent at {AUDIT_BUDGET} on a small environment of its kind: claimed "
     "and lower bound are epsilon at delta=1e-05 there, whatever the budget of the row."
@@ -134,7 +137,7 @@ class RowAudits:
         The reports are those of the directory and of this machine (`audits_here`) that are about
         the row's code and unit. A report about other parameters counts if there is none about the
         row's own; the worst of several is taken. Else the verdict is that of the audit that this
-        package was published with, or `NOT_AUDITED`.
+        package was published with, `BY_CONSTRUCTION` for an `Algorithm`, or `NOT_AUDITED`.
 
         Args:
             agent: The row's agent.
@@ -169,7 +172,7 @@ class RowAudits:
             return ({**fields, "verdict": verdict} if of_own else None), verdict
         published = published_audit(agent)
         if published is None or published["claim"][1] != unit:
-            return None, NOT_AUDITED
+            return None, BY_CONSTRUCTION if by_construction(agent.spec.maker) else NOT_AUDITED
         other = [] if published["claim"][0] == notion else [published["claim"][0]]
         return None, _remarked(published["verdict"], ["published", *other])
 
