@@ -198,4 +198,5 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
 
 def tuples_in(known: Any, state: Any) -> tuple[type, ...]:
     """Return the classes of named tuples in c and s, for `check_functions`."""
-    return tuple(dict.fromkeys(_nested(type(known), known) + _nested(type(state), state)))
+    kinds = _nested(type(known), known) + _nested(type(state), state)
+    return tuple(kind for kind in dict.fromkeys(kinds) if kind is not tuple)

@@ -172,9 +172,19 @@ class RowAudits:
             return ({**fields, "verdict": verdict} if of_own else None), verdict
         published = published_audit(agent)
         if published is None or published["claim"][1] != unit:
-            return None, BY_CONSTRUCTION if by_construction(agent.spec.maker) else NOT_AUDITED
+            return None, BY_CONSTRUCTION if _constructed(agent) else NOT_AUDITED
         other = [] if published["claim"][0] == notion else [published["claim"][0]]
         return None, _remarked(published["verdict"], ["published", *other])
+
+
+def _constructed(agent: AgentRun) -> bool:
+    """Return whether the row's code is today's, of an agent that cannot receive raw data."""
+    try:
+        spec = agent_spec(agent.name, **agent.params)
+        same = AgentRun(spec=spec).code == agent.code
+    except DPBError:
+        return False
+    return same and by_construction(spec.maker)
 
 
 def _remarked(verdict: str, remarks: Sequence[str]) -> str:
