@@ -11,6 +11,7 @@ from dpb_site.markdown import Pages, toctree
 
 MODULES = (
     "dpb_gym",
+    "dpb_gym.play",
     "dpb_gym.agent",
     "dpb_gym.registry",
     "dpb_gym.suites",
@@ -24,6 +25,10 @@ MODULES = (
     "dpb_gym.papers",
     "dpb_gym.privacy",
     "dpb_gym.feedback",
+    "dpb_gym.kernels.vectors",
+    "dpb_gym.kernels.pricing",
+    "dpb_gym.kernels.assortment",
+    "dpb_gym.kernels.recommendation",
     "dpb_gym.local_privacy",
     "dpb_gym.checkpoint",
     "dpb_gym.problems",
