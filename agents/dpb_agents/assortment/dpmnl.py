@@ -19,7 +19,7 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.choice_records import ChoiceMLE, EntrywiseGram, offered
 from dpb_agents.assortment.optimistic_slates import RULES, DesignMatrix, SlateChoice
 from dpb_agents.common.literal import literal_forms
-from dpb_agents.common.parameters import choice, inside, integer, positive, real
+from dpb_agents.common.parameters import choice, inside, integer, real
 from dpb_agents.common.prior import WarmStart
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
@@ -91,7 +91,6 @@ class DPMNL(WarmStart):
         max_updates: Largest number of MLE releases, D_MLE (erratum A5).
         share: Part of the budget that goes to the MLE.
         scale: c, multiplier of the paper's confidence width.
-        kappa: kappa in the width; a larger one makes it smaller.
         growth: Factor by which det V must grow between two updates, > 1; 2 in the paper.
         rule: ``"ucb"`` (the paper), ``"greedy"`` or ``"ts"``.
         mechanism: Continual sum: ``"binary-tree"`` (the paper), ``"blt"`` or
@@ -111,6 +110,7 @@ class DPMNL(WarmStart):
     audit_params: ClassVar[dict[str, Any]] = {"explore": 256, "max_updates": 1}
     audit_horizon = 264
     retired: ClassVar[dict[str, str]] = {
+        "kappa": "it is 1, scale is the multiplier of the width",
         "samples": "they are Oh & Iyengar's formula, which ts-mnl lets you change",
     }
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -124,7 +124,6 @@ class DPMNL(WarmStart):
     max_updates: int = integer(5, 1)
     share: float = inside(0.9)
     scale: float = real(1e-4, 0.0)
-    kappa: float = positive(1.0)
     growth: float = real(2.0, 1.0, open_low=True)
     rule: str = choice("ucb", RULES)
     mechanism: str = choice("binary-tree", MECHANISMS)
@@ -277,18 +276,20 @@ class DPMNL(WarmStart):
         noise = sigma * math.sqrt(4 * d * portable.log(T) / K)
         fixed = Delta / (math.sqrt(K) if root else 1.0) + noise
         outside = "lemma-s10" in self.literal
-        return Width(d, fixed, math.sqrt(3 * bound), kappa=self.kappa, outside=outside)
+        return Width(d, fixed, math.sqrt(3 * bound), outside=outside)
 
 
 @dataclass(frozen=True)
 class Width:
-    """Confidence width alpha_t of CS, Lemma S10, evaluated in round t + `ahead`."""
+    """Confidence width alpha_t of CS, Lemma S10, evaluated in round t + `ahead`.
+
+    kappa, a lower bound of the model's curvature that the paper does not give, is 1.
+    """
 
     d: int
     fixed: float
     shifted: float
     ahead: int = 0
-    kappa: float = 1.0
     outside: bool = False
 
     def __call__(self, t: int) -> float:
@@ -296,7 +297,7 @@ class Width:
         log = portable.log(t)
         dimension = 0.5 * self.d * portable.log1p(t / self.d)
         statistical = math.sqrt(dimension) + log if self.outside else math.sqrt(dimension + log)
-        return (statistical + self.fixed) / self.kappa + self.shifted
+        return statistical + self.fixed + self.shifted
 
 
 def _lemma_s6(d: int, T: int) -> float:

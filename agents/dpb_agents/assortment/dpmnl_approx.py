@@ -95,13 +95,13 @@ class DPMNLApprox(DPMNL):
     retired: ClassVar[dict[str, str]] = {
         **DPMNL.retired,
         "every": "the Gram matrix is released in every round",
-        "kappa": "it is 1, scale is the multiplier of the width",
+        "rule": "the benchmark is optimistic, as 'ucb'",
     }
     printed_forms: ClassVar[dict[str, str]] = LITERAL_APPROX
 
     mechanism: str = field(default="binary-tree", init=False)
     every: int = field(default=1, init=False)
-    kappa: float = field(default=1.0, init=False)
+    rule: str = field(default="ucb", init=False)
     calibration: str = choice("verified", CALIBRATIONS)
     conversion: str = choice("correct", CONVERSIONS)
     sigma: str = choice("theorem-5", SIGMAS)
