@@ -210,7 +210,8 @@ params = json.loads(sys.argv[2])
 agents = {"a": ("dpmnl", "rho=100", params)}
 sizes = json.loads(sys.argv[3])
 if sys.argv[1] == "forecast":
-    suite, plan = plan_task("DPB/Assortment-v0", agents, 4000, replicates=20, env_kwargs=sizes)
+    blocks = {"replicates": 20, "block": 20}  # one worker plays them together
+    suite, plan = plan_task("DPB/Assortment-v0", agents, 4000, **blocks, env_kwargs=sizes)
     print(sum(row.memory for row in forecast(suite, [plan], seconds=0.2)))
 else:
     dpb_gym.evaluate(
