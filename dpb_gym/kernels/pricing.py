@@ -49,3 +49,24 @@ def revenue(x, theta, p, zeta):
     """Expected revenue of a price under logistic demand."""
     a, slope = intercept(x, theta)
     return p * kernels.elementary.sigmoid(zeta * (a - slope * p))
+
+
+@shape_checked
+def optimistic_price(x, theta, metric, logistic, zeta, gamma, tolerance):
+    """Price on [0, 1] of the largest revenue + gamma ||phi||_metric, phi = [x; -p] / sqrt(d)."""
+    d = theta.shape[0]
+    if x.shape[0] != d - 1 or metric.shape[0] != d or metric.shape[1] != d:
+        raise IndexError("shapes differ")
+    price = np.empty(1)
+    kernels.price_search.optimistic_prices(
+        x.reshape((1, d - 1)),
+        theta.reshape((1, d)),
+        metric.reshape((1, d, d)),
+        0 if logistic else 1,
+        zeta,
+        gamma,
+        tolerance,
+        price,
+        np.empty(1),
+    )
+    return price[0]

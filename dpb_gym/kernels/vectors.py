@@ -320,6 +320,13 @@ def cholesky(M):
 
 
 @shape_checked
+def signed_logdet(M):
+    """Sign and logarithm of |det M|, by elimination with pivoting."""
+    _same(M.shape[0], M.shape[1])
+    return kernels.determinants.signed_logdet_one(M, np.empty(M.shape))
+
+
+@shape_checked
 def inverse(M):
     """M^-1 of a positive definite matrix, exactly symmetric."""
     _same(M.shape[0], M.shape[1])

@@ -14,7 +14,6 @@ from dpb_gym.play.algorithm import Algorithm, Plan
 from dpb_gym.play.compiled import compiled_loops
 from dpb_gym.play.purity import check_functions, tuples_in
 from dpb_gym.privacy.guarantee import RESPONSES
-from dpb_gym.privacy.releasers.releaser import Handle, Releaser
 from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
 from dpb_gym.problems.folded import Answering
 from dpb_gym.problems.kinds import kind_of
@@ -83,7 +82,7 @@ class Player(Agent):
         self.problem = problem
         self.plan = plan = algorithm.plan(problem, curator)
         functions = plan.functions or algorithm.functions
-        if not isinstance(plan, Plan) or not isinstance(plan.sums, (Handle, Releaser)):
+        if not isinstance(plan, Plan) or not hasattr(plan.sums, "shape"):
             raise AgentError(
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for example "
                 "Plan(curator.batch_sum(...))"

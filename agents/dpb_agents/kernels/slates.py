@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.prices import BET
+from dpb_gym.kernels.price_search import BET
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import copy_one
 from dpb_gym.kernels.mnl import revenue_of

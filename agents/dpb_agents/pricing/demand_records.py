@@ -6,13 +6,14 @@ estimates. Policies only see what `release` returns.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.assortment.choice_records import resized
 from dpb_gym.errors import HorizonExceeded, ParameterError
+from dpb_gym.privacy import RecordShape
 from dpb_gym.problems.base import Array, Context, Feedback
 
 FIRST_CAPACITY = 256
@@ -222,3 +223,42 @@ class ExactMLE:
         agent_kernels.demand.fold(*records.stored, self._model, self._zeta, *expanded)
         self._folded += records.count
         records.count = 0
+
+
+class DemandFit:
+    """Releases of theta from rows [x, p, y], for the player of an `Algorithm`.
+
+    Args:
+        estimator: Releaser of theta.
+        dim: Dimension d of theta; a row has d + 1 numbers.
+        most: Rounds whose rows enter, which does not depend on data; None for all.
+    """
+
+    sigma = 0.0
+
+    def __init__(self, estimator: Any, dim: int, most: int | None = None) -> None:
+        self.estimator = estimator
+        self.shape = RecordShape(dim + 1)
+        self.most = most
+        self.rounds = 0
+
+    @property
+    def private(self) -> bool:
+        """Whether releases carry noise."""
+        return not isinstance(self.estimator, ExactMLE)
+
+    def add(self, rows: Array) -> None:
+        """Add one row per replicate, ``(B, d + 1)``."""
+        self.rounds += 1
+        if self.most is None or self.rounds <= self.most:
+            parts = (rows[:, :-2], rows[:, -2], rows[:, -1])
+            self.estimator.add(*map(np.ascontiguousarray, parts))
+
+    def add_rounds(self, rows: Array) -> None:
+        """Add the rows of several rounds, ``(n, B, d + 1)``."""
+        for each in rows:
+            self.add(each)
+
+    def release(self, due: Array) -> Array:
+        """Return estimates ``(B, d)``, updated where `due`."""
+        return np.asarray(self.estimator.release(due))

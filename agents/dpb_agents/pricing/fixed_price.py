@@ -161,7 +161,7 @@ class BestFixedPrice(Configured):
         for _ in range(2):
             grid = np.linspace(low, high, self.n_prices)
             value = np.empty(len(grid))
-            agent_kernels.prices.total_revenues(
+            kernels.price_search.total_revenues(
                 offset / root, theta[-1] / root, grid, model, zeta, value
             )
             best = float(grid[value.argmax()])

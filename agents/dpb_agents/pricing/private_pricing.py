@@ -198,9 +198,9 @@ class PrivatePricing(WarmStart):
         known = (x, self._theta, self._inverse, *model, self.gamma)
         if any(form.startswith("lemma-6") for form in self.literal):
             squared = "lemma-6" in self.literal
-            agent_kernels.prices.lemma_6_prices(*known, squared, price, self._value)
+            kernels.price_search.lemma_6_prices(*known, squared, price, self._value)
         else:
-            agent_kernels.prices.optimistic_prices(*known, SEARCH_TOLERANCE, price, self._value)
+            kernels.price_search.optimistic_prices(*known, SEARCH_TOLERANCE, price, self._value)
         return price
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
