@@ -32,10 +32,10 @@ def utilities(x, theta):
 @shape_checked
 def all_offered(r):
     """Whether every item can be offered."""
+    offered = True
     for i in range(r.shape[0]):
-        if r[i] == -np.inf:
-            return False
-    return True
+        offered = offered and r[i] > -np.inf
+    return offered
 
 
 @shape_checked

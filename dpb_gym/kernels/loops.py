@@ -4,8 +4,8 @@ Numba caches a compiled function with the functions that it calls as globals. So
 gets loops of its own, which are written here once: `loops` executes `TEXT` with the algorithm's
 functions as globals, under the name of the algorithm's file.
 
-R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due` receive
-R, so they cannot write. `buffers` hold the context of one round in double precision, and `shown` is
+R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due`
+receive R, so they cannot write. `buffers` hold the context of one round in double precision, and `shown` is
 the same memory, read-only.
 """
 
@@ -17,7 +17,7 @@ import marshal
 from types import SimpleNamespace
 from typing import Any
 
-from dpb_gym.kernels._jit import checked, vectorised
+from dpb_gym.kernels._jit import vectorised
 from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.deferred import Deferred
 
@@ -218,6 +218,6 @@ def loops(
     ]
     prefix = f"{algorithm.__name__}_{hashlib.sha256(b''.join(codes)).hexdigest()[:12]}_"
     file = inspect.getsourcefile(algorithm) or "<algorithm>"
-    exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)  # noqa: S102
+    exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)
     found = {name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)}
     return SimpleNamespace(**found)

@@ -11,7 +11,7 @@ import numpy as np
 from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.linalg import copy_one, logdet_cholesky_one
-from dpb_gym.kernels.mnl import best_slate_one, revenue_of, top_indices
+from dpb_gym.kernels.mnl import best_slate_one, top_indices
 
 # Larger utilities are clipped, so that sums of their exponentials stay finite.
 LARGEST_UTILITY = 300.0

@@ -84,8 +84,8 @@ class Player(Agent):
         functions = plan.functions or algorithm.functions
         if not isinstance(plan, Plan) or not hasattr(plan.sums, "shape"):
             raise AgentError(
-                f"{self.class_name}.plan must return a Plan with the releaser of its sums, for example "
-                "Plan(curator.batch_sum(...))"
+                f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
+                "example Plan(curator.batch_sum(...))"
             )
         if functions.see is not None and curator.private and curator.unit not in RESPONSES:
             raise AgentError(
@@ -358,8 +358,9 @@ class Player(Agent):
 
     def _play_steadily(self, rounds: Answering) -> Array:
         """Play parts of rounds in which the state does not change; all are answered at once."""
-        n, B = rounds.shape
-        contexts, plan = self._contexts(rounds.context, rounds=True), self.plan
+        n, _ = rounds.shape
+        contexts = self._contexts(rounds.context, rounds=True)
+        plan = self.plan
         actions = self._actions(n)
         start = 0
         while start < n:

@@ -26,35 +26,35 @@ from dpb_gym.errors import AgentError
 from dpb_gym.kernels.deferred import Deferred
 from dpb_gym.play.algorithm import Functions, Offer, Released
 
-OPERATIONS = frozenset(
-    # numbers, comparisons and containers
-    "BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL UNARY_NEGATIVE "
-    "UNARY_NOT UNARY_INVERT UNARY_POSITIVE BUILD_TUPLE BUILD_SLICE UNPACK_SEQUENCE STORE_SUBSCR "
-    "STORE_SLICE "
-    # local variables and constants
-    "LOAD_CONST LOAD_SMALL_INT LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST "
-    "LOAD_FAST_BORROW LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST STORE_FAST_LOAD_FAST "
-    "STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL DELETE_FAST POP_TOP COPY SWAP NOP RESUME CACHE "
-    "PUSH_NULL EXTENDED_ARG NOT_TAKEN RETURN_VALUE RETURN_CONST "
-    # names, attributes and calls, which are checked below
-    "LOAD_GLOBAL LOAD_ATTR LOAD_METHOD PRECALL CALL CALL_KW KW_NAMES "
-    # jumps
-    "GET_ITER FOR_ITER END_FOR POP_ITER JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT "
-    "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE "
-    "POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE "
-    "POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE "
-    "POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE JUMP_IF_TRUE_OR_POP "
-    "JUMP_IF_FALSE_OR_POP".split()
-)
-"""Instructions of Python 3.11 to 3.14 that functions may have."""
-BUILTINS = frozenset("range min max abs len float int bool enumerate zip round".split())
-NUMPY = frozenset(
-    "abs append arange argmax argmin bool_ ceil clip concatenate copy cumsum diag exp eye float64 "
-    "floor full inf int64 isfinite isnan log maximum mean minimum nan ones outer pi prod sign sqrt "
-    "sum trace where zeros zeros_like".split()
-)
-MATH = frozenset("ceil exp floor inf isfinite isnan log nan pi sqrt".split())
-ARRAYS = frozenset("T all any copy max mean min ndim shape size std sum".split())
+_OPERATIONS = """
+BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL UNARY_NEGATIVE
+UNARY_NOT UNARY_INVERT UNARY_POSITIVE BUILD_TUPLE BUILD_SLICE UNPACK_SEQUENCE STORE_SUBSCR
+STORE_SLICE LOAD_CONST LOAD_SMALL_INT LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR
+LOAD_FAST_LOAD_FAST LOAD_FAST_BORROW LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST
+STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL DELETE_FAST POP_TOP COPY SWAP
+NOP RESUME CACHE PUSH_NULL EXTENDED_ARG NOT_TAKEN RETURN_VALUE RETURN_CONST LOAD_GLOBAL
+LOAD_ATTR LOAD_METHOD PRECALL CALL CALL_KW KW_NAMES GET_ITER FOR_ITER END_FOR POP_ITER
+JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE
+POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE
+POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE
+POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
+JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP
+"""
+_BUILTINS = "range min max abs len float int bool enumerate zip round"
+_NUMPY = """
+abs append arange argmax argmin bool_ ceil clip concatenate copy cumsum diag exp eye float64
+floor full inf int64 isfinite isnan log maximum mean minimum nan ones outer pi prod sign sqrt
+sum trace where zeros zeros_like
+"""
+_MATH = "ceil exp floor inf isfinite isnan log nan pi sqrt"
+_ARRAYS = "T all any copy max mean min ndim shape size std sum"
+
+OPERATIONS = frozenset(_OPERATIONS.split())
+"""Instructions of Python 3.11 to 3.14 that functions may have; names and attributes are checked."""
+BUILTINS = frozenset(_BUILTINS.split())
+NUMPY = frozenset(_NUMPY.split())
+MATH = frozenset(_MATH.split())
+ARRAYS = frozenset(_ARRAYS.split())
 """Attributes of arrays that functions may read."""
 OTHER_ARRAYS = frozenset(name for name in dir(np.ndarray) if name not in ARRAYS)
 TRUSTED = "dpb_gym.kernels."

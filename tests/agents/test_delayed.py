@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents.pricing.forced_exploration import ControlledVariance
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
 from dpb_gym.problems.delay import Delivery
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.registry import agent_specs, register_agent
+from dpb_gym.registry import agent_specs, make_agent, register_agent
 from dpb_gym.streams import AgentStreams
 
 ARENAS = {
@@ -109,12 +108,12 @@ def test_agents_learn_nothing_from_unobserved_rounds(arena, name):
 
 def test_unobserved_prices_do_not_enter_means():
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=60)
-    agent, context = ControlledVariance(), problem.instance([3]).context()
+    agent, context = make_agent("cils-pricing"), problem.instance([3]).context()
     agent.set_up(problem.info, AgentStreams([3]))
     for price, seen in ((0.9, True), (0.1, False), (0.7, True)):
         told = Feedback(np.zeros(1), demand=np.zeros(1), observed=np.array([seen]))
         agent.observe(context, np.array([price]), told)
-    assert agent._total / agent._count == pytest.approx(0.8)
+    assert agent.state.total / agent.state.count == pytest.approx(0.8)
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dpb_agents.recommendation.linear import LinUCB
 
 from dpb_agents.assortment.dpmnl import DPMNL
-from dpb_agents.recommendation.linear_policy import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
@@ -22,6 +22,7 @@ from dpb_gym.audits.agent_audit import small_setting
 from dpb_gym.audits.paired_run import play, spread
 from dpb_gym.audits.worlds import answer, pairs_for
 from dpb_gym.errors import AgentError, BudgetError, ParameterError, UnknownNameError
+from dpb_gym.play import Plan
 from dpb_gym.privacy import GaussianEvent
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context
@@ -73,21 +74,19 @@ class Underestimating(LinUCB):
     """AdaPrivate-UCB that adds less noise than it charges."""
 
     protects = ("central", "reward")
+    batch: int = 8
+    variance: float = 1.0
 
-    def __init__(self, variance):
-        super().__init__(batch=8)
-        self.variance = variance
-
-    def begin(self, problem, streams, curator):
-        super().begin(problem, streams, curator)
-        curator.seal()
-        behind(self.releaser)._sigma *= math.sqrt(self.variance)
+    def start(self, problem, sums):
+        sums.ready()
+        behind(sums)._sigma *= math.sqrt(self.variance)
+        return super().start(problem, sums)
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])
 @pytest.mark.parametrize(("variance", "verdict"), [(0.5, "FAIL"), (1.0, "PASS")])
 def test_too_little_noise_is_seen_end_to_end(variance, verdict, rho):
-    report = audit(lambda: Underestimating(variance), Budget.zcdp(rho), runs=2000, **WHERE)
+    report = audit(lambda: Underestimating(variance=variance), Budget.zcdp(rho), runs=2000, **WHERE)
     assert report.verdict == verdict, report
 
 
@@ -208,8 +207,9 @@ class UserLevel(LinUCB):
 
     protects = ("central", "user")
 
-    def _sums(self, problem, curator, width, reward):
-        return curator.batch_sum(width, cumulative=True, reward=reward, participations=1)
+    def sums(self, problem, curator, plan):
+        sums = curator.batch_sum(plan.dim, cumulative=True, reward=plan.reward, participations=1)
+        return Plan(sums, directed=True)
 
 
 def test_a_user_is_exchanged_in_all_rounds():

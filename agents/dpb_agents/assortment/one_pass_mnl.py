@@ -274,7 +274,7 @@ def posterior(c, s, estimated, t):
         copy_matrix(factor, s.root)
         size = c.norm
     else:
-        theta, V, E, deviation, few, size = size_mixture(
+        theta, V, E, deviation, _few, size = size_mixture(
             H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, 0.0, 0.0
         )
         copy_matrix(compose(E, deviation), s.root)

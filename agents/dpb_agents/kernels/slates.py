@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_gym.kernels.price_search import BET
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import copy_one
 from dpb_gym.kernels.mnl import revenue_of
+from dpb_gym.kernels.price_search import BET
 from dpb_gym.kernels.slates import WARY as WARY
 from dpb_gym.kernels.slates import best_slate as best_slate
 from dpb_gym.kernels.slates import expected_slates as expected_slates

@@ -61,7 +61,7 @@ def epoch_plan(c, s):
     for _ in range(e):
         gap *= 0.5
     part = 32.0 * c.scale * c.scale * many / gap**2
-    R = int(math.ceil(max(part, 8.0 * c.scale * few * c.per_epsilon / gap))) + 1
+    R = math.ceil(max(part, 8.0 * c.scale * few * c.per_epsilon / gap)) + 1
     return R, 2.0 * c.scale * (math.sqrt(many / (2.0 * R)) + few * c.per_epsilon / R)
 
 

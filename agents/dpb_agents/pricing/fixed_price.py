@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import Configured, choice, integer, positive, real
 from dpb_agents.pricing.demand_records import MODELS
-from dpb_gym import portable
+from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ActionError, AgentError
 from dpb_gym.privacy import Curator

@@ -148,9 +148,7 @@ def act_optimistic(c, s, t, x, z):
     """Price of the largest p f(<phi, theta>) + gamma ||phi||_{V^-1}."""
     if t <= c.explore:
         return z[0, 0]
-    return optimistic_price(
-        x, s.theta, s.inverse, c.logistic, c.zeta, c.gamma, SEARCH_TOLERANCE
-    )
+    return optimistic_price(x, s.theta, s.inverse, c.logistic, c.zeta, c.gamma, SEARCH_TOLERANCE)
 
 
 @jit

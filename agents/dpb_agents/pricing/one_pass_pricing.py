@@ -34,8 +34,8 @@ from dpb_agents.kernels.curvature import (
 )
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
 from dpb_gym.kernels.pricing import best_net_price, best_price, revenue
+from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
@@ -477,6 +477,4 @@ class OnePassPricing(Algorithm):
             stock=self.sells_stock and problem.stock is not None,
             sums=known,
             **c,
-        ), State(
-            prior.centre, V, np.zeros((d, d)), np.zeros(d), np.zeros(1), *history
-        )
+        ), State(prior.centre, V, np.zeros((d, d)), np.zeros(d), np.zeros(1), *history)

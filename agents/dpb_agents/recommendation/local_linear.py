@@ -12,8 +12,8 @@ from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.local_sgd import LocalSGD
 from dpb_agents.common.parameters import choice, integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.linear_records import shifted_inverse, take_recommended
 from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.linear_records import shifted_inverse, take_recommended
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels
 
-search = agent_kernels.prices
+search = kernels.price_search
 LOGISTIC, GAUSSIAN = kernels.demand_models.LOGISTIC, kernels.demand_models.GAUSSIAN
 TOLERANCE = 1e-6
 GRID = np.linspace(0.0, 1.0, 100_001)

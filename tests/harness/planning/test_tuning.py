@@ -275,16 +275,16 @@ def test_bad_input(tmp_path: Path) -> None:
 
 
 def test_points_that_fail_are_not_chosen(monkeypatch: Any, tmp_path: Path) -> None:
-    from dpb_agents.recommendation.linear_policy import LinUCB
+    from dpb_agents.recommendation.linear import LinUCB
 
-    begin = LinUCB.begin
+    plan = LinUCB.plan
 
-    def fragile(self: Any, *arguments: Any) -> None:
+    def fragile(self: Any, *arguments: Any) -> Any:
         if self.alpha == 0.5:
             raise AgentError("told to fail")
-        begin(self, *arguments)
+        return plan(self, *arguments)
 
-    monkeypatch.setattr(LinUCB, "begin", fragile)
+    monkeypatch.setattr(LinUCB, "plan", fragile)
     done = tune(ENV, ["lin-ucb"], grids={"lin-ucb": {"alpha": [0.5, 2.0]}}, out=tmp_path, **SMALL)
     assert len(done.failures) == 1 and "told to fail" in done.failures[0]
     tried = [point.params for point in done.recipes[0].choices[0].points]

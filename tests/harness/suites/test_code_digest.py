@@ -110,8 +110,9 @@ def test_every_import_of_the_zoo_counts() -> None:
         found = {f"dpb_agents.{name}" for name in sources._helpers(module)}
         assert graph.find_upstream_modules(module) - {"dpb_agents", module} <= found
     found = set(sources._helpers("dpb_agents.recommendation.one_pass_linear"))
-    assert {"kernels.linear_records", "common.prior"} <= found  # reached by attribute, by import
-    assert not {"kernels.newton_records", "pricing.one_pass_pricing"} & found
+    # reached by attribute, by import
+    assert {"kernels.linear_records", "recommendation.lifetime_weights"} <= found
+    assert not {"kernels.curvature", "pricing.one_pass_pricing"} & found
 
 
 def test_the_library_counts_by_its_algorithm_version() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import choice, integer, real
-from dpb_agents.recommendation.linear_records import shifted_inverse
 from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.linear_records import shifted_inverse
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
