@@ -66,9 +66,10 @@ def context_of(
     if info.max_interactions is not None or identified:
         who = np.array([validation.integer("user", user, 0)])
     mask = None
-    if info.masked:
-        given = np.ones(len(x)) if available is None else available
-        mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
+    if info.masked and available is None:
+        mask = np.ones((1, len(x)), bool)
+    elif info.masked:
+        mask = validation.array("available", available, (len(x),), 0, 1)[None] > 0
     elif available is not None:
         raise ParameterError("all are available here; `available` needs ProblemInfo(masked=True)")
     return locked(Context(t, x.astype(np.float32)[None], item_revenues, listed, who, mask))
