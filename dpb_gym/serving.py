@@ -229,7 +229,7 @@ class Session:
         """
         with self._used():
             state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
-            self.check_trusted()
+            self._check_trusted()
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
             person = self._number(user)
@@ -337,7 +337,7 @@ class Session:
                 "give a real one to aggregate_with(...); device(simulation=True) accepts it"
             )
 
-    def check_trusted(self) -> None:
+    def _check_trusted(self) -> None:
         """Raise AgentError if this process must not see a customer's data."""
         state, curator = self._state, self.agent.curator
         if state.get("split"):

@@ -273,10 +273,13 @@ class Bodies:
             return [self.actions[item] for item in action]
         return self.actions[action]
 
-    def allowed(self, arguments: Mapping[str, Any], action: Any) -> bool:
-        """Return whether no excluded action is among those that were chosen."""
+    def excludes(self, arguments: Mapping[str, Any], answer: Any) -> bool:
+        """Return whether an answer has an action that the request excludes."""
         mask = arguments.get("available")
-        return mask is None or all(mask[n] for n in np.atleast_1d(np.array(action, int)))
+        if mask is None:
+            return False
+        chosen = answer if isinstance(answer, list) else [answer]
+        return not all(mask[self._number.get(each, each)] for each in chosen)
 
 
 class _Wrong(Exception):

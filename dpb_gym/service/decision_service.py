@@ -92,6 +92,7 @@ class DecisionService:
     ) -> None:
         self.settings = settings
         self.failed: str | None = None
+        self._closed = False
         self._log = log
         self._locks = contextlib.ExitStack()
         spec = agent_spec(settings.agent)
@@ -99,6 +100,12 @@ class DecisionService:
             raise AgentError(
                 f"agent {spec.name!r} needs every response in its own round, which a service "
                 "cannot promise; dpb list agents names others"
+            )
+        budget = privacy.Budget.parse(settings.budget)
+        if budget is not None and budget.trust != "curator":
+            raise AgentError(
+                f"with {budget} no server sees a customer's data, which a service does: customers' "
+                "devices decide, see Session.device. Or give a budget without @"
             )
         self._state_dir = None if settings.state_dir is None else settings.place(settings.state_dir)
         self._info = settings.info(fixed_arms=spec.fixed_arms)
@@ -125,7 +132,6 @@ class DecisionService:
                 raise DataError(f"{folder} has a journal without its snapshot, which was removed")
             else:
                 self._start(session, warm)
-            self.session.check_trusted()
             guarantee = self.session.guarantee
             self._guarantee = "no privacy" if guarantee is None else str(guarantee)
             self.save()
@@ -179,14 +185,15 @@ class DecisionService:
                 **settings.parameters,
             )
         else:
+            # a copy first: the file can be continued once, and not after a wrong configuration
+            self._check_facts(Session.load(saved, rehearsal=True), saved)
             self.session = Session.load(saved, account=self._account, state_dir=self._state_dir)
-            self._check_facts(saved)
         self._own = self.session.continuation()
         self._announced()
 
-    def _check_facts(self, source: Any) -> None:
+    def _check_facts(self, session: Session, source: Any) -> None:
         """Raise CheckpointError if a session is not the one that is configured."""
-        facts = self.session.facts
+        facts = session.facts
         budget = privacy.Budget.parse(self.settings.budget)
         expected = {
             "agent": self.settings.agent,
@@ -199,9 +206,9 @@ class DecisionService:
                     f"{source}: the session has {name} {shown(facts.get(name))}, the configuration "
                     f"{shown(value)}"
                 )
-        if self.session.problem != self._info:
+        if session.problem != self._info:
             raise CheckpointError(
-                f"{source}: the session has the problem {self.session.problem.to_dict()}, the "
+                f"{source}: the session has the problem {session.problem.to_dict()}, the "
                 f"configuration {self._info.to_dict()}"
             )
 
@@ -256,7 +263,9 @@ class DecisionService:
         if event["n"] != self._events + 1:
             raise DataError(f"the journal lacks event {self._events + 1}")
         try:
-            if "observe" in event:
+            if "drop" in event:
+                self.session.drop(event["drop"])
+            elif "observe" in event:
                 decision, response = event["observe"]
                 answer = tuple(response) if isinstance(response, list) else response
                 self.session.observe(decision, answer)
@@ -330,8 +339,14 @@ class DecisionService:
             if dropped:
                 event["dropped"] = dropped
             self._write(event)
-            if "error" not in result:
-                return result
+            if "error" in result:
+                continue
+            if self.bodies.excludes(arguments, result["action"]):
+                self.session.drop(result["decision"])
+                self._write({"n": self._events + 1, "drop": result["decision"]})
+                self._log(f"the agent chose an excluded action: {result}")
+                break
+            return result
         raise ServiceError("the agent failed, the log says how; the decision was not made")
 
     def observe(self, body: Any) -> None:
@@ -371,6 +386,8 @@ class DecisionService:
     def _check(self) -> None:
         if self.failed is not None:
             raise CheckpointError(self.failed)
+        if self._closed:
+            raise CheckpointError("the service was closed")
 
     def _write(self, event: dict[str, Any]) -> None:
         try:
@@ -462,11 +479,14 @@ class DecisionService:
         }
 
     def close(self) -> None:
-        """Write a snapshot and free the folder and the session for another process."""
+        """Write a snapshot and free the folder and the session; a second call does nothing."""
+        if self._closed:
+            return
         try:
             if self.failed is None:
                 self.save()
         finally:
+            self._closed = True
             self._journal.close()
             self._locks.close()
 
