@@ -5,6 +5,7 @@ Sessions (`dpb_gym.serving`) and devices (`dpb_gym.devices`) use them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -67,12 +68,20 @@ def context_of(
         who = np.array([validation.integer("user", user, 0)])
     mask = None
     if info.masked and available is None:
-        mask = np.ones((1, len(x)), bool)
+        mask = _all(len(x))
     elif info.masked:
         mask = validation.array("available", available, (len(x),), 0, 1)[None] > 0
     elif available is not None:
         raise ParameterError("all are available here; `available` needs ProblemInfo(masked=True)")
     return locked(Context(t, x.astype(np.float32)[None], item_revenues, listed, who, mask))
+
+
+@functools.lru_cache(maxsize=100)
+def _all(count: int) -> Array:
+    """Return the mask of `count` items or candidates that are all available."""
+    mask = np.ones((1, count), bool)
+    mask.flags.writeable = False
+    return mask
 
 
 def shown_action(info: ProblemInfo, action: Array) -> Any:

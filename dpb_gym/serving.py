@@ -710,10 +710,10 @@ def _check_session(agent: Policy, path: Any) -> None:
         "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),
     }
     if facts := session.get("facts"):
-        stated |= {
-            "budget": (facts.get("budget"), privacy.Budget.text(curator.budget)),
-            "generator": (facts.get("generator"), "system" if curator.system_noise else "seeded"),
-        }
+        stated["budget"] = (facts.get("budget"), privacy.Budget.text(curator.budget))
+        if curator.budget is not None:
+            generator = "system" if curator.system_noise else "seeded"
+            stated["generator"] = (facts.get("generator"), generator)
     for name, (given, expected) in stated.items():
         if given != expected:
             raise CheckpointError(

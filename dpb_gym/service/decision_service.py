@@ -198,8 +198,9 @@ class DecisionService:
         expected = {
             "agent": self.settings.agent,
             "budget": privacy.Budget.text(budget),
-            "generator": "seeded" if budget is None else self.settings.noise,
         }
+        if budget is not None:
+            expected["generator"] = self.settings.noise
         for name, value in expected.items():
             if facts.get(name) != value:
                 raise CheckpointError(
@@ -335,9 +336,8 @@ class DecisionService:
             except (CheckpointError, DataError, OSError) as error:
                 raise self._fail(error) from error
             event = {"n": self._events + 1, "decide": row, "tape": _text(tape), **result}
-            dropped = self.session.drop_oldest(self.settings.most_pending)
-            if dropped:
-                event["dropped"] = dropped
+            if self.session.n_pending > self.settings.most_pending:
+                event["dropped"] = self.session.drop_oldest(self.settings.most_pending)
             self._write(event)
             if "error" in result:
                 continue

@@ -119,6 +119,16 @@ def test_crashes_at_any_time(
         service.close()
 
 
+def test_a_session_without_a_budget_starts_again(tmp_path: Path) -> None:
+    options = {"agent": "lin-ucb", "budget": "none", "noise": "system"}
+    service = started(tmp_path, **options)
+    play(service, NEWS, 0, 5)
+    crash(service)
+    again = started(tmp_path, **options)
+    assert again.session.decisions == 5 and again.guarantee == "no privacy"
+    again.close()
+
+
 def test_system_noise_is_repeated_after_a_crash(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="needs the extra [secure]")
     service = started(tmp_path, noise="system")
