@@ -183,8 +183,7 @@ class SystemGenerator:
 
 def _uniforms(count: int) -> FloatArray:
     words = np.frombuffer(os.urandom(8 * count), np.uint64)
-    drawn: FloatArray = (words >> np.uint64(11)) * 2.0**-53
-    return drawn
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class SystemNoise(NoiseSource):

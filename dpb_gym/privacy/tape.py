@@ -16,6 +16,7 @@ import numpy as np
 from dpb_gym.errors import CheckpointError
 from dpb_gym.validation import FloatArray
 
+NONE: FloatArray = np.empty(0)
 _running: ContextVar[Tape | None] = ContextVar("dpb_gym_tape", default=None)
 
 
@@ -33,7 +34,7 @@ class Tape:
 
     def __init__(self, recorded: bytes | None = None) -> None:
         self.repeats = recorded is not None
-        self._recorded = np.frombuffer(recorded, "<f8") if recorded else np.empty(0)
+        self._recorded = np.frombuffer(recorded, "<f8") if recorded else NONE
         self._taken = 0
         self._parts: list[bytes] = []
 

@@ -85,11 +85,7 @@ class Bodies:
             self.fields["revenues"] = not info.equal_revenues
         if info.n_arms is not None and info.n_candidates is not None:
             self.fields["arms"] = True
-        size = 1 + len(features or ())
-        self._norm = 1.0 / math.sqrt(size)
-        count = len(actions or ())
-        self._blocks = np.arange(count * size).reshape(count, size)
-        self._rows = np.arange(count)[:, None]
+        self._norm = 1.0 / math.sqrt(1 + len(features or ()))
         if features is not None:
             self._limits = {
                 name: (low, high, 1.0 / (high - low)) for name, (low, high) in features.items()
@@ -200,9 +196,12 @@ class Bodies:
             )
         if self.info.kind == "pricing":
             return np.array(own[1:]) * self._norm
-        features = np.zeros((len(self._blocks), self.info.dim))
-        features[self._rows, self._blocks] = np.array(own) * self._norm
-        return features
+        # Block k of row k begins k (dim + size) numbers after the first one.
+        count = len(self.actions or ())
+        size = len(own)
+        flat = np.zeros(count * (self.info.dim + size))
+        flat.reshape(count, -1)[:, :size] = np.array(own) * self._norm
+        return flat[: count * self.info.dim].reshape(count, self.info.dim)
 
     def _user(self, given: Any) -> int | str:
         if not self.people:

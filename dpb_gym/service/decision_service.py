@@ -25,7 +25,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-import dpb_gym
 from dpb_gym import privacy
 from dpb_gym.errors import (
     AgentError,
@@ -41,7 +40,7 @@ from dpb_gym.privacy.tape import Tape
 from dpb_gym.registry import agent_spec
 from dpb_gym.service.bodies import Bodies, BodyError, FieldError
 from dpb_gym.service.journal import Journal
-from dpb_gym.service.settings import ServiceSettings
+from dpb_gym.service.settings import ServiceSettings, version
 from dpb_gym.serving import Session, serve
 
 FORMAT = "dpb-gym service"
@@ -259,7 +258,7 @@ class DecisionService:
             if "n" in event and event["n"] > self._events:
                 self._repeat(event, header["written_by"])
 
-    def _repeat(self, event: dict[str, Any], version: str) -> None:
+    def _repeat(self, event: dict[str, Any], written_by: str) -> None:
         """Apply an event of the journal, which must have the result that was answered."""
         if event["n"] != self._events + 1:
             raise DataError(f"the journal lacks event {self._events + 1}")
@@ -281,7 +280,7 @@ class DecisionService:
         except Exception as error:
             raise CheckpointError(
                 f"event {event['n']} of the journal is not repeated by this version, "
-                f"{dpb_gym.__version__}: {error}. Start the version {version}, which wrote it, "
+                f"{version()}: {error}. Start the version {written_by}, which wrote it, "
                 "end it with SIGTERM, and start this one again"
             ) from error
         self._events += 1
@@ -440,7 +439,7 @@ class DecisionService:
             header = {
                 "format": FORMAT,
                 "version": VERSION,
-                "written_by": dpb_gym.__version__,
+                "written_by": version(),
                 "events": self._events,
                 "terms": self.settings.terms(),
                 "session": None
@@ -475,7 +474,7 @@ class DecisionService:
             "horizon": self._info.horizon,
             "journal_bytes": self._journal.size,
             "snapshot_seconds": round(time.monotonic() - self._saved_at, 3),
-            "version": dpb_gym.__version__,
+            "version": version(),
         }
 
     def close(self) -> None:
@@ -533,7 +532,7 @@ def _read_snapshot(path: Path) -> tuple[dict[str, Any], bytes]:
     if header["version"] != VERSION:
         raise DataError(
             f"{path}: version {header['version']} of the format, written by dpb-gym "
-            f"{header['written_by']}; this version, {dpb_gym.__version__}, reads version {VERSION}"
+            f"{header['written_by']}; this version, {version()}, reads version {VERSION}"
         )
     expected = (header["bytes"], header["sha256"])
     if (len(content), hashlib.sha256(content).hexdigest()) != expected:

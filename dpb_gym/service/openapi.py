@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import dpb_gym
 from dpb_gym.privacy.account import LONGEST_ID
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.service.bodies import MOST, MOST_ROWS, Bodies
+from dpb_gym.service.settings import version
 from dpb_gym.validation import LARGEST
 
 Schema = dict[str, Any]
@@ -117,7 +117,7 @@ def document(bodies: Bodies, *, token: bool) -> Schema:
     }
     found: Schema = {
         "openapi": "3.1.0",
-        "info": {"title": "dpb-gym decision service", "version": dpb_gym.__version__},
+        "info": {"title": "dpb-gym decision service", "version": version()},
         "paths": paths,
         "components": {"schemas": schemas},
     }

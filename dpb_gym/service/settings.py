@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -223,3 +225,9 @@ class ServiceSettings(Spec):
         if kind in ("recommendation", "assortment") and not fixed_arms:
             given.setdefault("masked", True)
         return ProblemInfo.from_dict(given)
+
+
+@functools.cache
+def version() -> str:
+    """Return the version of this package."""
+    return metadata.version("dpb-gym")

@@ -589,7 +589,7 @@ def test_a_session_of_the_previous_version_goes_on(tmp_path: Path) -> None:
 def test_the_version_that_wrote_the_files_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dpb_gym, "__version__", "0.0.9")
+    monkeypatch.setattr(decision_service, "version", lambda: "0.0.9")
     service = started(tmp_path)
     play(service, NEWS, 0, 5)
     crash(service)
