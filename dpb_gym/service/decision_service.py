@@ -7,8 +7,9 @@ lost, bit for bit, and no record is released a second time with other noise.
 
 A process owns a folder by a lock, and a session by a lock in the state directory. A copy of the
 folder knows the tokens of the session up to its making. The account, or the state directory, has
-the newest token, which is announced to the journal before. So a copy that is started later is
-refused, or the original is.
+the newest token, which is announced to the journal before. The token of an account changes with
+each release. Without an account the state directory has the number of events that were answered.
+So a copy that is older than the newest release is refused, and of two equal ones the later.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ class DecisionService:
             self._account = self._opened_account()
             self._journal = Journal(folder / "journal")
             self._events = 0
+            self._answerable = 0
+            self._mark: int | None = None
             if self._snapshot.exists():
                 if session is not None:
                     raise CheckpointError(
@@ -188,7 +191,7 @@ class DecisionService:
             self._check_facts(Session.load(saved, rehearsal=True), saved)
             self.session = Session.load(saved, account=self._account, state_dir=self._state_dir)
         self._own = self.session.continuation()
-        self._announced()
+        self._announced(new=True)
 
     def _check_facts(self, session: Session, source: Any) -> None:
         """Raise CheckpointError if a session is not the one that is configured."""
@@ -212,13 +215,28 @@ class DecisionService:
                 f"configuration {self._info.to_dict()}"
             )
 
-    def _announced(self) -> None:
-        """Write each token of the session to the journal before account or state directory."""
+    def _announced(self, *, new: bool) -> None:
+        """Write each token of the session to the journal before account or state directory.
+
+        Args:
+            new: Whether the session has no number of answered events yet.
+
+        Raises:
+            CheckpointError: If another process serves the session, or its number is lost.
+        """
         if self._own is None:
             return
         if self._account is None:
             folder = state_directory() if self._state_dir is None else self._state_dir
+            path = folder / f"{self._own.id}.events"
+            if not new and not path.exists():
+                raise CheckpointError(
+                    f"the state directory {folder} has lost its record of this session; give "
+                    "state_dir, the one that it had"
+                )
             self._lock(folder / f"{self._own.id}.lock", f"this session, {self._own.id}")
+            self._mark = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._locks.callback(os.close, self._mark)
         self._own.announce = self._announce
 
     def _announce(self, token: str) -> None:
@@ -251,12 +269,19 @@ class DecisionService:
             account=self._account,
             state_dir=self._state_dir,
         )
-        self._announced()
-        self.session.confirm()
+        self._announced(new=False)
         self._events = header["events"]
         for event in events:
             if "n" in event and event["n"] > self._events:
                 self._repeat(event, header["written_by"])
+        answered = 0 if self._mark is None else int(os.pread(self._mark, 32, 0) or b"0")
+        if answered > self._events:
+            raise CheckpointError(
+                f"{self._snapshot.parent} has {self._events} events, and {answered} were answered: "
+                "it is an older copy, which would release the same customers' data twice. The "
+                "session can go on with the newest files only"
+            )
+        self.session.confirm()
 
     def _repeat(self, event: dict[str, Any], written_by: str) -> None:
         """Apply an event of the journal, which must have the result that was answered."""
@@ -403,8 +428,8 @@ class DecisionService:
 
     @property
     def synced(self) -> bool:
-        """Whether all events are on the disk."""
-        return self._journal.synced
+        """Whether all events are on the disk and counted, so that they can be answered."""
+        return self._answerable >= self._events
 
     def sync(self) -> None:
         """Wait until all events so far are on the disk. Another thread may call it.
@@ -412,10 +437,18 @@ class DecisionService:
         Raises:
             CheckpointError: If they cannot be written; the service has failed.
         """
+        until = self._events
         try:
             self._journal.sync()
-        except DataError as error:
+            self._count(until)
+        except (DataError, OSError) as error:
             raise self._fail(error) from error
+
+    def _count(self, events: int) -> None:
+        """Note that so many events may be answered; the journal or the snapshot has them."""
+        if self._mark is not None:
+            os.pwrite(self._mark, b"%020d" % events, 0)
+        self._answerable = max(self._answerable, events)
 
     def save_if_due(self) -> None:
         """Write a snapshot if the journal is long, or the last one old; see `save`."""
@@ -451,6 +484,7 @@ class DecisionService:
             write_whole(self._snapshot, json.dumps(header).encode() + b"\n" + content)
             os.chmod(self._snapshot, 0o600)
             _sync_folder(self._snapshot.parent)
+            self._count(self._events)
             self._journal.clear()
         except (AgentError, CheckpointError, DataError, OSError) as error:
             raise self._fail(error) from error

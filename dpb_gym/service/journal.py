@@ -25,7 +25,7 @@ class Journal:
 
     Attributes:
         events: Events that were in the file when it was opened.
-        written: Number of events that were appended.
+        size: Length of the file.
 
     Raises:
         DataError: If the file cannot be opened, or a line that others follow is damaged.
@@ -42,8 +42,6 @@ class Journal:
         except OSError as error:
             raise self._error(error) from error
         self.size = end
-        self.written = 0
-        self._synced = 0
 
     def append(self, event: dict[str, Any]) -> None:
         """Write an event, which then survives the end of this process.
@@ -59,12 +57,6 @@ class Journal:
         except OSError as error:
             raise self._error(error) from error
         self.size += len(line)
-        self.written += 1
-
-    @property
-    def synced(self) -> bool:
-        """Whether all events are on the disk."""
-        return self._synced >= self.written
 
     def sync(self) -> None:
         """Wait until all events so far are on the disk; other threads may append meanwhile.
@@ -72,12 +64,10 @@ class Journal:
         Raises:
             DataError: If the file cannot be written.
         """
-        until = self.written
         try:
             os.fdatasync(self._file) if hasattr(os, "fdatasync") else os.fsync(self._file)
         except OSError as error:
             raise self._error(error) from error
-        self._synced = max(self._synced, until)
 
     def clear(self) -> None:
         """Remove all events, which a snapshot has now.
@@ -90,7 +80,6 @@ class Journal:
         except OSError as error:
             raise self._error(error) from error
         self.size = 0
-        self._synced = self.written
 
     def close(self) -> None:
         """Close the file."""

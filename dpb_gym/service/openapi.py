@@ -78,9 +78,22 @@ def document(bodies: Bodies, *, token: bool) -> Schema:
         "Errors": ERRORS,
         "Status": STATUS,
     }
+    found: Schema = {
+        "openapi": "3.1.0",
+        "info": {"title": "dpb-gym decision service", "version": version()},
+        "paths": _paths(),
+        "components": {"schemas": schemas},
+    }
+    if token:
+        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        found["security"] = [{"token": []}]
+    return found
+
+
+def _paths() -> Schema:
     decided = _content({"anyOf": [_ref("Decision"), _rows("Decision")]})
     decide = {"200": {"description": "The decisions, in the order of the rows", **decided}}
-    paths = {
+    return {
         "/decide": {"post": _operation("decide", "Decide for customers", "Customer", decide)},
         "/observe": {
             "post": _operation(
@@ -115,16 +128,6 @@ def document(bodies: Bodies, *, token: bool) -> Schema:
             }
         },
     }
-    found: Schema = {
-        "openapi": "3.1.0",
-        "info": {"title": "dpb-gym decision service", "version": version()},
-        "paths": paths,
-        "components": {"schemas": schemas},
-    }
-    if token:
-        found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
-    return found
 
 
 def _operation(name: str, summary: str, row: str, answers: Schema) -> Schema:

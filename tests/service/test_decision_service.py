@@ -147,21 +147,38 @@ def test_system_noise_is_repeated_after_a_crash(tmp_path: Path) -> None:
     again.close()
 
 
-def test_the_newest_token_is_needed(tmp_path: Path) -> None:
-    """A copy of the folder and the original cannot both go on."""
+def test_a_copy_and_the_original_cannot_both_go_on(tmp_path: Path) -> None:
     service = started(tmp_path)
     play(service, NEWS, 0, 10)
     shutil.copytree(tmp_path / "shop", tmp_path / "copy")
     with pytest.raises(CheckpointError, match="another process serves this session"):
         started(tmp_path, folder="copy")
-    play(service, NEWS, 1, 10)
     crash(service)
     copy = started(tmp_path, folder="copy")
     play(copy, NEWS, 2, 3)
-    copy.close()
+    crash(copy)
     with pytest.raises(CheckpointError, match="goes on elsewhere"):
         started(tmp_path)
     started(tmp_path, folder="copy").close()
+
+
+def test_a_copy_of_a_running_service_is_refused_once_the_service_has_answered_more(
+    tmp_path: Path,
+) -> None:
+    """Its customers' responses are in later releases of the original."""
+    service = started(tmp_path)
+    play(service, NEWS, 0, 10)
+    shutil.copytree(tmp_path / "shop", tmp_path / "copy")
+    play(service, NEWS, 1, 1)
+    assert not service.synced
+    service.sync()
+    assert service.synced
+    crash(service)
+    with pytest.raises(CheckpointError, match="it is an older copy"):
+        started(tmp_path, folder="copy")
+    again = started(tmp_path)
+    assert again.session.decisions == 11
+    again.close()
 
 
 def test_an_older_copy_is_refused(tmp_path: Path) -> None:
@@ -169,7 +186,7 @@ def test_an_older_copy_is_refused(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "shop", tmp_path / "copy")
     play(service, NEWS, 0, 10)
     service.close()
-    with pytest.raises(CheckpointError, match="goes on elsewhere"):
+    with pytest.raises(CheckpointError, match="it is an older copy"):
         started(tmp_path, folder="copy")
     started(tmp_path).close()
 
@@ -534,6 +551,19 @@ def test_two_services_cannot_continue_one_session_of_an_account(tmp_path: Path) 
     serve_people(copy, ["dua"])
     copy.close()
     service.close()
+
+
+def test_a_copy_that_is_older_than_a_release_is_refused_by_the_account(tmp_path: Path) -> None:
+    service = charged(tmp_path)
+    serve_people(service, ["ana", "bo"])
+    shutil.copytree(tmp_path / "shop", tmp_path / "copy")
+    releases = releasers(service)[0].releases
+    while releasers(service)[0].releases == releases:
+        serve_people(service, [f"customer {service.session.decisions}"])
+    crash(service)
+    with pytest.raises(CheckpointError, match="goes on elsewhere"):
+        charged(tmp_path, folder="copy")
+    charged(tmp_path).close()
 
 
 def test_users_are_needed_where_there_is_an_account(tmp_path: Path) -> None:

@@ -94,16 +94,17 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     assert again.events == [{"n": 1}]
 
 
-def test_synced_tells_whether_all_is_on_the_disk(tmp_path: Path) -> None:
+def test_a_journal_can_be_emptied(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
-    assert journal.synced
-    journal.append({})
-    assert not journal.synced
-    journal.sync()
-    assert journal.synced
-    journal.append({})
+    journal.append({"n": 1})
     journal.clear()
-    assert journal.synced and journal.size == 0
+    assert journal.size == journal.path.stat().st_size == 0
+    journal.append({"n": 2})
+    journal.sync()
     journal.close()
-    with pytest.raises(DataError, match="cannot be used"):
-        journal.sync()
+    again = Journal(journal.path)
+    again.close()
+    assert again.events == [{"n": 2}] and again.size == journal.size
+    for use in (journal.sync, journal.clear, lambda: journal.append({})):
+        with pytest.raises(DataError, match="cannot be used"):
+            use()
