@@ -103,6 +103,8 @@ class _Answers:
 
     async def _worked(self, request: Request, work: Callable[[Any], Any]) -> tuple[int, Any]:
         """Return status and JSON value of an answer."""
+        from starlette.requests import ClientDisconnect
+
         if not self._allowed(request):
             return 401, _errors("a token is needed: Authorization: Bearer TOKEN")
         try:
@@ -111,6 +113,8 @@ class _Answers:
                 return 413, _errors(f"a body has at most {MOST_BYTES:,} bytes")
             found = work(_parsed(content))
             await self._durable()
+        except ClientDisconnect:
+            return 400, _errors("the connection ended before the body")
         except BodyError as error:
             return 400, {"errors": [each._asdict() for each in error.errors]}
         except HorizonExceeded as error:

@@ -19,6 +19,7 @@ import contextlib
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,7 @@ class DecisionService:
         self.settings = settings
         self.failed: str | None = None
         self._closed = False
+        self._process = os.getpid()
         self._log = log
         self._locks = contextlib.ExitStack()
         spec = agent_spec(settings.agent)
@@ -123,6 +125,7 @@ class DecisionService:
             self._journal = Journal(folder / "journal")
             self._events = 0
             self._answerable = 0
+            self._counting = threading.Lock()
             self._mark: int | None = None
             if self._snapshot.exists():
                 if session is not None:
@@ -410,8 +413,8 @@ class DecisionService:
     def _check(self) -> None:
         if self.failed is not None:
             raise CheckpointError(self.failed)
-        if self._closed:
-            raise CheckpointError("the service was closed")
+        if self._closed or os.getpid() != self._process:
+            raise CheckpointError("the service was closed, or this process was forked from its own")
 
     def _write(self, event: dict[str, Any]) -> None:
         try:
@@ -446,9 +449,10 @@ class DecisionService:
 
     def _count(self, events: int) -> None:
         """Note that so many events may be answered; the journal or the snapshot has them."""
-        if self._mark is not None:
-            os.pwrite(self._mark, b"%020d" % events, 0)
-        self._answerable = max(self._answerable, events)
+        with self._counting:  # a snapshot may count while another thread syncs
+            self._answerable = max(self._answerable, events)
+            if self._mark is not None:
+                os.pwrite(self._mark, b"%020d" % self._answerable, 0)
 
     def save_if_due(self) -> None:
         """Write a snapshot if the journal is long, or the last one old; see `save`."""

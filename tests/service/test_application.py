@@ -219,6 +219,22 @@ def test_answers_at_the_same_time_share_writes(
     assert 1 <= len(writes) < 40
 
 
+def test_a_client_that_goes_away_is_no_error_of_the_program(service: DecisionService) -> None:
+    app = application(service)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/decide", "headers": [],
+             "query_string": b""}  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 400 and service.session.decisions == 0
+
+
 def test_the_lifespan_saves_and_frees_the_folder(tmp_path: Any) -> None:
     service = started(tmp_path)
     app = application(service)
@@ -251,6 +267,7 @@ def sent(cases: Any, **options: Any) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["POSITIVE", "NEGATIVE"])
 @pytest.mark.parametrize("name", ROWS)
 def test_random_requests_get_documented_answers(tmp_path: Any, name: str, mode: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -27,6 +28,7 @@ from dpb_gym.service import DecisionService, decision_service
 from dpb_gym.service.bodies import BodyError
 from dpb_gym.service.decision_service import ServiceError
 from dpb_gym.service.journal import Journal
+from tests.children import in_child
 
 from .http_helpers import NEWS, PRICES, SLATES, configured, started
 
@@ -83,6 +85,7 @@ def releasers(service: DecisionService) -> list[Any]:
     return [behind(each) for each in service.session.agent.curator.releasers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [NEWS, PRICES, SLATES], ids=["news", "prices", "slates"])
 def test_a_restarted_session_equals_one_that_went_on(tmp_path: Path, base: dict[str, Any]) -> None:
     (tmp_path / "whole").mkdir()
@@ -98,6 +101,7 @@ def test_a_restarted_session_equals_one_that_went_on(tmp_path: Path, base: dict[
     same(whole, started(tmp_path / "parts", base))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=4), st.sets(st.integers(0, 3)))
 def test_crashes_at_any_time(
@@ -129,6 +133,7 @@ def test_a_session_without_a_budget_starts_again(tmp_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.slow
 def test_system_noise_is_repeated_after_a_crash(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="needs the extra [secure]")
     service = started(tmp_path, noise="system")
@@ -198,6 +203,7 @@ def test_another_state_directory_is_refused(tmp_path: Path) -> None:
     started(tmp_path).close()
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_write_leaves_a_session_that_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +267,27 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     play(service, NEWS, 0, 3)
     service.close()
     started(tmp_path).close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
+def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
+    service = started(tmp_path)
+    play(service, NEWS, 0, 3)
+    size = service._journal.size
+
+    def use() -> list[str]:
+        found = []
+        for call in (lambda: service.decide({"features": {"hour": 1, "age": 2}}), service.save):
+            try:
+                call()
+            except CheckpointError as error:
+                found.append(str(error))
+        return found
+
+    assert all("forked" in text for text in in_child(use)) and len(in_child(use)) == 2
+    assert (tmp_path / "shop" / "journal").stat().st_size == size
+    play(service, NEWS, 1, 3)
+    service.close()
 
 
 @pytest.mark.parametrize(
@@ -551,6 +578,25 @@ def test_two_services_cannot_continue_one_session_of_an_account(tmp_path: Path) 
     serve_people(copy, ["dua"])
     copy.close()
     service.close()
+
+
+def test_a_start_does_not_wait_for_the_account_at_each_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = charged(tmp_path)
+    serve_people(service, [f"customer {n}" for n in range(30)])
+    crash(service)
+    tokens: list[str] = []
+    real = DecisionService._announce
+
+    def counted(self: DecisionService, token: str) -> None:
+        tokens.append(token)
+        real(self, token)
+
+    monkeypatch.setattr(DecisionService, "_announce", counted)
+    again = charged(tmp_path)
+    assert len(tokens) == 2  # one before the first snapshot, one with it
+    again.close()
 
 
 def test_a_copy_that_is_older_than_a_release_is_refused_by_the_account(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def play(running: Program, rng: random.Random, answered: list[Any]) -> None:
         client.close()
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_time_releases_nothing_twice(tmp_path: Path) -> None:
     """Every release that any process made is the one that ledger and journal have."""
     pytest.importorskip("opendp", reason="needs the extra [secure]")
@@ -159,6 +160,7 @@ def test_kill_9_at_any_time_releases_nothing_twice(tmp_path: Path) -> None:
     last.close()
 
 
+@pytest.mark.slow
 def test_a_signal_saves_and_a_second_process_is_refused(tmp_path: Path) -> None:
     configured(tmp_path)
     config = tmp_path / "shop.yaml"
