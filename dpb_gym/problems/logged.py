@@ -184,11 +184,13 @@ class Logged:
 
     def set_today(self, earned: Array, people: Array | None) -> None:
         """Set `today` from the rewards of the log's customers ``(n,)``."""
-        rest = earned - earned.mean()
-        sums = rest if people is None else np.bincount(people, rest)
-        n, count = len(earned), max(2, len(sums))
-        error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / n
-        self.today = (float(earned.mean()), float(error))
+        self.today = logged_figures.mean_of_customers(earned, people)
+
+    @property
+    def persons(self) -> int:
+        """Number of persons of the log; customers without a person are one each."""
+        people = self._people
+        return len(self._contexts) if people is None else len(np.unique(people))
 
     @abstractmethod
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
@@ -380,7 +382,11 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price, self.rows = highest, rows
         self._contexts = customers
-        self.effects = dict(zip(("price", "elasticity"), self.fit.effects(self._price_effects)))
+        some = self.measured
+        people = None if data.people is None else data.people[some]
+        sampling = logged_figures.elasticity_sampling(rows[some], self.fit.coefficients, people)
+        effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
+        self.effects = dict(zip(("price", "elasticity"), effects))
         # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
         centred = np.eye(rows.shape[1])
         centred[-1, -1], centred[0, -1] = 2.0, 1.0
