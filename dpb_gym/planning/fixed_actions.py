@@ -19,6 +19,8 @@ DECIDED = 0.999
 end of its interval with a probability of 90%, as 0.9995 ** 200 = 0.905."""
 _FEW, _PRICES, _OPTIONS = 64, 101, 200
 _NUMBERS = 1_000_000  # numbers that one draw may read
+
+
 @dataclass(frozen=True, eq=False)
 class FixedAction:
     """The best single action for all customers, by its mean over draws of the coefficients.
