@@ -106,7 +106,9 @@ def known(name: str, advice: Advice) -> str:
 
 
 def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str, Any] | None:
-    """Return the effect of the price beside an independent estimate; None without a price.
+    """Return the effect of the price beside an independent estimate, or the best item's rate.
+
+    None for models with neither: ratings, and clicks with features.
 
     Args:
         file: The file or kind of log.
@@ -117,15 +119,24 @@ def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str
     problem: Any = dpb_gym.make_problem(advice.log)
     key = "price" if problem.kind == "pricing" else getattr(problem, "revenue", "")
     effect = getattr(problem, "effects", {}).get(key)
-    if effect is None:
-        return None
     settings = environment(advice.log).defaults
-    independent = price_effect(
-        settings["data"], settings.get("outside"), key, settings.get("log_scale", ())
-    )
+    if effect is not None:
+        independent = price_effect(
+            settings["data"], settings.get("outside"), key, settings.get("log_scale", ())
+        )
+        ours = [effect.value, *effect.interval]
+    elif (
+        problem.kind == "recommendation" and getattr(settings["data"], "clicked", None) is not None
+    ):
+        found = best_fixed_action(problem)
+        own = settings["data"].clicked[settings["data"].items == int(found.action)]
+        independent = float(own.mean()), float(own.std() / np.sqrt(len(own)))
+        ours = [found.earned.mean, found.earned.low, found.earned.high]
+    else:
+        return None
     return {
         "file": file, "told": told, "independent": list(independent),
-        "published": PUBLISHED.get(file), "ours": [effect.value, *effect.interval],
+        "published": PUBLISHED.get(file), "ours": ours,
         "sentence": advice.decision.text, "truth": truth,
     }  # fmt: skip
 
@@ -399,8 +410,8 @@ def covered(kinds: dict[str, Any]) -> str:
     )
     below = sum(own["below"] for own in kinds.values())
     lines += ["", f"On {logs} generated logs, {held} of {asked} intervals hold the truth "
-              f"({held / asked:.0%}). Of {decided} decisions to change something, {worse} bring less "
-              f"than today, and {below} less than the lower end of their interval."]  # fmt: skip
+              f"({held / asked:.0%}). Of {decided} decisions to change something, {worse} bring "
+              f"less than today, and {below} less than the lower end of their interval."]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -151,8 +151,8 @@ def is_id_name(name: str) -> bool:
     """
     words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower()
     parts = [part for part in re.split(r"[\W_]+", words) if part]
-    if not parts:
-        return False
+    if not parts or parts[0] == "unnamed":  # as pandas calls the numbers of rows
+        return bool(parts)
     last = parts[-1].rstrip("0123456789") or parts[-1]
     return (
         last in _ID_WORDS

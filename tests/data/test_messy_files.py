@@ -171,6 +171,17 @@ def test_prices_of_buyers_alone_are_asked_about(tmp_path: Path) -> None:
     assert not dpb_data.read({"price": some, "won": won}).questions
 
 
+def test_numbers_of_rows_of_a_larger_file_are_no_feature() -> None:
+    """Pandas writes them as a first column without a name; a sample of rows leaves gaps."""
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 600)
+    frame = {
+        "Unnamed: 0": rng.choice(10**6, 600, replace=False), "price": price,
+        "bought": (rng.random(600) < files.sigmoid(2.5 - price)).astype(int),
+    }  # fmt: skip
+    assert dpb_data.read(frame).columns["features"] == []
+
+
 def test_rows_of_a_search_may_be_customers(tmp_path: Path) -> None:
     """The answer that they are leads to a table of prices; two sales in a set need no question."""
     reading = dpb_data.read(str(files.itineraries(tmp_path)))

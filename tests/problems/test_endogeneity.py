@@ -162,6 +162,20 @@ def test_customers_of_one_row_are_in_one_period() -> None:
     assert not any("endogenous" in doubt for doubt in problem.doubts)
 
 
+def test_the_last_customers_of_a_long_log_count() -> None:
+    """Of more than 100,000 customers the last ones are compared, with the items of their rows."""
+    rng = np.random.default_rng(4)
+    quiet = rng.uniform(1, 5, 30_000)
+    frame = season(100_000, rng)
+    price = np.concatenate([quiet, frame["price"]])
+    bought = np.concatenate(
+        [(rng.random(30_000) < sigmoid(2.5 - quiet)).astype(int), frame["bought"]]
+    )
+    assert effects(price, bought).errors == pytest.approx(
+        effects(frame["price"], frame["bought"]).errors, rel=0.2
+    )
+
+
 def test_few_rows_and_prices_of_whole_periods_say_nothing() -> None:
     rng = np.random.default_rng(2)
     price = rng.uniform(1, 5, 90)
