@@ -10,7 +10,7 @@ import pytest
 import dpb_data
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.planning import log_checks
-from dpb_gym.problems.fitting import check_outliers, check_tail, scale
+from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, scale
 from dpb_gym.problems.logged import (
     LoggedAssortment,
     LoggedPricing,
@@ -125,9 +125,9 @@ def test_single_values_and_long_tails_set_no_scale() -> None:
     check_tail(np.concatenate([np.zeros(3_000), plain]), "x", "t")
     with pytest.raises(DataError, match="largest values alone"):
         check_tail(np.concatenate([np.zeros(3_000), tail]), "x", "t")
-    for column in (np.append(plain[:-1], 500.0), tail):
+    for column, said in ((np.append(plain[:-1], 500.0), "in some row"), (tail, "alone set")):
         scale(column[:, None], ["x"], {"x": (0.0, float(column.max()))}, "t")
-        with pytest.raises(DataError):
+        with pytest.raises(DataError, match=said):
             scale(column[:, None], ["x"], None, "t")
 
 
@@ -183,6 +183,11 @@ def test_penalties_that_move_a_rate_or_an_effect_are_doubts() -> None:
     assert any("the penalty moves the rates of items" in doubt for doubt in heavy.doubts)
     assert not any("penalty" in doubt for doubt in clicked(shown(), ridge=0.01).doubts)
     assert moved_doubt(priced(quotes()).effects, "") == []
+    far, near = Effect(-1.0, 0.1, -2.0, 0.9), Effect(-1.0, 0.1, -1.2, 0.3)
+    assert far.moved and not near.moved and not Effect(-1.0, 0.1, None, None).moved
+    (doubt,) = moved_doubt({"near": near, "far": far}, "Mend it")
+    assert doubt.startswith("the penalty moves far: -1 with it, -2 (95% interval -3.76 to -0.236)")
+    assert doubt.endswith("more than one standard error. Mend it")
 
 
 def test_wrong_propensities_are_a_doubt() -> None:
@@ -198,6 +203,17 @@ def test_persons_with_several_rows_widen_the_intervals() -> None:
     frame = {"price": price, "bought": (rng.random(1_200) < sigmoid(2.5 + own - price)).astype(int)}
     wide = priced({**frame, "household": np.repeat(np.arange(60), 20)}).effects["price"].error
     assert wide > 1.5 * priced(frame).effects["price"].error
+
+
+def test_rows_of_few_persons_are_held_out_one_by_one() -> None:
+    """Otherwise no customer remains to be fitted to, or nearly none."""
+    for count in (1, 3):
+        frame = quotes(household=np.arange(600) % count)
+        assert priced(frame).fit.figures["held_out_rows"] == 120
+    several = priced(quotes(household=np.arange(600) % 50)).fit
+    assert (
+        several.figures["held_out_rows"] == 120 and len({*np.flatnonzero(several.held) % 50}) == 10
+    )
 
 
 def test_draws_of_demand_do_not_rise_with_the_price() -> None:
