@@ -411,7 +411,8 @@ def covered(kinds: dict[str, Any]) -> str:
     below = sum(own["below"] for own in kinds.values())
     lines += ["", f"On {logs} generated logs, {held} of {asked} intervals hold the truth "
               f"({held / asked:.0%}). Of {decided} decisions to change something, {worse} bring "
-              f"less than today, and {below} less than the lower end of their interval."]  # fmt: skip
+              f"less than today, and {below} less than the lower end of their "
+              "interval."]  # fmt: skip
     return "\n".join(lines)
 
 

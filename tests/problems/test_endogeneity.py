@@ -160,6 +160,17 @@ def test_customers_of_one_row_are_in_one_period() -> None:
     frame = {"price": price, "units": rng.binomial(60, sigmoid(1.0 - price))}
     problem = LoggedPricing(dpb_data.prices(frame, bought="units", offered=60))
     assert not any("endogenous" in doubt for doubt in problem.doubts)
+    # of the customers of one row none comes before another
+    price = rng.uniform(1, 5, 100)
+    sizes = np.where(np.arange(100) == 50, 2_000, 1)
+    rows = np.repeat(np.arange(100), sizes)
+    bought = (rng.random(len(rows)) < sigmoid(2.5 - price[rows])).astype(int)
+    ordered = bought.copy()
+    ordered[rows == 50] = np.sort(bought[rows == 50])
+    assert ordered.sum() == bought.sum() and (ordered != bought).any()
+    found = effects(price[rows], bought, rows)
+    assert found.errors != 0.0
+    assert effects(price[rows], ordered, rows).errors == pytest.approx(found.errors, rel=1e-6)
 
 
 def test_the_last_customers_of_a_long_log_count() -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
