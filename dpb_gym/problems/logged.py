@@ -295,12 +295,12 @@ def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
     return []
 
 
-def _row_numbers(data: PriceTable) -> Array:
+def _row_numbers(data: PriceTable, people: Array) -> Array:
     """Return the number of the table's row of each customer ``(n,)``.
 
     Customers who were counted in one row follow each other, and have the same person and price.
     """
-    columns = np.column_stack([data.people, data.price, data.features])
+    columns = np.column_stack([people, data.price, data.features])
     first = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))
     return np.asarray(np.cumsum(first) - 1)
 
@@ -440,7 +440,7 @@ class LoggedPricing(Logged, PricingProblem):
             replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
         )
         raw = max(self.fit.members, key=lambda member: member.weight).coefficients
-        rows_of = np.arange(n) if data.people is None else _row_numbers(data)
+        rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
         one = np.zeros(n, np.int64)
         effects_by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
         endogenous = endogenous_doubt(effects_by_period, data.name)

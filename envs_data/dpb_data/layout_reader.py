@@ -128,7 +128,7 @@ class _LayoutReader:
             return
         lacking = ~(np.nan_to_num(price.values) > 0)
         refused = np.nan_to_num(bought.values) == 0
-        if not refused.any() or (lacking & ~refused).any() or lacking[refused].mean() < _NEARLY:
+        if not refused.any() or lacking[refused].mean() < _NEARLY:
             return
         free = {k: p for k, p in self.profiles.items() if k not in names and not is_id_name(k)}
         others = possible_columns(ROLES["price"], free)

@@ -163,6 +163,13 @@ def test_prices_of_buyers_alone_are_asked_about(tmp_path: Path) -> None:
         question.topic == "price" and "clearing_price has a value only where sold" in question.text
     )
     assert question.answers[0].settings == {"price": "reserve"}
+    # nor does a buyer without a price make it one of all customers
+    raw = (tmp_path / "auction.csv").read_text().split("\n")
+    sold = next(k for k, line in enumerate(raw) if line.endswith(",1"))
+    first, reserve, _, last = raw[sold].split(",")
+    raw[sold] = f"{first},{reserve},,{last}"
+    (tmp_path / "auction.csv").write_text("\n".join(raw))
+    assert dpb_data.read(str(tmp_path / "auction.csv")).questions[0].topic == "price"
     # a price that some who did not buy have, too, is a price
     rng = np.random.default_rng(0)
     price = np.round(rng.uniform(1, 5, 600), 2)
