@@ -108,7 +108,7 @@ def known(name: str, advice: Advice) -> str:
 def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str, Any] | None:
     """Return the effect of the price beside an independent estimate, or the best item's rate.
 
-    None for models with neither: ratings, and clicks with features.
+    None for ratings, which have neither.
 
     Args:
         file: The file or kind of log.
