@@ -22,7 +22,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.decision import Candidate, Decision, decide, difference
-from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.planning.fixed_actions import DECIDED, FixedAction, best_fixed_action
 from dpb_gym.planning.learning_curve import (
     LearningCurve,
     learning_curve,
@@ -52,7 +52,7 @@ from dpb_gym.running.api import evaluate
 
 CANDIDATES = {
     "pricing": ("one-pass-pricing", "greedy-pricing", "cils-pricing", "private-pricing"),
-    "assortment": ("one-pass-mnl", "greedy-mnl", "ofu-mnl-plus", "dpmnl"),
+    "assortment": ("one-pass-mnl", "greedy-mnl", "dpmnl"),
     "recommendation": ("one-pass-linear", "lin-greedy", "lin-ts", "adaprivate-ucb"),
 }
 """Agents that are compared, by problem; those that can run without a budget also do."""
@@ -311,7 +311,7 @@ def advise(
         problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``; guessed if None.
         budgets: Budgets as `Budget` or text.
         horizon: Customers of a run, at least 100.
-        replicates: Runs of each policy, at least 8; 48 by default, 16 for wide models.
+        replicates: Runs of each policy, at least 8; 32 by default, 16 for wide models.
         agents: Names of the agents to compare; `CANDIDATES` by default.
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
@@ -355,7 +355,7 @@ def advise(
             source if roles is None else roles.source, made, environment(log).defaults["data"]
         )
         count = validation.optional(validation.integer, "replicates", replicates, 8)
-        count = count or (16 if made.info.dim > _WIDE else 48)
+        count = count or (16 if made.info.dim > _WIDE else 32)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
         return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles, facts)
 
@@ -435,7 +435,8 @@ def _advice(
         f"intervals are of 95% and contain the uncertainty of the {contained}; that of what was "
         "earned today is of the table's customers"
     )
-    gain = None if fixed is None or not informed else fixed.gain
+    notes.append(f"the gains that the decision states have intervals of {100 * DECIDED:g}%")
+    gain = None if fixed is None or not informed else fixed.decided
     person = _person(visits, result)
     decision = decide(
         problem.kind, candidates, "" if fixed is None else fixed.label, gain, run.horizon, thin,
@@ -477,7 +478,7 @@ def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> s
 
 def _choose(run: _Runs, budgets: Sequence[Budget], agents: Sequence[str]) -> dict[str, str]:
     """Return the agent that earns most on the fitted customers, without privacy and by budget."""
-    options, fewer = {name: name for name in agents}, max(8, run.replicates // 3)
+    options, fewer = {name: name for name in agents}, max(8, run.replicates // 4)
     tried = run.play("choosing agents", options, "fitted", fewer, budgets=[*budgets, "none"])
     chosen = {}
     for budget in (None, *budgets):
@@ -560,22 +561,30 @@ def _earnings(
         budget = Budget.parse(label) if label not in _BOUNDS else None
         if budget is None:
             continue
-        over = None
-        if SINGLE in lost:
-            single = max(float((level - lost[SINGLE]).mean()), 1e-300)
-            over = metrics.grouped(100.0 * (lost[SINGLE] - gap) / single, which)
-        gain = 100.0 * (level - gap - today) / max(float(today.mean()), 1e-300)
+        earned = level - gap
+        over = relative_gain(earned, level - lost[SINGLE], which) if SINGLE in lost else None
         condition = _CONDITIONS[budget.trust]
-        candidates.append(
-            Candidate(label, names[label], condition, over, metrics.grouped(gain, which))
-        )
+        gain = relative_gain(earned, today, which)
+        candidates.append(Candidate(label, names[label], condition, over, gain))
     return earnings, candidates
 
 
-def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
-    """Return the best action of the fitted model for all customers, and its description."""
-    found = best_fixed_action(problem, currency)
-    return found.action, found.label
+def relative_gain(earned: Array, before: Array, which: Array) -> Interval:
+    """Return the gain of one policy over another in percent, with an interval of `DECIDED`.
+
+    It is the ratio of two means less 1. Its error contains that of the denominator, by the delta
+    method.
+
+    Args:
+        earned: Earnings of the policy in every replicate ``(n,)``.
+        before: Those of the other policy on the same customers ``(n,)``.
+        which: Number of the coefficients in each replicate ``(n,)``.
+    """
+    level = max(float(before.mean()), 1e-300)
+    ratio = float(earned.mean()) / level
+    return metrics.grouped(
+        100.0 * (ratio - 1.0 + (earned - ratio * before) / level), which, DECIDED
+    )
 
 
 def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:

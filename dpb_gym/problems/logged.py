@@ -19,6 +19,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Ahead, Array, Field, Hidden, ProblemInfo
+from dpb_gym.problems.endogeneity import DOUBTED, REFUSED, PeriodEffects, period_effects
 from dpb_gym.problems.fitting import (
     FREE,
     Bounds,
@@ -44,6 +45,7 @@ _MOST_NUMBERS = 50_000_000
 _ITEMS = "the number of items that could be shown"
 SMALLER = "Use fewer features, or name a smaller ridge="
 _MOST_MEASURED = 20_000  # customers from whom elasticities are computed
+_LEAST_SCALE = 1e-6  # link scale zeta below which chances of buying are one half
 Private = ReleasedFit | Budget | str | None
 
 
@@ -184,11 +186,13 @@ class Logged:
 
     def set_today(self, earned: Array, people: Array | None) -> None:
         """Set `today` from the rewards of the log's customers ``(n,)``."""
-        rest = earned - earned.mean()
-        sums = rest if people is None else np.bincount(people, rest)
-        n, count = len(earned), max(2, len(sums))
-        error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / n
-        self.today = (float(earned.mean()), float(error))
+        self.today = logged_figures.mean_of_customers(earned, people)
+
+    @property
+    def persons(self) -> int:
+        """Number of persons of the log; customers without a person are one each."""
+        people = self._people
+        return len(self._contexts) if people is None else len(np.unique(people))
 
     @abstractmethod
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
@@ -238,7 +242,7 @@ class Logged:
 
 
 def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
-    """Raise `DataError` if demand rises with the price.
+    """Raise `DataError` if demand does not fall with the price.
 
     Args:
         effect: Effect of one unit of the price on the utility.
@@ -248,10 +252,29 @@ def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
     """
     if effect.value >= 0.0:
         low, high = effect.interval
+        way = "rise" if low > 0.0 else "do not fall"
         raise DataError(
-            f"{name}: {what} rise with the price (coefficient {effect.value:+.3g}, 95% interval "
+            f"{name}: {what} {way} with the price (coefficient {effect.value:+.3g}, 95% interval "
             f"{low:.3g} to {high:.3g}), so no price is best. {advice}"
         )
+
+
+def endogenous_doubt(found: PeriodEffects, name: str) -> list[str]:
+    """Return a doubt about prices that moved with demand.
+
+    Args:
+        found: Effects of the price within and between periods of the log.
+        name: Name of the log.
+
+    Raises:
+        DataError: If the effects differ by more than `REFUSED` standard errors.
+    """
+    if abs(found.errors) > REFUSED:
+        raise DataError(
+            f"{name}: endogenous prices: {found.text}. Its effect on demand cannot be estimated: "
+            "give what prices were set by as features"
+        )
+    return [f"endogenous prices: {found.text}"] if abs(found.errors) > DOUBTED else []
 
 
 def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
@@ -270,6 +293,16 @@ def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
                 f"{cure}"
             ]
     return []
+
+
+def _row_numbers(data: PriceTable, people: Array) -> Array:
+    """Return the number of the table's row of each customer ``(n,)``.
+
+    Customers who were counted in one row follow each other, and have the same person and price.
+    """
+    columns = np.column_stack([people, data.price, data.features])
+    first = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))
+    return np.asarray(np.cumsum(first) - 1)
 
 
 def _differs_within_items(values: Array, items: Array, count: int) -> bool:
@@ -380,11 +413,22 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price, self.rows = highest, rows
         self._contexts = customers
-        self.effects = dict(zip(("price", "elasticity"), self.fit.effects(self._price_effects)))
+        some = self.measured
+        people = None if data.people is None else data.people[some]
+        sampling = logged_figures.elasticity_sampling(rows[some], self.fit.coefficients, people)
+        effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
+        self.effects = dict(zip(("price", "elasticity"), effects))
         # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
         centred = np.eye(rows.shape[1])
         centred[-1, -1], centred[0, -1] = 2.0, 1.0
         self.release(data, rows, choice, float(np.sqrt(rows.shape[1])), private, centred)
+        d = len(names)
+        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        if size * np.sqrt(d) < _LEAST_SCALE:
+            raise DataError(
+                f"{data.name}: half of the customers buy at every price: neither the price nor a "
+                "feature has an effect. Give other features, or prices that vary more"
+            )
         slope = float(self.fit.coefficients[-1])
         advice = (
             "The noise of private= is too large: give a larger budget"
@@ -395,9 +439,13 @@ class LoggedPricing(Logged, PricingProblem):
         check_falls(
             replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
         )
-        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
+        rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+        one = np.zeros(n, np.int64)
+        effects_by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
+        endogenous = endogenous_doubt(effects_by_period, data.name)
         super().__init__(
-            horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
+            horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
         )
         lowest = float(relative.min()) if private is None else self.bounds["price"][0] / highest
         top = float(relative.max()) if private is None else 1.0
@@ -414,7 +462,7 @@ class LoggedPricing(Logged, PricingProblem):
             ),
         }
         cure = "Give a larger budget" if private else SMALLER
-        self.doubts = (*moved_doubt(shown, cure), *self.fit.doubts)
+        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts)
         self.set_customers(data.name, customers, data.people, draws, part)
 
     def posterior(self, count: int) -> Array:
@@ -582,7 +630,19 @@ class LoggedAssortment(Logged, AssortmentProblem):
         if revenue is not None:
             self.info = replace(self.info, reward_range=(0.0, 1.0), equal_revenues=False)
         self.feature_bound = float(np.abs(contexts).max())
-        self.doubts = (*moved_doubt(self._shown_effects(), SMALLER), *self.fit.doubts)
+        endogenous: list[str] = []
+        if identified and revenue is not None:
+            low, high = self.bounds[revenue]
+            unit = (1.0 if outside is not None else 2.0) / (high - low)
+            endogenous = endogenous_doubt(
+                period_effects(
+                    choices, self.fit.coefficients, names.index(revenue), unit, items,
+                    np.arange(sets.n_sets),
+                ),
+                data.name,
+            )  # fmt: skip
+        moved = moved_doubt(self._shown_effects(), SMALLER)
+        self.doubts = (*endogenous, *moved, *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
 
     def _earned(
