@@ -204,6 +204,10 @@ class ExactMLE:
             self._fold()
         records.add(features, price, demand)
 
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of the stored records; see `Releaser.memory`."""
+        return self.records.memory(rounds)
+
     def release(self, due: Array) -> Array:
         """Return estimates ``(B, d)``, updated where `due`."""
         self._fit(due, self._theta)
