@@ -31,10 +31,10 @@ from dpb_gym.suites import code_digest
 PAGES = Path(__file__).parents[1] / "docs" / "papers"
 RESULTS = PAGES / "results"
 HEAD = (
-    "| figure | claim | verdict | supports | contradicts | open | conditions met? |\n"
-    "|---|---|---|---|---|---|---|\n"
+    "| figure | claim | verdict | supports | contradicts | open | equal | conditions met? |\n"
+    "|---|---|---|---|---|---|---|---|\n"
 )
-OUTCOMES = ("supported", "contradicted", "undecided")
+OUTCOMES = ("supported", "contradicted", "undecided", "equal")
 
 
 def code(agent: str) -> str:
@@ -77,7 +77,7 @@ def stored(folder: Path) -> dict[str, Any]:
     claims = []
     for claim in data["claims"]:
         outcomes = [comparison["outcome"] for comparison in claim["comparisons"]]
-        kept = {key: claim[key] for key in ("id", "text", "by", "untested", "verdict")}
+        kept = {key: claim[key] for key in ("id", "text", "by", "untested", "chosen", "verdict")}
         claims.append({**kept, "counts": [outcomes.count(outcome) for outcome in OUTCOMES]})
     return {
         "target": data["target"],
@@ -99,8 +99,10 @@ def rows(data: dict[str, Any]) -> list[str]:
     for claim in data["claims"]:
         control = claim["by"] == "control"
         text = ("*control:* " if control else "") + claim["text"].removesuffix(".")
-        met = "–" if control else claim["untested"] or "yes"
-        counts = map(str, claim["counts"])
+        chosen = f"yes; chosen: {claim['chosen']}" if claim["chosen"] else "yes"
+        met = "–" if control else claim["untested"] or chosen
+        # Where equal comparisons were not counted apart, they are among those that contradict.
+        counts = [str(count) for count in (*claim["counts"], "–")[: len(OUTCOMES)]]
         cells = [data["target"].split("/")[1], text, claim["verdict"], *counts, met]
         lines.append(f"| {' | '.join(cells)} |")
     return lines

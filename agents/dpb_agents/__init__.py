@@ -16,8 +16,8 @@ STANDINGS = {
     "reference-one-pass-mnl reference-one-pass-pricing reference-one-pass-linear "
     "reference-one-pass-linear-joint",
     "paper": "dpmnl dpmnl-approx private-pricing adaprivate-ts adaprivate-ucb adaprivate-amp "
-    "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb reference-dpmnl "
-    "reference-private-pricing reference-adaprivate-ts reference-adaprivate-ucb",
+    "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb "
+    "reference-adaprivate-ts reference-adaprivate-ucb",
     "checked": "fliphat jdp-glm-ucb",
     "published": "jdp-lin-ucb dp-se adac-ucb adap-ucb ldp-ucb ucb lin-ucb lin-ts oful ucb-mnl "
     "ts-mnl ofu-mnl-plus cils-pricing mle-cycle-pricing fixed-price local-lin-ucb ppo dqn sac",
@@ -33,8 +33,8 @@ The table is here, not in the agents' modules, because it is no part of their co
 """
 
 EVOLVES = {
-    "assortment.choice_records:ChoiceMLE": "_theta _hessian _seen _norm",
-    "assortment.choice_records:ChoiceRecords": "x+ offered+ chosen+ count",
+    "assortment.choice_records:ChoiceMLE": "_theta _hessian _seen _norm _folded _curvature _slope",
+    "assortment.choice_records:ChoiceRecords": "x+ offered+ chosen+ count _dropped",
     "pricing.demand_records:DemandRecords": "features+ price+ demand+ count _dropped",
     "pricing.private_demand_mle:PrivateMLE": "_theta _hessian _norm _linear _precision",
     "recommendation.fliphat:Peeling": "_gram _response kept",

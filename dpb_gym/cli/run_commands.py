@@ -33,6 +33,9 @@ ENV: Any = Option(None, help="Environment id, instead of a suite.", autocompleti
 AGENT: Any = Option(
     [], help="Agent to run on --env; may be repeated.", autocompletion=complete("agents")
 )
+DRY_RUN: Any = Option(
+    False, "--dry-run", help="Only forecast time and size, after a few seconds a task."
+)
 LOG: Any = Option(
     [],
     metavar="tensorboard=DIR|wandb=PROJECT|mlflow=URI",
@@ -54,9 +57,7 @@ def run(
     html: str | None = options.HTML,
     quiet: bool = options.QUIET,
     json: bool = options.JSON,
-    dry_run: bool = Option(
-        False, "--dry-run", help="Only forecast time and size, after a few seconds a task."
-    ),
+    dry_run: bool = DRY_RUN,
     env: str | None = ENV,
     agent: list[str] = AGENT,
     budget: list[str] = options.budgets("With --env: budget of the agents that take one"),
@@ -153,7 +154,7 @@ def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) 
     cores = check_backend(workers)
     parts = ("jobs", "cells", "rounds", "seconds", "bytes")
     total = {part: sum(getattr(row, part) for row in found) for part in parts}
-    seconds, most = total["seconds"], max(row.memory for row in found)
+    seconds, most = total["seconds"], max((row.memory for row in found), default=0)
     if json:
         options.print_json({"tasks": found, "total": {**total, "memory": most}})
         return
@@ -351,6 +352,7 @@ def reproduce(
     out: str | None = Option(None, help="Folder; reproductions/PAPER by default. Resumes."),
     replicates: int | None = Option(None, help="Instead of the figures' own."),
     quick: bool = Option(False, "--quick", help="A small version: checks that everything runs."),
+    dry_run: bool = DRY_RUN,
     workers: int | None = options.WORKERS,
     set_: list[str] = options.settings(
         "Parameter of the environments, or of one task's (data=FILE)", "[TASK.]KEY=VALUE"
@@ -362,10 +364,17 @@ def reproduce(
 
     Example: dpb reproduce private-assortment/fig4 --replicates 10
     """
+    settings = options.read_settings(set_)
+    if dry_run:
+        found = papers.forecast_figures(
+            target, replicates=replicates, quick=quick, env_kwargs=settings
+        )
+        _print_forecast(found, workers, json)
+        return
     options.new_folder(out)
     done = papers.reproduce(
         target, out, replicates=replicates, quick=quick, workers=workers,
-        progress=False if quiet else None, env_kwargs=options.read_settings(set_),
+        progress=False if quiet else None, env_kwargs=settings,
     )  # fmt: skip
     if json:
         figures = [

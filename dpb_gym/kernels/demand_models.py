@@ -149,7 +149,7 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
 
     Logistic: log(1 + exp(zeta z)) - y zeta z, gradient zeta (f - y) phi, Hessian
     zeta^2 f (1 - f) phi phi'; with ||phi|| <= 1 one demand's gradient has norm at most zeta, its
-    Hessian trace at most zeta^2 / 4 (erratum P6). Gaussian: (y - z)^2 / 2 with unit variance.
+    Hessian trace at most zeta^2 / 4. Gaussian: (y - z)^2 / 2 with unit variance.
 
     Args:
         features: x of the records, ``(records, d - 1)``.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpb_gym.papers.quantities import QUANTITIES as QUANTITIES
     from dpb_gym.papers.quantities import quantity as quantity
     from dpb_gym.papers.reproduction import Reproduction as Reproduction
+    from dpb_gym.papers.reproduction import forecast_figures as forecast_figures
     from dpb_gym.papers.reproduction import reproduce as reproduce
     from dpb_gym.papers.theorems import Bounds as Bounds
     from dpb_gym.papers.theorems import bounds as bounds

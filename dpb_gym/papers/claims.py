@@ -101,10 +101,12 @@ class Claim(Spec):
             `than`; those or ``"near"`` with `value` and `printed`.
         tolerance: Fraction of the right-hand side by which the claim may be missed; with
             ``"near"``, the absolute distance allowed.
-        least: Smallest relevant effect, as a fraction of the right-hand side. An interval below it
-            contradicts the claim.
-        untested: Conditions of the paper's experiment that the run does not meet, in a sentence.
-            The verdict of such a claim is NOT TESTED. Empty if they are met; not for a control.
+        least: Smallest relevant effect, as a fraction of the right-hand side. An interval within
+            it shows no difference, and any other below it contradicts the claim.
+        untested: What the paper states of its experiment and the run does not meet, in a sentence.
+            The verdict of such a claim is NOT TESTED. Empty if it is met; not for a control.
+        chosen: What the paper leaves open and the run had to choose, with the choice. The verdict
+            is for that choice. Empty: as for the figure.
     """
 
     id: Slug
@@ -121,6 +123,7 @@ class Claim(Spec):
     tolerance: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     least: float = Field(default=0.01, ge=0.0, allow_inf_nan=False)
     untested: str = ""
+    chosen: str = ""
 
     @model_validator(mode="after")
     def _check(self) -> Claim:

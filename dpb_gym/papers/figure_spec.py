@@ -66,6 +66,8 @@ class Figure(Spec):
         title: Heading.
         description: What it shows, in our own words.
         constants: Constants that the paper states or leaves open, and those used here.
+        chosen: What the paper leaves open and the run had to choose, for every claim of the paper
+            that does not say it itself; see `Claim.chosen`.
         notes: Remarks printed with the results.
         synthetic: Description of the data, if they are generated. It marks every claim, unless
             the environments get other `data`.
@@ -91,6 +93,7 @@ class Figure(Spec):
     title: str = Field(min_length=1)
     description: str = ""
     constants: Many[str] = ()
+    chosen: str = ""
     notes: Many[str] = ()
     synthetic: str = ""
     suite: Suite
@@ -140,14 +143,21 @@ class Figure(Spec):
 
     @property
     def judged(self) -> tuple[Claim, ...]:
-        """The claims, marked if the data are generated; those of the paper are then untested."""
+        """The claims of the run, with what was chosen.
+
+        They are marked if the data are generated; those of the paper are then untested.
+        """
+        claims = tuple(
+            c.model_copy(update={"chosen": c.chosen or self.chosen * (c.by == "paper")})
+            for c in self.claims
+        )
         if not self.synthetic:
-            return self.claims
+            return claims
         mark, reason = " [On synthetic data.]", "The data are generated."
         return tuple(
             c.model_copy(update={"text": c.text + mark,
                                  "untested": c.untested or reason * (c.by == "paper")})
-            for c in self.claims
+            for c in claims
         )  # fmt: skip
 
     @property

@@ -16,6 +16,7 @@ from dpb_gym.papers.figure_output import PAGE, html, print_figure, write
 from dpb_gym.papers.figure_result import FigureResult
 from dpb_gym.papers.figure_spec import Figure, load_figures
 from dpb_gym.papers.verdicts import Judgement, judge
+from dpb_gym.planning.costs import Forecast, forecast
 from dpb_gym.results.row_result import collect
 from dpb_gym.running.execution import run_plan
 from dpb_gym.running.plan import plan_suite
@@ -103,14 +104,11 @@ def reproduce(
         ResultError: If the folder holds other results, or cannot be written.
         DataError: If data are missing.
     """
-    figures = load_figures(target)
+    figures = _versions(target, quick, env_kwargs)
     paper = figures[0].paper
     folder = Path(f"reproductions/{paper}" if out is None else out)
-    changes = plain(dict(env_kwargs or {}), "env_kwargs")
     results = []
     for figure in figures:
-        figure = figure.quick_version() if quick else figure
-        figure = figure.with_environment(changes) if changes else figure
         small = "-quick" if quick else ""
         shared = None if figure.results is None else folder / f"{RESULTS}-{figure.results}{small}"
         own = folder / (figure.figure + small)
@@ -124,6 +122,53 @@ def reproduce(
         shown = [result for result in results if not result.skipped]
         write_file(page, html(shown, f"Reproduction of {paper}").encode())
     return Reproduction(target, folder, tuple(results), page)
+
+
+def forecast_figures(
+    target: str,
+    *,
+    replicates: int | None = None,
+    quick: bool = False,
+    env_kwargs: Mapping[str, Any] | None = None,
+    seconds: float = 1.0,
+) -> list[Forecast]:
+    """Forecast time, size and memory of `reproduce`, a row per task that has its data.
+
+    Figures that share results are counted once. A study after the run is not counted.
+
+    Args:
+        target: See `reproduce`, as for the next three arguments.
+        replicates: Replicates.
+        quick: Whether it is the quick version.
+        env_kwargs: Parameters of the environments.
+        seconds: See `dpb_gym.planning.costs.forecast`.
+
+    Raises:
+        UnknownNameError: If there is no such target or task.
+        ParameterError: If an argument or a parameter is out of range.
+        DataError: If data are damaged.
+    """
+    rows: list[Forecast] = []
+    counted: dict[str, set[tuple[str, str, str]]] = {}
+    for figure in _versions(target, quick, env_kwargs):
+        seen = counted.setdefault(figure.results or figure.target, set())
+        plans = []
+        for plan in plan_suite(figure.suite):
+            keys = {(plan.task.name, run.title, str(run.budget)): run for run in plan.runs}
+            plans.append(replace(plan, runs=tuple(run for k, run in keys.items() if k not in seen)))
+            seen.update(keys)
+        rows += [
+            replace(row, task=f"{figure.figure}/{row.task}")
+            for row in forecast(figure.suite, plans, replicates, seconds)
+        ]
+    return rows
+
+
+def _versions(target: str, quick: bool, env_kwargs: Mapping[str, Any] | None) -> list[Figure]:
+    """Return the figures of a target, in their quick version, with changed environments."""
+    changes = plain(dict(env_kwargs or {}), "env_kwargs")
+    figures = [one.quick_version() if quick else one for one in load_figures(target)]
+    return [one.with_environment(changes) if changes else one for one in figures]
 
 
 def run_figure(

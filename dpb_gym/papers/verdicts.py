@@ -18,22 +18,26 @@ from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import MIN_REPLICATES
 
 HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
-NOT_TESTED = "NOT TESTED"
-VERDICTS = (HOLDS, CONDITIONAL, FAILS, UNDECIDED, NOT_TESTED)
+NO_DIFFERENCE, NOT_TESTED = "NO DIFFERENCE", "NOT TESTED"
+VERDICTS = (HOLDS, CONDITIONAL, FAILS, NO_DIFFERENCE, UNDECIDED, NOT_TESTED)
 NAMED = 3
 """Most comparisons without support that a summary names."""
 
-OUTCOMES = SUPPORTED, CONTRADICTED, OPEN = ("supported", "contradicted", "undecided")
+OUTCOMES = SUPPORTED, CONTRADICTED, OPEN, EQUAL = (
+    "supported", "contradicted", "undecided", "equal",
+)  # fmt: skip
 MEANING = (
-    "HOLDS: every comparison supports the claim. FAILS: in every variant more comparisons "
-    "contradict it than support it. CONDITIONAL: some contradict it, but in some variant most "
-    "support it. Comparisons that are undecided leave the verdict UNDECIDED if it depends on "
-    "them, and so does a tie. A comparison supports a claim if its paired 95% t-interval lies on "
-    "the claim's side; it contradicts it if the interval rules out an effect of 1% (of 0.01% "
-    f"where percentages of rewards are compared, whose whole range is short); fewer than "
-    f"{MIN_REPLICATES} replicates decide nothing. NOT TESTED: the run differs from the paper's "
-    "experiment in its data, horizon, prior or tuning, or the paper does not say what was done; "
-    "the comparisons count what the run shows."
+    "A comparison supports a claim if its paired 95% t-interval lies on the claim's side. Both "
+    "sides are equal if the interval lies within 1% (within 0.01% where percentages of rewards are "
+    "compared, whose whole range is short). Otherwise the interval contradicts the claim if it "
+    f"rules out an effect of 1%. Fewer than {MIN_REPLICATES} replicates decide nothing. HOLDS: "
+    "every comparison supports the claim. FAILS: in every variant fewer comparisons support it "
+    "than not, and at least as many contradict it as are equal. NO DIFFERENCE: the same, with more "
+    "that are equal. CONDITIONAL: some comparisons do not support it, but in some variant most do. "
+    "Comparisons that are undecided leave the verdict UNDECIDED if it depends on them, and so does "
+    "a tie. NOT TESTED: the run differs from what the paper states of its experiment, as in its "
+    "data, horizon or protocol; the comparisons count what the run shows. A choice where the paper "
+    "is silent is named, and the verdict is for that choice."
 )
 
 
@@ -49,7 +53,7 @@ class PairedComparison:
         right_value: Quantity on the right with its 95% interval.
         effect: Margin of the claim in units of the quantity, with its paired interval; positive
             values support the claim.
-        outcome: ``"supported"``, ``"contradicted"`` or ``"undecided"``.
+        outcome: ``"supported"``, ``"contradicted"``, ``"undecided"`` or ``"equal"``.
         replicates: Shared replicates; 0 if nothing is random.
         p_value: Two-sided paired t-test of no difference; None if nothing is random.
     """
@@ -119,7 +123,8 @@ class Judgement:
         outcomes = [c.outcome for c in self.comparisons]
         total = len(outcomes)
         text = f"{outcomes.count(SUPPORTED)} of {total} comparisons support it"
-        for outcome, verb in ((CONTRADICTED, "contradict it"), (OPEN, "undecided")):
+        verbs = {CONTRADICTED: "contradict it", EQUAL: "show no difference", OPEN: "undecided"}
+        for outcome, verb in verbs.items():
             if outcome in outcomes:
                 text += f", {outcomes.count(outcome)} {verb}"
         others = [c for c in self.comparisons if c.outcome != SUPPORTED]
@@ -127,25 +132,31 @@ class Judgement:
             text += f" ({'; '.join(c.place for c in others)})"
         few = [c.replicates for c in self.comparisons if 0 < c.replicates < MIN_REPLICATES]
         text += f"; {min(few)} replicates decide nothing" if few else ""
-        return f"{self.claim.untested} In this run {text}" if self.claim.untested else text
+        if self.claim.untested:
+            return f"{self.claim.untested} In this run {text}"
+        return f"{text}; chosen here: {self.claim.chosen}" if self.claim.chosen else text
 
 
 def verdict(variants: Sequence[Sequence[str]]) -> str:
     """Return the verdict from the outcomes of comparisons, grouped by variant.
 
-    If every comparison is decided, the verdict is HOLDS if all support the claim, FAILS if in every
-    variant more contradict it than support it, CONDITIONAL if some contradict it but in some
-    variant more support it, and UNDECIDED for ties. If some comparisons are undecided, the verdict
-    is the one that every way of deciding them gives, and UNDECIDED if they differ. More evidence
-    therefore never changes a verdict other than UNDECIDED.
+    If every comparison is decided, the verdict is HOLDS if all support the claim. If in every
+    variant fewer support it than not, it is NO DIFFERENCE if more of the others are equal than
+    contradict it, else FAILS. It is CONDITIONAL if some do not support it but in some variant more
+    do than not, and UNDECIDED for ties. If some comparisons are undecided, the verdict is the one
+    that every way of deciding them gives, and UNDECIDED if they differ. More evidence therefore
+    never changes a verdict other than UNDECIDED.
     """
-    counts = [(v.count(SUPPORTED), v.count(CONTRADICTED), v.count(OPEN)) for v in variants]
-    if counts and all(against == unknown == 0 for _, against, unknown in counts):
+    counts = [tuple(map(group.count, (SUPPORTED, CONTRADICTED, EQUAL, OPEN))) for group in variants]
+    if counts and all(group[1:] == (0, 0, 0) for group in counts):
         return HOLDS
-    if counts and all(against > support + unknown for support, against, unknown in counts):
-        return FAILS
-    prevails = any(support > against + unknown for support, against, unknown in counts)
-    return CONDITIONAL if prevails and any(against for _, against, _ in counts) else UNDECIDED
+    if counts and all(s + unknown < c + e for s, c, e, unknown in counts):
+        contradicted, equal, unknown = (sum(group[i] for group in counts) for i in (1, 2, 3))
+        if equal > contradicted + unknown:
+            return NO_DIFFERENCE
+        return FAILS if contradicted >= equal + unknown else UNDECIDED
+    prevails = any(s > c + e + unknown for s, c, e, unknown in counts)
+    return CONDITIONAL if prevails and any(c + e for _, c, e, _ in counts) else UNDECIDED
 
 
 def judge(
@@ -231,7 +242,12 @@ def _compare(
     elif effect.low > 0:
         outcome = SUPPORTED
     else:
-        outcome = CONTRADICTED if effect.high <= claim.least * abs(other.mean) else OPEN
+        least, apart = claim.least * abs(other.mean), interval(ahead)
+        # A claim with a tolerance says itself which miss counts.
+        if not claim.tolerance and -least <= apart.low and apart.high <= least:
+            outcome = EQUAL
+        else:
+            outcome = CONTRADICTED if effect.high <= least else OPEN
     return PairedComparison(
         variant={axis: curve.axes[axis] for axis in variants},
         left=words({a: v for a, v in curve.axes.items() if a not in variants}),

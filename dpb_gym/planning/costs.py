@@ -7,20 +7,24 @@ import resource
 import sys
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpb_gym import validation
+from dpb_gym.agent import Agent
 from dpb_gym.errors import ResultError
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, behind
+from dpb_gym.registry import AgentSpec
 from dpb_gym.results.cell_result import CellResult, Timing
 from dpb_gym.results.parquet import table_bytes
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.plan import Job, TaskPlan, blocks, make_jobs
 from dpb_gym.running.runner import run_block
+from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
 MOST_PLAYS, FURTHER = 6, 1.4
@@ -158,7 +162,9 @@ def forecast(
     The first block of each task is played at its full horizon for `seconds`, and again while that
     gets much further, so that compilation is not measured. It is played once more with memory
     allocations counted. Rounds that were not played are assumed to cost as much as those of the
-    second half of the sample. Imports and compilation are excluded.
+    second half of the sample. Stored records have the size that their releasers state for the
+    horizon (`Releaser.memory`); an attribute of an agent may state its memory in the same way.
+    Imports and compilation are excluded.
 
     Args:
         suite: The suite.
@@ -195,35 +201,83 @@ def forecast(
                 sum(sizes) * len(job.cells) * plan.task.horizon,
                 (points[-1].seconds + _rest(job, points, "seconds")) * share,
                 round(_table_size(job) * share),
-                _most_memory() + max(0, round(_rest(job, counted, "bytes"))),
+                _most_memory() + round(max(0.0, _rest(job, counted, "bytes")) + counted[-1].coming),
             )
         )
     return found
 
 
 class _Point(NamedTuple):
-    """Rounds played, processor time since the start, bytes in use."""
+    """What is known after some rounds.
+
+    Attributes:
+        round: Rounds played.
+        seconds: Processor time since the start.
+        bytes: Bytes in use, without those of stored records.
+        coming: Bytes that stored records will need in addition.
+    """
 
     round: int
     seconds: float
     bytes: int
+    coming: int
+
+
+@dataclass(frozen=True)
+class _Watched(AgentSpec):
+    """Specification that passes every agent that it makes to `watch`."""
+
+    watch: Callable[[Agent], None] = field(compare=False, kw_only=True)
+
+    def make(self, **params: Any) -> Agent:
+        agent = super().make(**params)
+        self.watch(agent)
+        return agent
+
+
+def _watched(cell: Cell, watch: Callable[[Agent], None]) -> Cell:
+    spec = cell.agent.spec
+    known = {one.name: getattr(spec, one.name) for one in fields(spec)}
+    run = cell.agent.model_copy(update={"spec": _Watched(**known, watch=watch)})
+    return cell.model_copy(update={"agent": run})
+
+
+class _Store(Protocol):
+    def memory(self, rounds: int | None = None) -> int: ...
+
+
+def _stores(agents: Sequence[Agent]) -> list[_Store]:
+    """Return the releasers of agents that have begun, and what else of them states its memory."""
+    curators = [vars(agent).get("curator") for agent in agents]
+    parts = [one for c in curators if c is not None for one in (c, *c.parts.values())]
+    found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
+    own = [value for agent in agents for value in vars(agent).values()]
+    own += [value for part in own if is_dataclass(part) for value in vars(part).values()]
+    return found + [
+        part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))
+    ]
 
 
 def _play(job: Job, seconds: float) -> list[_Point]:
     """Play a job for `seconds` after its set-up."""
     points: list[_Point] = []
-    each = len(job.cells) * len(job.cells[0].replicates)
+    agents: list[Agent] = []
+    cells = [_watched(cell, agents.append) for cell in job.cells]
+    each = len(cells) * len(cells[0].replicates)
 
     def note(done: int) -> None:
         clock, used = time.process_time() - start, tracemalloc.get_traced_memory()[0]
-        points.append(_Point(done // each, clock, used))
+        played, stores = done // each, _stores(agents)
+        allocated = sum(store.memory() for store in stores)
+        coming = sum(store.memory(job.task.horizon) - store.memory(played) for store in stores)
+        points.append(_Point(played, clock, used - allocated, coming))
         if clock - points[0].seconds > seconds and len(points) > 2:
             raise _Enough
 
     problem = job.task.problem() if job.problem is None else job.problem
     start = time.process_time()
     with suppress(_Enough):
-        run_block(problem, job.cells, note)
+        run_block(problem, cells, note)
     return points
 
 

@@ -27,24 +27,39 @@ def _check(epsilon: float, delta: float = 0.5, q: float = 0.5) -> None:
     validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
 
 
-def objective_cs(rho: float, *, dim: int, rank: int, records: int = 0) -> ObjectivePerturbation:
-    """Return the plan of CS, Theorem 1 and Algorithm 2: nominal rho-zCDP of one release.
+def objective_cs(
+    rho: float,
+    *,
+    dim: int,
+    rank: int,
+    gradient_bound: float = 2.0,
+    eigenvalue: float = 4.0,
+    curvature: float = 1.0,
+    q: float = 0.5,
+    records: int = 0,
+) -> ObjectivePerturbation:
+    """Return the plan of CS, Theorem 1, nominal rho-zCDP of one release.
 
-    Half of rho is for the noise. As in the paper eta of the theorem is 4; correct is 1 (A3).
+    The defaults are those of Algorithm 2, for the multinomial logit. The part q of rho is for the
+    noise.
 
     Args:
         rank: R of the theorem; the paper takes min(d, K-1), correct is min(d, K) (A2). 0, which
             is K = 1, raises: the printed formula divides by zero.
+        gradient_bound: L of the theorem.
+        eigenvalue: eta of the theorem; the paper takes 4, correct is 1 (A3).
     """
     validation.real("rho", rho, 0.0, open_low=True)
+    validation.real("q", q, 0.0, 1.0, open_low=True, open_high=True)
+    validation.real("eigenvalue", eigenvalue, 0.0, open_low=True)
     if rank == 0:
         raise ParameterError(
             "the printed rank min(d, K-1) is 0 at K=1 and its formula divides by zero (erratum "
             "A2); the rank with an outside option is min(d, K)"
         )
-    loss = LossBounds(dim, 2.0, 1.0, records)
-    ridge = 4.0 / portable.expm1(0.5 * rho / validation.integer("rank", rank, 1))
-    return loss.plan(ridge, loss.sigma_all_orders(0.5 * rho), rho * OUTPUT_SHARE)
+    loss = LossBounds(dim, gradient_bound, curvature, records)
+    ridge = eigenvalue / portable.expm1((1 - q) * rho / validation.integer("rank", rank, 1))
+    return loss.plan(ridge, loss.sigma_all_orders(q * rho), rho * OUTPUT_SHARE)
 
 
 def objective_cs_approx(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpb_gym import validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.releasers.batch_sum import LogSum
@@ -17,6 +18,11 @@ from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.validation import FloatArray
 
 MAX_ITEMS = 4000
+LITERAL = {
+    "eigenvectors": "the features are the eigenvectors, not times the roots of their eigenvalues",
+    "sensitivity": "the noise is for sensitivity 1 / n, not sqrt(2) / n",
+}
+"""Printed forms of RU, section 6.3, by the name that `literal` takes."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,8 @@ class PrivateFactors:
     """Result of `private_factors`.
 
     Attributes:
-        factors: Eigenvectors times the square roots of their eigenvalues, ``(n_items, dim)``.
+        factors: Eigenvectors times the square roots of their eigenvalues, ``(n_items, dim)``;
+            with the printed form ``"eigenvectors"`` the eigenvectors alone.
         eigenvalues: The largest eigenvalues of the noisy second moment, floored at 0,
             decreasing, ``(dim,)``.
         guarantee: Central, per user (one row), replace-one; the number of rows is public.
@@ -57,7 +64,9 @@ def second_moment(rows: Any) -> FloatArray:
     return moment
 
 
-def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
+def private_factors(
+    rows: Any, dim: int, curator: Curator, literal: Collection[str] = ()
+) -> PrivateFactors:
     """Release item factors from a noisy second moment of the users' rows (RU, section 6.3).
 
     Rows are clipped to norm 1; their second moment is released once by the Gaussian mechanism
@@ -74,9 +83,10 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
             public constant only.
         dim: Number of factors, 1..n_items.
         curator: Curator of one replicate, whose budget is used; unit ``"user"``.
+        literal: Names of `LITERAL`, printed forms to use instead. The guarantee has the true cost.
 
     Raises:
-        BudgetError: If the curator has sealed already.
+        BudgetError: If the curator has sealed already, or has no zCDP budget for the printed noise.
         ParameterError: If an argument is out of range, or there are more than `MAX_ITEMS`
             columns (the noise has an entry for every pair of columns).
     """
@@ -90,13 +100,22 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
             f"the factors are one release per user, replace-one; the curator has "
             f"{curator.replicates} replicates and protects the {curator.unit}, {curator.relation}"
         )
+    for form in literal:
+        validation.choice("literal", form, tuple(LITERAL))
     from scipy.linalg import eigh
 
     side, what = RecordShape(symmetric=n_items), "second moment of rating rows"
-    sums = LogSum(curator, side, clip=1.0, sensitivity=math.sqrt(2.0) / n, what=what)
+    noise = {"sensitivity": math.sqrt(2.0) / n}
+    if "sensitivity" in literal:
+        if curator.budget is None or curator.budget.rho is None:
+            raise BudgetError("the printed noise takes a zCDP budget, 'rho=1' say")
+        curator.as_printed("RU, section 6.3")
+        noise["sigma"] = 1.0 / (n * math.sqrt(2.0 * curator.budget.rho))
+    sums = LogSum(curator, side, clip=1.0, what=what, **noise)
     moment = sums.of(second_moment(rows))
     found = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
     values, vectors = np.maximum(found[0][::-1], 0.0), found[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(dim)])
-    return PrivateFactors(vectors * np.sqrt(values), values, curator.ledger.guarantee)
+    factors = vectors if "eigenvectors" in literal else vectors * np.sqrt(values)
+    return PrivateFactors(factors, values, curator.ledger.guarantee)

@@ -83,8 +83,6 @@ def contents() -> dict[str, Any]:
 def test_agents_play_the_same_bits(name):
     spec = PRIVATE[name]
     env, kwargs = small_setting(spec, spec.supports[0])
-    if name == "reference-dpmnl" or name == "reference-private-pricing":
-        pytest.skip("its records are in a function")
     given = vars(spec.maker).get("audit_params") or {}
     budget = "eps=2,delta=1e-5" if name == "adaprivate-amp" else "rho=2"
     one, other = (

@@ -15,8 +15,10 @@ from scipy import stats
 from dpb_gym.papers.verdicts import (
     CONDITIONAL,
     CONTRADICTED,
+    EQUAL,
     FAILS,
     HOLDS,
+    NO_DIFFERENCE,
     NOT_TESTED,
     OPEN,
     OUTCOMES,
@@ -69,21 +71,30 @@ def test_only_shared_replicates_count() -> None:
 
 @pytest.mark.parametrize(
     ("difference", "sd", "outcome"),
-    [(5.0, 1.0, SUPPORTED), (-5.0, 1.0, CONTRADICTED), (0.0, 20.0, OPEN), (0.0, 0.1, CONTRADICTED)],
+    [
+        (5.0, 1.0, SUPPORTED),
+        (-5.0, 1.0, CONTRADICTED),
+        (-1.0, 1.0, CONTRADICTED),
+        (0.0, 20.0, OPEN),
+        (0.0, 0.1, EQUAL),
+        (-0.5, 0.1, EQUAL),
+        (0.5, 0.1, SUPPORTED),
+    ],
 )
 @pytest.mark.parametrize(
     ("kind", "expect"),
     [("along", "falls"), ("along", "grows"), ("than", "below"), ("than", "above")],
 )
 def test_outcomes(difference: float, sd: float, outcome: str, kind: str, expect: str) -> None:
-    """An interval of negligible effects contradicts; a wide interval leaves a claim undecided."""
+    """Negligible effects of both signs are equal; a wide interval leaves a claim undecided."""
     sign = 1 if expect in ("falls", "below") else -1
     right = curve(noisy(100, 0, sd=sd), rho=0.1)
     left = curve(noisy(100 - sign * difference, 1, sd=sd), rho=1.0)
     given_ = {"along": "rho"} if kind == "along" else {"where": {"rho": 1.0}, "than": {"rho": 0.1}}
     found = judge(claim(expect=expect, **given_), [left, right], ())
     assert [c.outcome for c in found.comparisons] == [outcome]
-    assert found.verdict == {SUPPORTED: HOLDS, CONTRADICTED: FAILS, OPEN: UNDECIDED}[outcome]
+    expected = {SUPPORTED: HOLDS, CONTRADICTED: FAILS, OPEN: UNDECIDED, EQUAL: NO_DIFFERENCE}
+    assert found.verdict == expected[outcome]
 
 
 @pytest.mark.parametrize("n", [1, 2, MIN_REPLICATES - 1, MIN_REPLICATES])
@@ -101,6 +112,11 @@ def test_tolerance_and_least() -> None:
     left, right = curve(noisy(103, 0, sd=0.1), rho=1.0), curve(noisy(100, 0, sd=0.1), rho=0.1)
     for tolerance, outcome in ((0.0, CONTRADICTED), (0.02, CONTRADICTED), (0.05, SUPPORTED)):
         found = judge(claim(tolerance=tolerance), [left, right], ())
+        assert found.comparisons[0].outcome == outcome
+    # a claim with a tolerance says itself which miss counts: 0.5% is not equal
+    near = curve(noisy(100.5, 0, sd=0.01), rho=1.0)
+    for tolerance, outcome in ((0.0, EQUAL), (1e-6, CONTRADICTED)):
+        found = judge(claim(tolerance=tolerance), [near, right], ())
         assert found.comparisons[0].outcome == outcome
     # surely positive: supported, however small
     up = curve(noisy(99.6, 0, sd=0.1), rho=1.0)
@@ -185,34 +201,37 @@ def test_nothing_to_compare_is_undecided() -> None:
 
 def by_definition(variants: Sequence[Sequence[str]]) -> str:
     """Return the verdict where every comparison is decided, by its definition."""
-    balance = [sum({SUPPORTED: 1, CONTRADICTED: -1}[o] for o in group) for group in variants]
-    if not any(CONTRADICTED in group for group in variants):
+    balance = [sum(1 if o == SUPPORTED else -1 for o in group) for group in variants]
+    every = [o for group in variants for o in group]
+    if set(every) == {SUPPORTED}:
         return HOLDS
     if max(balance) < 0:
-        return FAILS
+        return NO_DIFFERENCE if every.count(EQUAL) > every.count(CONTRADICTED) else FAILS
     return CONDITIONAL if max(balance) > 0 else UNDECIDED
 
 
 def completions(variants: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
     """Yield every way of deciding the undecided comparisons."""
-    each = [(SUPPORTED, CONTRADICTED) if o == OPEN else (o,) for group in variants for o in group]
+    decided = (SUPPORTED, CONTRADICTED, EQUAL)
+    each = [decided if o == OPEN else (o,) for group in variants for o in group]
     for chosen in product(*each):
         left = iter(chosen)
         yield [[next(left) for _ in group] for group in variants]
 
 
-def test_the_verdict_exhaustively() -> None:
+@pytest.mark.parametrize(("count", "longest"), [(1, 5), (2, 3), (3, 2)])
+def test_the_verdict_exhaustively(count: int, longest: int) -> None:
     """The verdict is the one of all completions, in any order of the comparisons."""
-    groups = [list(c) for n in (1, 2, 3) for c in combinations_with_replacement(OUTCOMES, n)]
+    sizes = range(1, longest + 1)
+    groups = [list(c) for n in sizes for c in combinations_with_replacement(OUTCOMES, n)]
     seen = set()
-    for count in (1, 2, 3):
-        for variants in combinations_with_replacement(groups, count):
-            possible = {by_definition(one) for one in completions(variants)}
-            expected = possible.pop() if len(possible) == 1 else UNDECIDED
-            assert verdict(variants) == expected, variants
-            assert verdict([group[::-1] for group in reversed(variants)]) == expected
-            seen.add(expected)
-    assert seen == {HOLDS, CONDITIONAL, FAILS, UNDECIDED}
+    for variants in combinations_with_replacement(groups, count):
+        possible = {by_definition(one) for one in completions(variants)}
+        expected = possible.pop() if len(possible) == 1 else UNDECIDED
+        assert verdict(variants) == expected, variants
+        assert verdict([group[::-1] for group in reversed(variants)]) == expected
+        seen.add(expected)
+    assert seen == {HOLDS, CONDITIONAL, FAILS, NO_DIFFERENCE, UNDECIDED}
 
 
 @pytest.mark.parametrize(
@@ -226,6 +245,11 @@ def test_the_verdict_exhaustively() -> None:
         ([[SUPPORTED, SUPPORTED, OPEN], [CONTRADICTED]], CONDITIONAL),
         ([[CONTRADICTED, OPEN]], UNDECIDED),
         ([[CONTRADICTED, CONTRADICTED, OPEN]], FAILS),
+        ([[EQUAL]], NO_DIFFERENCE),
+        ([[EQUAL, EQUAL, OPEN]], NO_DIFFERENCE),
+        ([[EQUAL, OPEN]], UNDECIDED),
+        ([[EQUAL, CONTRADICTED]], FAILS),
+        ([[EQUAL], [SUPPORTED]], CONDITIONAL),
         ([], UNDECIDED),
     ],
 )
@@ -258,3 +282,21 @@ def test_claims_whose_conditions_are_not_met_are_not_tested() -> None:
         assert found.summary == f"Other data. In this run {plain.summary}"
     with pytest.raises(ValidationError, match="control"):
         claim(by="control", untested="Other data.")
+
+
+def test_equal_is_symmetric_and_takes_the_claims_least_effect() -> None:
+    """The same pair of curves is equal for "falls" and "grows", at 1% and not at 0.01%."""
+    right, left = curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(100, 1, sd=0.1), rho=1.0)
+    for expect in ("falls", "grows"):
+        found = judge(claim(expect=expect), [left, right], ())
+        assert found.verdict == NO_DIFFERENCE
+        assert "1 show no difference" in found.summary
+        strict = judge(claim(expect=expect, least=1e-4), [left, right], ())
+        assert strict.verdict in (UNDECIDED, FAILS)
+
+
+def test_what_was_chosen_is_said_and_does_not_decide() -> None:
+    curves = [curve(noisy(100, 0, sd=0.1), rho=0.1), curve(noisy(90, 1, sd=0.1), rho=1.0)]
+    plain, found = (judge(claim(chosen=text), curves, ()) for text in ("", "T = 10,000"))
+    assert found.verdict == plain.verdict == HOLDS
+    assert found.summary == f"{plain.summary}; chosen here: T = 10,000"

@@ -138,3 +138,28 @@ def test_bad_arguments(change):
     arguments = {"rows": np.ones((3, 6)), "dim": 2, "curator": per_user(LOOSE)}
     with pytest.raises(ParameterError):
         private_factors(**{**arguments, **change})
+
+
+def test_the_printed_sensitivity_costs_twice_its_budget():
+    """RU, section 6.3: sigma = 1 / (n sqrt(2 rho)), and a replaced row costs 2 rho."""
+    rows = rows_of(np.random.default_rng(7))
+    own = per_user(Budget.zcdp(0.5))
+    found = private_factors(rows, 3, own, literal=["sensitivity"])
+    assert own.releasers[0].sigma == pytest.approx(1 / (40 * math.sqrt(2 * 0.5)))
+    assert found.guarantee.rho == pytest.approx(2 * 0.5, rel=1e-6)
+    assert "as printed" in found.guarantee.basis
+    with pytest.raises(BudgetError, match="zCDP budget"):
+        private_factors(
+            rows, 3, per_user(Budget.parse("eps=1,delta=1e-5")), literal=["sensitivity"]
+        )
+
+
+def test_printed_features_are_eigenvectors():
+    rows = rows_of(np.random.default_rng(4), n=200)
+    ours, printed = (
+        private_factors(rows, 3, per_user(LOOSE), literal=form) for form in ((), ("eigenvectors",))
+    )
+    np.testing.assert_allclose(printed.factors.T @ printed.factors, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(printed.factors * np.sqrt(ours.eigenvalues), ours.factors, atol=1e-5)
+    with pytest.raises(ParameterError, match="literal must be one of"):
+        private_factors(rows, 3, per_user(LOOSE), literal=["eigenvalues"])

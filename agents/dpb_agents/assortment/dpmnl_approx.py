@@ -1,6 +1,7 @@
 """The (epsilon, delta) benchmark of Cho & Sun: DPMNL with classical composition.
 
-arXiv:2410.22488, section S.3. `act` and `observe` are in `mnl_policy.py`.
+arXiv:2410.22488, section S.3. Algorithm 1 is in `dpmnl.py`; this file has the calibration of
+Algorithms 4 and 5, which replace Algorithms 2 and 3.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dpb_agents.assortment.choice_records import CURVATURE, GRADIENT_BOUND, ChoiceMLE, EntrywiseGram
-from dpb_agents.assortment.dpmnl import DPMNL, Width, registered
-from dpb_agents.assortment.mnl_policy import ChoiceReleasers
+from dpb_agents.assortment.dpmnl import DPMNL, LITERAL, ChoiceReleasers, registered
 from dpb_agents.common.parameters import choice
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError, ParameterError
@@ -30,6 +30,13 @@ from dpb_gym.problems.base import ProblemInfo
 CALIBRATIONS = ("verified", "paper", "as-run")
 CONVERSIONS = ("correct", "paper")
 SIGMAS = ("theorem-5", "algorithm-4")
+LITERAL_APPROX = {
+    "epsilon-mle": "epsilon_mle in the ridge term of alpha-tilde is that of one call, as in "
+    "sigma_mle, not that of all calls",
+    "lambda-tilde": "lambda-tilde has the m of Algorithm 5, not that of Lemma S6",
+    "line-15": LITERAL["line-15"],
+}
+"""Printed forms from which ``calibration="paper"`` departs, by the name that `literal` takes."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ class DPMNLApprox(DPMNL):
             sqrt(2) K (A1); the accountant must confirm (epsilon, delta), or the agent refuses.
             ``"paper"``: the printed constants, with the guarantee that they imply;
             ``"as-run"``: see `DPMNL`.
+        literal: See `DPMNL`; names of `LITERAL_APPROX`.
         conversion: ``"correct"``: epsilon = rho + 2 sqrt(rho log(1/delta)); ``"paper"``:
             epsilon = rho + 4 rho log T, as in section 5.1.
         sigma: With ``calibration="paper"``: noise of the MLE as in ``"theorem-5"``, or twice as
@@ -87,10 +95,13 @@ class DPMNLApprox(DPMNL):
     retired: ClassVar[dict[str, str]] = {
         **DPMNL.retired,
         "every": "the Gram matrix is released in every round",
+        "rule": "the benchmark is optimistic, as 'ucb'",
     }
+    printed_forms: ClassVar[dict[str, str]] = LITERAL_APPROX
 
     mechanism: str = field(default="binary-tree", init=False)
     every: int = field(default=1, init=False)
+    rule: str = field(default="ucb", init=False)
     calibration: str = choice("verified", CALIBRATIONS)
     conversion: str = choice("correct", CONVERSIONS)
     sigma: str = choice("theorem-5", SIGMAS)
@@ -113,22 +124,26 @@ class DPMNLApprox(DPMNL):
         made = super().releasers(problem, curator)
         if not self._printed:
             return made
-        mle, K, d = made.estimator.plan, problem.capacity, problem.dim
+        mle = made.estimator.plan
+        K, d = problem.capacity, problem.dim
         assert mle is not None and K is not None
-        printed = 4 * min(d, K - 1) / (self._split(self._asked).mle_epsilon * math.sqrt(K))
+        split = self._split(self._asked)
+        one = "epsilon-mle" in self.literal
+        epsilon = split.call_epsilon if one else split.mle_epsilon
         # alpha-tilde of section S.3.3, with its printed term for the ridge
-        width = Width.of(mle, made.floor, T, K, d, printed=False)
+        width = self._alpha(mle, made.floor, T, K, d, root=True)
+        printed = 4 * min(d, K - 1) / (epsilon * math.sqrt(K))
         fixed = width.fixed + (printed - mle.ridge / math.sqrt(K))
         return replace(made, width=replace(width, fixed=fixed, ahead=1))
 
-    def _estimator(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
+    def _private_mle(self, curator: Curator, T: int, K: int, d: int) -> ChoiceMLE:
         if curator.budget is None:
-            return super()._estimator(curator, T, K, d)
+            return super()._private_mle(curator, T, K, d)
         mle = self._mle(T, K, d)
         options = {"calls": self.max_updates, "calibration": mle, "share": self.share}
         return ChoiceMLE(curator, K, d, T, clip=self._clips, **options)
 
-    def _gram(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
+    def _private_cov(self, curator: Curator, T: int, K: int, d: int) -> RunningSum:
         return curator.running_sum(
             symmetric=d,
             clip=PSDBall(float(K)) if self._clips else None,
@@ -137,9 +152,12 @@ class DPMNLApprox(DPMNL):
             **self._continual(T),
         )
 
-    def _noise_bound(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
+    def _lambda(self, gram: RunningSum | EntrywiseGram, T: int, d: int) -> float:
+        bound = super()._lambda(gram, T, d)
+        if "lambda-tilde" in self.literal:
+            bound *= math.sqrt((1 + (T - 1).bit_length()) / gram.steps.bit_length())
         # The printed lambda-tilde is that of one of the two symmetrised matrices.
-        return super()._noise_bound(gram, T, d) / (math.sqrt(2) if self._printed else 1.0)
+        return bound / (math.sqrt(2) if self._printed else 1.0)
 
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None

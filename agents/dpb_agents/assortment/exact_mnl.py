@@ -1,38 +1,38 @@
-"""Non-private multinomial-logit agents: greedy, UCB-MNL and TS-MNL on exact releases.
+"""Non-private multinomial-logit agents: greedy, UCB-MNL and TS-MNL.
 
-`act` and `observe` are in `mnl_policy.py`.
+They are `dpmnl` with exact releases: maximum likelihood on the records, and their Gram matrix.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from dpb_agents.assortment.choice_records import ChoiceMLE
-from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
-from dpb_agents.common.parameters import positive
+import numpy as np
+
+from dpb_agents import kernels as agent_kernels
+from dpb_agents.assortment.choice_records import ChoiceMLE, offered
+from dpb_agents.assortment.optimistic_slates import DesignMatrix, SlateChoice
+from dpb_agents.common.parameters import integer, positive, real
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import portable
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.base import ProblemInfo
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
+from dpb_gym.streams import AgentStreams
 
 
-class Confidence(NamedTuple):
-    """Width alpha_t = sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
-
-    dim: int
-    kappa: float
-
-    def __call__(self, t: int) -> float:
-        d = self.dim
-        return math.sqrt(2 * d * portable.log1p(t / d) + 2 * portable.log(t)) / (2 * self.kappa)
-
-
-class ExactMNL(MNLPolicy):
+class ExactMNL(WarmStart):
     """The multinomial-logit policy on exact releases: maximum likelihood and Gram sum.
 
+    Rounds 1..explore offer uniformly random sets of K items. Afterwards round t offers the best
+    assortment under optimistic utilities, see `SlateChoice`. theta is updated after the random
+    start and then whenever det V has grown by the factor `growth` since its last update, so
+    O(d log T) times.
+
     Args:
+        explore: Rounds of uniformly random sets, T0.
+        growth: Factor by which det V must grow between two updates, > 1.
         ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
     """
 
@@ -41,21 +41,63 @@ class ExactMNL(MNLPolicy):
         "growth": [1.3, 2.0],
     }
 
+    rule: ClassVar[str] = "greedy"
+    scale: float = real(0.0, 0.0, init=False)
+    samples: int | None = integer(None, 1, init=False)
     kappa: float = positive(1.0, init=False)
+    explore: int = integer(0, 0)
+    growth: float = real(2.0, 1.0, open_low=True)
     ridge: float = positive(1.0)
 
-    def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
-        d, K = problem.dim, problem.capacity
-        assert K is not None
-        return ChoiceReleasers(
-            estimator=ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge),
-            gram=curator.running_sum(symmetric=d),
-            shift=self.ridge,
-            floor=0.0,
-            max_updates=None,
-            width=Confidence(d, self.kappa),
-            clip=False,
-        )
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        self._slates = SlateChoice(problem, streams, self.rule, self.samples, type(self).__name__)
+        assert problem.capacity is not None
+        B, K, d = streams.replicates, problem.capacity, problem.dim
+        self._estimator = ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge)
+        self._gram = curator.running_sum(symmetric=d)
+        self._estimator.centre = prior = self.prior(problem).centre
+        self._theta = np.tile(prior, (B, 1))
+        self._V = DesignMatrix(B, d, shift=self.ridge, floor=0.0)
+        self._reference = self._V.logdet.copy()
+        self._updates = np.zeros(B, np.int64)
+        self._rows = np.empty((B, K, d))
+        self._ones = np.ones(B)
+
+    @property
+    def updates(self) -> Array:
+        """Number of updates of theta, ``(B,)``."""
+        return self._updates.copy()
+
+    def width(self, t: int) -> float:
+        """Return sqrt(2 d log(1 + t/d) + 2 log t) / (2 kappa) (Oh & Iyengar 2021)."""
+        d = self._theta.shape[1]
+        square = 2 * d * portable.log1p(t / d) + 2 * portable.log(t)
+        return math.sqrt(square) / (2 * self.kappa)
+
+    def act(self, context: Context) -> Array:
+        if context.t <= self.explore:
+            return self._slates.random(context)
+        width = self.scale * self.width(context.t)
+        return self._slates.best(context, self._theta, self._V.root, width)
+
+    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
+        assert feedback.choice is not None
+        slates = offered(action, feedback)
+        self._estimator.add(context.features, slates, feedback.choice)
+        agent_kernels.choices.offered_rows(context.features, slates, False, self._rows)
+        self._gram.add(self._ones, self._rows)
+        if context.t < self.explore:
+            return
+
+        self._V.update(self._gram.value)
+        logdet = self._V.logdet
+        due = logdet > self._reference + portable.log(self.growth)
+        if context.t == self.explore:
+            due[:] = True
+        if due.any():
+            self._theta[due] = self._estimator.release(due)[due]
+            self._updates += due
+            self._reference[due] = logdet[due]
 
 
 @register_agent("ucb-mnl", supports=["assortment"])
@@ -71,7 +113,7 @@ class UCBMNL(ExactMNL):
         kappa: Curvature constant of the width (acts as another multiplier, 1 / kappa).
     """
 
-    rule: str = field(default="ucb", init=False)
+    rule: ClassVar[str] = "ucb"
     scale: float = 0.2
     kappa: float = 1.0
 
@@ -90,7 +132,7 @@ class TSMNL(ExactMNL):
             sampling.
     """
 
-    rule: str = field(default="ts", init=False)
+    rule: ClassVar[str] = "ts"
     scale: float = 0.1
     kappa: float = 1.0
     samples: int | None = None

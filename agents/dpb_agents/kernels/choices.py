@@ -86,11 +86,14 @@ def store(features, slates, choice, clip, at, x, offered, chosen):
     return finite
 
 
-def newton(records, due, ridge, linear, decrement, precision, theta, hessian, seen, norm):
-    """Minimise the sum of losses + ridge/2 ||theta||^2 + <linear, theta>; see `minimise`.
+def newton(
+    records, due, ridge, linear, curvature, decrement, precision, theta, hessian, seen, norm
+):
+    """Minimise the sum of losses and a quadratic function; see `minimise`.
 
     The first step of a warm start reads new records only: where `seen` > 0, theta must be the
-    minimiser over the first `seen` records and `hessian` their curvature near it.
+    minimiser over the first `seen` records, without a `curvature`, and `hessian` their curvature
+    near it.
 
     Args:
         records: x, offered and chosen as written by `store`, and their number n.
@@ -115,6 +118,7 @@ def newton(records, due, ridge, linear, decrement, precision, theta, hessian, se
         hessian,
         ridge=ridge,
         linear=linear,
+        curvature=curvature,
         decrement=decrement,
         precision=precision,
     )

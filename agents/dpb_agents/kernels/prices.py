@@ -25,6 +25,10 @@ NARROWEST = 1e-13
 MAX_INTERVALS = 200_000
 # For small draws around a price in (0, 1) gain and cost are equal, so the limit must exceed 1.
 BET = 2.0
+GRID, ZOOMS = (
+    2001,
+    3,
+)  # prices of a grid, and how often the best one's neighbourhood gets a finer one
 
 
 @inline
@@ -178,6 +182,43 @@ def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, p
             tolerance,
             stack,
         )
+
+
+@jit
+def lemma_6_prices(features, theta, inverse, model, zeta, gamma, revenue, price, value):
+    """Compute the prices that maximise p min{1, g(p) + gamma ||phi(x, p)||_{V^-1}} over [0, 1].
+
+    g(p) is p f(phi' theta) as CSW, Lemma 6 prints it (`revenue`), or f(phi' theta). The search is
+    on grids, each around the best price of the one before.
+
+    Args:
+        features: As in `optimistic_prices`, like the next five arguments.
+        revenue: Whether g is the revenue.
+        price: Output ``(B,)`` in [0, 1].
+        value: Output ``(B,)``: the objective there.
+    """
+    B, m = features.shape
+    for b in range(B):
+        a, slope = intercept_slope(features, theta, b)
+        low, high = 0.0, 1.0
+        best, value[b] = 0.0, -np.inf
+        for _ in range(1 + ZOOMS):
+            step = (high - low) / (GRID - 1)
+            for i in range(GRID):
+                p = low + i * step
+                square = 0.0
+                for j in range(m + 1):
+                    own = features[b, j] if j < m else -p
+                    for k in range(m + 1):
+                        other = features[b, k] if k < m else -p
+                        square += own * inverse[b, j, k] * other
+                f = _demand(a, slope, p, model, zeta)
+                bonus = gamma * np.sqrt(max(0.0, square / (m + 1)))
+                found = p * min(1.0, (p * f if revenue else f) + bonus)
+                if found > value[b]:
+                    best, value[b] = p, found
+            low, high = max(0.0, best - step), min(1.0, best + step)
+        price[b] = best
 
 
 @jit

@@ -112,13 +112,26 @@ class DemandRecords:
 
     @property
     def stored(self) -> tuple[Array, Array, Array, float, int]:
-        """The arrays x, prices and demands, `unit`, and the number of records."""
-        return self.features, self.price, self.demand, self.unit, self.count
+        """The arrays x, prices and demands, `unit`, and the number of records in them."""
+        count = 0 if self._dropped else self.count
+        return self.features, self.price, self.demand, self.unit, count
 
     def drop(self) -> None:
         """Free all records; later ones are counted and not stored."""
         self._resize(0)
         self._dropped = True
+
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of this store, now or at most; see `Releaser.memory`."""
+        arrays = (self.features, self.price, self.demand)
+        if rounds is None or self._dropped:
+            return sum(array.nbytes for array in arrays)
+        rounds, capacity = min(rounds, self.horizon), self.price.shape[1]
+        peak = min(rounds, capacity)
+        while capacity < rounds:
+            # The old and the new arrays are in memory while records are copied.
+            peak, capacity = 2 * capacity, min(self.horizon, 2 * capacity)
+        return max(peak, rounds) * sum(a[:, :1].nbytes for a in arrays)
 
     def _resize(self, capacity: int) -> None:
         for name in ("features", "price", "demand"):
@@ -190,6 +203,10 @@ class ExactMLE:
         if records.count == records.horizon:
             self._fold()
         records.add(features, price, demand)
+
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of the stored records; see `Releaser.memory`."""
+        return self.records.memory(rounds)
 
     def release(self, due: Array) -> Array:
         """Return estimates ``(B, d)``, updated where `due`."""

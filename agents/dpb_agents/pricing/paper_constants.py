@@ -22,7 +22,7 @@ class Demand:
         high: Largest demand.
         G: Bound of zeta, 1/G <= zeta <= G (assumption 4).
         K: Bound of the slope of the mean, 1/K <= f'(z) <= K for |z| <= 2 (assumption 3).
-        gradient_bound: True bound of a record's gradient norm (erratum P6).
+        gradient_bound: True bound of a record's gradient norm, at most B1.
         curvature: True bound of the trace of a record's Hessian.
     """
 

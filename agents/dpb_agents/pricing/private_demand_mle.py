@@ -79,6 +79,9 @@ class PrivateMLE(Minimiser):
         )
         return shrunk
 
+    def memory(self, rounds: int | None = None) -> int:
+        return self.records.memory(rounds)
+
     def minimise(
         self, due: Array, linear: Array, ridge: float, tolerance: float
     ) -> tuple[Array, Array]:

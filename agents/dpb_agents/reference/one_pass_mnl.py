@@ -16,7 +16,6 @@ import numpy as np
 from scipy.special import softmax
 
 import dpb_gym
-from dpb_agents.reference.dpmnl import best_assortment
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
@@ -31,6 +30,38 @@ DRAWS = 64  # draws of theta for items of equal revenues: Monte Carlo error of 1
 RARE, FEW, AMPLE = 0.1, 3.0, 10.0  # limits of the information in rare directions (docs/one-pass.md)
 BET = 2.0  # a drawn assortment may cost so many times what it may gain
 UNSURE = 3.0  # draws are used until 3 t_0, when theta is 3 standard deviations of its noise long
+
+
+def best_assortment(z, r, K, exactly):
+    """Return argmax_S R(S), R(S) = sum_S r_i exp(z_i) / (1 + sum_S exp(z_i)): equation (1).
+
+    The maximum is the largest R for which sum_S exp(z_i) (r_i - R) can reach R, which Dinkelbach's
+    iteration finds: for a given R the best S holds the K largest terms.
+
+    Args:
+        z: Utilities ``(N,)``.
+        r: Revenues ``(N,)``, -inf for items that cannot be offered.
+        K: Capacity.
+        exactly: Whether S must hold K items; by default items of negative terms stay out.
+    """
+
+    def revenue(S):
+        return (weight[S] * r[S]).sum() / (math.exp(-top) + weight[S].sum())
+
+    top = max(0.0, z.max())
+    weight = np.exp(z - top)
+    S, R, floor = np.array([], int), 0.0, 0.0
+    if exactly:
+        S = np.argsort(-r, kind="stable")[:K]
+        S = S[r[S] > -np.inf]
+        R, floor = revenue(S), -np.inf
+    while True:
+        gain = weight * (r - R)
+        better = np.argsort(-gain, kind="stable")[:K]
+        better = better[gain[better] > floor]
+        if not revenue(better) > R:
+            return np.sort(S)
+        S, R = better, revenue(better)
 
 
 @dpb_gym.register_agent(

@@ -255,6 +255,16 @@ class LossMinimiser(Minimiser):
             self._columns[i][self.count : self.count + n] = column
         self.count += n
 
+    def memory(self, rounds: int | None = None) -> int:
+        if rounds is None or not self._columns:
+            return sum(column.nbytes for column in self._columns)
+        capacity = peak = len(self._columns[0])
+        rounds = rounds if self._most is None else min(rounds, self._most)
+        while capacity < rounds:
+            # The old and the new arrays are in memory while records are copied.
+            peak, capacity = 2 * capacity, 2 * (capacity + 1)
+        return max(peak, rounds) * sum(column[:1].nbytes for column in self._columns)
+
     def minimise(
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:

@@ -181,6 +181,15 @@ class Releaser(state.Registered, ABC):
         """Number of records of one round per replicate that the plan is charged for."""
         return 1
 
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of stored records, for forecasts; 0 if they do not grow with rounds.
+
+        Args:
+            rounds: Return their peak by the end of this round, or an upper bound where records are
+                dropped in a round that depends on releases. None: return what is allocated now.
+        """
+        return 0
+
     @abstractmethod
     def cost(self, rho: float) -> Event:
         """Return the accounting event of the whole plan, calibrated to `rho` (nominal) zCDP."""

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpb_agents.assortment.choice_records import ChoiceMLE
-from dpb_agents.assortment.exact_mnl import UCBMNL
-from dpb_agents.assortment.mnl_policy import MNLPolicy
+from dpb_agents.assortment.dpmnl import LITERAL
 from dpb_gym.envs.registration import make_problem
-from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
+from dpb_gym.errors import BudgetError, BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.registry import agent_spec, make_agent
 from dpb_gym.streams import AgentStreams
@@ -169,10 +168,67 @@ def test_bad_budgets_and_parameters() -> None:
         ({"rule": "max"}, "rule must be one of"),
         ({"every": 0}, "every must be"),
         ({"kappa": 2.0}, ": it is 1"),
+        ({"literal": ["line-15"]}, "calibration='paper'"),
+        ({"literal": ["line-16"], "calibration": "paper"}, "literal takes names of"),
         ({"samples": 3}, ": they are"),
     ]:
         with pytest.raises(ParameterError, match=message):
             make_agent("dpmnl", **params)
+
+
+# ------------------------------------------------------------------ printed forms
+
+
+def printed(*literal: str, **params: Any) -> Any:
+    options = {"calibration": "paper", "max_updates": 10, "literal": list(literal), **params}
+    return begun(Budget.zcdp(1.0), options, horizon=10_000)
+
+
+def test_every_printed_form_has_a_test() -> None:
+    assert set(LITERAL) == {"algorithm-3", "lemma-s10", "line-15"}
+
+
+def test_levels_of_algorithm_3() -> None:
+    """sigma_Cov^2 = K m / rho_2 with m = 1 + ceil(log2 T) = 15; lambda keeps Lemma S6's 14."""
+    literal, ours = printed("algorithm-3")._releasers, printed()._releasers
+    assert literal.gram.sigma**2 == pytest.approx(1500.0)
+    assert ours.gram.sigma**2 == pytest.approx(1400.0, rel=1e-6)
+    assert literal.floor == pytest.approx(ours.floor, rel=1e-6)
+
+
+def test_the_logarithm_of_lemma_s10() -> None:
+    """At t = 3000 and d = 5 the statistical term is 12.0 as printed and 4.90 as proved."""
+    literal, ours = printed("lemma-s10")._releasers.width, printed()._releasers.width
+    dimension, log = 2.5 * math.log1p(600), math.log(3000)
+    assert math.sqrt(dimension) + log == pytest.approx(12.0, abs=0.02)
+    assert math.sqrt(dimension + log) == pytest.approx(4.90, abs=0.01)
+    gap = math.sqrt(dimension) + log - math.sqrt(dimension + log)
+    assert literal(3000) - ours(3000) == pytest.approx(gap)
+
+
+def test_line_15_compares_with_the_round_before(play: Any) -> None:
+    """det V doubles within one round next to never, and since the last update it does."""
+    found = {}
+    for literal in ((), ("line-15",)):
+        params = {"calibration": "paper", "explore": 20, "max_updates": 9, "literal": literal}
+        env = {"n_items": 8, "capacity": 2, "dim": 2, "params": params}
+        found[literal] = play("dpmnl", [0, 1], 2000, Budget.zcdp(5000.0), **env).agent.updates
+    assert (found[()] > 4).all() and (found["line-15",] == 1).all()
+
+
+def test_line_15_by_hand(play: Any) -> None:
+    """Updates are in the rounds in which the released V has twice the determinant of before."""
+    params = {"calibration": "paper", "explore": 3, "max_updates": 99, "literal": ["line-15"]}
+    env = {"n_items": 8, "capacity": 2, "dim": 2, "params": {**params, "growth": 1.01}}
+    run = play("dpmnl", [0, 1, 2], 60, Budget.zcdp(300.0), stop=0, **env)
+    expected = np.zeros(3, int)
+    for t in range(1, 61):
+        before = run.agent._V.logdet.copy()
+        run.play(1)
+        grown = run.agent._V.logdet > before + math.log(1.01)
+        expected += (t == 3) | (grown & (t > 3))
+        np.testing.assert_array_equal(run.agent.updates, expected)
+    assert (expected > 2).all() and (expected < 57).all()
 
 
 # ------------------------------------------------------------------ the private MLE
@@ -208,6 +264,34 @@ def test_features_are_clipped_before_they_count() -> None:
         )
 
 
+def test_records_are_dropped_after_the_last_release() -> None:
+    estimator, due = private_mle(2), np.array([True, False])
+    fill(estimator, 1.0)
+    grown = estimator.records.x.nbytes
+    assert estimator.memory(60) == 2 * 60 * (4 * 4 * 3 + 8)
+    for asked in (due, ~due, due):
+        estimator.release(asked)
+        assert estimator.records.x.nbytes == grown > 0  # the second replicate has a release left
+    kept = estimator.release(~due)
+    assert estimator.records.x.nbytes == estimator.records.offered.nbytes == 0
+    assert estimator.memory(60) == 0
+    np.testing.assert_array_equal(estimator.value, kept)
+    with pytest.raises(BudgetExceeded, match="all 2 releases"):
+        estimator.release(due)
+
+
+def test_dropped_records_are_counted(play: Any) -> None:
+    """The horizon is enforced, and actions are those of an agent that keeps its records."""
+    params = {"explore": 20, "max_updates": 1}
+    env = {"n_items": 10, "capacity": 2, "params": params}
+    run = play("dpmnl", [0, 1], 40, Budget.zcdp(1.0), **env)
+    records = run.agent._releasers.estimator.records
+    assert records.count == 40 and records.x.shape[1] == 0
+    context, actions = run.instance.context(), run.actions[-1]
+    with pytest.raises(HorizonExceeded):
+        run.agent.observe(context, actions, run.instance.respond(actions).feedback)
+
+
 def test_all_calls_are_charged_at_once() -> None:
     estimator = private_mle(2)
     fill(estimator, 1.0)
@@ -223,11 +307,16 @@ def test_all_calls_are_charged_at_once() -> None:
 # ------------------------------------------------------------------ the agent
 
 
-def test_private_and_exact_agents_share_one_policy_class() -> None:
-    assert agent_spec("dpmnl").budget == "required"
-    for method in ("begin", "act", "observe"):
-        assert getattr(UCBMNL, method) is getattr(type(make_agent("dpmnl")), method)
-        assert getattr(UCBMNL, method) is getattr(MNLPolicy, method)
+@pytest.mark.parametrize("revenues", ["equal", "random"])
+def test_without_a_budget_it_is_greedy_mnl(play: Any, revenues: str) -> None:
+    params = {"explore": 7, "growth": 1.3}
+    env = {"n_items": 20, "capacity": 4, "dim": 3, "revenues": revenues}
+    env["context_norm"] = "clip"  # dpmnl clips the features of its Gram matrix
+    exact = play("greedy-mnl", [0, 1, 2], 200, params=params, **env)
+    ours = play("dpmnl", [0, 1, 2], 200, params={**params, "rule": "greedy"}, **env)
+    assert agent_spec("dpmnl").budget == "required" and (exact.agent.updates > 3).all()
+    np.testing.assert_array_equal(np.array(ours.actions), np.array(exact.actions))
+    np.testing.assert_array_equal(ours.agent._theta, exact.agent._theta)
 
 
 @pytest.mark.parametrize("rule", ["ucb", "greedy", "ts"])

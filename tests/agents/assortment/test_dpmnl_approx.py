@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpb_agents.assortment.dpmnl import DPMNL, _lemma_s6
-from dpb_agents.assortment.dpmnl_approx import DPMNLApprox, advanced_composition, converted
-from dpb_agents.assortment.mnl_policy import MNLPolicy
+from dpb_agents.assortment.dpmnl_approx import (
+    LITERAL_APPROX,
+    DPMNLApprox,
+    advanced_composition,
+    converted,
+)
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget
@@ -194,14 +198,44 @@ def test_bad_budgets_and_parameters() -> None:
             make_agent("dpmnl-approx", **params)
 
 
+# ------------------------------------------------------------------ printed forms
+
+
+def printed(*literal: str) -> Any:
+    """alpha-tilde at rho = 1, T = 10,000, d = 5, K = 10, D_MLE = 10, converted as printed."""
+    params = {"calibration": "paper", "max_updates": 10, "conversion": "paper"}
+    agent = begun(Budget.zcdp(1.0), {**params, "literal": list(literal)}, horizon=10_000)
+    return agent, agent._releasers
+
+
+def test_every_printed_form_has_a_test() -> None:
+    assert set(LITERAL_APPROX) == {"epsilon-mle", "lambda-tilde", "line-15"}
+    with pytest.raises(ParameterError, match="literal takes names of"):
+        printed("algorithm-3")
+
+
+def test_lambda_tilde_has_the_levels_of_algorithm_5() -> None:
+    """m = 15 instead of 14: sqrt(15 / 14) = 1.035 times."""
+    literal, ours = printed("lambda-tilde")[1], printed()[1]
+    assert literal.floor / ours.floor == pytest.approx(math.sqrt(15 / 14))
+    assert literal.gram.sigma == ours.gram.sigma
+
+
+def test_one_epsilon_mle_in_alpha_tilde() -> None:
+    """4 R / (epsilon_mle sqrt(K)) with epsilon_1' instead of epsilon_1."""
+    (agent, literal), (_, ours) = printed("epsilon-mle"), printed()
+    split = agent._split(agent._asked)
+    gap = 4 * 5 / math.sqrt(10) * (1 / split.call_epsilon - 1 / split.mle_epsilon)
+    assert literal.width(100) - ours.width(100) == pytest.approx(gap) == pytest.approx(7.1, abs=0.1)
+
+
 # ------------------------------------------------------------------ the policy
 
 
 def test_it_is_the_same_policy() -> None:
     assert agent_spec("dpmnl-approx").budget == "required"
     for method in ("begin", "act", "observe"):
-        assert getattr(DPMNLApprox, method) is getattr(MNLPolicy, method)
-    assert issubclass(DPMNLApprox, DPMNL)
+        assert getattr(DPMNLApprox, method) is getattr(DPMNL, method)
 
 
 def test_replicates_do_not_depend_on_the_batch(play: Any) -> None:

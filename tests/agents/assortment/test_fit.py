@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.assortment.choice_records import ChoiceRecords
+from dpb_agents.assortment.choice_records import ChoiceMLE, ChoiceRecords
+from dpb_gym.errors import HorizonExceeded
+from dpb_gym.privacy import Curator
 
 Array = NDArray[Any]
 
@@ -87,7 +89,7 @@ class Fit:
         agent_kernels.choices.newton(
             (self.x, self.offered, self.chosen, n),
             np.ones(B, bool) if due is None else due, ridge,
-            np.zeros((B, d)) if linear is None else linear, tolerance, precision,
+            np.zeros((B, d)) if linear is None else linear, None, tolerance, precision,
             self.theta, self.hessian, self.seen, self.norm,
         )  # fmt: skip
         return self.theta.copy()
@@ -200,3 +202,57 @@ def test_copied_records_have_no_unused_memory_and_grow() -> None:
     for whole, part in zip(records.stored[:3], copied.stored[:3]):
         np.testing.assert_array_equal(whole[0, :8], part[0, :8])
     assert records.count == copied.count == 8
+
+
+def test_memory_of_a_store_is_its_peak() -> None:
+    """Records are copied when the store grows, so the peak is twice the smaller capacity."""
+    records = ChoiceRecords(2, 3, 4, 100)
+    each = 2 * (3 * 4 * 4 + 8)
+    assert records.memory(30) == 30 * each and records.memory(10**6) == 100 * each
+    small = pickle.loads(pickle.dumps(records))
+    small.x, small.offered, small.chosen = (a[:, :10] for a in records.stored[:3])
+    assert small.memory(10) == 10 * each
+    assert small.memory(11) == 20 * each  # 10 old ones beside 10 copies
+    assert small.memory(40) == 42 * each
+    assert small.memory(44) == 86 * each
+    small.drop()
+    assert small.memory(10**6) == 0
+
+
+def folded(seed: int, rounds: int, capacity: int) -> Any:
+    """Simulated choices, and an exact fit that folds every `capacity` of them."""
+    records = simulate(seed, 2, rounds, 4, 3)
+    curator = Curator(None, ("joint", "user-round"), replicates=2)
+    estimator = ChoiceMLE(curator, 4, 3, rounds)
+    estimator.records = ChoiceRecords(2, 4, 3, capacity)
+    return records, estimator
+
+
+@pytest.mark.parametrize("rounds", [499, 500, 501, 1500, 4000])
+def test_folded_records_stand_for_their_losses(rounds: int) -> None:
+    """The gradient of all losses at the estimate from folded records is O(1), not O(sqrt(n))."""
+    records, estimator = folded(8, rounds, 500)
+    for features, slates, choice in zip(*records, strict=True):
+        estimator.add(features, slates, choice)
+        assert estimator.records.x.shape[1] <= 500
+    theta = estimator.release(np.ones(2, bool))
+    assert estimator.count == rounds
+    best = Fit(records).run(rounds, 1.0, tolerance=0.0, precision=1e-9)
+    np.testing.assert_allclose(theta, best, atol=1e-4 if rounds <= 500 else 0.02)
+    for b in range(2):
+        error = np.linalg.norm(objective(theta[b], records, b, 1.0, np.zeros(3))[1])
+        assert error < (1e-2 if rounds <= 500 else 0.1 * np.sqrt(rounds * 4 / 3))
+    with pytest.raises(HorizonExceeded):
+        estimator.add(*(part[0] for part in records))
+
+
+def test_folding_does_not_depend_on_when_estimates_are_released() -> None:
+    found = []
+    for often in (False, True):
+        records, estimator = folded(3, 1300, 400)
+        for t, row in enumerate(zip(*records, strict=True)):
+            estimator.add(*row)
+            if often and t % 90 == 89:
+                estimator.release(np.array([True, False]))
+        found.append(estimator.release(np.ones(2, bool)))
+    np.testing.assert_allclose(found[0], found[1], atol=2e-3)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
 
+from dpb_agents.assortment.dpmnl import DPMNL, ChoiceReleasers
 from dpb_agents.assortment.exact_mnl import ExactMNL
-from dpb_agents.assortment.mnl_policy import ChoiceReleasers, MNLPolicy
+from dpb_agents.assortment.optimistic_slates import DesignMatrix
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
@@ -149,12 +150,11 @@ def test_ucb_equals_plain_numpy(play: Any) -> None:
     np.testing.assert_allclose(run.agent._theta[0], theta, atol=2e-3)
 
 
-class Told(MNLPolicy):
+class Told(DPMNL):
     """The policy on releases that are fixed in advance."""
 
     def __init__(self, rule: str) -> None:
-        super().__init__(explore=3, growth=1.5)
-        self.rule, self.scale = rule, 0.5
+        super().__init__(explore=3, growth=1.5, rule=rule, scale=0.5)
 
     def releasers(self, problem: Any, curator: Any) -> ChoiceReleasers:
         rng = np.random.default_rng(5)
@@ -201,18 +201,16 @@ def test_the_policy_sees_releases_only(rule: str) -> None:
 
 
 def test_small_eigenvalues_are_raised_to_the_floor() -> None:
-    agent = make_agent("ucb-mnl")
-    problem = make_problem("DPB/Assortment-v0", horizon=10, n_items=4, capacity=2, dim=3)
-    agent.set_up(problem.info, AgentStreams([0, 1]))
-    agent._releasers = ChoiceReleasers(None, None, 2.0, 1.0, None, lambda t: 1.0, True)
+    design = DesignMatrix(2, 3, shift=2.0, floor=1.0)
+    np.testing.assert_allclose(design.logdet, 3 * np.log(2.0))
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     bad = turn @ np.diag([-7.0, 1.0, 5.0]) @ turn.T
-    agent._refresh(np.array([bad, np.eye(3)]))
-    V = np.linalg.inv(agent._root.transpose(0, 2, 1) @ agent._root)
+    design.update(np.array([bad, np.eye(3)]))
+    V = np.linalg.inv(design.root.transpose(0, 2, 1) @ design.root)
     np.testing.assert_allclose(np.linalg.eigvalsh(V[0]), [1.0, 3.0, 7.0], rtol=1e-9)
     np.testing.assert_allclose(V[1], 3.0 * np.eye(3), rtol=1e-12)
-    np.testing.assert_allclose(agent._logdet, np.log([21.0, 27.0]))
+    np.testing.assert_allclose(design.logdet, np.log([21.0, 27.0]))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpb_agents import kernels
-from dpb_agents.assortment.mnl_policy import optimistic_samples
+from dpb_agents.assortment.optimistic_slates import optimistic_samples
 
 Array = NDArray[Any]
 

@@ -68,7 +68,7 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
         agent.observe(context, price, instance.respond(price).feedback)
         if t < 999:
             instance.advance()
-    assert agent._releasers.estimator.records.count == 200  # later customers are not looked at
+    assert agent._estimator.records.count == 200  # later customers are not looked at
     assert (agent.updates == 1).all()
     again = make_agent("explore-commit-pricing")
     again.set_up(problem.info, AgentStreams([0]), None)

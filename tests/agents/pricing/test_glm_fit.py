@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -248,3 +250,23 @@ def test_signed_determinants_against_numpy(d):
     # both negative: the printed comparison, det > 2 det', asks for a smaller absolute value
     np.testing.assert_array_equal(due[~positive], (shifted > 2.0 * past)[~positive])
     assert some == due.any()
+
+
+@pytest.mark.parametrize("rounds", [1, 256, 257, 700, 1024])
+def test_memory_of_a_store_is_its_peak(rounds):
+    """Against what the interpreter counts while records are added."""
+    store = DemandRecords(50, 8, 1024, (0.0, 1.0), compact=True)
+    expected = store.memory(rounds)
+    store.add(np.zeros((50, 7), np.float32), np.zeros(50), np.zeros(50))  # compiled before
+    tracemalloc.start()
+    fresh = DemandRecords(50, 8, 1024, (0.0, 1.0), compact=True)
+    for _ in range(rounds):
+        fresh.add(np.zeros((50, 7), np.float32), np.zeros(50), np.zeros(50))
+    now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert now == pytest.approx(fresh.memory(), abs=20_000)
+    # what was allocated and not written is not in the store's own figure
+    assert peak <= max(3 * expected / 2, fresh.memory()) + 20_000
+    assert expected <= peak + 20_000
+    fresh.drop()
+    assert fresh.memory(10**9) == fresh.memory() == fresh.stored[-1] == 0

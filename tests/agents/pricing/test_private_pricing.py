@@ -11,6 +11,7 @@ from scipy.special import expit
 from dpb_agents.pricing import paper_constants
 from dpb_agents.pricing.paper_constants import Demand
 from dpb_agents.pricing.private_demand_mle import PrivateMLE
+from dpb_agents.pricing.private_pricing import LITERAL
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
@@ -160,6 +161,71 @@ def test_constants_of_the_demand_models():
     )
 
 
+# ------------------------------------------------------------------ printed forms
+
+
+def test_every_printed_form_has_a_test():
+    assert set(LITERAL) == {"algorithm-2", "lemma-6", "lemma-6-revenue"}
+
+
+@pytest.mark.parametrize(("literal", "share"), [((), 0.5), (("algorithm-2",), 1.0)])
+def test_the_noise_of_algorithm_2(literal, share):
+    """W_ij ~ N(0, sigma^2) at i <= j; isometric noise has half the variance off the diagonal."""
+    params = {"calibration": "paper", "literal": literal}
+    gram = begun(PAPER, params, range(3000), horizon=4)._releasers.gram
+    gram.add(np.zeros(3000), np.zeros((3000, 3)))
+    noise = gram.value / gram.sigma
+    np.testing.assert_array_equal(noise, noise.transpose(0, 2, 1))
+    expected = np.where(np.eye(3) > 0, 1.0, share)
+    np.testing.assert_allclose(noise.var(axis=0), expected, atol=0.12)
+
+
+def test_the_printed_noise_costs_no_more():
+    """Off the diagonal the literal noise is larger, and the distance is that of i <= j alone."""
+    costs = [
+        begun(PAPER, {"calibration": "paper", "literal": form}, horizon=T).curator.guarantee.rho
+        for form in ((), ("algorithm-2",))
+    ]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("form", ["lemma-6", "lemma-6-revenue"])
+def test_prices_of_lemma_6_are_the_best_of_a_grid(form):
+    """p min{1, p f + bonus} as printed, and p min{1, f + bonus} as in the sentence before."""
+    rng = np.random.default_rng(0)
+    params = {"calibration": "paper", "gamma": 2.0, "explore": 0, "literal": [form]}
+    agent = begun(PAPER, params, range(40), horizon=50)
+    agent._theta = np.column_stack([rng.normal(size=(40, 2)), 1 + 2 * rng.random(40)])
+    # a bonus that is large at low prices and small near 1
+    v = np.column_stack([0.5 + 0.1 * rng.normal(size=(40, 2)), np.ones(40)])
+    agent._inverse = 10.0 * v[:, :, None] * v[:, None] + 0.01 * np.eye(3)
+    x = np.ones((40, 2), np.float32)
+    price = agent.act(Context(1, x))
+
+    def bound(b, p, cap=1.0):
+        phi = np.column_stack([np.tile(x[b].astype(float), (len(p), 1)), -p]) / math.sqrt(3)
+        f = expit(4 * phi @ agent._theta[b])
+        bonus = 2.0 * np.sqrt(np.einsum("nj,jk,nk->n", phi, agent._inverse[b], phi))
+        return p * np.minimum(cap, (p * f if form == "lemma-6" else f) + bonus)
+
+    grid, capped = np.linspace(0, 1, 20_001), 0
+    for b in range(40):
+        values, free = bound(b, grid), bound(b, grid, cap=np.inf)
+        assert bound(b, price[b : b + 1])[0] >= values.max() - 1e-9
+        capped += values[free.argmax()] < values.max() - 1e-3
+    assert capped > 0  # somewhere the cap of 1 moves the maximum
+
+
+def test_lemma_6_moves_prices_of_the_paper():
+    """At T = 2000 and gamma = 1 the three bounds have different maximisers."""
+    found = []
+    for form in ((), ("lemma-6",), ("lemma-6-revenue",)):
+        params = {"calibration": "paper-uncomposed", "literal": form}
+        found.append(play(PAPER, params, range(4), horizon=300, dim=2)[1])
+    assert not np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[1], found[2])
+
+
 # ------------------------------------------------------------------ what it plays
 
 
@@ -240,9 +306,12 @@ def test_bad_budgets_and_parameters():
         {"mechanism": "tree"},
         {"every": 0},
         {"demand_bound": 0.0},
+        {"literal": ["line-10"]},
     ):
         with pytest.raises(ParameterError, match=next(iter(params))):
             make_agent("private-pricing", **{"calibration": "paper", **params})
+    with pytest.raises(ParameterError, match="calibration='paper'"):
+        make_agent("private-pricing", literal=["lemma-6"])
     problem = make_problem("DPB/Recommendation-v0", horizon=10)
     with pytest.raises(AgentError, match="plays pricing problems"):
         make_agent("private-pricing").set_up(problem.info, AgentStreams([0]), Budget.zcdp(1.0))

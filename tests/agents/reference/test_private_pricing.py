@@ -1,15 +1,11 @@
-"""private-pricing equals its reference in every round."""
+"""private-pricing equals an independent edition in plain NumPy in every round."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-import dpb_gym
-from dpb_agents.reference.private_pricing import RADIUS
-from dpb_gym.errors import AgentError
-from dpb_gym.registry import make_agent
-from dpb_gym.streams import AgentStreams
+from tests.agents.reference.private_pricing_oracle import RADIUS, ReferencePrivatePricing
 
 CASES = {
     "defaults": ("rho=1", {}, {}),
@@ -38,7 +34,16 @@ CASES = {
 @pytest.mark.parametrize("seeds", [[3, 4], [1_002_000]])
 def test_prices_and_estimates_are_equal_in_every_round(lockstep, case, seeds):
     budget, params, env = CASES[case]
-    run = lockstep("private-pricing", "DPB/Pricing-v0", budget, seeds, 400, params, **env)
+    run = lockstep(
+        "private-pricing",
+        "DPB/Pricing-v0",
+        budget,
+        seeds,
+        400,
+        params,
+        oracle=ReferencePrivatePricing,
+        **env,
+    )
     updates, sizes = np.zeros(len(seeds), int), []
     for _, fast, copies, (price, expected) in run:
         # prices follow the estimates, whose two solvers stop at different points
@@ -73,7 +78,16 @@ def test_both_searches_find_the_largest_upper_bound(lockstep, budget, dim, param
         return prices / (1 + np.exp(-4 * phi @ copy.theta)) + copy.gamma * np.sqrt(width)
 
     raised, seeds = [], [3, 4, 5, 6]
-    run = lockstep("private-pricing", "DPB/Pricing-v0", budget, seeds, 100, params, dim=dim)
+    run = lockstep(
+        "private-pricing",
+        "DPB/Pricing-v0",
+        budget,
+        seeds,
+        100,
+        params,
+        oracle=ReferencePrivatePricing,
+        dim=dim,
+    )
     for context, fast, copies, actions in run:
         thetas = [copy.theta for copy in copies]
         np.testing.assert_allclose(fast._theta, thetas, rtol=1e-9, atol=1e-9)
@@ -86,9 +100,3 @@ def test_both_searches_find_the_largest_upper_bound(lockstep, budget, dim, param
                 assert found == pytest.approx(expected, abs=2e-7)
     assert (fast.updates > 1).all()
     assert any(raised) == (dim == 6)
-
-
-def test_the_reference_needs_a_budget():
-    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=10).info
-    with pytest.raises(AgentError, match="needs a budget"):
-        make_agent("reference-private-pricing").set_up(problem, AgentStreams([0]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,55 @@ def test_the_dry_run(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "2,000,000 agent rounds in 1,000 jobs" in said and "of memory a worker" in said
     found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
     assert found["total"]["cells"] == found["tasks"][0]["jobs"] == 1000
+
+
+@pytest.mark.parametrize("name", ["ucb-mnl", "greedy-pricing", "mle-cycle-pricing"])
+def test_folded_records_do_not_grow_with_the_horizon(name: str) -> None:
+    """Ten million rounds of ten replicates, whose records as such would take 3 GB and more."""
+    env = "DPB/Assortment-v0" if name == "ucb-mnl" else "DPB/Pricing-v0"
+    asked: dict[str, Any] = {"replicates": 10, "env_kwargs": {"dim": 3}}
+    suite, plan = plan_task(env, {"a": name}, 10_000_000, **asked)
+    before = costing._most_memory()
+    (row,) = forecast(suite, [plan], seconds=0.3)
+    assert row.memory < before + 1e9, (row.memory, before)
+
+
+SIZES = {"n_items": 30, "capacity": 25, "dim": 40, "context_norm": "clip"}
+MEASURED = """
+import json, resource, sys
+import dpb_gym
+from dpb_gym.planning.costs import forecast
+from dpb_gym.running.api import plan_task
+
+params = json.loads(sys.argv[2])
+agents = {"a": ("dpmnl", "rho=100", params)}
+sizes = json.loads(sys.argv[3])
+if sys.argv[1] == "forecast":
+    blocks = {"replicates": 20, "block": 20}  # one worker plays them together
+    suite, plan = plan_task("DPB/Assortment-v0", agents, 4000, **blocks, env_kwargs=sizes)
+    print(sum(row.memory for row in forecast(suite, [plan], seconds=0.2)))
+else:
+    dpb_gym.evaluate(
+        "DPB/Assortment-v0", agents, 4000, 20, env_kwargs=sizes, workers=1, progress=False
+    )
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "params", [{"growth": 1e30}, {"growth": 1.0001, "explore": 5, "max_updates": 2}]
+)
+def test_a_forecast_of_memory_is_right_within_one_and_a_half(params: dict[str, Any]) -> None:
+    """Records that are needed to the end (320 MB), and records that are dropped."""
+    found = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", MEASURED, what, json.dumps(params), json.dumps(SIZES)],
+                capture_output=True, text=True, check=True,
+            ).stdout
+        )
+        for what in ("forecast", "run")
+    ]  # fmt: skip
+    assert 1 / 1.5 < found[0] / found[1] < 1.5
+    assert (found[1] > 6e8) == (params["growth"] > 2)

@@ -1,4 +1,4 @@
-"""Private pricing in plain NumPy, for one customer stream, to be read from top to bottom.
+"""Private pricing in plain NumPy, for one customer stream: an independent edition to test against.
 
 Chen, Simchi-Levi & Wang, "Privacy-Preserving Dynamic Personalized Pricing with Demand Learning",
 arXiv:2009.12920, Algorithms 1 to 3. Comments give the paper's line numbers and its symbols. Labels
@@ -15,8 +15,6 @@ import numpy as np
 from scipy.special import expit, wrightomega
 
 import dpb_gym
-from dpb_gym.agent import unsuitable
-from dpb_gym.errors import AgentError
 from dpb_gym.privacy import LossMinimiser, PSDBall, gaussian_sigma
 
 RADIUS = 2.0  # Algorithm 3 minimises over ||theta|| <= 2
@@ -45,7 +43,7 @@ class PrivateDemandMLE(LossMinimiser):
     def __init__(self, curator, dim, *, model, zeta, bound, **options):
         self.logistic, self.zeta = model == "logistic", zeta
         self.range = (0.0, 1.0) if self.logistic else (-bound, bound)
-        # largest gradient norm and Hessian trace for ||phi|| <= 1 and ||theta|| <= 2 (P5, P6)
+        # largest gradient norm and Hessian trace for ||phi|| <= 1 and ||theta|| <= 2 (P5)
         super().__init__(
             curator,
             dim,
@@ -128,17 +126,8 @@ def optimistic_price(theta, x, model, zeta, gamma, inverse):
     return best
 
 
-@dpb_gym.register_agent(
-    "reference-private-pricing",
-    supports=["pricing"],
-    protects=("anticipating", "user-round"),
-    budget="required",
-    needs_horizon=True,
-    partial_feedback=False,
-    delayed_feedback=False,
-)
 class ReferencePrivatePricing(dpb_gym.SingleAgent):
-    """Private pricing (Chen et al.) in plain NumPy, to read and to test `private-pricing` against.
+    """Private pricing (Chen et al.) in plain NumPy.
 
     It is `private-pricing` with ``calibration="verified"`` and no prior.
 
@@ -152,10 +141,9 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
             default ``"blt"``, or with system noise the tree.
         every: Rounds between two releases of the Gram matrix, >= 1; default T / 1000.
         demand_bound: B_Y, Gaussian demand is clipped to [-B_Y, B_Y], > 0.
-
-    Raises:
-        AgentError: Without a budget.
     """
+
+    protects = ("anticipating", "user-round")
 
     def __init__(
         self,
@@ -174,10 +162,6 @@ class ReferencePrivatePricing(dpb_gym.SingleAgent):
     def begin(self):
         """Algorithm 1, lines 1 to 4: the inputs, and the private subroutines."""
         problem = self.problem
-        if problem.demand is None:
-            raise unsuitable("reference-private-pricing", problem, "pricing", "demand")
-        if not self.curator.private:
-            raise AgentError("reference-private-pricing needs a budget; take greedy-pricing")
         T, d = problem.longest, problem.dim
         self.zeta = 1.0 if problem.zeta is None or problem.demand != "logistic" else problem.zeta
         self.factor = 1.6**d if self.growth is None else self.growth

@@ -1,4 +1,4 @@
-"""DPMNL in plain NumPy, for one customer stream, to be read from top to bottom.
+"""DPMNL in plain NumPy, for one customer stream: an independent edition to test against.
 
 Cho & Sun, "Privacy-Preserving Dynamic Assortment Selection", arXiv:2410.22488, Algorithms 1 to 3.
 Comments give the paper's line and equation numbers and its symbols. Labels like A5 are rows of
@@ -13,8 +13,6 @@ import math
 import numpy as np
 
 import dpb_gym
-from dpb_gym.agent import unsuitable
-from dpb_gym.errors import AgentError
 from dpb_gym.privacy import LossMinimiser, PSDBall
 
 L = 2.0  # bound of the gradient of one customer's loss, for ||x|| <= 1 (section S.1.3)
@@ -100,17 +98,8 @@ class PrivateChoiceMLE(LossMinimiser):
         return value, gradient, hessian
 
 
-@dpb_gym.register_agent(
-    "reference-dpmnl",
-    supports=["assortment"],
-    protects=("joint", "user-round"),
-    budget="required",
-    needs_horizon=True,
-    partial_feedback=False,
-    delayed_feedback=False,
-)
 class ReferenceDPMNL(dpb_gym.SingleAgent):
-    """DPMNL (Cho & Sun) in plain NumPy, to read and to test `dpmnl` against.
+    """DPMNL (Cho & Sun) in plain NumPy.
 
     It is `dpmnl` with ``rule="ucb"``, ``calibration="verified"`` and no prior.
 
@@ -122,10 +111,9 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
         growth: Factor by which det V must grow between two MLEs, > 1; 2 in the paper.
         mechanism: PrivateCov: ``"binary-tree"`` (Algorithm 3), ``"blt"`` or ``"sqrt-toeplitz"``.
         every: Rounds between releases of the Gram matrix, >= 1.
-
-    Raises:
-        AgentError: Without a budget.
     """
+
+    protects = ("joint", "user-round")
 
     def __init__(
         self,
@@ -143,10 +131,6 @@ class ReferenceDPMNL(dpb_gym.SingleAgent):
     def begin(self):
         """Algorithm 1, line 1: the inputs, and the private subroutines."""
         problem = self.problem
-        if problem.n_items is None or problem.capacity is None:
-            raise unsuitable("reference-dpmnl", problem, "assortment", "n_items", "capacity")
-        if not self.curator.private:
-            raise AgentError("reference-dpmnl needs a budget; take ucb-mnl without one")
         self.T, self.K, self.d = problem.longest, problem.capacity, problem.dim
         # Algorithm 2: each of D_MLE calls gets rho_1 / D_MLE (A5). The releaser chooses Delta and
         # sigma_MLE by the bound in docs/privacy.md instead of Theorem 1 (A2-A4), and draws b.
