@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.problems.base import Array
-from dpb_gym.problems.kinds import Kind, kind_of
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.report.leaderboard_data import Interval
 
 DRAWS = 400
 """Draws of the coefficients from their posterior, for the uncertainty of fixed actions."""
-_FEW, _PRICES, _OPTIONS = 64, 101, 200
+_FEW = 64
 _NUMBERS = 1_000_000  # numbers that one draw may read
 # Percent of the draws beyond each end of a 95% interval: less than 2.5, since the action was chosen
 # by the same data, and ends of few draws are uncertain.
@@ -47,7 +47,8 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
         currency: Unit of prices; by default that of the table.
     """
-    options = _options(problem)
+    form = log_form(problem.kind)
+    options = form.options(problem)
     thetas = problem.posterior(DRAWS)
     who = _customers(problem, len(options))
     few = problem.action_values(options, thetas[:_FEW], who, problem.shares(who, _FEW))
@@ -59,33 +60,8 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     today = problem.log_values(thetas, who, shares)
     # of what the log earned, not of a draw's value, which may be near 0
     gain = 100.0 * (earned - today) / max(float(today.mean()), 1e-300)
-    label = action_label(problem, action, currency)
+    label = form.label(problem, action, currency)
     return FixedAction(action, label, _interval(earned), _interval(gain))
-
-
-def action_label(problem: Any, action: Array, currency: str | None) -> str:
-    """Return an action in words, such as ``"always 5.29 EUR"``."""
-    if problem.kind == "pricing":
-        price = float(action) * problem.highest_price
-        return f"always {price:.4g} {currency or problem.currency}".strip()
-    items = [str(problem.item_ids[i]) for i in np.atleast_1d(action) if i >= 0]
-    return f"always {', '.join(items)}"
-
-
-def _options(problem: Any) -> Array:
-    """Return the single actions to compare ``(A, ...)``."""
-    if problem.kind == "pricing":
-        low, high = problem.info.price_range or (0.0, 1.0)
-        return np.linspace(low, high, _PRICES)
-    if problem.kind == "recommendation":
-        return np.arange(problem.info.n_candidates)
-    # slates that are best for some customer, under the estimate or a draw
-    thetas = [problem.theta, *problem.posterior(4)]
-    slates = np.concatenate([problem.rounds_under(theta).best[0] for theta in thetas])
-    found, counts = np.unique(slates, axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_OPTIONS]
-    kind: Kind = kind_of(problem.kind)
-    return np.asarray(found[order]).reshape(-1, *kind.action_shape(problem.info))
 
 
 def _customers(problem: Any, actions: int) -> Array:

@@ -20,9 +20,9 @@ import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import Budget
-from dpb_gym.envs.actions import pricing_mode
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import BudgetError, DataError, DPBError, ParameterError
+from dpb_gym.kinds.pricing_kind import pricing_mode
 from dpb_gym.problems.fitting import scale
 from dpb_gym.problems.log_likelihood import fit_mnl, log_chances
 from dpb_gym.problems.logged import (
