@@ -213,6 +213,7 @@ class Kind(state.Registered, ABC):
 
 KINDS: dict[str, Kind | str] = {
     "assortment": "dpb_gym.kinds.assortment_kind:Assortment",
+    "assortment-pricing": "dpb_gym.kinds.assortment_pricing_kind:AssortmentPricing",
     "pricing": "dpb_gym.kinds.pricing_kind:Pricing",
     "recommendation": "dpb_gym.kinds.recommendation_kind:Recommendation",
 }

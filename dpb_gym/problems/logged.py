@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -80,6 +79,7 @@ class Logged:
         released: Private release of the coefficients, or None.
         today: Mean reward of a customer of the log and its standard error.
         doubts: Doubts about the fit and the log, each a sentence.
+        own_actions: The log's own actions ``(n, ...)``, for the default of `log_values`.
     """
 
     data_name: str
@@ -97,6 +97,7 @@ class Logged:
     released: ReleasedFit | None = None
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
+    own_actions: Array
     _some: Any = None
     _people: Array | None = None
 
@@ -190,19 +191,41 @@ class Logged:
         error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / n
         self.today = (float(earned.mean()), float(error))
 
-    @abstractmethod
+    def expected_rewards(self, theta: Array, who: Array, actions: Array) -> Array:
+        """Return the expected rewards of customers under theta ``(d,)``, for an action each.
+
+        Args:
+            theta: ``(d,)``.
+            who: Numbers of n customers.
+            actions: ``(n, ...)``.
+        """
+        n = len(who)
+        problem: Any = self
+        hidden = {"theta": np.tile(theta, (n, 1))}
+        drawn = {"features": self._contexts[who], "response": np.zeros(n)}
+        round_ = problem.make_round(hidden, drawn, np.ones(n, np.int64))
+        expected: Array = problem.respond(hidden, round_, actions)[1]
+        return expected
+
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of the log's own actions ``(K,)``.
+
+        By default of problems that set `own_actions` and whose rounds have features only.
 
         Args:
             thetas: ``(K, d)``.
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        own = self.own_actions[who]
+        return np.array(
+            [self.expected_rewards(t, who, own) @ share for t, share in zip(thetas, shares)]
+        )
 
-    @abstractmethod
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of actions for all of them ``(K, A)``.
+
+        By default of problems whose rounds have features only.
 
         Args:
             actions: ``(A, ...)``.
@@ -210,6 +233,11 @@ class Logged:
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        each = [np.repeat(action[None], len(who), axis=0) for action in actions]
+        return np.array(
+            [[self.expected_rewards(theta, who, action) @ share for action in each]
+             for theta, share in zip(thetas, shares)]
+        )  # fmt: skip
 
     def shares(self, who: Array, count: int) -> Array:
         """Return shares of the customers in `count` likely populations ``(count, n)``."""
