@@ -225,7 +225,7 @@ def from_log(
     settings |= own
     with progress_lines("from_log", progress):
         step("reading")
-        table = form.read(source, columns, own)
+        table = source if form.takes(source) else form.read(source, columns, own)
         if private is not None:
             if not form.releases(table):
                 raise ParameterError("private= is for pricing and for logs with propensities")

@@ -126,11 +126,14 @@ class AssortmentLogs(LogForm):
     recommended = ("one-pass-mnl", "dpmnl")
     act = "Offer"
 
+    def takes(self, source: Any) -> bool:
+        import dpb_data
+
+        return isinstance(source, dpb_data.ChoiceTable)
+
     def read(self, source: Any, columns: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
         import dpb_data
 
-        if isinstance(source, dpb_data.ChoiceTable):
-            return source
         if not columns:
             return dpb_data.read(source, Assortment.name, outside=settings["outside"]).table()
         return read_columns(dpb_data.choices, Assortment.name, source, columns)

@@ -143,6 +143,11 @@ class AssortmentPricingLogs(LogForm):
     act = "Offer"
     collect = " with prices that vary more"
 
+    def takes(self, source: Any) -> bool:
+        import dpb_data
+
+        return isinstance(source, dpb_data.ChoiceTable)
+
     def read(self, source: Any, columns: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
         """Return the `dpb_data.ChoiceTable`, whose column `price` is named as such.
 
@@ -153,8 +158,6 @@ class AssortmentPricingLogs(LogForm):
         """
         import dpb_data
 
-        if isinstance(source, dpb_data.ChoiceTable):
-            return source
         if PRICE not in columns:
             raise ParameterError(f"name the column of prices: price=, beside {', '.join(columns)}")
         given = dict(columns)

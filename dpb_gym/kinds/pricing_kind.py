@@ -88,11 +88,14 @@ class PricingLogs(LogForm):
     act = "Charge"
     collect = " with prices that vary more"
 
+    def takes(self, source: Any) -> bool:
+        import dpb_data
+
+        return isinstance(source, dpb_data.PriceTable)
+
     def read(self, source: Any, columns: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
         import dpb_data
 
-        if isinstance(source, dpb_data.PriceTable):
-            return source
         return read_columns(dpb_data.prices, Pricing.name, source, columns)
 
     def reading(self, kind: str, source: Any, given: Mapping[str, Any]) -> Any:
@@ -120,7 +123,7 @@ class PricingLogs(LogForm):
 
     def doubts(self, problem: Any, data: Any) -> list[str]:
         """Return doubts about the variation and the origin of the prices."""
-        found = price_doubts(*_price_rows(data))
+        found = price_doubts(*price_rows(data))
         slope = problem.fit.coefficients[-1]
         spread = problem.fit.draws(200)[:, -1].std()
         if slope < 2.0 * spread:
@@ -139,7 +142,7 @@ def _logged() -> Callable[..., Any]:
     return Cached(LoggedPricing)
 
 
-def _price_rows(data: Any) -> tuple[Array, Array, Array]:
+def price_rows(data: Any) -> tuple[Array, Array, Array]:
     """Return features ``(m, k)``, price and share of purchases ``(m,)`` of the rows of a table.
 
     Customers who were counted in one row have no order among themselves.

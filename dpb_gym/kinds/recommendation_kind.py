@@ -88,11 +88,14 @@ class RecommendationLogs(LogForm):
     act = "Recommend"
     earned = "the reward"
 
+    def takes(self, source: Any) -> bool:
+        import dpb_data
+
+        return isinstance(source, (dpb_data.RatingTable, dpb_data.ClickTable))
+
     def read(self, source: Any, columns: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
         import dpb_data
 
-        if isinstance(source, (dpb_data.RatingTable, dpb_data.ClickTable)):
-            return source
         clicked = {"propensity", "reward"} & {*columns}
         reader = dpb_data.clicks if clicked else dpb_data.ratings
         return read_columns(reader, Recommendation.name, source, columns)

@@ -12,6 +12,13 @@ import numpy as np
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.rounds import Array
 
+COMMON = ("ridge", "bounds", "log_scale")
+"""Arguments of the fit of every kind of log."""
+MOST_OPTIONS = 200
+"""Actions that advice compares as the only one for all customers, at most."""
+FEW_OPTIONS = 40
+"""The same by default, where each is evaluated by the problem's own response."""
+
 
 class LogForm(ABC):
     """Logs of a kind: their columns, the problem that is fitted to them, and words for advice.
@@ -51,6 +58,10 @@ class LogForm(ABC):
         Advice needs a subclass of `dpb_gym.problems.logged.Logged`.
         """
 
+    def takes(self, source: Any) -> bool:
+        """Return whether a source is a table of this form, which need not be read."""
+        return hasattr(source, "digest")
+
     def reading(self, kind: str, source: Any, given: Mapping[str, Any]) -> Any:
         """Return what a table is read as: a `dpb_data.Reading`, which may have open questions.
 
@@ -63,7 +74,7 @@ class LogForm(ABC):
 
         settings = {key: value for key, value in given.items() if key in (*COMMON, *self.settings)}
         columns = {key: value for key, value in given.items() if key not in settings}
-        table = self.read(source, columns, settings)
+        table = source if self.takes(source) else self.read(source, columns, settings)
         return dpb_data.Reading(
             table.name, kind, "a table with named columns", columns=columns, settings=settings,
             repairs=getattr(table, "notes", ()), _asked=(source, kind, given), _load=lambda: table,
@@ -91,9 +102,13 @@ class LogForm(ABC):
         """
         return currency or "units of reward", 1.0
 
-    @abstractmethod
     def options(self, problem: Any) -> Array:
-        """Return the actions ``(A, ...)`` of which one may suit all customers."""
+        """Return the actions ``(A, ...)`` of which one may suit all customers.
+
+        By default those that are best for some customers under the fitted model.
+        """
+        best: Array = problem.rounds_under(problem.theta).best[0]
+        return best[:: -(-len(best) // FEW_OPTIONS)]
 
     @abstractmethod
     def label(self, problem: Any, action: Array, currency: str | None) -> str:
@@ -102,12 +117,6 @@ class LogForm(ABC):
     def doubts(self, problem: Any, data: Any) -> list[str]:
         """Return doubts about the log beside those about the fit, each a sentence."""
         return []
-
-
-COMMON = ("ridge", "bounds", "log_scale")
-"""Arguments of the fit of every kind of log."""
-MOST_OPTIONS = 200
-"""Actions that advice compares as the only one for all customers, at most."""
 
 
 def read_columns(

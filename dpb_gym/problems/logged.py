@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Logged:
     Attributes:
         data_name: Name of the log.
         fit: The model that responds.
-        bounds: Lowest and highest value by which each feature was scaled.
+        bounds: Lowest and highest value by which each feature was scaled; empty if none was.
         scale: Coefficients of the fit divided by theta.
         thetas: Draws of theta, one of which holds in a replicate; None for the fitted theta.
         rows: Features ``(n_rows, k)`` of the fitted rows, for comparison with other models.
@@ -84,7 +85,7 @@ class Logged:
 
     data_name: str
     fit: Fit
-    bounds: dict[str, tuple[float, float]]
+    bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
     horizon: int
     info: ProblemInfo
     theta: Any
@@ -258,6 +259,10 @@ class Logged:
     def measured(self) -> slice:
         """Evenly spaced customers, few enough for figures that take many passes."""
         return slice(None, None, -(-len(self._contexts) // _MOST_MEASURED))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the fit."""
+        return self.fit_summary()
 
     def fit_summary(self, **own: Any) -> dict[str, Any]:
         """Return the `summary`: figures of the fit, and `own` figures of the problem."""

@@ -39,6 +39,7 @@ class PriceShocks(Configured):
 
     Attributes:
         theta: Estimate ``(B, d)``.
+        known: Whether theta is more than noise ``(B,)``; random offers go on where it is not.
         rounds: Records per replicate so far.
     """
 
@@ -58,13 +59,15 @@ class PriceShocks(Configured):
         self._count = np.empty(B, np.int64)
         self._position = np.empty(B, np.int64)
         self.theta = np.zeros((B, d))
+        self.known = np.ones(B, np.bool_)
         self.rounds = 0
 
     def act(self, context: Context) -> Array:
         uniforms = self._uniforms.next()
-        if context.t <= self.explore:
-            return kind_of(KIND).random(self._problem, uniforms, context.available)
         available = context.available
+        random = kind_of(KIND).random(self._problem, uniforms, available)
+        if context.t <= self.explore or not self.known.any():
+            return random
         if available is None:
             available = np.ones(self._prices.shape, np.bool_)
         K = self._problem.capacity
@@ -74,7 +77,7 @@ class PriceShocks(Configured):
         size = self.shock * portable.power(self.explore / context.t, 0.25)
         offers = np.empty_like(self._prices)
         agent_kernels.offers.shocked(self._prices, uniforms, size, *self._range, offers)
-        return offers
+        return np.where(self.known[:, None], offers, random)
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.choice is not None
@@ -146,7 +149,8 @@ class OnePassOffers(PriceShocks):
 
     Every choice enters one running sum as its curvature H_t and its response H_t theta_t + score,
     at the released theta of its round. theta solves the released sums, with a shift of the
-    curvature by the size of its noise. Without a budget the sums are exact, and this is an online
+    curvature by the size of its noise; while that is larger than the mean curvature, random offers
+    go on. Without a budget the sums are exact, and this is an online
     Newton method. The guarantee is joint zCDP (or the given (epsilon, delta)) per user-round.
 
     Args:
@@ -194,6 +198,7 @@ class OnePassOffers(PriceShocks):
         # the largest eigenvalue of a symmetric matrix of such noise is about sqrt(2 d) deviations
         noise = self._sums.noise_std / self.norm * math.sqrt(2.0 * d)
         values, vectors = kernels.linalg.eigh(self._curvature)
+        self.known = values.mean(axis=1) > noise
         shifted = np.maximum(values, 0.0) + max(self.ridge, noise)
         inverse = kernels.linalg.compose(1.0 / shifted, vectors)
         kernels.linalg.multiply(inverse, sums[:, -d:].copy(), self.theta)
