@@ -168,7 +168,8 @@ def from_log(
             ``"price"``. Bounds that are not declared are computed from the log.
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute used as an item's revenue.
-        capacity: Assortment: maximum number of items offered; by default half of them, at most 10.
+        capacity: Assortment: maximum number of items offered; by default half of them, at most 10
+            (with prices: as many as in the log's largest offer).
         extrapolate: Pricing: whether prices from 0 to the highest can be played. By default only
             prices between the lowest and the highest quoted one can.
         log_scale: Columns whose logarithm, log(1 + value), is the feature: for amounts of which

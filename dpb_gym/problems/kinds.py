@@ -211,12 +211,13 @@ class Kind(state.Registered, ABC):
         return rows
 
 
-KINDS: dict[str, Kind | str] = {
+_BUILT_IN = {
     "assortment": "dpb_gym.kinds.assortment_kind:Assortment",
     "assortment-pricing": "dpb_gym.kinds.assortment_pricing_kind:AssortmentPricing",
     "pricing": "dpb_gym.kinds.pricing_kind:Pricing",
     "recommendation": "dpb_gym.kinds.recommendation_kind:Recommendation",
 }
+KINDS: dict[str, Kind | str] = {**_BUILT_IN}
 """Every kind by its name; those of this package are imported on first use."""
 
 

@@ -49,7 +49,7 @@ class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
             counts).
         outside: Item that stands for buying nothing; its features do not count. None if the log
             has sets without a choice.
-        capacity: K; half of the items, at most 10, by default.
+        capacity: K; by default the number of items in the log's largest offer.
         extrapolate: Whether all prices from 0 to the highest can be played. By default only those
             between the lowest and the highest of the log can.
         draws: See `Logged.set_customers`.
@@ -118,7 +118,7 @@ class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
             "Prices perhaps stand for quality, or followed demand: give what they depend on as "
             "features. Or too few prices were tried to see their effect",
         )  # fmt: skip
-        most = min(10, max(1, N // 2)) if capacity is None else capacity
+        most = int(np.diff(sets.starts).max()) if capacity is None else capacity
         super().__init__(horizon, N, most, len(names), theta=self.fit.coefficients)
         if not validation.flag("extrapolate", extrapolate):
             self.info = replace(self.info, price_range=(float(price.min()), float(price.max())))
