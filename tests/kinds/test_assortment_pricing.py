@@ -401,3 +401,18 @@ def test_advice(sales: dict[str, Any]) -> None:
     assert advice.unit == "EUR"
     assert "always " in str(advice) and " EUR, " in str(advice)
     assert "units of" not in str(advice)
+
+
+def test_the_picture_of_the_page_is_a_rendered_round() -> None:
+    """The committed file has the size and the colours of a picture of today."""
+    image = pytest.importorskip("PIL.Image")
+    page = Path(__file__).parents[2] / "docs/_static/assortment-pricing.png"
+    stored = np.asarray(image.open(page))
+    env = gym.make(ENV, horizon=50, n_items=12, render_mode="rgb_array")
+    env.reset(seed=1)
+    env.action_space.seed(1)
+    env.step(env.action_space.sample())
+    today = env.render()
+    assert stored.shape == today.shape
+    green = np.array([46, 160, 90])
+    assert (stored == green).all(axis=2).sum() > 500, "an item was bought"

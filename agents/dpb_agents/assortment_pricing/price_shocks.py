@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import Configured, integer, positive, real
+from dpb_agents.common.parameters import integer, positive, real
+from dpb_agents.common.prior import WarmStart
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 KIND = "assortment-pricing"
 
 
-class PriceShocks(Configured):
+class PriceShocks(WarmStart):
     """Random offers first, then the best offers under theta with randomly changed prices.
 
     A subclass sets `theta` in `begin` and in `learn`.
@@ -38,12 +39,13 @@ class PriceShocks(Configured):
         shock: Change of a price in the first round after them, in units of the highest price.
 
     Attributes:
+        centre: Prior mean of theta ``(d,)``, to which estimates are pulled.
         theta: Estimate ``(B, d)``.
         known: Whether theta is more than noise ``(B,)``; random offers go on where it is not.
         rounds: Records per replicate so far.
     """
 
-    explore: int = integer(100, 1)
+    explore: int = integer(100, 0)
     shock: float = real(0.2, 0.0, 1.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
@@ -58,7 +60,8 @@ class PriceShocks(Configured):
         self._phi = np.empty((B, problem.capacity, d), np.float32)
         self._count = np.empty(B, np.int64)
         self._position = np.empty(B, np.int64)
-        self.theta = np.zeros((B, d))
+        self.centre = self.prior(problem).centre
+        self.theta = np.tile(self.centre, (B, 1))
         self.known = np.ones(B, np.bool_)
         self.rounds = 0
 
@@ -102,18 +105,22 @@ class MLEOffers(PriceShocks):
     The estimate is renewed at rounds that grow by `growth`.
 
     Args:
-        ridge: Weight of ``||theta||^2 / 2`` in the loss.
+        ridge: Weight of ``||theta - centre||^2 / 2`` in the loss.
         growth: Factor between two rounds of estimation, > 1.
     """
 
-    tuning_grid: ClassVar[dict[str, list[Any]]] = {"explore": [50, 100], "shock": [0.1, 0.2]}
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "explore": [50, 100],
+        "shock": [0.1, 0.2],
+        "ridge": [0.1, 1.0],
+    }
 
     ridge: float = positive(0.1)
     growth: float = real(1.2, 1.0, open_low=True)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
-        self._next = self.explore
+        self._next = max(1, self.explore)
         self._new: list[tuple[Array, ...]] = []
         self._stored: tuple[Array, ...] = ()
 
@@ -137,7 +144,7 @@ class MLEOffers(PriceShocks):
 
         kernels.newton.minimise(
             losses, due, self.theta, np.empty(B), np.empty((B, d, d)), ridge=self.ridge,
-            linear=np.zeros((B, d)), decrement=1e-6,
+            linear=np.tile(-self.ridge * self.centre, (B, 1)), decrement=1e-6,
         )  # fmt: skip
 
 
@@ -200,5 +207,10 @@ class OnePassOffers(PriceShocks):
         values, vectors = kernels.linalg.eigh(self._curvature)
         self.known = values.mean(axis=1) > noise
         shifted = np.maximum(values, 0.0) + max(self.ridge, noise)
+        rest = sums[:, -d:].copy()
+        centre = np.tile(self.centre, (len(rest), 1))
+        moved = np.empty_like(rest)
+        kernels.linalg.multiply(self._curvature, centre, moved)
         inverse = kernels.linalg.compose(1.0 / shifted, vectors)
-        kernels.linalg.multiply(inverse, sums[:, -d:].copy(), self.theta)
+        kernels.linalg.multiply(inverse, rest - moved, self.theta)
+        self.theta += self.centre
