@@ -128,7 +128,7 @@ class AssortmentPricingAudit(AuditForm):
         lanes = np.arange(len(action))
         offered = action >= 0.0
         taste = np.zeros(info.dim // 2) if world.taste is None else world.taste
-        liking = np.where(offered, context.features @ taste, -np.inf)
+        liking = np.where(offered, (context.features * taste).sum(axis=2), -np.inf)
         bought = np.where(offered.any(axis=1) & bool(world.response), liking.argmax(axis=1), -1)
         reward = np.where(bought >= 0, action[lanes, np.maximum(bought, 0)], 0.0)
         return Feedback(reward, choice=bought)

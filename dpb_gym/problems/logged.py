@@ -220,7 +220,7 @@ class Logged:
         """
         own = self.own_actions[who]
         return np.array(
-            [self.expected_rewards(t, who, own) @ share for t, share in zip(thetas, shares)]
+            [np.sum(self.expected_rewards(t, who, own) * w) for t, w in zip(thetas, shares)]
         )
 
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
@@ -236,7 +236,7 @@ class Logged:
         """
         each = [np.repeat(action[None], len(who), axis=0) for action in actions]
         return np.array(
-            [[self.expected_rewards(theta, who, action) @ share for action in each]
+            [[np.sum(self.expected_rewards(theta, who, action) * share) for action in each]
              for theta, share in zip(thetas, shares)]
         )  # fmt: skip
 

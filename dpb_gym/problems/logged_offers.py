@@ -14,7 +14,7 @@ from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment_pricing import AssortmentPricingProblem
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.fitting import Bounds, check_features, fit_log, scale
-from dpb_gym.problems.log_likelihood import ChoiceSets, log_chances, spreads
+from dpb_gym.problems.log_likelihood import ChoiceSets, spreads
 from dpb_gym.problems.logged import (
     SMALLER,
     Logged,
@@ -133,11 +133,8 @@ class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
 
     def _mean_elasticity(self, coefficients: Array) -> Array:
         """Return the mean of the items' own price elasticities over the rows ``(1,)``."""
-        half = self.rows.shape[1] // 2
-        chance = np.exp(log_chances(self.rows, self._sets.starts, coefficients)[0])
-        # -p <x, b> is the effect of the price on the utility, and p times its slope
-        along = self.rows[:, half:].astype(np.float64) @ coefficients[half:]
-        return np.array([np.mean(along * (1.0 - chance))])
+        starts = self._sets.starts
+        return np.array([logged_figures.offer_elasticity(self.rows, starts, coefficients)])
 
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         sets = self._sets

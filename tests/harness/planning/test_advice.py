@@ -21,7 +21,7 @@ import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
-from dpb_gym.kinds import pricing_kind
+from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.results import metrics
@@ -247,13 +247,13 @@ def test_prices_that_follow_demand_or_hardly_vary_are_named() -> None:
     rng, n = np.random.default_rng(5), 3000
     x, price = rng.normal(size=(n, 2)), rng.uniform(4.0, 9.0, n)
     bought = (rng.random(n) < 0.4).astype(int)
-    assert pricing_kind.price_doubts(x, price, bought) == []
+    assert price_doubts.price_doubts(x, price, bought) == []
     tide = np.repeat(rng.uniform(0.1, 0.9, n // 100), 100)
-    follows = pricing_kind.price_doubts(x, 4 + 5 * tide, (rng.random(n) < tide).astype(int))
+    follows = price_doubts.price_doubts(x, 4 + 5 * tide, (rng.random(n) < tide).astype(int))
     assert any("endogenous prices: they rise after customers bought" in d for d in follows)
-    fixed = pricing_kind.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
+    fixed = price_doubts.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
     assert any("the features determine 100%" in d for d in fixed)
-    few = pricing_kind.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
+    few = price_doubts.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
     assert "lack of variation: the table has only 2 prices" in few
 
 
@@ -262,11 +262,11 @@ def test_customers_of_one_row_have_no_order() -> None:
     price = rng.choice([2.0, 2.5, 3.0, 3.5], 400)
     frame = {"price": price, "units": rng.binomial(60, 1 / (1 + np.exp(price - 1.0)))}
     table = dpb_data.prices(frame, bought="units", offered=60)
-    features, prices, share = pricing_kind.price_rows(table)
+    features, prices, share = price_doubts.price_rows(table)
     np.testing.assert_array_equal(prices, price)
     np.testing.assert_allclose(share, frame["units"] / 60)
-    assert not any("endogenous" in d for d in pricing_kind.price_doubts(features, prices, share))
-    ordered = pricing_kind.price_doubts(table.features, table.price, table.bought)
+    assert not any("endogenous" in d for d in price_doubts.price_doubts(features, prices, share))
+    ordered = price_doubts.price_doubts(table.features, table.price, table.bought)
     assert any("endogenous" in doubt for doubt in ordered), "of the order within a row"
 
 
