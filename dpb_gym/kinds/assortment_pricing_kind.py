@@ -99,7 +99,7 @@ def offer_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
 class AssortmentPricingAudit(AuditForm):
     """Customers with equal or opposite items, who buy one of them or nothing."""
 
-    small = ("DPB/AssortmentPricing-v0", {"n_items": 4, "capacity": 2, "dim": 4})
+    small = ("DPB/AssortmentPricing-v0", {"n_items": 5, "capacity": 4, "dim": 4})
 
     def response_range(self, info: ProblemInfo) -> tuple[float, float]:
         return 0.0, 1.0
@@ -112,8 +112,8 @@ class AssortmentPricingAudit(AuditForm):
             items = np.tile(unit_vector(m, degrees), (n, 1))
             return World(items.astype(np.float32), buys)
 
-        def mixed(degrees: float, sign: float) -> World:
-            x = unit_vector(m, degrees)
+        def mixed(norm: float, sign: float) -> World:
+            x = norm * unit_vector(m)
             return World((signs * x).astype(np.float32), 1.0, taste=sign * x)
 
         return [
@@ -121,7 +121,9 @@ class AssortmentPricingAudit(AuditForm):
             Pair("all items e1 or all items e2, neither buys", same(0, 0), same(90, 0)),
             Pair("all items e1 or all items -e1, both buy", same(0, 1), same(180, 1)),
             Pair("all items e1, buys or not", same(0, 1), same(0, 0)),
-            Pair("items x and -x, buys x or -x", mixed(0, 1), mixed(0, -1)),
+            Pair("items x and -x, buys x or -x", mixed(1.0, 1), mixed(1.0, -1)),
+            # nearly no curvature, so that the response has the whole sensitivity
+            Pair("items x and -x, norm 0.1, buys x or -x", mixed(0.1, 1), mixed(0.1, -1)),
         ]
 
     def answer(self, world: World, info: ProblemInfo, context: Context, action: Array) -> Feedback:
