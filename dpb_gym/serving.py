@@ -795,7 +795,8 @@ def serve(
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
     asked, band = privacy.Budget.parse(budget), None
     if (list_price, max_spread) != (None, None):
-        if info.kind != "pricing" or list_price is None or max_spread is None:
+        priced = kind_of(info.kind).response == "demand"
+        if not priced or list_price is None or max_spread is None:
             raise ParameterError("list_price and max_spread limit the prices of a pricing problem")
         highest = info.reward_range[1]
         middle = validation.real("list_price", list_price, 0.0, highest, open_low=True)

@@ -41,6 +41,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.fitting import TWO_SIDED
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.problems.logged import Logged
 from dpb_gym.progress_lines import announce, progress_lines, share_played
 from dpb_gym.report.leaderboard_data import Interval
@@ -50,12 +51,6 @@ from dpb_gym.results.result import Result
 from dpb_gym.results.row_result import RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
 
-CANDIDATES = {
-    "pricing": ("one-pass-pricing", "greedy-pricing", "cils-pricing", "private-pricing"),
-    "assortment": ("one-pass-mnl", "greedy-mnl", "dpmnl"),
-    "recommendation": ("one-pass-linear", "lin-greedy", "lin-ts", "adaprivate-ucb"),
-}
-"""Agents that are compared, by problem; those that can run without a budget also do."""
 PER = 10_000
 """Customers that earnings are stated for."""
 BASE, SINGLE, TODAY = "without privacy", "best single action", "today"
@@ -308,11 +303,12 @@ def advise(
 
     Args:
         source: As for `from_log`; or a `dpb_data.Reading`, or an environment of `from_log`.
-        problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``; guessed if None.
+        problem: Name of a kind with logs, such as ``"pricing"``, ``"assortment"`` or
+            ``"recommendation"``; guessed among these three if None.
         budgets: Budgets as `Budget` or text.
         horizon: Customers of a run, at least 100.
         replicates: Runs of each policy, at least 8; 32 by default, 16 for wide models.
-        agents: Names of the agents to compare; `CANDIDATES` by default.
+        agents: Names of the agents to compare; those of the kind's `LogForm` by default.
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
         workers: See `evaluate`.
@@ -345,7 +341,10 @@ def advise(
             log, roles = source, None
         else:
             say("reading")
-            roles = dpb_data.read(source, problem, **columns)
+            if problem is None or isinstance(source, dpb_data.Reading):
+                roles = dpb_data.read(source, problem, **columns)
+            else:
+                roles = log_form(problem).reading(problem, source, columns)
             if dry_run:
                 return roles
             table, settings = roles.table(), roles.settings
@@ -357,7 +356,9 @@ def advise(
         count = validation.optional(validation.integer, "replicates", replicates, 8)
         count = count or (16 if made.info.dim > _WIDE else 32)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
-        return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles, facts)
+        return _advice(
+            run, made, limits, named or log_form(made.kind).agents, currency, roles, facts
+        )
 
 
 @dataclass
@@ -402,7 +403,7 @@ def _advice(
     currency: str | None, roles: Any, facts: str,
 ) -> Advice:  # fmt: skip
     """Choose agents on one part of the customers, compare them on the other."""
-    unit, size = _unit(problem, currency, roles)
+    unit, size = log_form(problem.kind).unit(problem, currency, roles)
     fixed: FixedAction | None = None
     if run.fitted:
         run.say("searching the best single action")
@@ -585,18 +586,6 @@ def relative_gain(earned: Array, before: Array, which: Array) -> Interval:
     return metrics.grouped(
         100.0 * (ratio - 1.0 + (earned - ratio * before) / level), which, DECIDED
     )
-
-
-def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
-    """Return the unit of earnings and the earnings of a reward of 1."""
-    if problem.kind == "pricing":
-        column = "price" if roles is None else roles.columns["price"].strip()
-        return currency or problem.currency or f"units of {column}", problem.highest_price
-    if problem.kind == "assortment" and not problem.info.equal_revenues:
-        return currency or "units of revenue", problem.revenue_unit
-    if problem.kind == "assortment":
-        return "choices", 1.0
-    return "responses" if isinstance(problem, Logged) else "units of reward", 1.0
 
 
 def _thin(run: _Runs, problem: Any, agent: str, beaten: bool) -> str:

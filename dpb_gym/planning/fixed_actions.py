@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.problems.base import Array
-from dpb_gym.problems.kinds import Kind, kind_of
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import CONFIDENCE
 
@@ -17,7 +17,7 @@ DRAWS = 400
 DECIDED = 0.999
 """Confidence of the gain that a decision states: in 200 decisions none brings less than the lower
 end of its interval with a probability of 90%, as 0.9995 ** 200 = 0.905."""
-_FEW, _PRICES, _OPTIONS = 64, 101, 200
+_FEW = 64
 _NUMBERS = 1_000_000  # numbers that one draw may read
 
 
@@ -52,7 +52,8 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
         currency: Unit of prices; by default that of the table.
     """
-    options = _options(problem)
+    form = log_form(problem.kind)
+    options = form.options(problem)
     thetas = problem.posterior(DRAWS)
     who = _customers(problem, len(options))
     few = problem.action_values(options, thetas[:_FEW], who, problem.shares(who, _FEW))
@@ -62,41 +63,16 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     shares = problem.shares(who, DRAWS)
     earned = problem.action_values(action[None], thetas, who, shares)[:, 0]
     today = problem.log_values(thetas, who, shares)
-    label = action_label(problem, action, currency)
+    label = form.label(problem, action, currency)
     freedom = problem.persons - 1.0
     ratio = earned / np.maximum(today, 1e-300)
-    compared = 1 if problem.kind == "pricing" else len(problem.item_ids)
+    compared = form.compared(problem)
     plain, strict = (1.0 - (1.0 - level) / compared for level in (CONFIDENCE, DECIDED))
     gain, decided = (
         Interval(*(100.0 * (x - 1.0) for x in (one.mean, one.low, one.high)))
         for one in (ratio_interval(ratio, freedom, level) for level in (plain, strict))
     )
     return FixedAction(action, label, ratio_interval(earned, freedom, plain), gain, decided)
-
-
-def action_label(problem: Any, action: Array, currency: str | None) -> str:
-    """Return an action in words, such as ``"always 5.29 EUR"``."""
-    if problem.kind == "pricing":
-        price = float(action) * problem.highest_price
-        return f"always {price:.4g} {currency or problem.currency}".strip()
-    items = [str(problem.item_ids[i]) for i in np.atleast_1d(action) if i >= 0]
-    return f"always {', '.join(items)}"
-
-
-def _options(problem: Any) -> Array:
-    """Return the single actions to compare ``(A, ...)``."""
-    if problem.kind == "pricing":
-        low, high = problem.info.price_range or (0.0, 1.0)
-        return np.linspace(low, high, _PRICES)
-    if problem.kind == "recommendation":
-        return np.arange(problem.info.n_candidates)
-    # slates that are best for some customer, under the estimate or a draw
-    thetas = [problem.theta, *problem.posterior(4)]
-    slates = np.concatenate([problem.rounds_under(theta).best[0] for theta in thetas])
-    found, counts = np.unique(slates, axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_OPTIONS]
-    kind: Kind = kind_of(problem.kind)
-    return np.asarray(found[order]).reshape(-1, *kind.action_shape(problem.info))
 
 
 def _customers(problem: Any, actions: int) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from dpb_gym.problems.base import Array
-from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.kinds import kind_of, log_form
 
 DOUBT = 0.001
 """A test warns if its p-value is below this: advice runs several tests on each log."""
@@ -27,13 +27,7 @@ def model_warnings(problem: Any, data: Any) -> list[str]:
     """
     hit = problem.fit.chosen[problem.fit.held_rows]
     found = [calibration_doubt(problem.fit.chance, hit), _against_others(problem, hit)]
-    if problem.kind == "pricing":
-        found += price_doubts(data.features, data.price)
-        slope, spread = problem.fit.coefficients[-1], problem.fit.draws(200)[:, -1].std()
-        if slope < 2.0 * spread:
-            found.append(
-                "lack of variation: the effect of the price is not distinguishable from none"
-            )
+    found += log_form(problem.kind).doubts(problem, data)
     return [text for text in found if text]
 
 
@@ -92,31 +86,6 @@ def _against_others(problem: Any, hit: Array) -> str:
 
 def _log_chance(chance: Array, hit: Array) -> Array:
     found: Array = np.log(np.clip(np.where(hit, chance, 1.0 - chance), 1e-12, 1.0))
-    return found
-
-
-def price_doubts(features: Array, price: Array) -> list[str]:
-    """Return warnings on prices that hardly vary.
-
-    Args:
-        features: ``(n, k)``.
-        price: ``(n,)``.
-    """
-    found = []
-    known = np.column_stack([np.ones(len(price)), features])
-    rest = price - known @ np.linalg.lstsq(known, price, rcond=None)[0]
-    share = 1.0 - float(rest.var() / max(price.var(), 1e-300))
-    if share > 0.9:
-        found.append(
-            f"lack of variation: the features determine {share:.0%} of the prices' variance, so "
-            "their effects can hardly be separated"
-        )
-    if rest.std() < 0.02 * price.mean():
-        found.append(
-            f"lack of variation: prices vary by {rest.std() / price.mean():.1%} for like customers"
-        )
-    if (few := len(np.unique(price))) < 4:
-        found.append(f"lack of variation: the table has only {few} prices")
     return found
 
 

@@ -49,6 +49,8 @@ class Problem(ABC):
     """Bound on the magnitude of every feature that is ever drawn."""
     unused: Mapping[str, str] = MappingProxyType({})
     """Parameters without an effect on this problem, and what they need to have one."""
+    respects_availability: bool = False
+    """Whether `best_action` offers only what is available."""
 
     @property
     def kind(self) -> str:
@@ -90,10 +92,10 @@ class Problem(ABC):
             drawn: The fields of the rounds, ``(n, B, ...)``.
             t: The first round.
         """
-        # any recommendation problem can say what each candidate would earn
+        # a problem with candidates can say what each of them would earn
         n, B = drawn["response"].shape
         info = self.info
-        if info.kind != "recommendation" or info.masked or B > MOST_LANES:
+        if not kind_of(info.kind).one_candidate or info.masked or B > MOST_LANES:
             return None
         m = info.n_candidates or 0
         reward, expected = np.empty((2, n, B, m))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Logged:
     Attributes:
         data_name: Name of the log.
         fit: The model that responds.
-        bounds: Lowest and highest value by which each feature was scaled.
+        bounds: Lowest and highest value by which each feature was scaled; empty if none was.
         scale: Coefficients of the fit divided by theta.
         thetas: Draws of theta, one of which holds in a replicate; None for the fitted theta.
         rows: Features ``(n_rows, k)`` of the fitted rows, for comparison with other models.
@@ -82,11 +82,12 @@ class Logged:
         released: Private release of the coefficients, or None.
         today: Mean reward of a customer of the log and its standard error.
         doubts: Doubts about the fit and the log, each a sentence.
+        own_actions: The log's own actions ``(n, ...)``, for the default of `log_values`.
     """
 
     data_name: str
     fit: Fit
-    bounds: dict[str, tuple[float, float]]
+    bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
     horizon: int
     info: ProblemInfo
     theta: Any
@@ -99,6 +100,7 @@ class Logged:
     released: ReleasedFit | None = None
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
+    own_actions: Array
     _some: Any = None
     _people: Array | None = None
 
@@ -194,19 +196,41 @@ class Logged:
         people = self._people
         return len(self._contexts) if people is None else len(np.unique(people))
 
-    @abstractmethod
+    def expected_rewards(self, theta: Array, who: Array, actions: Array) -> Array:
+        """Return the expected rewards of customers under theta ``(d,)``, for an action each.
+
+        Args:
+            theta: ``(d,)``.
+            who: Numbers of n customers.
+            actions: ``(n, ...)``.
+        """
+        n = len(who)
+        problem: Any = self
+        hidden = {"theta": np.tile(theta, (n, 1))}
+        drawn = {"features": self._contexts[who], "response": np.zeros(n)}
+        round_ = problem.make_round(hidden, drawn, np.ones(n, np.int64))
+        expected: Array = problem.respond(hidden, round_, actions)[1]
+        return expected
+
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of the log's own actions ``(K,)``.
+
+        By default of problems that set `own_actions` and whose rounds have features only.
 
         Args:
             thetas: ``(K, d)``.
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        own = self.own_actions[who]
+        return np.array(
+            [np.sum(self.expected_rewards(t, who, own) * w) for t, w in zip(thetas, shares)]
+        )
 
-    @abstractmethod
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of actions for all of them ``(K, A)``.
+
+        By default of problems whose rounds have features only.
 
         Args:
             actions: ``(A, ...)``.
@@ -214,6 +238,11 @@ class Logged:
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        each = [np.repeat(action[None], len(who), axis=0) for action in actions]
+        return np.array(
+            [[np.sum(self.expected_rewards(theta, who, action) * share) for action in each]
+             for theta, share in zip(thetas, shares)]
+        )  # fmt: skip
 
     def shares(self, who: Array, count: int) -> Array:
         """Return shares of the customers in `count` likely populations ``(count, n)``."""
@@ -234,6 +263,10 @@ class Logged:
     def measured(self) -> slice:
         """Evenly spaced customers, few enough for figures that take many passes."""
         return slice(None, None, -(-len(self._contexts) // _MOST_MEASURED))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the fit."""
+        return self.fit_summary()
 
     def fit_summary(self, **own: Any) -> dict[str, Any]:
         """Return the `summary`: figures of the fit, and `own` figures of the problem."""

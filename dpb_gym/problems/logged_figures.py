@@ -110,6 +110,21 @@ def logged_slate_value(
     return float(np.add.reduceat(np.exp(inside) * revenues, starts[:-1]) @ weights)
 
 
+def offer_elasticity(rows: Array, starts: Array, theta: Array) -> float:
+    """Return the mean own-price elasticity of items with chosen prices.
+
+    Args:
+        rows: ``[x, -p x]`` of every row, float32 ``(n_rows, d)``.
+        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
+        theta: ``(d,)``.
+    """
+    half = rows.shape[1] // 2
+    chance = np.exp(log_chances(rows, starts, theta)[0])
+    # p times the slope -<x, b> of the utility in the price
+    along = rows[:, half:].astype(np.float64) @ theta[half:]
+    return float(np.mean(along * (1.0 - chance)))
+
+
 def own_elasticities(
     rows: Array, starts: Array, items: Array, paid: Array, theta: Array, slope: float, count: int
 ) -> Array:

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.assortment.choice_records import resized
+from dpb_agents.common.record_stores import resized
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.problems.base import Array, Context, Feedback
 

@@ -20,6 +20,7 @@ import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
+from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.results import metrics
@@ -244,12 +245,12 @@ def test_calibration_is_doubted_only_if_wrong() -> None:
 def test_prices_that_hardly_vary_are_named() -> None:
     rng, n = np.random.default_rng(5), 3000
     x, price = rng.normal(size=(n, 2)), rng.uniform(4.0, 9.0, n)
-    assert log_checks.price_doubts(x, price) == []
-    fixed = log_checks.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n))
+    assert price_doubts.price_doubts(x, price) == []
+    fixed = price_doubts.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n))
     assert any("the features determine 100%" in d for d in fixed)
-    alike = log_checks.price_doubts(x, 6 + 0.05 * rng.normal(size=n))
+    alike = price_doubts.price_doubts(x, 6 + 0.05 * rng.normal(size=n))
     assert any("prices vary by 0.8% for like customers" in d for d in alike)
-    few = log_checks.price_doubts(x, rng.choice([4.0, 5.0], n))
+    few = price_doubts.price_doubts(x, rng.choice([4.0, 5.0], n))
     assert "lack of variation: the table has only 2 prices" in few
 
 
