@@ -57,7 +57,7 @@ $(VENV)/.test: $(VENV)/.installed
 	@echo "Installing the requirements of the tests (including PyTorch for CPU) ..."
 	@# pip finds a build of PyTorch without CUDA where its configuration names one
 	@$(PIP) torch
-	@$(INSTALL) '.[test,test-s3,sb3,dask,cloud,secure,sign,render,serve,loggers,docs]'
+	@$(INSTALL) '.[test,test-s3,test-serve,sb3,dask,cloud,secure,sign,render,serve,loggers,docs]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from advice_estimates import price_effect
-from advice_truths import GENERATED, Truth
+from advice_truths import GENERATED, Truth, clicks, trips
 from marked import put
 from paper_pages import code
 
@@ -68,6 +68,9 @@ GENERATORS: dict[str, Any] = {
     "synthetic-open-bandit": lambda: synthetic.open_bandit(300_000)[0],
 }
 ROUNDS_COVERED, COVERED = 1_000, "eps=4,delta=1e-6"
+MANY = 80_000  # customers of a log whose fit stands for the truth
+UNITS = {"pricing": "highest_price", "assortment": "revenue_unit"}
+"""Attribute of a problem that is the earnings of a reward of 1."""
 
 
 def command(name: str) -> str:
@@ -103,7 +106,9 @@ def known(name: str, advice: Advice) -> str:
 
 
 def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str, Any] | None:
-    """Return the effect of the price beside an independent estimate; None without a price.
+    """Return the effect of the price beside an independent estimate, or the best item's rate.
+
+    None for ratings, which have neither.
 
     Args:
         file: The file or kind of log.
@@ -114,15 +119,24 @@ def estimate(file: str, told: list[str], advice: Advice, truth: str) -> dict[str
     problem: Any = dpb_gym.make_problem(advice.log)
     key = "price" if problem.kind == "pricing" else getattr(problem, "revenue", "")
     effect = getattr(problem, "effects", {}).get(key)
-    if effect is None:
-        return None
     settings = environment(advice.log).defaults
-    independent = price_effect(
-        settings["data"], settings.get("outside"), key, settings.get("log_scale", ())
-    )
+    if effect is not None:
+        independent = price_effect(
+            settings["data"], settings.get("outside"), key, settings.get("log_scale", ())
+        )
+        ours = [effect.value, *effect.interval]
+    elif (
+        problem.kind == "recommendation" and getattr(settings["data"], "clicked", None) is not None
+    ):
+        found = best_fixed_action(problem)
+        own = settings["data"].clicked[settings["data"].items == int(found.action)]
+        independent = float(own.mean()), float(own.std() / np.sqrt(len(own)))
+        ours = [found.earned.mean, found.earned.low, found.earned.high]
+    else:
+        return None
     return {
         "file": file, "told": told, "independent": list(independent),
-        "published": PUBLISHED.get(file), "ours": [effect.value, *effect.interval],
+        "published": PUBLISHED.get(file), "ours": ours,
         "sentence": advice.decision.text, "truth": truth,
     }  # fmt: skip
 
@@ -245,17 +259,25 @@ class World(LoggedPricing):
         return Feedback(share * bought, demand=bought), share * chance
 
 
-def true_gain(truth: Truth, advice: Advice) -> float:
+def true_gain(truth: Truth, advice: Advice, seed: int) -> float:
     """Return a decision's true gain over the log's own actions, in percent of what those earn."""
     if advice.decision.kind == "fixed":
         return 100.0 * (true_fixed(truth, advice)[1] / truth.today - 1.0)
-    name = f"World/{truth.name.title().replace(' ', '')}-v0"
-    ENVIRONMENTS.pop(name, None)
-    register_environment(name, World, kind="pricing", summary="", reveals="", truth=truth)
+    problem: Any = dpb_gym.make_problem(advice.log)
+    if truth.problem == "pricing":
+        name = f"World/{truth.name.title().replace(' ', '')}-v0"
+        ENVIRONMENTS.pop(name, None)
+        register_environment(name, World, kind="pricing", summary="", reveals="", truth=truth)
+    else:  # the demand is of the fitted form, so a long log of it has nearly the true coefficients
+        long = (trips if truth.problem == "assortment" else clicks)(seed, MANY).frame
+        reading = dpb_data.read(long, truth.problem, **truth.settings)
+        name = dpb_gym.from_log(reading.table(), reading.problem, bounds=problem.bounds,
+                                progress=False, **reading.settings)  # fmt: skip
     agent, _, budget = advice.decision.action.partition(" at ")
     result = dpb_gym.evaluate(name, {"run": (agent, budget)}, ROUNDS_COVERED, 32, SEED,
                               workers=1, progress=False)  # fmt: skip
-    unit = dpb_gym.make_problem(advice.log).highest_price  # type: ignore[attr-defined]
+    there: Any = dpb_gym.make_problem(name)
+    unit = getattr(there, UNITS.get(truth.problem, ""), 1.0)
     earned = unit * float(result.rows[0].reward[:, -1].mean()) / ROUNDS_COVERED
     return 100.0 * (earned / truth.today - 1.0)
 
@@ -282,8 +304,7 @@ def check(truth: Truth, seed: int) -> dict[str, Any]:
     fixed, earned = true_fixed(truth, advice)
     gain = 100.0 * (earned / truth.today - 1.0)
     problem: Any = dpb_gym.make_problem(advice.log)
-    unit = {"pricing": "highest_price", "assortment": "revenue_unit"}.get(truth.problem, "")
-    per = 10_000 * getattr(problem, unit, 1.0)
+    per = 10_000 * getattr(problem, UNITS.get(truth.problem, ""), 1.0)
     today = advice.earnings[-1].earned
     held = {
         "gain": fixed.gain.low <= gain <= fixed.gain.high,
@@ -296,16 +317,14 @@ def check(truth: Truth, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": advice.decision.kind, "held": held}
     if advice.decision.gain is not None:
         interval = advice.decision.gain
-        if advice.decision.kind == "fixed" or truth.problem == "pricing":
-            found["decided"] = [true_gain(truth, advice), interval.low, interval.high]
+        found["decided"] = [true_gain(truth, advice, seed), interval.low, interval.high]
     return found
 
 
 def coverage(logs: int) -> dict[str, Any]:
     """Return how many intervals on generated logs hold the truth, by kind of log.
 
-    A decision loses more than its interval says if what it truly brings is below today's earnings
-    although its interval is above them.
+    A decision loses more than its interval says if its true gain is below the lower end.
     """
     kinds: dict[str, Any] = {}
     for generate in GENERATED:
@@ -386,10 +405,14 @@ def covered(kinds: dict[str, Any]) -> str:
     asked = sum(sum(own["asked"].values()) for own in kinds.values())
     logs = sum(own["logs"] for own in kinds.values())
     worse = sum(own["worse"] for own in kinds.values())
+    decided = sum(
+        own["kinds"].get(kind, 0) for own in kinds.values() for kind in ("fixed", "agent")
+    )
     below = sum(own["below"] for own in kinds.values())
     lines += ["", f"On {logs} generated logs, {held} of {asked} intervals hold the truth "
-              f"({held / asked:.0%}). {worse} decisions bring less than today; {below} bring less "
-              "than the lower end of their interval."]  # fmt: skip
+              f"({held / asked:.0%}). Of {decided} decisions to change something, {worse} bring "
+              f"less than today, and {below} less than the lower end of their "
+              "interval."]  # fmt: skip
     return "\n".join(lines)
 
 

@@ -201,7 +201,7 @@ def flexible(seed: int) -> Truth:
     return _made("another form", 1_500, _between(2, 9), about, form, seed)
 
 
-def trips(seed: int) -> Truth:
+def trips(seed: int, n: int = 800) -> Truth:
     """Return choices among a car, a bus and a train whose costs have a narrow or a wide range."""
     rng = np.random.default_rng(seed)
     slope, width = rng.uniform(0.3, 1.0), rng.uniform(0.5, 4.0)
@@ -214,7 +214,6 @@ def trips(seed: int) -> Truth:
         weight = np.exp(levels - slope * cost) * offered
         return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
-    n = 800
     cost = costs(rng, n)
     took = (levels - slope * cost + rng.gumbel(size=cost.shape)).argmax(axis=1)
     frame = {
@@ -235,15 +234,15 @@ def trips(seed: int) -> Truth:
     return Truth("choices", "assortment", frame, settings, today, None, fixed)
 
 
-def clicks(seed: int) -> Truth:
+def clicks(seed: int, n: int = 3_000) -> Truth:
     """Return clicks on eight items of similar or different rates, shown with unequal chances."""
     rng = np.random.default_rng(seed)
     rates = np.clip(rng.normal(0.15, rng.uniform(0.0, 0.1), 8), 0.01, 0.9)
     chances = rng.dirichlet(np.full(8, 5.0))
-    item = rng.choice(8, 3_000, p=chances)
+    item = rng.choice(8, n, p=chances)
     frame = {
         "ad": np.array(list("abcdefgh"))[item], "p": chances[item],
-        "click": (rng.random(3_000) < rates[item]).astype(int),
+        "click": (rng.random(n) < rates[item]).astype(int),
     }  # fmt: skip
     settings = {"item": "ad", "reward": "click", "propensity": "p", "features": []}
     names = dict(zip("abcdefgh", rates.tolist()))

@@ -28,7 +28,8 @@ from robustness import half_width
 import dpb_data
 import dpb_gym
 from dpb_agents.multi_armed.dp_se import DPSE
-from dpb_gym.planning.advice import DRAWS, _Constant, _single_action
+from dpb_gym.planning.advice import DRAWS, _Constant
+from dpb_gym.planning.fixed_actions import best_fixed_action
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.registry import register_agent
@@ -84,7 +85,7 @@ def play(name: str) -> dict[str, list[float]]:
         kind, others = problem.info.kind, {}
         if hasattr(problem, "fit"):
             settings = {"draws": DRAWS, "part": "held-out"}
-            action = _single_action(problem, None)[0]
+            action = best_fixed_action(problem).action
             others[SINGLE] = (lambda: _Constant(action), None)
             if kind == "recommendation":
                 others["dp-se"] = ("dp-se-by-place",)

@@ -104,12 +104,25 @@ def duplicate_classes() -> dict[str, int]:
     return {name: count for name, count in sorted(names.items()) if count > 1}
 
 
-def cycles(package: str = "dpb_gym", *, types: bool = False) -> list[str]:
-    """Return groups of modules that import each other: at import time, on demand, or for types."""
+def cycles(package: str = "dpb_gym", *, types: bool = False, packages: bool = False) -> list[str]:
+    """Return groups of modules that import each other: at import time, on demand, or for types.
+
+    Args:
+        package: The top-level package.
+        types: Whether imports for type annotations count.
+        packages: Whether to look at the packages below the top level instead of modules.
+    """
     import grimp
 
     graph = grimp.build_graph(package, exclude_type_checking_imports=not types, cache_dir=None)
     edges = {m: {n for n in graph.find_modules_directly_imported_by(m)} for m in graph.modules}
+    if packages:
+        wide: dict[str, set[str]] = {}
+        for module, imported in edges.items():
+            own = ".".join(module.split(".")[:2])
+            wide.setdefault(own, set()).update(".".join(m.split(".")[:2]) for m in imported)
+        # the top-level module imports everything, and is imported for its version
+        edges = {m: others - {m, package} for m, others in wide.items() if m != package}
     found: list[str] = []
     index: dict[str, int] = {}
     low: dict[str, int] = {}

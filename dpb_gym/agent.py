@@ -136,8 +136,9 @@ class Agent(Policy, ABC):
     def act(self, context: Context) -> Array:
         """Return one action per replicate.
 
-        Assortment: slates ``(B, K)`` of item indices (-1 leaves a place empty);
-        pricing: prices ``(B,)`` in [0, 1]; recommendation: candidate indices ``(B,)``.
+        Assortment: slates ``(B, K)`` of item indices (-1 leaves a place empty), or with prices
+        ``(B, N)`` prices (-1 leaves an item out); pricing: prices ``(B,)`` in [0, 1];
+        recommendation: candidate indices ``(B,)``.
         The arrays of `context` are only valid during the round.
         """
 

@@ -99,16 +99,7 @@ def save(
     """
     name = type(agent).__name__
     curator = getattr(agent, "curator", None)
-    if curator is not None and curator.handed_over:
-        raise AgentError(f"{name} cannot be saved: {curator.handed_over}")
-    try:
-        payload = state.dumps(agent)
-        _restored(payload)
-    except Exception as error:
-        raise AgentError(
-            f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
-            "of this package or of the module that defines the agent"
-        ) from error
+    payload = dumps(agent)
     digest = hashlib.sha256(payload).hexdigest()
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -173,11 +164,7 @@ def load(
     """
     target = Path(path)
     header, payload = _read(target)
-    load_plugins(AGENTS)
-    try:
-        agent = _restored(payload)
-    except Exception as error:  # also of `begin`
-        raise CheckpointError(f"{target}: cannot be restored: {error}") from error
+    agent = loads(payload, target)
     if state.name_of(type(agent)) != header["class"]:
         raise CheckpointError(f"{target} holds a {state.name_of(type(agent))}, not what it says")
     curator = getattr(agent, "curator", None)
@@ -212,6 +199,51 @@ def load(
     return agent
 
 
+def dumps(agent: Policy, *, try_it: bool = True) -> bytes:
+    """Return the agent's whole state; the agent goes on.
+
+    Args:
+        agent: A running agent.
+        try_it: Whether to restore a copy first, which is then discarded.
+
+    Raises:
+        AgentError: If the agent was handed over before, or its state cannot be saved.
+    """
+    name = type(agent).__name__
+    curator = getattr(agent, "curator", None)
+    if curator is not None and curator.handed_over:
+        raise AgentError(f"{name} cannot be saved: {curator.handed_over}")
+    try:
+        payload = state.dumps(agent)
+        if try_it:
+            _restored(payload)
+    except Exception as error:
+        raise AgentError(
+            f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
+            "of this package or of the module that defines the agent"
+        ) from error
+    return payload
+
+
+def loads(payload: bytes, source: str | os.PathLike[str]) -> Policy:
+    """Return the agent of a state that `dumps` returned, after a check of its privacy.
+
+    Nothing shows that it was not continued before: that is the caller's to find out.
+
+    Args:
+        payload: The state.
+        source: Name of the file, for messages.
+
+    Raises:
+        CheckpointError: If it is damaged, or does not follow from the budget and the plan.
+    """
+    load_plugins(AGENTS)
+    try:
+        return _restored(payload)
+    except Exception as error:  # also of `begin`
+        raise CheckpointError(f"{source}: cannot be restored: {error}") from error
+
+
 Advance = Callable[[Saved], Continuation]
 _continuations: weakref.WeakKeyDictionary[privacy.Curator, Continuation] = (
     weakref.WeakKeyDictionary()
@@ -222,6 +254,16 @@ _continuations: weakref.WeakKeyDictionary[privacy.Curator, Continuation] = (
 def continuation_of(agent: Policy) -> Continuation | None:
     """Return the continuation of an agent that was loaded, None for a new one."""
     return _continuations.get(agent.curator)
+
+
+def continue_as(agent: Policy, own: Continuation) -> None:
+    """State which continuation of its run an agent is, before a session is made of it."""
+    _continuations[agent.curator] = own
+
+
+def continues_once(agent: Policy) -> bool:
+    """Return whether a second continuation of the agent's run would break a guarantee."""
+    return _continues_once(agent.curator)
 
 
 def _continues_once(curator: privacy.Curator) -> bool:

@@ -5,6 +5,7 @@ Sessions (`dpb_gym.serving`) and devices (`dpb_gym.devices`) use them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -66,20 +67,26 @@ def context_of(
     if info.max_interactions is not None or identified:
         who = np.array([validation.integer("user", user, 0)])
     mask = None
-    if info.masked:
-        given = np.ones(len(x)) if available is None else available
-        mask = validation.array("available", given, (len(x),), 0, 1)[None] > 0
+    if info.masked and available is None:
+        mask = _all(len(x))
+    elif info.masked:
+        mask = validation.array("available", available, (len(x),), 0, 1)[None] > 0
     elif available is not None:
         raise ParameterError("all are available here; `available` needs ProblemInfo(masked=True)")
     return locked(Context(t, x.astype(np.float32)[None], item_revenues, listed, who, mask))
 
 
+@functools.lru_cache(maxsize=100)
+def _all(count: int) -> Array:
+    """Return the mask of `count` items or candidates that are all available."""
+    mask = np.ones((1, count), bool)
+    mask.flags.writeable = False
+    return mask
+
+
 def shown_action(info: ProblemInfo, action: Array) -> Any:
     """Return an action ``(1, ...)`` as a session returns it; see `Session.decide`."""
-    offered = action[0]
-    if info.kind == "assortment":
-        return [int(item) for item in offered if item >= 0]
-    return offered.item() if offered.ndim == 0 else offered.copy()
+    return kind_of(info.kind).shown(action[0])
 
 
 def feedback_of(info: ProblemInfo, context: Context, action: Array, response: Any) -> Feedback:
@@ -88,35 +95,7 @@ def feedback_of(info: ProblemInfo, context: Context, action: Array, response: An
     Raises:
         ParameterError: If the response is impossible.
     """
-    kind = kind_of(info.kind)
-    seen = np.array([True])
-    low, high = info.reward_range
-    if kind.response == "choice":
-        at = -1
-        earned = 0.0
-        if response is not None:
-            item = validation.integer("the item that was bought", response, 0)
-            if item not in action[0]:
-                raise ParameterError(
-                    f"item {item} was not offered: {action[0][action[0] >= 0].tolist()}"
-                )
-            assert context.revenues is not None
-            at = int(np.flatnonzero(action[0] == item)[0])
-            earned = float(context.revenues[0, item])
-        return Feedback(np.array([earned]), choice=np.array([at]), observed=seen)
-    if kind.response == "demand":
-        demand = float(response) if isinstance(response, (bool, np.bool_)) else response
-        demand = validation.real("demand", demand)
-        if info.demand == "logistic" and demand not in (0.0, 1.0):
-            raise ParameterError(f"demand must be 0 or 1, got {shown(response)}")
-        return Feedback(action * demand, demand=np.array([demand]), observed=seen)
-    answer = None
-    if kind.response is not None:
-        if not isinstance(response, tuple) or len(response) != 2:
-            raise ParameterError(f"response must be (reward, answer), got {shown(response)}")
-        response, answer = response[0], validation.numbers("answer", response[1])[None]
-    reward = np.array([validation.real("reward", response, low, high)])
-    return Feedback(reward, observed=seen, answer=answer)
+    return kind_of(info.kind).feedback(info, context, action, response)
 
 
 def empty_round(info: ProblemInfo, now: Context, observed: bool) -> tuple[Context, Array, Feedback]:

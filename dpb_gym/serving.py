@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,8 @@ from dpb_gym.customer_rounds import (
 from dpb_gym.devices import Device, message_sums, public_of, split_sums
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
-from dpb_gym.privacy.generations import Saved
+from dpb_gym.privacy.generations import Continuation, Lease, Saved
+from dpb_gym.privacy.tape import external, repeating
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
@@ -149,6 +150,11 @@ class Session:
     def pending(self) -> tuple[int, ...]:
         """Numbers of the decisions without a response."""
         return tuple(self._state["open"])
+
+    @property
+    def n_pending(self) -> int:
+        """Number of decisions without a response."""
+        return len(self._state["open"])
 
     @property
     def lost(self) -> tuple[int, ...]:
@@ -437,6 +443,17 @@ class Session:
             self._opened(decision)
             del self._state["open"][decision]
 
+    def drop_oldest(self, most: int) -> list[int]:
+        """Drop the oldest decisions without a response until `most` remain; return them."""
+        with self._used():
+            pending = self._state["open"]
+            dropped = []
+            while len(pending) > most:
+                oldest = next(iter(pending))
+                del pending[oldest]
+                dropped.append(oldest)
+            return dropped
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the session, with pending decisions, and hand it over; see `dpb_gym.checkpoint`.
 
@@ -512,16 +529,95 @@ class Session:
         problem = vars(agent)["_session"]["problem"]
         return cls(agent, problem, account=found, state_dir=state_dir)
 
-    @contextlib.contextmanager
-    def _used(self) -> Iterator[None]:
-        """Hold the lock, and raise AgentError if the session was handed over."""
+    def snapshot(self) -> bytes:
+        """Return the session as bytes, like the file of `save`; the session goes on.
+
+        Only `dpb_gym.service` continues from it, with a journal of everything since then.
+
+        Raises:
+            AgentError: If the agent cannot be saved, or was handed over before.
+        """
+        with self._used():
+            return checkpoint.dumps(self.agent, try_it=False)
+
+    @classmethod
+    def restored(
+        cls,
+        content: bytes,
+        own: Continuation | None,
+        source: str | os.PathLike[str],
+        *,
+        account: privacy.Account | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
+    ) -> Session:
+        """Return the session of a snapshot.
+
+        The caller has checked that nobody else continues it, see `dpb_gym.service`.
+
+        Args:
+            content: What `snapshot` returned.
+            own: The continuation that made the snapshot; None: without a budget.
+            source: Name of the file, for messages.
+            account: The account of the session.
+            state_dir: See `serve`.
+
+        Raises:
+            CheckpointError: If it is damaged or holds no session.
+        """
+        agent: Any = checkpoint.loads(content, source)
+        _check_session(agent, source)
+        if own is not None:
+            checkpoint.continue_as(agent, own)
+        problem = vars(agent)["_session"]["problem"]
+        return cls(agent, problem, account=account, state_dir=state_dir)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Agent, parameters, budget and generator of noise, as plain data."""
+        return dict(self._state.get("facts") or {})
+
+    def check_response(self, decision: int, response: Any) -> None:
+        """Raise what `observe` would raise; the session is unchanged."""
+        with self._used():
+            context, action = self._opened(decision)
+            feedback_of(self.problem, context, action, response)
+
+    def continuation(self) -> Continuation | None:
+        """Return the continuation that this session is; a new one enters a state directory.
+
+        None: without a budget a session can be continued at any number of places.
+
+        Raises:
+            CheckpointError: If the state directory cannot be written.
+        """
+        if self._charges is not None:
+            return self._charges.own
+        if not checkpoint.continues_once(self.agent):
+            return None
+        own = checkpoint.continuation_of(self.agent) or Lease(self._state_dir).enter()
+        checkpoint.continue_as(self.agent, own)
+        return own
+
+    def confirm(self) -> None:
+        """Check that this session is its newest continuation, and commit all charges.
+
+        Raises:
+            CheckpointError: If the session goes on elsewhere, or its record is lost.
+            DataError: If the account or the file of the state directory is damaged.
+        """
+        own = self.continuation()
+        if own is not None:
+            holder = Lease(self._state_dir) if self.account is None else self.account
+            holder.confirm(own)
+
+    def _used(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the lock, or raise AgentError if the session was handed over."""
         why = self.agent.curator.handed_over  # first: a thread of the parent may hold the lock
         if not why and self.agent.curator.private and os.getpid() != self._process:
             why = "the process was forked, and the parent goes on"
         if why:
             raise AgentError(f"this session was handed over: {why}")
-        with self._lock:
-            yield
+        return self._lock
 
     def _number(self, user: Any) -> Any:
         """Return the number that agents see of a user; texts are numbered as they appear."""
@@ -569,7 +665,11 @@ class Session:
         state, charges = self._state, self._charges
         state["owed"] = False
         record = state["came"].pop(0) if state["came"] else None
-        if record and (charges is None or charges.admit_persons([self._person(record[0])])[0]):
+        admitted = record is not None
+        if record and charges is not None:
+            person = self._person(record[0])
+            admitted = bool(external(1, lambda: charges.admit_persons([person]))[0])
+        if record and admitted:
             context, action, feedback = record
         else:
             context, action, feedback = empty_round(self.problem, now, False)
@@ -587,7 +687,7 @@ class Session:
 
     def _commit(self) -> None:
         """Commit if the agent may have released something since the last time."""
-        if self._charges is not None:
+        if self._charges is not None and not repeating():
             counts = [getattr(r, "releases", None) for r in self.agent.curator.releasers]
             if not counts or None in counts or counts != self._releases:
                 self._charges.commit()
@@ -610,10 +710,10 @@ def _check_session(agent: Policy, path: Any) -> None:
         "decisions": (session["t"], min(max(session["t"], 0), problem.longest)),
     }
     if facts := session.get("facts"):
-        stated |= {
-            "budget": (facts.get("budget"), privacy.Budget.text(curator.budget)),
-            "generator": (facts.get("generator"), "system" if curator.system_noise else "seeded"),
-        }
+        stated["budget"] = (facts.get("budget"), privacy.Budget.text(curator.budget))
+        if curator.budget is not None:
+            generator = "system" if curator.system_noise else "seeded"
+            stated["generator"] = (facts.get("generator"), generator)
     for name, (given, expected) in stated.items():
         if given != expected:
             raise CheckpointError(
@@ -695,7 +795,8 @@ def serve(
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
     asked, band = privacy.Budget.parse(budget), None
     if (list_price, max_spread) != (None, None):
-        if info.kind != "pricing" or list_price is None or max_spread is None:
+        priced = kind_of(info.kind).response == "demand"
+        if not priced or list_price is None or max_spread is None:
             raise ParameterError("list_price and max_spread limit the prices of a pricing problem")
         highest = info.reward_range[1]
         middle = validation.real("list_price", list_price, 0.0, highest, open_low=True)

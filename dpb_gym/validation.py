@@ -143,6 +143,9 @@ def array(
     if not fits:
         wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
         raise ParameterError(f"{name} must have shape {wanted}, got {result.shape}")
+    # NaN fails both comparisons, and infinity one of them.
+    if result.size and -math.inf < low <= result.min() and result.max() <= high < math.inf:
+        return result
     if not np.isfinite(result).all():
         raise ParameterError(f"{name} must be finite, got NaN or infinity")
     bounded = low > -math.inf or high < math.inf

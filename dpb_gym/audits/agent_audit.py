@@ -16,7 +16,7 @@ from dpb_gym.audits.distinguisher import MIN_RUNS, audit_outputs, audit_scores
 from dpb_gym.audits.interference import interferes
 from dpb_gym.audits.origin import origin_of
 from dpb_gym.audits.paired_run import PILOT_RUNS, Observed, play, seeds_from
-from dpb_gym.audits.worlds import Pair, pairs_for
+from dpb_gym.audits.worlds import Pair, audit_form, pairs_for
 from dpb_gym.envs.registration import environment, make_problem
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
@@ -25,17 +25,6 @@ from dpb_gym.registry import AgentSpec, agent_spec, check_supported, spec_of
 from dpb_gym.streams import check_seed
 from dpb_gym.suites.spec import AgentRun
 
-SMALL: dict[str, tuple[str, dict[str, Any]]] = {
-    "assortment": (
-        "DPB/Assortment-v0",
-        {"n_items": 8, "capacity": 4, "dim": 2, "context_norm": "clip"},
-    ),
-    "pricing": ("DPB/Pricing-v0", {"dim": 2}),
-    "recommendation": (
-        "DPB/Recommendation-v0",
-        {"dim": 2, "n_arms": 12, "n_candidates": 3, "interactions_per_user": 2},
-    ),
-}
 FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
 SHORTEST, LONGEST = 32, 2048
 FEW_RUNS = 4
@@ -203,7 +192,10 @@ def _setting(
 
 def small_setting(spec: AgentSpec, kind: str) -> tuple[str, dict[str, Any]]:
     """Return id and parameters of a small environment of this kind that the agent supports."""
-    return FIXED_ARMS if spec.fixed_arms else SMALL[kind]
+    if spec.fixed_arms:
+        return FIXED_ARMS
+    env_id, env_kwargs = audit_form(kind).small
+    return env_id, dict(env_kwargs)
 
 
 @dataclass(frozen=True)

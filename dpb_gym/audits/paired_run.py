@@ -15,7 +15,7 @@ import numpy as np
 from dpb_gym.agent import Agent
 from dpb_gym.audits.likelihood_ratio import Tap, can_tap, noise_of
 from dpb_gym.audits.residuals import check_residuals, stacked
-from dpb_gym.audits.worlds import Pair, World, answer, check_pair
+from dpb_gym.audits.worlds import Pair, World, answer, audit_form, check_pair
 from dpb_gym.feedback.local_mechanisms import NORMAL
 from dpb_gym.privacy import Guarantee
 from dpb_gym.privacy.noise import QuietNoise
@@ -122,7 +122,7 @@ def play(
         else:
             feedback, _ = problem.respond(hidden, round_, checked)
         if not target or agent.curator.notion == "central":
-            seen.append(_numbers(problem.info.kind, context, checked))
+            seen.append(audit_form(problem.kind).numbers(context, checked))
         delivery.open(context)
         delivered = delivery.deliver(problem.played(action, 2 * runs), feedback)
         origin = t if delivery.arrivals is None else int(delivery.arrivals.origin[0])
@@ -301,25 +301,6 @@ def _answers(
         halves.append(answer(world, problem.info, part, action[rows]))
     joined = [None if a is None else np.concatenate([a, b]) for a, b in zip(*halves)]
     return Feedback(*joined)  # type: ignore[arg-type]
-
-
-def _numbers(kind: str, context: Context, action: Array) -> Array:
-    """Return the actions of one round as numbers.
-
-    These are the price, position and features of the recommended item, or sums of both over the
-    offered items.
-    """
-    if kind == "pricing":
-        return np.array(action, dtype=np.float64)[:, None]
-    lanes = np.arange(len(action))
-    if kind == "recommendation":
-        chosen = context.features[lanes, action]
-        return np.concatenate([action[:, None], chosen], axis=1, dtype=np.float64)
-    offered = action >= 0
-    features = context.features[lanes[:, None], np.maximum(action, 0)]
-    total = (features * offered[:, :, None]).sum(axis=1)
-    places = (action * offered).sum(axis=1)
-    return np.concatenate([places[:, None], total], axis=1, dtype=np.float64)
 
 
 class MessageTap:

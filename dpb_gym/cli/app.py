@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import dpb_gym
-from dpb_gym.cli import list_commands, result_commands, run_commands
+from dpb_gym.cli import list_commands, result_commands, run_commands, serve_command
 
 app = typer.Typer(
     name="dpb",
@@ -47,6 +47,7 @@ COMMANDS = (
     *(run_commands.tune, run_commands.reproduce, list_commands.bounds),
     *(result_commands.audit, run_commands.warm),
     *(result_commands.certify, run_commands.outside, result_commands.advise),
+    serve_command.serve,
 )
 DATA_COMMANDS = (
     list_commands.list_data,

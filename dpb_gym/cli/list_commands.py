@@ -15,6 +15,7 @@ from dpb_gym.cli import options
 from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
 from dpb_gym.envs.registration import ENVIRONMENTS, environment
 from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import SOLD_OUT
 
 if TYPE_CHECKING:
@@ -263,18 +264,19 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
 
 def _guarantees(spec: AgentSpec, budget: str | None) -> dict[str, str]:
     """Return the guarantee on a small problem of each kind, and the data that stay public."""
-    from dpb_gym.audits.agent_audit import SMALL, small_setting
+    from dpb_gym.audits.agent_audit import small_setting
     from dpb_gym.privacy.guarantee import PUBLIC
 
     asked = privacy.Budget.parse(budget)
     found = {}
-    for kind in [k for k in spec.supports if k in SMALL] if asked is not None else ():
+    kinds = [k for k in spec.supports if kind_of(k).audit is not None]
+    for kind in kinds if asked is not None else ():
         env_id, env_kwargs = small_setting(spec, kind)
         guarantee = spec.guarantee(dpb_gym.make_problem(env_id, **env_kwargs).info, asked)
         assert guarantee is not None
         no_curator = guarantee.notion in ("aggregate", "shuffle", "local")
         public = "" if no_curator else f"; public: {PUBLIC[guarantee.unit]}"
-        stock = "" if kind == "recommendation" else f"; with stock {SOLD_OUT}"
+        stock = "" if "stock" in kind_of(kind).refuses else f"; with stock {SOLD_OUT}"
         found[f"guarantee for {kind}"] = f"{guarantee}{public}{stock}"
     return found
 

@@ -8,10 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from dpb_gym import kernels, validation
+from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import Array, ProblemInfo
-from dpb_gym.problems.exhaustive_search import count_slates, slates
+from dpb_gym.problems.base import Array
 from dpb_gym.problems.kinds import action_array
 
 MAX_ASSORTMENTS = 100_000
@@ -174,47 +173,3 @@ def _outside(values: Array, low: float, high: float) -> Any:
             return None
     inside = (values >= low) & (values <= high)
     return None if inside.all() else values.flat[int(inside.argmin())]
-
-
-def assortment_mode(info: ProblemInfo, action_mode: str | None = None) -> ActionMode:
-    """Return the action mode ``"slate"``, ``"scores"``, ``"mask"`` or ``"index"``.
-
-    ``"index"`` numbers all slates by size, then lexicographically. The default is ``"slate"``, but
-    ``"scores"`` where slates hold exactly K items, because a sample of K indices repeats some.
-
-    Raises:
-        ParameterError: If the mode is unknown, or there are too many slates for an index.
-    """
-    assert info.n_items is not None and info.capacity is not None
-    usual = "scores" if info.exactly else "slate"
-    mode = usual if action_mode is None else action_mode
-    validation.choice("action_mode", mode, (*MODES, "index"))
-    if mode != "index":
-        return MODES[mode](info.n_items, info.capacity)
-    count = count_slates(info)
-    if count > MAX_ASSORTMENTS:
-        raise ParameterError(
-            f"action_mode='index' would need {count} assortments, at most {MAX_ASSORTMENTS} "
-            "are allowed; use fewer items, a smaller capacity or another action_mode"
-        )
-    least = info.capacity if info.exactly else 1
-    return ByIndex(slates(info.n_items, info.capacity, least), "assortment index")
-
-
-def pricing_mode(info: ProblemInfo, n_prices: int | None = None) -> ActionMode:
-    """Return the mode of a continuous price, or of `n_prices` prices 1/n, 2/n, ..., 1.
-
-    With a `ProblemInfo.price_range`, prices are in it, and the `n_prices` are evenly spaced.
-    """
-    offered = info.price_range
-    if n_prices is None:
-        return Price() if offered is None else Price(*offered)
-    count = validation.integer("n_prices", n_prices, 2, 1_000_000)
-    prices = np.arange(1, count + 1) / count if offered is None else np.linspace(*offered, count)
-    return ByIndex(prices, "price index")
-
-
-def recommendation_mode(info: ProblemInfo) -> ActionMode:
-    """Return the mode of a candidate's index."""
-    assert info.n_candidates is not None
-    return ByIndex(np.arange(info.n_candidates), "candidate index")

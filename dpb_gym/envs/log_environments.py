@@ -16,12 +16,13 @@ from dpb_gym.envs.registration import (
     ENVIRONMENTS,
     REVEALS,
     EnvironmentId,
+    log_label,
     make_problem,
     register_environment,
 )
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.problems.fitting import LARGEST_RIDGE, Cached
-from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
+from dpb_gym.problems.kinds import KINDS, kind_of, log_form
 from dpb_gym.problems.rating_replay import ReplayProblem
 from dpb_gym.progress_lines import progress_lines, step
 
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
     from dpb_gym.privacy import Budget
 
-LOGGED: dict[str, Callable[..., Any]] = {
-    "pricing": Cached(LoggedPricing),
-    "assortment": Cached(LoggedAssortment),
-    "recommendation": Cached(LoggedRecommendation),
-}
-"""Factory of the problem of a log, by kind."""
 _replay = Cached(ReplayProblem)
 
 
@@ -164,7 +159,7 @@ def from_log(
         problem: ``"pricing"`` (`dpb_gym.problems.logged.LoggedPricing`), ``"assortment"``
             (`LoggedAssortment`) or ``"recommendation"``: a recommender's log if a column
             `propensity` is named (`dpb_gym.problems.logged.LoggedRecommendation`), else
-            replay of ratings.
+            replay of ratings. Or another kind with a `LogForm`.
         horizon: Rounds T of the environment, by default.
         ridge: Weight of the squared coefficients of standardised features, positive. The price, the
             revenue and constants have no penalty. By default it is the weight with the best
@@ -173,7 +168,8 @@ def from_log(
             ``"price"``. Bounds that are not declared are computed from the log.
         outside: Assortment: the item that stands for buying nothing.
         revenue: Assortment: the attribute used as an item's revenue.
-        capacity: Assortment: maximum number of items offered; by default half of them, at most 10.
+        capacity: Assortment: maximum number of items offered; by default half of them, at most 10
+            (with prices: as many as in the log's largest offer).
         extrapolate: Pricing: whether prices from 0 to the highest can be played. By default only
             prices between the lowest and the highest quoted one can.
         log_scale: Columns whose logarithm, log(1 + value), is the feature: for amounts of which
@@ -204,7 +200,8 @@ def from_log(
         >>> round(loans.summary()["price_elasticity"], 2)
         -3.25
     """
-    validation.choice("problem", problem, LOGGED)
+    validation.choice("problem", problem, [name for name in KINDS if kind_of(name).logs])
+    form = log_form(problem)
     settings: dict[str, Any] = {"horizon": horizon}
     if not isinstance(bounds, Mapping | None):
         raise ParameterError(f"bounds must be {{name: (lowest, highest)}}, got {shown(bounds)}")
@@ -212,48 +209,35 @@ def from_log(
         ridge = validation.real("ridge", ridge, 0.0, LARGEST_RIDGE, open_low=True)
     log_scale = (log_scale,) if isinstance(log_scale, str) else tuple(log_scale)
     spans = {key: validation.span(f"bounds of {key}", b) for key, b in (bounds or {}).items()}
-    if problem != "recommendation" or "propensity" in columns or hasattr(source, "propensity"):
+    if form.fits(source, columns):
         settings |= {"ridge": ridge, "bounds": tuple(sorted(spans.items()))}
         settings |= {"log_scale": log_scale} if log_scale else {}
     elif bounds is not None:
         raise ParameterError("ratings have no bounds: declare rating_range=(lowest, highest)")
+    own = {key: columns.pop(key) for key in form.settings if key in columns}
+    asked = {"outside": outside, "revenue": revenue, "capacity": capacity}
     if validation.flag("extrapolate", extrapolate):
-        if problem != "pricing":
-            raise ParameterError("extrapolate belongs to problem='pricing'")
-        settings["extrapolate"] = True
-    if problem == "assortment":
-        settings |= {"outside": outside, "revenue": revenue, "capacity": capacity}
-    elif (outside, revenue, capacity) != (None, None, None):
-        raise ParameterError("outside, revenue and capacity belong to problem='assortment'")
+        asked["extrapolate"] = True
+    for name, value in asked.items():
+        if name in form.settings:
+            own[name] = value
+        elif value is not None:
+            raise ParameterError(f"{name} belongs to problem={_takers(name)}")
+    settings |= own
     with progress_lines("from_log", progress):
-        table = _table(source, problem, columns, outside)
+        step("reading")
+        table = source if form.takes(source) else form.read(source, columns, own)
         if private is not None:
-            if problem == "assortment" or hasattr(table, "ratings"):
+            if not form.releases(table):
                 raise ParameterError("private= is for pricing and for logs with propensities")
-            settings["private"] = LOGGED[problem](table, **settings, private=private).released
+            settings["private"] = form.problem(table)(table, **settings, private=private).released
         return LogEnvironment(_registered(problem, table, settings))
 
 
-def _table(source: Any, problem: str, columns: dict[str, Any], outside: Any) -> Any:
-    import dpb_data
-
-    step("reading")
-    rated = dpb_data.clicks if {"propensity", "reward"} & {*columns} else dpb_data.ratings
-    readers: dict[str, tuple[Any, Callable[..., Any]]] = {
-        "pricing": (dpb_data.PriceTable, dpb_data.prices),
-        "assortment": (dpb_data.ChoiceTable, dpb_data.choices),
-        "recommendation": ((dpb_data.RatingTable, dpb_data.ClickTable), rated),
-    }
-    table, reader = readers[problem]
-    if isinstance(source, table):
-        return source
-    if problem == "assortment" and not columns:
-        return dpb_data.read(source, problem, outside=outside).table()
-    try:
-        inspect.signature(reader).bind(source, **columns)
-    except TypeError as error:
-        raise ParameterError(f"columns of a {problem} log: {error}") from None
-    return reader(source, **columns)
+def _takers(name: str) -> str:
+    """Return the kinds whose logs have a setting, for messages."""
+    forms = {kind: kind_of(kind).logs for kind in KINDS}
+    return " or ".join(repr(kind) for kind, form in forms.items() if form and name in form.settings)
 
 
 def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
@@ -261,11 +245,11 @@ def _registered(problem: str, table: Any, settings: dict[str, Any]) -> str:
     content = f"{problem} {table.digest()} {settings}{repairs}"
     key = hashlib.sha256(content.encode()).hexdigest()[:8]
     label = "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", table.name))
-    env_id = f"Log/{problem.capitalize()}-{label or 'Log'}-{key}-v0"
+    env_id = f"Log/{log_label(problem)}-{label or 'Log'}-{key}-v0"
     if env_id not in ENVIRONMENTS:
         replayed = hasattr(table, "ratings")
         # The callable, not its name: workers receive the problem, as they do not know the id.
-        maker = replay_problem if replayed else LOGGED[problem]
+        maker = log_form(problem).problem(table)
         maker(data=table, **settings)  # raises for an unsuitable log
         fit = "released log" if "private" in settings else "fitted log"
         register_environment(

@@ -142,7 +142,7 @@ ENVIRONMENTS: dict[str, Environment] = {
 }
 """Registered environments by id; the built-in ones are in ``environments.json``."""
 ADAPTED = "dpb_gym.envs.adapter:AdaptedProblem"
-LOG_ID = re.compile(r"Log/(Assortment|Pricing|Recommendation)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
+LOG_ID = re.compile(r"Log/([a-zA-Z0-9]+)-[a-zA-Z0-9]+-[0-9a-f]{8}-v0")
 
 
 def environment(env_id: str) -> Environment:
@@ -157,10 +157,16 @@ def environment(env_id: str) -> Environment:
     if key in ENVIRONMENTS:
         return ENVIRONMENTS[key]
     match = LOG_ID.fullmatch(key or "")
-    if match is None:
+    kinds = [name for name in KINDS if match is not None and log_label(name) == match[1]]
+    if match is None or not kinds:
         raise unknown_name("environment", env_id, ENVIRONMENTS)
     summary = "made of a log elsewhere"
-    return Environment(match[0], match[1].lower(), missing_log, {"log": key}, summary)
+    return Environment(match[0], kinds[0], missing_log, {"log": key}, summary)
+
+
+def log_label(kind: str) -> str:
+    """Return the name of a kind in ids of logs, such as ``"AssortmentPricing"``."""
+    return "".join(part.capitalize() for part in re.findall("[a-zA-Z0-9]+", kind))
 
 
 def missing_log(log: str, horizon: int = 10_000) -> Problem:

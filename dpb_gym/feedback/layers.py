@@ -201,7 +201,7 @@ class ChosenLayer(Layer):
     """A layer whose messages are computed from the features x of the recommended candidates."""
 
     def _fit(self, info: ProblemInfo) -> None:
-        if info.kind != "recommendation":
+        if not kind_of(info.kind).one_candidate:
             raise ParameterError(f"sums of r x exist for recommendation, not for {info.kind}")
 
     def _look(self, decoded: Array) -> Rows:

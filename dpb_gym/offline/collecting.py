@@ -77,13 +77,14 @@ def collect(
     name = str(problem) if isinstance(problem, str) else type(problem).__name__
     seeds = [check_seed(seed) for seed in seeds]
     made, instance = _started(problem, rounds, skip, seeds, kwargs)
-    decide = _KINDS[made.kind]
+    form = LOGS[made.kind]
+    decide = form.decide
     if validation.flag("learn", learn):
         decide = _learning(behaviour)
-    ask = None if learn else _asking(made.kind, behaviour, len(seeds), samples)
+    ask = None if learn else _asking(form.by_candidate, behaviour, len(seeds), samples)
     if behaviour is None:
         exploration = 1.0
-    elif made.kind == "recommendation" and not isinstance(behaviour, Agent):
+    elif form.by_candidate and not isinstance(behaviour, Agent):
         exploration = 0.0
     post = Delivery(made, seeds)
     generators = [np.random.default_rng([seed, skip, _LOGGING_KEY]) for seed in seeds]
@@ -128,7 +129,7 @@ def _started(
         raise ParameterError(f"parameters {', '.join(kwargs)} need an environment id")
     else:
         made = problem
-    if made.kind not in _KINDS:
+    if made.kind not in LOGS:
         raise ParameterError(f"no logs are made of {made.kind} problems")
     if made.info.partial_feedback:
         raise ParameterError(
@@ -149,7 +150,7 @@ def _learning(agent: Any) -> Decide:
     agent.curator.rounds.attended = True
 
     def decide(made: Problem, context: Context, *_: Any) -> tuple[Array, Columns]:
-        shares = stated_shares(agent, context) if made.kind == "recommendation" else None
+        shares = stated_shares(agent, context) if LOGS[made.kind].by_candidate else None
         stated = None if shares is None else np.array(shares)  # `act` may change the agent's array
         if stated is None:
             raise ParameterError(
@@ -163,7 +164,7 @@ def _learning(agent: Any) -> Decide:
 
 
 def _asking(
-    kind: str, behaviour: Behaviour, B: int, samples: int
+    by_candidate: bool, behaviour: Behaviour, B: int, samples: int
 ) -> Callable[[Context], Array] | None:
     """Return a function from contexts to the logging policy's choices; None for uniform choices.
 
@@ -172,7 +173,7 @@ def _asking(
     """
     if behaviour is None:
         return None
-    if isinstance(behaviour, Agent) and kind != "recommendation":
+    if isinstance(behaviour, Agent) and not by_candidate:
         return frozen_choices(behaviour, B, samples)
     policy = frozen_shares(behaviour, B, samples) if isinstance(behaviour, Agent) else behaviour
     if not callable(policy):
@@ -195,9 +196,10 @@ def _response(made: Problem, instance: Instance, action: Array, outcome: Outcome
 Generators = Sequence[np.random.Generator]
 
 
-def _candidates(
+def draw_candidates(
     made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
+    """Draw and log one candidate per replicate, with its probability."""
     B, m, _ = context.features.shape
     shares = np.full((B, m), mixed / m)
     if given is not None:
@@ -206,9 +208,10 @@ def _candidates(
     return action, {"actions": action, "behaviour": shares}
 
 
-def _sets(
+def draw_sets(
     made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
+    """Draw and log one set of K items per replicate, with its probability."""
     B, m, _ = context.features.shape
     K = made.info.capacity or 0
     given = np.arange(K)[None, None].repeat(B, 1) if given is None else given.astype(np.int64)
@@ -229,9 +232,10 @@ def _sets(
     return action, columns
 
 
-def _prices(
+def draw_prices(
     made: Problem, context: Context, given: Array | None, mixed: float, random: Generators
 ) -> tuple[Array, Columns]:
+    """Draw and log one price per replicate, with its density."""
     B = len(context.features)
     given = np.zeros((1, B)) if given is None else given
     if given.shape[1:] != (B,) or not (given.min() >= 0 and given.max() <= 1):
@@ -245,6 +249,3 @@ def _prices(
         action[b] = start + place * (end - start)
     near = ((low <= action) & (action <= high)) / (high - low)
     return action, {"prices": action, "densities": mixed + (1.0 - mixed) * near.mean(axis=0)}
-
-
-_KINDS: dict[str, Decide] = {"recommendation": _candidates, "assortment": _sets, "pricing": _prices}

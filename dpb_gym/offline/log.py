@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dpb_gym.agent import Agent
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import ParameterError
-from dpb_gym.offline.collecting import LOGS, Columns, collect
+from dpb_gym.offline.collecting import LOGS, Columns, Decide, collect
 from dpb_gym.offline.targets import Ask, frozen_choices
 from dpb_gym.problems.base import Array, Context, Problem
 
@@ -38,6 +38,10 @@ class Log(ABC):
     estimated: bool = False
 
     kind: ClassVar[str]
+    decide: ClassVar[Decide]
+    """Draws the logged choices of a round; see `collect`."""
+    by_candidate: ClassVar[bool] = False
+    """Whether a logging policy is a share of every candidate."""
     estimators: ClassVar[Mapping[str, Any]]
     """Estimators by name; each maps `ingredients` to `Terms`."""
     usual: ClassVar[tuple[str, ...]]

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.offline.array_checks import NO_BOUNDS, features_of, values
-from dpb_gym.offline.collecting import Columns
+from dpb_gym.offline.collecting import Columns, draw_prices
 from dpb_gym.offline.estimators import (
     LIMITS,
     NEEDS_MODEL,
@@ -99,6 +99,7 @@ class PriceLog(Log):
     name: str = "log"
 
     kind: ClassVar[str] = "pricing"
+    decide = staticmethod(draw_prices)
     estimators: ClassVar[Mapping[str, Estimator]] = {
         name: of for name, of in WEIGHTING.items() if "mips" not in name
     }

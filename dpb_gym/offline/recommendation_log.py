@@ -18,7 +18,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.offline.array_checks import distribution, features_of, optional, values
-from dpb_gym.offline.collecting import Columns
+from dpb_gym.offline.collecting import Columns, draw_candidates
 from dpb_gym.offline.estimators import (
     LIMITS,
     NEEDS_MODEL,
@@ -107,6 +107,8 @@ class LoggedData(Log):
     estimated: bool = False
 
     kind: ClassVar[str] = "recommendation"
+    decide = staticmethod(draw_candidates)
+    by_candidate: ClassVar[bool] = True
     estimators: ClassVar[Mapping[str, Estimator]] = WEIGHTING
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "dm", "dr", "switch-dr")
     options: ClassVar[tuple[str, ...]] = (*LIMITS, "groups")

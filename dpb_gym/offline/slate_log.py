@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import AgentError, ParameterError, shown
 from dpb_gym.offline.array_checks import distribution, features_of, optional, values
-from dpb_gym.offline.collecting import Columns
+from dpb_gym.offline.collecting import Columns, draw_sets
 from dpb_gym.offline.estimators import LIMITS, WEIGHTING, Terms, Weighted, cross_fitted
 from dpb_gym.offline.log import Log, answers
 from dpb_gym.problems.base import Array, Problem
@@ -178,6 +178,7 @@ class SlateLog(Log):
     name: str = "log"
 
     kind: ClassVar[str] = "assortment"
+    decide = staticmethod(draw_sets)
     estimators: ClassVar[Mapping[str, Any]] = SLATES
     usual: ClassVar[tuple[str, ...]] = ("ips", "snips", "independent-ips")
     options: ClassVar[tuple[str, ...]] = LIMITS

@@ -22,7 +22,7 @@ from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.files import write_text
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.decision import Candidate, Decision, decide, difference
-from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.planning.fixed_actions import DECIDED, FixedAction, best_fixed_action
 from dpb_gym.planning.learning_curve import (
     LearningCurve,
     learning_curve,
@@ -41,6 +41,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.fitting import TWO_SIDED
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.problems.logged import Logged
 from dpb_gym.progress_lines import announce, progress_lines, share_played
 from dpb_gym.report.leaderboard_data import Interval
@@ -50,12 +51,6 @@ from dpb_gym.results.result import Result
 from dpb_gym.results.row_result import RowResult, read_guarantee
 from dpb_gym.running.api import evaluate
 
-CANDIDATES = {
-    "pricing": ("one-pass-pricing", "greedy-pricing", "cils-pricing", "private-pricing"),
-    "assortment": ("one-pass-mnl", "greedy-mnl", "ofu-mnl-plus", "dpmnl"),
-    "recommendation": ("one-pass-linear", "lin-greedy", "lin-ts", "adaprivate-ucb"),
-}
-"""Agents that are compared, by problem; those that can run without a budget also do."""
 PER = 10_000
 """Customers that earnings are stated for."""
 BASE, SINGLE, TODAY = "without privacy", "best single action", "today"
@@ -308,11 +303,12 @@ def advise(
 
     Args:
         source: As for `from_log`; or a `dpb_data.Reading`, or an environment of `from_log`.
-        problem: ``"pricing"``, ``"assortment"`` or ``"recommendation"``; guessed if None.
+        problem: Name of a kind with logs, such as ``"pricing"``, ``"assortment"`` or
+            ``"recommendation"``; guessed among these three if None.
         budgets: Budgets as `Budget` or text.
         horizon: Customers of a run, at least 100.
-        replicates: Runs of each policy, at least 8; 48 by default, 16 for wide models.
-        agents: Names of the agents to compare; `CANDIDATES` by default.
+        replicates: Runs of each policy, at least 8; 32 by default, 16 for wide models.
+        agents: Names of the agents to compare; those of the kind's `LogForm` by default.
         currency: Unit of prices; by default that in the column of prices.
         seed: Seed of the simulation.
         workers: See `evaluate`.
@@ -345,7 +341,10 @@ def advise(
             log, roles = source, None
         else:
             say("reading")
-            roles = dpb_data.read(source, problem, **columns)
+            if problem is None or isinstance(source, dpb_data.Reading):
+                roles = dpb_data.read(source, problem, **columns)
+            else:
+                roles = log_form(problem).reading(problem, source, columns)
             if dry_run:
                 return roles
             table, settings = roles.table(), roles.settings
@@ -355,9 +354,11 @@ def advise(
             source if roles is None else roles.source, made, environment(log).defaults["data"]
         )
         count = validation.optional(validation.integer, "replicates", replicates, 8)
-        count = count or (16 if made.info.dim > _WIDE else 48)
+        count = count or (16 if made.info.dim > _WIDE else 32)
         run = _Runs(log, horizon, count, seed, workers, say, isinstance(made, Logged))
-        return _advice(run, made, limits, named or CANDIDATES[made.kind], currency, roles, facts)
+        return _advice(
+            run, made, limits, named or log_form(made.kind).agents, currency, roles, facts
+        )
 
 
 @dataclass
@@ -402,7 +403,7 @@ def _advice(
     currency: str | None, roles: Any, facts: str,
 ) -> Advice:  # fmt: skip
     """Choose agents on one part of the customers, compare them on the other."""
-    unit, size = _unit(problem, currency, roles)
+    unit, size = log_form(problem.kind).unit(problem, currency, roles)
     fixed: FixedAction | None = None
     if run.fitted:
         run.say("searching the best single action")
@@ -435,7 +436,8 @@ def _advice(
         f"intervals are of 95% and contain the uncertainty of the {contained}; that of what was "
         "earned today is of the table's customers"
     )
-    gain = None if fixed is None or not informed else fixed.gain
+    notes.append(f"the gains that the decision states have intervals of {100 * DECIDED:g}%")
+    gain = None if fixed is None or not informed else fixed.decided
     person = _person(visits, result)
     decision = decide(
         problem.kind, candidates, "" if fixed is None else fixed.label, gain, run.horizon, thin,
@@ -477,7 +479,7 @@ def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> s
 
 def _choose(run: _Runs, budgets: Sequence[Budget], agents: Sequence[str]) -> dict[str, str]:
     """Return the agent that earns most on the fitted customers, without privacy and by budget."""
-    options, fewer = {name: name for name in agents}, max(8, run.replicates // 3)
+    options, fewer = {name: name for name in agents}, max(8, run.replicates // 4)
     tried = run.play("choosing agents", options, "fitted", fewer, budgets=[*budgets, "none"])
     chosen = {}
     for budget in (None, *budgets):
@@ -560,34 +562,30 @@ def _earnings(
         budget = Budget.parse(label) if label not in _BOUNDS else None
         if budget is None:
             continue
-        over = None
-        if SINGLE in lost:
-            single = max(float((level - lost[SINGLE]).mean()), 1e-300)
-            over = metrics.grouped(100.0 * (lost[SINGLE] - gap) / single, which)
-        gain = 100.0 * (level - gap - today) / max(float(today.mean()), 1e-300)
+        earned = level - gap
+        over = relative_gain(earned, level - lost[SINGLE], which) if SINGLE in lost else None
         condition = _CONDITIONS[budget.trust]
-        candidates.append(
-            Candidate(label, names[label], condition, over, metrics.grouped(gain, which))
-        )
+        gain = relative_gain(earned, today, which)
+        candidates.append(Candidate(label, names[label], condition, over, gain))
     return earnings, candidates
 
 
-def _single_action(problem: Any, currency: str | None) -> tuple[Array, str]:
-    """Return the best action of the fitted model for all customers, and its description."""
-    found = best_fixed_action(problem, currency)
-    return found.action, found.label
+def relative_gain(earned: Array, before: Array, which: Array) -> Interval:
+    """Return the gain of one policy over another in percent, with an interval of `DECIDED`.
 
+    It is the ratio of two means less 1. Its error contains that of the denominator, by the delta
+    method.
 
-def _unit(problem: Any, currency: str | None, roles: Any) -> tuple[str, float]:
-    """Return the unit of earnings and the earnings of a reward of 1."""
-    if problem.kind == "pricing":
-        column = "price" if roles is None else roles.columns["price"].strip()
-        return currency or problem.currency or f"units of {column}", problem.highest_price
-    if problem.kind == "assortment" and not problem.info.equal_revenues:
-        return currency or "units of revenue", problem.revenue_unit
-    if problem.kind == "assortment":
-        return "choices", 1.0
-    return "responses" if isinstance(problem, Logged) else "units of reward", 1.0
+    Args:
+        earned: Earnings of the policy in every replicate ``(n,)``.
+        before: Those of the other policy on the same customers ``(n,)``.
+        which: Number of the coefficients in each replicate ``(n,)``.
+    """
+    level = max(float(before.mean()), 1e-300)
+    ratio = float(earned.mean()) / level
+    return metrics.grouped(
+        100.0 * (ratio - 1.0 + (earned - ratio * before) / level), which, DECIDED
+    )
 
 
 def _thin(run: _Runs, problem: Any, agent: str, beaten: bool) -> str:

@@ -9,15 +9,15 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ResultError
-from dpb_gym.privacy.releasers.releaser import Releaser, behind
+from dpb_gym.privacy.releasers.releaser import Handle, Releaser, behind
 from dpb_gym.registry import AgentSpec
 from dpb_gym.results.cell_result import CellResult, Timing
 from dpb_gym.results.parquet import table_bytes
@@ -162,8 +162,9 @@ def forecast(
     The first block of each task is played at its full horizon for `seconds`, and again while that
     gets much further, so that compilation is not measured. It is played once more with memory
     allocations counted. Rounds that were not played are assumed to cost as much as those of the
-    second half of the sample. Records that releasers store have the size that they state for the
-    horizon (`Releaser.memory`). Imports and compilation are excluded.
+    second half of the sample. Stored records have the size that their releasers state for the
+    horizon (`Releaser.memory`); an attribute of an agent may state its memory in the same way.
+    Imports and compilation are excluded.
 
     Args:
         suite: The suite.
@@ -212,8 +213,8 @@ class _Point(NamedTuple):
     Attributes:
         round: Rounds played.
         seconds: Processor time since the start.
-        bytes: Bytes in use, without those of the releasers' records.
-        coming: Bytes that the releasers' records will need in addition.
+        bytes: Bytes in use, without those of stored records.
+        coming: Bytes that stored records will need in addition.
     """
 
     round: int
@@ -241,11 +242,20 @@ def _watched(cell: Cell, watch: Callable[[Agent], None]) -> Cell:
     return cell.model_copy(update={"agent": run})
 
 
-def _releasers(agents: Sequence[Agent]) -> list[Releaser]:
-    """Return the releasers of agents that have begun, with those of their copies."""
+class _Store(Protocol):
+    def memory(self, rounds: int | None = None) -> int: ...
+
+
+def _stores(agents: Sequence[Agent]) -> list[_Store]:
+    """Return the releasers of agents that have begun, and what else of them states its memory."""
     curators = [vars(agent).get("curator") for agent in agents]
     parts = [one for c in curators if c is not None for one in (c, *c.parts.values())]
-    return [behind(handle) for one in parts for handle in one.releasers]
+    found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
+    own = [value for agent in agents for value in vars(agent).values()]
+    own += [value for part in own if is_dataclass(part) for value in vars(part).values()]
+    return found + [
+        part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))
+    ]
 
 
 def _play(job: Job, seconds: float) -> list[_Point]:
@@ -257,7 +267,7 @@ def _play(job: Job, seconds: float) -> list[_Point]:
 
     def note(done: int) -> None:
         clock, used = time.process_time() - start, tracemalloc.get_traced_memory()[0]
-        played, stores = done // each, _releasers(agents)
+        played, stores = done // each, _stores(agents)
         allocated = sum(store.memory() for store in stores)
         coming = sum(store.memory(job.task.horizon) - store.memory(played) for store in stores)
         points.append(_Point(played, clock, used - allocated, coming))

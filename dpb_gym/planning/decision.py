@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 
 NEGLIGIBLE = 2.0
 """Percent of today's earnings: a possible gain below it does not justify collecting customers."""
-_ACTS = {"pricing": "Charge", "assortment": "Offer", "recommendation": "Recommend"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def decide(
         thin: The sentence that says that the log is too thin, or empty.
         several: Rounds of one person, of which a guarantee per round protects each alone.
     """
+    form = log_form(kind)
     person = ""
     if several > 1:
         person = (
@@ -85,7 +86,7 @@ def decide(
         what = fixed.removeprefix("always ")
         return Decision(
             "fixed",
-            f"{_ACTS[kind]} {what} for every customer, if demand stays as in this table. It earns "
+            f"{form.act} {what} for every customer, if demand stays as in this table. It earns "
             f"{difference(gain)} than today. No agent at these budgets is shown to earn more, and "
             "a fixed choice needs no data of customers.",
             gain,
@@ -106,10 +107,9 @@ def decide(
     who = "an agent may earn more than today"
     if gain is not None and gain.high > NEGLIGIBLE:
         who = f"{fixed} would earn {difference(gain)} than today"
-    more = " with prices that vary more" if kind == "pricing" else ""
     return Decision(
-        "collect", f"Collect more customers{more} before you change anything: {who}, which does "
-        "not decide it."
+        "collect", f"Collect more customers{form.collect} before you change anything: {who}, which "
+        "does not decide it."
     )  # fmt: skip
 
 

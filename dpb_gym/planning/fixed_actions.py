@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.problems.base import Array
-from dpb_gym.problems.kinds import Kind, kind_of
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.report.leaderboard_data import Interval
+from dpb_gym.results.metrics import CONFIDENCE
 
 DRAWS = 400
 """Draws of the coefficients from their posterior, for the uncertainty of fixed actions."""
-_FEW, _PRICES, _OPTIONS = 64, 101, 200
+DECIDED = 0.999
+"""Confidence of the gain that a decision states: in 200 decisions none brings less than the lower
+end of its interval with a probability of 90%, as 0.9995 ** 200 = 0.905."""
+_FEW = 64
 _NUMBERS = 1_000_000  # numbers that one draw may read
-# Percent of the draws beyond each end of a 95% interval: less than 2.5, since the action was chosen
-# by the same data, and ends of few draws are uncertain.
-_TAIL = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,27 +28,32 @@ class FixedAction:
     Attributes:
         action: The action.
         label: Such as ``"always 5.29 EUR"``.
-        earned: Expected reward per customer, with the 95% interval over draws.
+        earned: Expected reward per customer, with its 95% interval.
         gain: The same relative to the log's own actions, in percent of what those earn.
+        decided: The gain with an interval of confidence `DECIDED`.
     """
 
     action: Array
     label: str
     earned: Interval
     gain: Interval
+    decided: Interval
 
 
 def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     """Return the best single action for the customers of a log.
 
     Both the action and the log's own actions are evaluated under the same draws of the
-    coefficients and of the customers' distribution.
+    coefficients and of the customers' distribution. Intervals hold for all items at once
+    (Bonferroni), since the best of many estimates is more often too high than too low. Prices have
+    one demand curve, whose estimates are not chosen from.
 
     Args:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
         currency: Unit of prices; by default that of the table.
     """
-    options = _options(problem)
+    form = log_form(problem.kind)
+    options = form.options(problem)
     thetas = problem.posterior(DRAWS)
     who = _customers(problem, len(options))
     few = problem.action_values(options, thetas[:_FEW], who, problem.shares(who, _FEW))
@@ -57,35 +63,16 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     shares = problem.shares(who, DRAWS)
     earned = problem.action_values(action[None], thetas, who, shares)[:, 0]
     today = problem.log_values(thetas, who, shares)
-    # of what the log earned, not of a draw's value, which may be near 0
-    gain = 100.0 * (earned - today) / max(float(today.mean()), 1e-300)
-    label = action_label(problem, action, currency)
-    return FixedAction(action, label, _interval(earned), _interval(gain))
-
-
-def action_label(problem: Any, action: Array, currency: str | None) -> str:
-    """Return an action in words, such as ``"always 5.29 EUR"``."""
-    if problem.kind == "pricing":
-        price = float(action) * problem.highest_price
-        return f"always {price:.4g} {currency or problem.currency}".strip()
-    items = [str(problem.item_ids[i]) for i in np.atleast_1d(action) if i >= 0]
-    return f"always {', '.join(items)}"
-
-
-def _options(problem: Any) -> Array:
-    """Return the single actions to compare ``(A, ...)``."""
-    if problem.kind == "pricing":
-        low, high = problem.info.price_range or (0.0, 1.0)
-        return np.linspace(low, high, _PRICES)
-    if problem.kind == "recommendation":
-        return np.arange(problem.info.n_candidates)
-    # slates that are best for some customer, under the estimate or a draw
-    thetas = [problem.theta, *problem.posterior(4)]
-    slates = np.concatenate([problem.rounds_under(theta).best[0] for theta in thetas])
-    found, counts = np.unique(slates, axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_OPTIONS]
-    kind: Kind = kind_of(problem.kind)
-    return np.asarray(found[order]).reshape(-1, *kind.action_shape(problem.info))
+    label = form.label(problem, action, currency)
+    freedom = problem.persons - 1.0
+    ratio = earned / np.maximum(today, 1e-300)
+    compared = form.compared(problem)
+    plain, strict = (1.0 - (1.0 - level) / compared for level in (CONFIDENCE, DECIDED))
+    gain, decided = (
+        Interval(*(100.0 * (x - 1.0) for x in (one.mean, one.low, one.high)))
+        for one in (ratio_interval(ratio, freedom, level) for level in (plain, strict))
+    )
+    return FixedAction(action, label, ratio_interval(earned, freedom, plain), gain, decided)
 
 
 def _customers(problem: Any, actions: int) -> Array:
@@ -96,6 +83,25 @@ def _customers(problem: Any, actions: int) -> Array:
     return pool[:: -(-len(pool) // most)]
 
 
-def _interval(draws: Array) -> Interval:
-    low, high = np.percentile(draws, (_TAIL, 100.0 - _TAIL))
-    return Interval(float(draws.mean()), float(low), float(high))
+def ratio_interval(draws: Array, freedom: float, confidence: float = CONFIDENCE) -> Interval:
+    """Return the median of positive draws with an interval.
+
+    Logarithms of the draws have a two-piece normal distribution: its scales are the root mean
+    squares of the deviations below and above the median. Ends of confidence 0.999 are beyond what
+    single draws can show. Student's t stands for the normal, since the scales are estimated from
+    the customers of `freedom` + 1 persons.
+
+    Args:
+        draws: Positive numbers ``(K,)``.
+        freedom: Degrees of freedom.
+        confidence: In (0, 1).
+    """
+    from scipy.special import stdtrit
+
+    logs = np.log(np.maximum(draws, 1e-300))
+    middle = float(np.median(logs))
+    rest = logs - middle
+    below, above = (np.sqrt(np.mean(rest[sign * rest >= 0.0] ** 2)) for sign in (-1, 1))
+    times = float(stdtrit(freedom, 0.5 + 0.5 * confidence))
+    ends = np.exp([middle, middle - times * below, middle + times * above])
+    return Interval(*map(float, ends))

@@ -19,6 +19,7 @@ from dpb_gym.files import write_text
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.problems.base import Array
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.logged import Logged
 from dpb_gym.progress_lines import progress_lines, share_played
 from dpb_gym.report.comparison_groups import Group
@@ -35,12 +36,6 @@ from dpb_gym.suites.suite import resolve_checkpoints
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RECOMMENDED = {
-    "pricing": ("one-pass-pricing", "private-pricing"),
-    "assortment": ("one-pass-mnl", "dpmnl"),
-    "recommendation": ("one-pass-linear", "adaprivate-ucb"),
-}
-"""Per problem the recommended agent, whose non-private version is the baseline, and a paper's."""
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM, DRAWS = "random", 16
 """The baseline of random choices; draws of a fitted log's coefficients from their posterior."""
@@ -132,7 +127,8 @@ class PrivacyCost:
     @property
     def _earned(self) -> str:
         (kind,) = self.result.kinds.values()
-        return "the reward" if kind == "recommendation" else "revenue"
+        form = kind_of(kind).logs
+        return "revenue" if form is None else form.earned
 
     @property
     def _table(self) -> tuple[list[str], list[list[str]]]:
@@ -213,9 +209,9 @@ def cost_of_privacy(
     Args:
         source: An environment id; or a log, as `dpb_gym.from_log` takes it.
         budgets: Budgets as `Budget` or text.
-        problem: Of a log: ``"pricing"``, ``"assortment"`` or ``"recommendation"``.
+        problem: Of a log: name of its kind, such as ``"pricing"``.
         agents: Registered names, the recommended one first: it must run without a budget too.
-            `RECOMMENDED` by default.
+            Those of the kind's `LogForm` by default.
         horizon: Customers; the environment's default if None.
         first: Customers of the first part; a tenth by default.
         replicates: Independent replicates, at least 2.
@@ -246,9 +242,11 @@ def cost_of_privacy(
         if problem is not None:
             source, log = from_log(source, problem, **log), {}
         found = environment(source)
-        if agents is None and found.kind not in RECOMMENDED:
+        form = kind_of(found.kind).logs
+        named = agents or (() if form is None else form.recommended)
+        if not named:
             raise ParameterError(f"no agents are recommended for {found.kind}: name some (agents=)")
-        ours, *others = agents or RECOMMENDED[found.kind]
+        ours, *others = named
         T = validation.integer("horizon", horizon or found.parameters["horizon"], 2)
         made = found.make_problem(**{**log, "horizon": T})
         if isinstance(made, Logged) and made.released is None:

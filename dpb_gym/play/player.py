@@ -135,7 +135,7 @@ class Player(Agent):
             type(self.state),
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
-            self._kind.response is None,
+            self._kind.one_candidate,
             self.plan.directed,
         )
 

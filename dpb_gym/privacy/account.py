@@ -533,7 +533,7 @@ class SessionCharges:
         """Admit records of people that `Account.person` names; see `admit_all`."""
         account = self.account
         with account._database.transaction() as now:
-            generations.check(now, account.name, self.own)
+            generations.check(now, account.name, self.own, rotate=False)
             spent = account._spent(now, persons)
             before = dict(spent)
             counts = now.matching(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import secrets
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -42,6 +43,9 @@ class Continuation:
     Attributes:
         id: The session, 32 hexadecimal digits.
         generation: Number of this continuation, from 1.
+        announce: Called with each token before the table has it, so that a program that is killed
+            can show that it is this continuation; see `dpb_gym.service`. Then `check` writes
+            another token only where `rotate` asks for it.
     """
 
     id: str
@@ -49,6 +53,7 @@ class Continuation:
     # Values of the table's `token` that this object wrote, or tried to write, last. A copy of the
     # process writes others.
     tokens: set[str] = field(default_factory=set, repr=False)
+    announce: Callable[[str], None] | None = field(default=None, repr=False)
 
 
 class Holder(Protocol):
@@ -122,7 +127,9 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
     return own
 
 
-def check(now: Transaction, name: str, own: Continuation, content: str = "") -> str:
+def check(
+    now: Transaction, name: str, own: Continuation, content: str = "", *, rotate: bool = True
+) -> str:
     """Check that a continuation is the newest, and that no copy in memory has used it.
 
     Each check writes another token. A copy of the process, such as a restored image of a machine,
@@ -134,6 +141,8 @@ def check(now: Transaction, name: str, own: Continuation, content: str = "") -> 
         own: The continuation.
         content: Digest of the file that is saved; the token ends with it, so that no other file
             can have this token.
+        rotate: Whether to write another token although it is announced, which takes a write to the
+            disk. Nothing may be released after a check without it.
 
     Returns:
         The token, which a file that is saved now must have.
@@ -149,7 +158,11 @@ def check(now: Transaction, name: str, own: Continuation, content: str = "") -> 
             f"one is a copy of generation {own.generation}. It can release nothing; continue "
             "with the other, or serve a new session"
         )
+    if own.announce is not None and not rotate:
+        return str(token)
     after = secrets.token_hex(8) + content
+    if own.announce is not None:
+        own.announce(after)
     own.tokens = {token, after}  # either, if it stays unknown whether this transaction is committed
     now.run("UPDATE dpb_sessions SET token = :token WHERE id = :id", {"id": own.id, "token": after})
     return after

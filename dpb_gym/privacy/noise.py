@@ -12,6 +12,7 @@ import numpy as np
 from dpb_gym import kernels, state, validation
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.portable import each, fill_normals, log
+from dpb_gym.privacy.tape import external
 from dpb_gym.streams import BlockDraws
 from dpb_gym.validation import FloatArray
 
@@ -176,9 +177,13 @@ class SystemGenerator:
     def random(self, size: Any = (), out: FloatArray | None = None) -> FloatArray:
         """Return uniforms on [0, 1), multiples of 2^-53, or write them to `out`."""
         drawn = np.empty(size) if out is None else out
-        words = np.frombuffer(os.urandom(8 * drawn.size), np.uint64)
-        drawn[...] = (words >> np.uint64(11)).reshape(drawn.shape) * 2.0**-53
+        drawn[...] = external(drawn.size, lambda: _uniforms(drawn.size)).reshape(drawn.shape)
         return drawn
+
+
+def _uniforms(count: int) -> FloatArray:
+    words = np.frombuffer(os.urandom(8 * count), np.uint64)
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 class SystemNoise(NoiseSource):
@@ -260,8 +265,7 @@ class SystemNoise(NoiseSource):
     def _heads(self, tosses: int, probability: float) -> float:
         if probability != 0.5:
             return float((self.generators[0].random(tosses) < probability).sum())
-        bits = int.from_bytes(os.urandom((tosses + 7) // 8)) >> (-tosses % 8)
-        return float(bits.bit_count())
+        return float(external(1, lambda: _fair_heads(tosses))[0])
 
     def discrete_gaussian(self, std: float, width: int) -> FloatArray:
         return self._discrete("make_gaussian", self._opendp.l2_distance(T="f64"), std, width, 1.0)
@@ -282,11 +286,18 @@ class SystemNoise(NoiseSource):
         # exact: the grid is a power of two, and OpenDP reads the scale as a rational number
         cells = scale / grid
         draw = getattr(self._opendp.m, law)(domain, distance, scale=cells)
-        rows = [draw([0] * width) for _ in range(self.replicates)]
-        return np.array(rows, dtype=np.float64) * grid
+        rows = external(
+            self.replicates * width, lambda: [draw([0] * width) for _ in range(self.replicates)]
+        )
+        return rows.reshape(self.replicates, width) * grid
 
     def stream(self, width: int, on_grid: float = 0.0) -> BlockDraws:
         return GridStream(self, on_grid, width)
+
+
+def _fair_heads(tosses: int) -> int:
+    bits = int.from_bytes(os.urandom((tosses + 7) // 8)) >> (-tosses % 8)
+    return bits.bit_count()
 
 
 state.register(SystemNoise, out=SystemNoise.__getstate__, into=SystemNoise.__setstate__)

@@ -58,6 +58,8 @@ class AssortmentProblem(Problem):
         ParameterError: If a parameter is out of range.
     """
 
+    respects_availability = True  # by `Context.offered_revenues`
+
     def __init__(
         self,
         horizon: int = 10_000,

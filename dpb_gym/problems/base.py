@@ -50,6 +50,8 @@ class Problem(ABC):
     """Bound on the magnitude of every feature that is ever drawn."""
     unused: Mapping[str, str] = MappingProxyType({})
     """Parameters without an effect on this problem, and what they need to have one."""
+    respects_availability: bool = False
+    """Whether `best_action` offers only what is available."""
 
     @property
     def kind(self) -> str:
@@ -95,10 +97,10 @@ class Problem(ABC):
             drawn: The fields of the rounds, ``(n, B, ...)``.
             t: The first round.
         """
-        # any recommendation problem can say what each candidate would earn
+        # a problem with candidates can say what each of them would earn
         n, B = drawn["response"].shape
         info = self.info
-        if kind_of(info.kind).response is not None:
+        if not kind_of(info.kind).one_candidate:
             size = sum(value.nbytes for value in hidden.values())
             most = min(n, MOST_BYTES // max(size, 1))
             if most < 2:

@@ -57,24 +57,28 @@ class Effect:
         error: Its standard error.
         plain: The figure by maximum likelihood, or None if that does not exist.
         plain_error: Its standard error.
+        sampling: Standard error of the figure if the coefficients were known: it is a mean over
+            the customers of the log, and others would have another mean.
     """
 
     value: float
     error: float
     plain: float | None
     plain_error: float | None
+    sampling: float = 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the figure."""
-        return self.value - TWO_SIDED * self.error, self.value + TWO_SIDED * self.error
+        half = TWO_SIDED * float(np.hypot(self.error, self.sampling))
+        return self.value - half, self.value + half
 
     @property
     def plain_interval(self) -> tuple[float, float] | None:
         """The 95% interval of the figure by maximum likelihood."""
         if self.plain is None or self.plain_error is None:
             return None
-        half = TWO_SIDED * self.plain_error
+        half = TWO_SIDED * float(np.hypot(self.plain_error, self.sampling))
         return self.plain - half, self.plain + half
 
     @property
@@ -192,25 +196,32 @@ class Fit:
             found[k] = half + self.members[place].coefficients
         return found
 
-    def effects(self, measure: Callable[[Array], Array]) -> list[Effect]:
+    def effects(
+        self, measure: Callable[[Array], Array], sampling: Array | None = None
+    ) -> list[Effect]:
         """Return figures of the coefficients with standard errors by the delta method.
 
         Args:
             measure: Function of the coefficients ``(d,)`` that returns k figures.
+            sampling: `Effect.sampling` of the figures ``(k,)``; 0 by default.
         """
         values = measure(self.coefficients)
+        own = np.zeros_like(values) if sampling is None else sampling
         squares = np.zeros_like(values)
         for one in self.members:
-            own = _covariance(one.information, one.penalty, self.variation)
-            there, error = _delta(measure, one.coefficients, own)
+            covariance = _covariance(one.information, one.penalty, self.variation)
+            there, error = _delta(measure, one.coefficients, covariance)
             squares += one.weight * (error**2 + (there - values) ** 2)
         errors = np.sqrt(squares / sum(one.weight for one in self.members))
         if self.plain is None or self.plain_information is None:
-            return [Effect(float(v), float(e), None, None) for v, e in zip(values, errors)]
+            return [
+                Effect(float(v), float(e), None, None, float(s))
+                for v, e, s in zip(values, errors, own)
+            ]
         free = np.zeros_like(self.penalty)
         other = _covariance(self.plain_information, free, self.plain_variation)
         plain, plain_errors = _delta(measure, self.plain, other)
-        columns = (values, errors, plain, plain_errors)
+        columns = (values, errors, plain, plain_errors, own)
         return [Effect(*map(float, row)) for row in zip(*columns)]
 
 

@@ -1,20 +1,27 @@
-"""Kinds of problems: the form of actions and of responses.
+"""Kinds of problems: the form of actions, of responses and of logs, and how a round is shown.
 
-Environments, agents, feedback wrappers and the harness use the `Kind` object instead of comparing
-names. Other packages add kinds with `register_kind`.
+Environments, agents, feedback wrappers, audits, advice and the harness use the `Kind` object
+instead of comparing names. The kinds of this package are in `dpb_gym.kinds`. Other packages add
+kinds with `register_kind`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_gym import kernels, state
+from dpb_gym import state, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError, shown, unknown_name
-from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
+
+if TYPE_CHECKING:
+    from dpb_gym.problems.log_form import LogForm
+    from dpb_gym.problems.neighbours import AuditForm
 
 
 class RoundRow(NamedTuple):
@@ -39,7 +46,7 @@ Display = list[RoundRow]
 
 
 class Kind(state.Registered, ABC):
-    """Actions and responses of one kind of problem.
+    """Everything that the library needs to know of one kind of problem.
 
     Attributes:
         name: Short, lower-case, e.g. ``"ranking"``; agents declare it in ``supports``.
@@ -54,6 +61,10 @@ class Kind(state.Registered, ABC):
         called: Name of actions in error messages.
         context: Fields of `Context` that an `Algorithm` of this kind sees.
         nothing: Placeholder in all entries of an action for a round without feedback.
+        one_candidate: Whether an action is the index of one of the context's feature vectors.
+        refuses: Conditions that do not apply to the kind, and why.
+        audit: Adversarial customers for audits of agents; None: agents are not audited.
+        logs: Form of logs, for `from_log` and `advise`; None: there are no logs.
     """
 
     name: ClassVar[str]
@@ -65,6 +76,12 @@ class Kind(state.Registered, ABC):
     called: ClassVar[str] = "actions"
     context: ClassVar[tuple[str, ...]] = ("features",)
     nothing: ClassVar[int] = 0
+    one_candidate: ClassVar[bool] = False
+    refuses: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"available": "it has no list of items", "stock": "it sells no items"}
+    )
+    audit: ClassVar[AuditForm | None] = None
+    logs: ClassVar[LogForm | None] = None
 
     @abstractmethod
     def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
@@ -85,6 +102,66 @@ class Kind(state.Registered, ABC):
     def played(self, info: ProblemInfo, action: Array) -> Array:
         """Return the actions that are played for checked actions; agents learn from them."""
         return action
+
+    def offered(self, action: Array) -> Array:
+        """Return the indices of what is offered, ``(B,)`` or ``(B, m)``; negative: nothing."""
+        return action
+
+    def shown(self, action: Array) -> Any:
+        """Return one replicate's action as a session returns it."""
+        return action.item() if action.ndim == 0 else action.copy()
+
+    def feedback(
+        self, info: ProblemInfo, context: Context, action: Array, response: Any
+    ) -> Feedback:
+        """Return the feedback for a response to a session of one replicate.
+
+        Args:
+            info: The problem.
+            context: Context of the round, B = 1.
+            action: The action that was played ``(1, ...)``.
+            response: See `Session.observe`: by default the reward, or a tuple of the reward and
+                the value of the field `response`.
+
+        Raises:
+            ParameterError: If the response is impossible.
+        """
+        parts = {}
+        if self.response is not None:
+            if not isinstance(response, tuple) or len(response) != 2:
+                raise ParameterError(
+                    f"response must be (reward, {self.response}), got {shown(response)}"
+                )
+            response, answer = response
+            numbers = validation.numbers(self.response, answer)[None]
+            parts[self.response] = (
+                numbers.astype(np.int64) if self.response == "choice" else numbers
+            )
+        reward = np.array([validation.real("reward", response, *info.reward_range)])
+        return Feedback(reward, observed=np.array([True]), **parts)
+
+    def intercept(self, dim: int) -> tuple[slice, float]:
+        """Return the coordinates of theta that multiply features, and the features' divisor."""
+        return slice(None), 1.0
+
+    def check_searchable(self, what: str, info: ProblemInfo) -> None:
+        """Raise `ParameterError` for problems whose best actions `search` cannot find.
+
+        Args:
+            what: What needs the search, for the message.
+            info: The problem.
+        """
+        raise ParameterError(f"{what}: best actions of {self.name} problems cannot be searched")
+
+    def search(self, problem: Any, worlds: Sequence[Hidden], round_: Round) -> tuple[Array, Array]:
+        """Return actions of largest mean expected reward over the worlds, and that reward ``(B,)``.
+
+        See `dpb_gym.problems.exhaustive_search.best_action`.
+
+        Raises:
+            ParameterError: If they cannot be searched.
+        """
+        raise ParameterError(f"best actions of {self.name} problems cannot be searched")
 
     @abstractmethod
     def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
@@ -136,174 +213,14 @@ class Kind(state.Registered, ABC):
         return rows
 
 
-class Assortment(Kind):
-    """Slates ``(B, K)`` of at most K of N items; the customer buys one of them or nothing.
-
-    Entries of -1 and repeated items count for nothing.
-    """
-
-    name = "assortment"
-    response = "choice"
-    interface = ("action_mode",)
-    actions = "dpb_gym.envs.actions:assortment_mode"
-    revenues = True
-    context = ("features", "revenues")
-    called = "slates"
-    nothing = -1
-
-    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        assert info.n_items is not None
-        return info.n_items, info.dim
-
-    def action_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        assert info.capacity is not None
-        return (info.capacity,)
-
-    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        slates = np.empty(uniforms.shape, np.int64)
-        if available is None:
-            kernels.candidates.draw_candidates(uniforms, info.n_items, slates)
-            slates.sort(axis=1)
-            return slates
-        slates[:] = -1
-        for row, mask, slate in zip(uniforms, available, slates):
-            pool = np.flatnonzero(mask)
-            places = np.empty((1, min(len(row), len(pool))), np.int64)
-            kernels.candidates.draw_candidates(row[None, : places.shape[1]], len(pool), places)
-            slate[: places.shape[1]] = np.sort(pool[places[0]])
-        return slates
-
-    def sizes(self, space: Any) -> dict[str, int] | None:
-        """Return N and K of a `MultiDiscrete` of K item indices."""
-        nvec = np.asarray(getattr(space, "nvec", ()))
-        if nvec.ndim != 1 or len(set(nvec.tolist())) != 1:
-            return None
-        return {"n_items": int(nvec[0]), "capacity": len(nvec)}
-
-    def encode(self, action: Array, space: Any) -> Any:
-        """Return the slate with empty places filled by a repeated item, which has no effect."""
-        offered = action[action >= 0]
-        if not len(offered):
-            raise ActionError("an empty slate cannot be offered")
-        return np.where(action >= 0, action, offered[0])
-
-    def stack(self, info: ProblemInfo, actions: Sequence[Any], agent: str) -> Array:
-        """Stack slates, which may have fewer than K items."""
-        slates = np.full((len(actions), *self.action_shape(info)), -1, np.int64)
-        for i, action in enumerate(actions):
-            slate = np.asarray(action)
-            if slate.ndim != 1 or len(slate) > slates.shape[1] or slate.dtype.kind not in "iu":
-                raise AgentError(
-                    f"{agent}.act must return at most {slates.shape[1]} integer item indices, "
-                    f"got {shown(action)}"
-                )
-            slates[i, : len(slate)] = slate
-        return slates
-
-    def unstack(self, actions: Array, replicate: int) -> Any:
-        """Return the slate without the empty places at its end."""
-        slate: Array = actions[replicate]
-        return slate[: np.flatnonzero(slate >= 0).max(initial=-1) + 1]
-
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
-        assert context.revenues is not None
-        items = list(range(len(context.features)) if action is None else action.tolist())
-        bought = -1 if feedback is None or feedback.choice is None else int(feedback.choice)
-        rows = []
-        for i in dict.fromkeys(item for item in items if item >= 0):
-            won, times = bought >= 0 and items[bought] == i, items.count(i)
-            mark = "bought" if won else "" if action is None else "offered"
-            mark += f", {times} times in the slate, counts once" if times > 1 else ""
-            value = float(context.revenues[i])
-            rows.append(RoundRow(f"item {i}", value, context.features[i], mark, won))
-        return rows
-
-
-class Pricing(Kind):
-    """One price in [0, 1] for each customer."""
-
-    name = "pricing"
-    response = "demand"
-    interface = ("n_prices",)
-    integral = False
-    called = "prices"
-    actions = "dpb_gym.envs.actions:pricing_mode"
-
-    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        return (info.dim - 1,)
-
-    def played(self, info: ProblemInfo, action: Array) -> Array:
-        """Return the prices moved into `ProblemInfo.price_range`; impossible ones are unchanged."""
-        if info.price_range is None or not (action.min() >= 0.0 and action.max() <= 1.0):
-            return action
-        low, high = info.price_range
-        return np.minimum(np.maximum(action, low), high)
-
-    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        if info.price_range is None:
-            return uniforms.copy()
-        low, high = info.price_range
-        return low + uniforms * (high - low)
-
-    def sizes(self, space: Any) -> dict[str, int] | None:
-        """Return no sizes for a `Box` of one price on [0, 1]."""
-        box = space.shape == (1,) and np.dtype(space.dtype).kind == "f"
-        return {} if box else None
-
-    def encode(self, action: Array, space: Any) -> Any:
-        return np.array([action], space.dtype)
-
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
-        if action is None or feedback is None or feedback.demand is None:
-            return [RoundRow("customer", None, context.features)]
-        price, demand = float(action), float(feedback.demand)
-        mark = f"price {price:.3f}, demand {demand:.3g}"
-        return [RoundRow("customer", price, context.features, mark, demand > 0)]
-
-
-class Recommendation(Kind):
-    """The index of one candidate for each customer."""
-
-    name = "recommendation"
-    called = "candidate indices"
-    actions = "dpb_gym.envs.actions:recommendation_mode"
-
-    def feature_shape(self, info: ProblemInfo) -> tuple[int, ...]:
-        assert info.n_candidates is not None
-        return info.n_candidates, info.dim
-
-    def random(self, info: ProblemInfo, uniforms: Array, available: Array | None = None) -> Array:
-        if available is not None:
-            count = available.sum(axis=1)
-            first = np.minimum((uniforms * count).astype(np.int64), count - 1)
-            order = np.argsort(~available, axis=1, kind="stable")
-            chosen: Array = order[np.arange(len(order)), first]
-            return chosen
-        assert info.n_candidates is not None
-        # A uniform is below 1 - 2^-53, but its product with m may round up to m.
-        return np.minimum((uniforms * info.n_candidates).astype(np.int64), info.n_candidates - 1)
-
-    def sizes(self, space: Any) -> dict[str, int] | None:
-        """Return the number of candidates of a `Discrete` space."""
-        return {"n_candidates": int(space.n)} if space.shape == () and hasattr(space, "n") else None
-
-    def encode(self, action: Array, space: Any) -> Any:
-        return int(action)
-
-    def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
-        rows = [RoundRow(f"candidate {i}", None, x) for i, x in enumerate(context.features)]
-        if context.arms is not None and context.arms.min() >= 0:
-            rows = [r._replace(name=f"arm {arm}") for r, arm in zip(rows, context.arms.tolist())]
-        if action is not None and feedback is not None:
-            seen = feedback.observed is None or bool(feedback.observed)
-            mark = f"reward {feedback.reward:.3g}" if seen else "nothing observed"
-            chosen = rows[int(action)]
-            rows[int(action)] = chosen._replace(mark=mark, success=bool(feedback.reward > 0))
-        return rows
-
-
-KINDS: dict[str, Kind] = {k.name: k for k in (Assortment(), Pricing(), Recommendation())}
-"""Every kind by its name."""
+_BUILT_IN = {
+    "assortment": "dpb_gym.kinds.assortment_kind:Assortment",
+    "assortment-pricing": "dpb_gym.kinds.assortment_pricing_kind:AssortmentPricing",
+    "pricing": "dpb_gym.kinds.pricing_kind:Pricing",
+    "recommendation": "dpb_gym.kinds.recommendation_kind:Recommendation",
+}
+KINDS: dict[str, Kind | str] = {**_BUILT_IN}
+"""Every kind by its name; those of this package are imported on first use."""
 
 
 def kind_of(name: str) -> Kind:
@@ -313,9 +230,27 @@ def kind_of(name: str) -> Kind:
         UnknownNameError: If there is none; the message offers close matches.
     """
     found = KINDS.get(name) if isinstance(name, str) else None
+    if isinstance(found, Kind):
+        return found
     if found is None:
         raise unknown_name("kind", name, KINDS)
-    return found
+    made: Kind = resolve_name(found)()
+    KINDS[name] = made
+    return made
+
+
+def log_form(name: str) -> LogForm:
+    """Return the form of logs of a kind.
+
+    Raises:
+        UnknownNameError: If there is no such kind.
+        ParameterError: If there are no logs of the kind.
+    """
+    form = kind_of(name).logs
+    if form is None:
+        known = [kind for kind in KINDS if kind_of(kind).logs is not None]
+        raise ParameterError(f"there are no logs of {name}, only of {', '.join(known)}")
+    return form
 
 
 def register_kind(kind: Kind) -> None:
@@ -326,7 +261,7 @@ def register_kind(kind: Kind) -> None:
     """
     if not isinstance(kind, Kind):
         raise ParameterError(f"kind must be an instance of a Kind, got {shown(kind)}")
-    taken = KINDS.get(kind.name)
+    taken = None if kind.name not in KINDS else kind_of(kind.name)
     if taken is not None and type(taken) is not type(kind):
         raise ParameterError(f"the kind {kind.name!r} is taken by {type(taken).__name__}")
     KINDS[kind.name] = kind

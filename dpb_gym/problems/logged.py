@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.problems import logged_figures
 from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Ahead, Array, Field, Hidden, ProblemInfo
+from dpb_gym.problems.endogeneity import DOUBTED, REFUSED, PeriodEffects, period_effects
 from dpb_gym.problems.fitting import (
     FREE,
     Bounds,
@@ -44,6 +45,7 @@ _MOST_NUMBERS = 50_000_000
 _ITEMS = "the number of items that could be shown"
 SMALLER = "Use fewer features, or name a smaller ridge="
 _MOST_MEASURED = 20_000  # customers from whom elasticities are computed
+_LEAST_SCALE = 1e-6  # link scale zeta below which chances of buying are one half
 Private = ReleasedFit | Budget | str | None
 
 
@@ -70,7 +72,7 @@ class Logged:
     Attributes:
         data_name: Name of the log.
         fit: The model that responds.
-        bounds: Lowest and highest value by which each feature was scaled.
+        bounds: Lowest and highest value by which each feature was scaled; empty if none was.
         scale: Coefficients of the fit divided by theta.
         thetas: Draws of theta, one of which holds in a replicate; None for the fitted theta.
         rows: Features ``(n_rows, k)`` of the fitted rows, for comparison with other models.
@@ -80,11 +82,12 @@ class Logged:
         released: Private release of the coefficients, or None.
         today: Mean reward of a customer of the log and its standard error.
         doubts: Doubts about the fit and the log, each a sentence.
+        own_actions: The log's own actions ``(n, ...)``, for the default of `log_values`.
     """
 
     data_name: str
     fit: Fit
-    bounds: dict[str, tuple[float, float]]
+    bounds: Mapping[str, tuple[float, float]] = MappingProxyType({})
     horizon: int
     info: ProblemInfo
     theta: Any
@@ -97,6 +100,7 @@ class Logged:
     released: ReleasedFit | None = None
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
+    own_actions: Array
     _some: Any = None
     _people: Array | None = None
 
@@ -184,25 +188,49 @@ class Logged:
 
     def set_today(self, earned: Array, people: Array | None) -> None:
         """Set `today` from the rewards of the log's customers ``(n,)``."""
-        rest = earned - earned.mean()
-        sums = rest if people is None else np.bincount(people, rest)
-        n, count = len(earned), max(2, len(sums))
-        error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / n
-        self.today = (float(earned.mean()), float(error))
+        self.today = logged_figures.mean_of_customers(earned, people)
 
-    @abstractmethod
+    @property
+    def persons(self) -> int:
+        """Number of persons of the log; customers without a person are one each."""
+        people = self._people
+        return len(self._contexts) if people is None else len(np.unique(people))
+
+    def expected_rewards(self, theta: Array, who: Array, actions: Array) -> Array:
+        """Return the expected rewards of customers under theta ``(d,)``, for an action each.
+
+        Args:
+            theta: ``(d,)``.
+            who: Numbers of n customers.
+            actions: ``(n, ...)``.
+        """
+        n = len(who)
+        problem: Any = self
+        hidden = {"theta": np.tile(theta, (n, 1))}
+        drawn = {"features": self._contexts[who], "response": np.zeros(n)}
+        round_ = problem.make_round(hidden, drawn, np.ones(n, np.int64))
+        expected: Array = problem.respond(hidden, round_, actions)[1]
+        return expected
+
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of the log's own actions ``(K,)``.
+
+        By default of problems that set `own_actions` and whose rounds have features only.
 
         Args:
             thetas: ``(K, d)``.
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        own = self.own_actions[who]
+        return np.array(
+            [np.sum(self.expected_rewards(t, who, own) * w) for t, w in zip(thetas, shares)]
+        )
 
-    @abstractmethod
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
         """Return the expected reward per customer of actions for all of them ``(K, A)``.
+
+        By default of problems whose rounds have features only.
 
         Args:
             actions: ``(A, ...)``.
@@ -210,6 +238,11 @@ class Logged:
             who: Numbers of the customers.
             shares: Their shares under each theta ``(K, n)``; see `shares`.
         """
+        each = [np.repeat(action[None], len(who), axis=0) for action in actions]
+        return np.array(
+            [[np.sum(self.expected_rewards(theta, who, action) * share) for action in each]
+             for theta, share in zip(thetas, shares)]
+        )  # fmt: skip
 
     def shares(self, who: Array, count: int) -> Array:
         """Return shares of the customers in `count` likely populations ``(count, n)``."""
@@ -231,6 +264,10 @@ class Logged:
         """Evenly spaced customers, few enough for figures that take many passes."""
         return slice(None, None, -(-len(self._contexts) // _MOST_MEASURED))
 
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the fit."""
+        return self.fit_summary()
+
     def fit_summary(self, **own: Any) -> dict[str, Any]:
         """Return the `summary`: figures of the fit, and `own` figures of the problem."""
         rest = {"bounds": self.bounds, "notes": list(self.fit.notes), "doubts": list(self.doubts)}
@@ -238,7 +275,7 @@ class Logged:
 
 
 def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
-    """Raise `DataError` if demand rises with the price.
+    """Raise `DataError` if demand does not fall with the price.
 
     Args:
         effect: Effect of one unit of the price on the utility.
@@ -248,10 +285,29 @@ def check_falls(effect: Effect, what: str, name: str, advice: str) -> None:
     """
     if effect.value >= 0.0:
         low, high = effect.interval
+        way = "rise" if low > 0.0 else "do not fall"
         raise DataError(
-            f"{name}: {what} rise with the price (coefficient {effect.value:+.3g}, 95% interval "
+            f"{name}: {what} {way} with the price (coefficient {effect.value:+.3g}, 95% interval "
             f"{low:.3g} to {high:.3g}), so no price is best. {advice}"
         )
+
+
+def endogenous_doubt(found: PeriodEffects, name: str) -> list[str]:
+    """Return a doubt about prices that moved with demand.
+
+    Args:
+        found: Effects of the price within and between periods of the log.
+        name: Name of the log.
+
+    Raises:
+        DataError: If the effects differ by more than `REFUSED` standard errors.
+    """
+    if abs(found.errors) > REFUSED:
+        raise DataError(
+            f"{name}: endogenous prices: {found.text}. Its effect on demand cannot be estimated: "
+            "give what prices were set by as features"
+        )
+    return [f"endogenous prices: {found.text}"] if abs(found.errors) > DOUBTED else []
 
 
 def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
@@ -270,6 +326,16 @@ def moved_doubt(effects: Mapping[str, Effect], cure: str) -> list[str]:
                 f"{cure}"
             ]
     return []
+
+
+def _row_numbers(data: PriceTable, people: Array) -> Array:
+    """Return the number of the table's row of each customer ``(n,)``.
+
+    Customers who were counted in one row follow each other, and have the same person and price.
+    """
+    columns = np.column_stack([people, data.price, data.features])
+    first = np.append(True, (np.diff(columns, axis=0) != 0).any(axis=1))
+    return np.asarray(np.cumsum(first) - 1)
 
 
 def _differs_within_items(values: Array, items: Array, count: int) -> bool:
@@ -380,11 +446,22 @@ class LoggedPricing(Logged, PricingProblem):
         )
         self.highest_price, self.rows = highest, rows
         self._contexts = customers
-        self.effects = dict(zip(("price", "elasticity"), self.fit.effects(self._price_effects)))
+        some = self.measured
+        people = None if data.people is None else data.people[some]
+        sampling = logged_figures.elasticity_sampling(rows[some], self.fit.coefficients, people)
+        effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
+        self.effects = dict(zip(("price", "elasticity"), effects))
         # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
         centred = np.eye(rows.shape[1])
         centred[-1, -1], centred[0, -1] = 2.0, 1.0
         self.release(data, rows, choice, float(np.sqrt(rows.shape[1])), private, centred)
+        d = len(names)
+        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        if size * np.sqrt(d) < _LEAST_SCALE:
+            raise DataError(
+                f"{data.name}: half of the customers buy at every price: neither the price nor a "
+                "feature has an effect. Give other features, or prices that vary more"
+            )
         slope = float(self.fit.coefficients[-1])
         advice = (
             "The noise of private= is too large: give a larger budget"
@@ -395,9 +472,13 @@ class LoggedPricing(Logged, PricingProblem):
         check_falls(
             replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
         )
-        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
+        rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+        one = np.zeros(n, np.int64)
+        effects_by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
+        endogenous = endogenous_doubt(effects_by_period, data.name)
         super().__init__(
-            horizon, len(names), zeta=size * np.sqrt(len(names)), theta=self.fit.coefficients / size
+            horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
         )
         lowest = float(relative.min()) if private is None else self.bounds["price"][0] / highest
         top = float(relative.max()) if private is None else 1.0
@@ -414,7 +495,7 @@ class LoggedPricing(Logged, PricingProblem):
             ),
         }
         cure = "Give a larger budget" if private else SMALLER
-        self.doubts = (*moved_doubt(shown, cure), *self.fit.doubts)
+        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts)
         self.set_customers(data.name, customers, data.people, draws, part)
 
     def posterior(self, count: int) -> Array:
@@ -582,7 +663,19 @@ class LoggedAssortment(Logged, AssortmentProblem):
         if revenue is not None:
             self.info = replace(self.info, reward_range=(0.0, 1.0), equal_revenues=False)
         self.feature_bound = float(np.abs(contexts).max())
-        self.doubts = (*moved_doubt(self._shown_effects(), SMALLER), *self.fit.doubts)
+        endogenous: list[str] = []
+        if identified and revenue is not None:
+            low, high = self.bounds[revenue]
+            unit = (1.0 if outside is not None else 2.0) / (high - low)
+            endogenous = endogenous_doubt(
+                period_effects(
+                    choices, self.fit.coefficients, names.index(revenue), unit, items,
+                    np.arange(sets.n_sets),
+                ),
+                data.name,
+            )  # fmt: skip
+        moved = moved_doubt(self._shown_effects(), SMALLER)
+        self.doubts = (*endogenous, *moved, *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
 
     def _earned(

@@ -24,9 +24,40 @@ def price_effects(rows: Array, coefficients: Array, highest: float) -> Array:
         coefficients: ``(d,)``.
         highest: Units of a price of 1.
     """
-    slope = -coefficients[-1]
+    own = _elasticities(rows, coefficients)
+    return np.array([-coefficients[-1] / highest, np.mean(own)])
+
+
+def _elasticities(rows: Array, coefficients: Array) -> Array:
+    """Return the price elasticity of each customer ``(n,)``; see `price_effects`."""
     rest = 1.0 - sigmoid(rows @ coefficients)
-    return np.array([slope / highest, np.mean(slope * -rows[:, -1] * rest)])
+    return np.asarray(coefficients[-1] * rows[:, -1] * rest)
+
+
+def elasticity_sampling(rows: Array, coefficients: Array, people: Array | None) -> float:
+    """Return the standard error of the mean elasticity that other customers and prices would cause.
+
+    Args:
+        rows: Customers' features and minus the price ``(n, d)``.
+        coefficients: ``(d,)``.
+        people: Person of each customer ``(n,)``, or None.
+    """
+    return mean_of_customers(_elasticities(rows, coefficients), people)[1]
+
+
+def mean_of_customers(values: Array, people: Array | None) -> tuple[float, float]:
+    """Return a mean over customers and its standard error.
+
+    Args:
+        values: ``(n,)``.
+        people: Person of each customer ``(n,)``, whose values may depend on each other; or None.
+    """
+    rest = values - values.mean()
+    sums = rest if people is None else np.bincount(people, rest)
+    sums = sums if people is None else sums[np.bincount(people) > 0]
+    count = max(2, len(sums))
+    error = np.sqrt(np.sum(sums**2) * count / (count - 1)) / len(values)
+    return float(values.mean()), float(error)
 
 
 def price_values(customers: Array, coefficients: Array, prices: Array, weights: Array) -> Array:
@@ -77,6 +108,21 @@ def logged_slate_value(
     """Return the expected revenue per set of the logged slates; `revenues` is per row."""
     inside, _ = log_chances(rows, starts, theta)
     return float(np.add.reduceat(np.exp(inside) * revenues, starts[:-1]) @ weights)
+
+
+def offer_elasticity(rows: Array, starts: Array, theta: Array) -> float:
+    """Return the mean own-price elasticity of items with chosen prices.
+
+    Args:
+        rows: ``[x, -p x]`` of every row, float32 ``(n_rows, d)``.
+        starts: Set s has the rows ``starts[s]:starts[s + 1]``.
+        theta: ``(d,)``.
+    """
+    half = rows.shape[1] // 2
+    chance = np.exp(log_chances(rows, starts, theta)[0])
+    # p times the slope -<x, b> of the utility in the price
+    along = rows[:, half:].astype(np.float64) @ theta[half:]
+    return float(np.mean(along * (1.0 - chance)))
 
 
 def own_elasticities(

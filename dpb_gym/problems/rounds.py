@@ -49,8 +49,8 @@ class ProblemInfo:
             None if unlimited.
         equal_revenues: Assortment: whether all items always have the same revenue.
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
-        price_range: Pricing: lowest and highest price that can be played; others are played as the
-            nearest of the two. None: all of [0, 1].
+        price_range: Chosen prices: lowest and highest price that can be played; others are played
+            as the nearest of the two. None: all of [0, 1].
         zeta: Pricing: link scale.
         n_candidates: Recommendation: candidates offered each round.
         n_arms: Recommendation: size of the fixed pool, None if arms are new in every round.
@@ -144,8 +144,8 @@ class Context(NamedTuple):
 
     Attributes:
         t: Round, counted from 1; in lockstep the same for all replicates.
-        features: float32. Assortment ``(B, N, d)``; pricing ``(B, d - 1)``;
-            recommendation ``(B, n_candidates, d)``.
+        features: float32. Assortment ``(B, N, d)``, with prices ``(B, N, d / 2)``; pricing
+            ``(B, d - 1)``; recommendation ``(B, n_candidates, d)``.
         revenues: Assortment only: float32 ``(B, N)``.
         arms: Recommendation only: pool indices ``(B, n_candidates)``, -1 when fresh.
         users: User ids ``(B,)`` where users are identified, else None.
@@ -189,7 +189,8 @@ class Feedback(NamedTuple):
 
     Attributes:
         reward: ``(B,)`` realised revenue or reward.
-        choice: Assortment: position in the offered slate, -1 for no purchase ``(B,)``.
+        choice: Assortment: position in the offered slate, or with prices the item; -1 for no
+            purchase ``(B,)``.
         demand: Pricing: realised demand ``(B,)``.
         observed: False where the round returned nothing (rejection replay, delayed
             feedback); None means that every replicate was observed.

@@ -74,12 +74,23 @@ def separation(data: ChoiceSets, move: Array, names: Sequence[str]) -> Separatio
 
 
 def _group(rows: Array, columns: Array, chosen: Array, names: Sequence[str]) -> str:
-    """Return the column of which the chosen rows have one value that no other row has, or all."""
+    """Return the column of which the chosen rows have one value that no other row has, or all.
+
+    Levels of a text column have a column each but the first.
+    """
     for k in columns:
         values = rows[:, k]
         first = values[chosen][0]
         if (values[chosen] == first).all() and not (values[~chosen] == first).any():
             upper = "=" not in names[k] or bool((values[~chosen] < first).all())
             return str(names[k]) if upper else names[k].replace("=", " other than ")
+    stems = {names[k].split("=")[0] for k in columns if "=" in names[k]}
+    for stem in sorted(stems):
+        # the level that has no column of its own
+        own = [k for k, name in enumerate(names) if name.startswith(f"{stem}=")]
+        lowest = rows[:, own] == rows[:, own].min(axis=0)
+        if (lowest.all(axis=1) == chosen).all():
+            levels = ", ".join(names[k].partition("=")[2] for k in own)
+            return f"{stem} other than {levels}"
     listed = [names[k] for k in columns if names[k] != "intercept"]
     return f"some values of {', '.join(listed[:4])}"

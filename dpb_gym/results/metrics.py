@@ -40,14 +40,18 @@ def _spread(sample: Floats, cut: float) -> tuple[Floats, Floats, int]:
     return centre, squares / ((freedom + 1) * freedom), freedom
 
 
-def _half(variance: Floats | float, freedom: float) -> Floats:
+def _half(
+    variance: Floats | float, freedom: float, confidence: float = CONFIDENCE
+) -> Floats:  # fmt: skip
     from scipy.special import stdtrit
 
-    return np.asarray(stdtrit(freedom, 0.5 + 0.5 * CONFIDENCE) * np.sqrt(variance))
+    return np.asarray(stdtrit(freedom, 0.5 + 0.5 * confidence) * np.sqrt(variance))
 
 
-def grouped(values: ArrayLike, groups: ArrayLike) -> Interval:
-    """Return a mean with a 95% interval that contains the variation between groups.
+def grouped(
+    values: ArrayLike, groups: ArrayLike, confidence: float = CONFIDENCE
+) -> Interval:  # fmt: skip
+    """Return a mean with an interval, of 95% by default, that contains variation between groups.
 
     Values of a group share a truth, such as coefficients drawn from a posterior. The interval is
     that of one truth's mean: the variance between groups does not shrink with their number. It is
@@ -57,6 +61,7 @@ def grouped(values: ArrayLike, groups: ArrayLike) -> Interval:
     Args:
         values: ``(n,)``.
         groups: Number of each value's group ``(n,)``.
+        confidence: In (0, 1).
     """
     x, which = np.asarray(values, np.float64), np.asarray(groups)
     _, codes, sizes = np.unique(which, return_inverse=True, return_counts=True)
@@ -68,7 +73,7 @@ def grouped(values: ArrayLike, groups: ArrayLike) -> Interval:
     among = float((sizes * (means - x.mean()) ** 2).sum() / (J - 1))
     between = max(0.0, (among - within) / ((n - (sizes**2).sum() / n) / (J - 1))) if n > J else 0.0
     variance = between * (1.0 + float((sizes**2).sum()) / n**2) + max(within, among * (n == J)) / n
-    half = float(_half(variance, J - 1))
+    half = float(_half(variance, J - 1, confidence))
     return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half))
 
 

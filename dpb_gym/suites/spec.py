@@ -21,6 +21,7 @@ from dpb_gym.envs.registration import environment
 from dpb_gym.errors import AgentError, DataError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
+from dpb_gym.problems.kinds import log_form
 from dpb_gym.registry import FACTORY, AgentSpec, agent_spec
 from dpb_gym.report.leaderboard_data import AnyBudget, Normalisation
 from dpb_gym.suites.code_digest import code_hash
@@ -95,12 +96,7 @@ class Task(Spec):
         if source is not None and in_memory(source):
             return str(source.digest())
         if source is not None:
-            import dpb_data
-
-            if self.kind == "assortment":
-                source = dpb_data.load_searches(str(source), repair=parameters.get("repair"))
-                return str(source.digest())
-            return str(dpb_data.ratings(source).digest())
+            return log_form(self.kind).data_digest(source, parameters)
         files = [v for v in parameters.values() if isinstance(v, str) and v.endswith(".npy")]
         try:
             contents = [Path(file).read_bytes() for file in files]

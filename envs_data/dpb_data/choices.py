@@ -131,6 +131,7 @@ def choices(
     missing: str | None = None,
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
+    absent: Mapping[str, Any] | str | None = None,
 ) -> ChoiceTable:
     """Return a table of choice sets: one row per offered alternative, or one row per set.
 
@@ -161,6 +162,7 @@ def choices(
         missing: See `dpb_data.table_repair.Repair`; a set with a missing attribute is left out.
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
+        absent: See `dpb_data.table_repair.Repair`.
 
     Raises:
         QuestionError: A value of `chosen` is none of the alternatives, or the columns of the
@@ -169,7 +171,7 @@ def choices(
             alternative twice; or no attribute varies within a set.
     """
     features = [features] if isinstance(features, str) else features
-    repair = Repair(missing, decimal, header)
+    repair = Repair(missing, decimal, header, absent)
     wide = {"alternatives": alternatives, "none": none, "unknown": unknown}
     if case is None:
         opened = open_table(source, repair)

@@ -20,6 +20,9 @@ _NO_ID_WORDS = read_words("no_id_words")
 _LONG = 6  # letters of a word that counts at the end of another, such as kundennummer
 _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
+_CODES_BELOW = (-1.0, -7.0, -8.0, -9.0, -77.0, -88.0, -99.0, -999.0, -9999.0)
+_CODES_ABOVE = (99.0, 999.0, 9999.0, 99999.0)
+_FEWEST_CODED = 4  # distinct values of a column with codes for missing ones
 _FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
 
 
@@ -121,6 +124,26 @@ def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, 
     return {name: Profile(name, values, name in dated) for name, values in read.items()}
 
 
+def missing_codes(profile: Profile) -> list[float]:
+    """Return numbers such as -999 or 99 that may stand for missing values.
+
+    They come several times and are apart from all other values: below 0, where no other value is,
+    or all nines and more than twice the largest other value.
+    """
+    if profile.text or profile.dates or profile.distinct < _FEWEST_CODED:
+        return []
+    values, counts = np.unique(profile.known, return_counts=True)
+    often = dict(zip(values.tolist(), counts.tolist()))
+    low = [code for code in _CODES_BELOW if often.get(code, 0) > 1]
+    rest = values[~np.isin(values, low)]
+    found = low if len(rest) > 2 and rest.min() >= 0.0 else []
+    high = [code for code in _CODES_ABOVE if often.get(code, 0) > 1]
+    rest = values[~np.isin(values, [*low, *high])]
+    if len(rest) > 2 and (rest % 1 == 0).all():
+        found = [*found, *(code for code in high if code > 2.0 * rest.max())]
+    return found
+
+
 def is_id_name(name: str) -> bool:
     """Return whether a name says that a column numbers persons or things.
 
@@ -128,8 +151,8 @@ def is_id_name(name: str) -> bool:
     """
     words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower()
     parts = [part for part in re.split(r"[\W_]+", words) if part]
-    if not parts:
-        return False
+    if not parts or parts[0] == "unnamed":  # as pandas calls the numbers of rows
+        return bool(parts)
     last = parts[-1].rstrip("0123456789") or parts[-1]
     return (
         last in _ID_WORDS

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpb_data.column_profiles import Profile
-from dpb_data.dataset_registry import read_layouts
+from dpb_data.column_profiles import Profile, is_id_name
+from dpb_data.dataset_registry import read_layouts, read_words
 
+_NO_RESPONSES = read_words("no_responses")
 _SHORTEST = 5  # letters of a name that counts inside of a word, such as preis in Angebotspreis
 
 
@@ -68,16 +70,22 @@ MEANINGS = {
 }
 _FITS: dict[str, Callable[[Profile], bool]] = {
     "price": lambda p: p.within(0.0, 1e12),
-    "bought": lambda p: p.whole and p.distinct > 1,
+    "bought": lambda p: p.whole and p.distinct > 1 and not _says_otherwise(p),
     "case": lambda p: p.text or p.whole,
     "item": lambda p: (p.text or p.whole) and p.distinct > 1,
     "chosen": lambda p: p.distinct > 1,
     "rating": lambda p: not p.text and p.distinct > 1,
-    "reward": lambda p: p.binary,
+    "reward": lambda p: p.binary and not _says_otherwise(p),
     "propensity": lambda p: p.within(0.0, 1.0),
     "person": lambda p: p.text or p.whole,
-    "offered": lambda p: p.whole and p.within(0.0, 1e12),
+    "offered": lambda p: p.whole and p.within(0.0, 1e12) and not _says_otherwise(p),
 }
+
+
+def _says_otherwise(profile: Profile) -> bool:
+    """Return whether a column holds times, or says by its name what is no response."""
+    words = {*plain_name(profile.name).split("_")}
+    return profile.dates or bool(words & {*_NO_RESPONSES})
 
 
 def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Profile]) -> list[str]:
@@ -121,11 +129,13 @@ def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
     found = [name for name, profile in profiles.items() if _FITS[role.name](profile)]
     if role.name in ("bought", "reward", "chosen"):
         binary = [name for name in found if profiles[name].binary]
-        return binary or found
+        return binary or [name for name in found if not is_id_name(name)]
     return found
 
 
 def plain_name(name: str) -> str:
-    """Return a name in lower case with underscores between its words."""
-    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    """Return a name in lower case, without accents, and with underscores between its words."""
+    letters = unicodedata.normalize("NFKD", name.strip().replace("ß", "ss"))
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", plain)
     return re.sub(r"\W+", "_", words.lower()).strip("_")

@@ -130,6 +130,7 @@ def text_table(raw: bytes, where: str, repair: Repair) -> TextTable:
         DataError: If it is in Vowpal Wabbit's text format.
     """
     raw, comments, removed = _without_comments(raw, repair)
+    raw = _with_single_marks(raw, repair)
     raw, blanks = _with_tabs(raw, repair)
     above, mark = header_line(raw, repair)
     lines = raw[:_SAMPLE].decode("utf-8", errors="replace").split("\n")[:-1]
@@ -177,6 +178,16 @@ def _without_comments(raw: bytes, repair: Repair) -> tuple[bytes, list[str], tup
     above = [k for place, k in enumerate(marked) if place == k]
     texts = [lines[k].decode("utf-8", errors="replace").lstrip("#").strip() for k in above]
     return kept, texts, tuple(k + 1 for k in marked)
+
+
+def _with_single_marks(raw: bytes, repair: Repair) -> bytes:
+    """Return a file whose columns are separated by ``::`` with tabs."""
+    lines = raw[:_SAMPLE].split(b"\n")[:-1]
+    counts = {line.count(b"::") for line in lines}
+    if len(lines) < 2 or len(counts) != 1 or counts == {0} or b"\t" in raw:
+        return raw
+    repair.note("'::' read as separator of columns", raw.count(b"\n"))
+    return raw.replace(b"::", b"\t")
 
 
 def _with_tabs(raw: bytes, repair: Repair) -> tuple[bytes, bool]:

@@ -8,22 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from dpb_data.column_profiles import is_id_name, recurring_ids
+from dpb_data.column_profiles import is_id_name, missing_codes, recurring_ids
 from dpb_data.column_reader import Array
 from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
 from dpb_data.feature_columns import select_features
 from dpb_data.questions import Question
 from dpb_data.reading_questions import (
     MOST_ANSWERS,
+    absent_question,
     features_question,
+    paid_question,
     person_question,
     range_question,
+    sets_question,
     units_question,
 )
 from dpb_data.role_finder import RoleFinder, names_of
 from dpb_data.wide_choices import stem
 from dpb_gym.errors import QuestionError, unknown_name
 
+_NEARLY = 0.9  # share of rows or sets that a rule must hold in
+MOST_ITEMS = 50
+"""Largest number of items of choice sets that are recognised by their values."""
 _MANY = 1e6  # customers of a row while their number is not known
 _ID = "numbers of persons or things"
 
@@ -88,6 +94,9 @@ class _LayoutReader:
                 self.questions.append(range_question(self.opened, rating))
             return
         if self.layout.name == "prices":
+            self._ask_paid()
+            if self._ask_sets():
+                return
             self._ask_offered()
         taken = {name for value in self.columns.values() for name in names_of(value)}
         free = [name for name in self.profiles if name not in taken]
@@ -98,6 +107,57 @@ class _LayoutReader:
             self.columns["features"] = self._given_features()
         else:
             self._select_features(free, ids)
+        self._ask_absent()
+
+    def _ask_absent(self) -> None:
+        """Ask whether numbers in features stand for missing values."""
+        if "absent" in self.own:
+            return
+        names = [name for name in self.columns.get("features", ()) if name in self.profiles]
+        codes = {name: missing_codes(self.profiles[name]) for name in names}
+        if codes := {name: own for name, own in codes.items() if own}:
+            self.questions.append(absent_question(self.opened, codes))
+
+    def _ask_paid(self) -> None:
+        """Ask for the quoted price if the column of the price has values for buyers only."""
+        names = self.columns["price"], self.columns["bought"]
+        if "price" in self.own or any(name not in self.profiles for name in names):
+            return
+        price, bought = (self.profiles[name] for name in names)
+        if price.text or not bought.binary:
+            return
+        lacking = ~(np.nan_to_num(price.values) > 0)
+        refused = np.nan_to_num(bought.values) == 0
+        if not refused.any() or lacking[refused].mean() < _NEARLY:
+            return
+        free = {k: p for k, p in self.profiles.items() if k not in names and not is_id_name(k)}
+        others = possible_columns(ROLES["price"], free)
+        self.questions.append(paid_question(self.opened, *names, others[: MOST_ANSWERS - 1]))
+
+    def _ask_sets(self) -> bool:
+        """Ask whether rows are alternatives of choice sets if they may be, and return whether."""
+        bought = self.profiles.get(self.columns["bought"])
+        named = bought is not None and bought.binary and self.finder.problem is None
+        if bought is None or not named or "offered" in self.own or "person" in self.own:
+            return False
+        taken = np.nan_to_num(bought.values)
+        free = {k: p for k, p in self.profiles.items() if k not in self.columns.values()}
+        for name, profile in free.items():
+            if not is_id_name(name) or len(profile.known) < len(taken):
+                continue
+            sets = profile.codes()
+            sizes = np.bincount(sets)
+            if np.mean(sizes > 1) < _NEARLY or np.bincount(sets, taken).max() > 1:
+                continue
+            for other, item in free.items():
+                if other == name or item.distinct > MOST_ITEMS or not (item.text or item.whole):
+                    continue
+                if len(np.unique(np.column_stack([sets, item.codes()]), axis=0)) == len(sets):
+                    self.questions.append(
+                        sets_question(self.opened, name, other, self.columns, len(sizes))
+                    )
+                    return True
+        return False
 
     def _ask_offered(self) -> None:
         """Find the number of customers of each row of prices, or ask for it."""

@@ -38,7 +38,7 @@ from dpb_gym.errors import (
 
 NAMED = ("choices", "ratings", "prices")
 """Kinds of the data sets whose name is enough."""
-_RULES = ("name", "missing", "decimal", "header")
+_RULES = ("name", "missing", "decimal", "header", "absent")
 _ARGUMENTS = {
     "pricing": ("price", "bought", "offered", "features", "person", *_RULES),
     "assortment": ("case", "item", "chosen", "features", "person", "alternatives", "none",
@@ -239,7 +239,8 @@ def _unknown(source: Any, problem: str | None, own: dict[str, Any]) -> Reading:
         if own["item"] != vowpal_wabbit.ITEM and vowpal_wabbit.is_log(place):
             source = vowpal_wabbit.table(place, own["item"])
             own = {"name": place.name.split(".")[0], **own, "item": vowpal_wabbit.ITEM}
-    repair = Repair(own.get("missing"), own.get("decimal"), own.get("header"))
+    rules = (own.get(key) for key in _RULES[1:])
+    repair = Repair(*rules, shares={*names_of(own.get("propensity"))})
     try:
         opened = open_table(source, repair)
     except QuestionError as error:

@@ -11,6 +11,7 @@ from dpb_data.column_profiles import Profile
 from dpb_data.column_reader import Array, Opened
 from dpb_data.column_roles import MEANINGS, ROLES, TableLayout, possible_columns
 from dpb_data.questions import Answer, Question
+from dpb_data.table_repair import NO_CODES
 
 NO_PERSON = "none"
 """Value of ``person=`` for a table in which no column numbers persons."""
@@ -147,6 +148,76 @@ def units_question(
             Answer({"offered": 1}, "one: a row is one customer, and any number is a purchase"),
         ),
         bought,
+    )
+
+
+def paid_question(
+    opened: Opened, price: str, bought: str, others: Sequence[str]
+) -> Question:  # fmt: skip
+    """Return the question of which column is the quoted price, where one is that of buyers only.
+
+    Args:
+        opened: The table.
+        price: Column that has values for buyers only.
+        bought: Column of purchases.
+        others: Columns that can be prices.
+    """
+    answers = [Answer({"price": name}, "the price that every row was quoted") for name in others]
+    answers.append(Answer({"price": "COLUMN"}, "another column", pattern=True))
+    return Question(
+        "price",
+        f"{opened.where}: {price} has a value only where {bought} is 1: it is what buyers paid. "
+        "Which column is the price that all customers saw?",
+        tuple(answers[-MOST_ANSWERS:]),
+        price,
+    )
+
+
+def sets_question(
+    opened: Opened, case: str, item: str, columns: Mapping[str, Any], count: int
+) -> Question:
+    """Return the question of whether rows are customers, or alternatives of one customer.
+
+    Args:
+        opened: The table.
+        case: Column whose equal values have at most one purchase.
+        item: Column that differs among them.
+        columns: Columns of the prices and purchases.
+        count: Number of the values of `case`.
+    """
+    return Question(
+        "problem",
+        f"{opened.where}: rows with the same {case} have at most one purchase. Is a row a customer "
+        f"with one price, or one of several alternatives from which a customer chose?",
+        (
+            Answer(
+                {"problem": "assortment", "case": case, "item": item, "chosen": columns["bought"]},
+                f"an alternative: {count:,} choice sets of different {item}",
+            ),
+            Answer({"problem": "pricing"}, "a customer with one price"),
+        ),
+        case,
+    )
+
+
+def absent_question(opened: Opened, codes: Mapping[str, Sequence[float]]) -> Question:
+    """Return the question of whether numbers far from all others stand for missing values.
+
+    Args:
+        opened: The table.
+        codes: Such numbers by column.
+    """
+    whole = {k: [int(c) for c in own] for k, own in codes.items()}
+    plain = {k: own[0] if len(own) == 1 else own for k, own in whole.items()}
+    said = "; ".join(f"{name} has {listed([*map(str, own)])}" for name, own in whole.items())
+    return Question(
+        "absent",
+        f"{opened.where}: {said}, apart from all other values. Do they stand for missing values?",
+        (
+            Answer({"absent": plain}, "yes: these values are missing"),
+            Answer({"absent": NO_CODES}, "no: they are values"),
+        ),
+        next(iter(codes)),
     )
 
 

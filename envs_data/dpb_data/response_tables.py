@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,6 +25,7 @@ from dpb_gym.errors import DataError, QuestionError
 _USER_FEATURES = tuple(f"user_feature_{k}" for k in range(4))
 LARGEST_PRICE = 1e12
 _MOST_UNITS = 10_000.0
+_UNITS = " (0 or 1, or units sold; of larger volumes thousands, rounded)"
 _ITEM_FEATURES = tuple(f"item_feature_{k}" for k in range(4))
 
 
@@ -256,6 +257,7 @@ def prices(
     missing: str | None = None,
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
+    absent: Mapping[str, Any] | str | None = None,
 ) -> PriceTable:
     """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
@@ -274,6 +276,7 @@ def prices(
         missing: See `dpb_data.table_repair.Repair`.
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
+        absent: See `dpb_data.table_repair.Repair`.
 
     Raises:
         QuestionError: `bought` has numbers above 1, and `offered` is not given: customers who did
@@ -292,9 +295,12 @@ def prices(
     each = offered if isinstance(offered, (int, float)) else None
     if each is not None:
         each = validation.integer("offered", each, 1, int(_MOST_UNITS))
-    own = [Column(price, POSITIVE, LARGEST_PRICE), Column(bought, 0.0, _MOST_UNITS, 1.0)]
+    own = [
+        Column(price, POSITIVE, LARGEST_PRICE),
+        Column(bought, 0.0, _MOST_UNITS, 1.0, hint=_UNITS),
+    ]
     own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
-    repair = Repair(missing, decimal, header)
+    repair = Repair(missing, decimal, header, absent)
     opened, read, shared = _responses(source, own, features, person, name, repair)
     sold = read[bought].astype(np.int64)
     unit = repair.unit.get(price) or unit_of_name(price)
@@ -337,6 +343,7 @@ def clicks(
     missing: str | None = None,
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
+    absent: Mapping[str, Any] | str | None = None,
 ) -> ClickTable:
     """Return a table of a recommender's log, one row per round, by column names.
 
@@ -351,6 +358,7 @@ def clicks(
         missing: See `dpb_data.table_repair.Repair`.
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
+        absent: See `dpb_data.table_repair.Repair`.
 
     Raises:
         DataError: A column is missing or a value not allowed.
@@ -366,7 +374,7 @@ def clicks(
         Column(reward, 0.0, 1.0, 1.0, hint=" (0 or 1)"),
         Column(propensity, POSITIVE, 1.0),
     ]
-    repair = Repair(missing, decimal, header)
+    repair = Repair(missing, decimal, header, absent, shares={propensity})
     _, read, shared = _responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(

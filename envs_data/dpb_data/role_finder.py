@@ -17,7 +17,12 @@ from dpb_data.reading_questions import (
     layout_question,
     role_question,
 )
-from dpb_data.wide_choices import Layout, wide_layout
+from dpb_data.wide_choices import (
+    MOST_ALTERNATIVES,
+    Layout,
+    names_columns,
+    wide_layout,
+)
 from dpb_gym.errors import DataError, ParameterError, QuestionError
 
 COLUMNS = (*ROLES, "features", "time", "title")
@@ -70,7 +75,23 @@ class RoleFinder:
             found[key] = named_columns(role, free, self.profiles)
             if len(found[key]) == 1:  # a column has one role: purchase_price is a price
                 free = [name for name in free if name not in found[key]]
+        if not found["chosen"] and not {"case", "price", "bought", "reward", "rating"} & {
+            *self.own
+        }:
+            found["chosen"] = self._naming()
         return found
+
+    def _naming(self) -> list[str]:
+        """Return the columns of text whose values name other columns, as choices in wide tables."""
+        others = [*self.opened.columns]
+        return [
+            name
+            for name, profile in self.profiles.items()
+            if profile.text and 2 <= profile.distinct <= MOST_ALTERNATIVES
+            and names_columns(
+                [*dict.fromkeys(map(str, profile.known))], [c for c in others if c != name]
+            )
+        ]  # fmt: skip
 
     def layout(self) -> TableLayout | None:
         """Return the layout of the table, or None with a question."""

@@ -21,11 +21,15 @@ from dpb_gym.errors import DataError, ParameterError, QuestionError
 MISSING_RULES = ("drop", "median", "error")
 MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
+NO_CODES = "none"
+"""Value of ``absent=`` for a table whose numbers are all values."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
 _ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
            "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
-_YES = ("true", "yes", "y", "ja", "oui", "si", "sí", "sì", "sold", "t")
-_NO = ("false", "no", "n", "nein", "non", "not sold", "f")
+_YES = ("true", "yes", "y", "ja", "oui", "si", "sí", "sì", "sold", "t", "accepted", "bought",
+        "booked", "renewed", "won")  # fmt: skip
+_NO = ("false", "no", "n", "nein", "non", "not sold", "f", "declined", "rejected", "lapsed",
+       "lost", "unsold")  # fmt: skip
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
@@ -53,6 +57,9 @@ class Repair:
             other columns.
         header: Names of all columns, for a text file whose first line is a row; ``"first"`` if
             the first line has the names although it looks like a row; None to decide by the file.
+        absent: Numbers that stand for a missing value by column, one or a list, such as
+            ``{"age": -999}``; ``"none"`` if all numbers are values; None to ask.
+        shares: Columns of which percentages are divided by 100.
         notes: One sentence per rule and column, with the number of rows.
         unit: Currency or percent sign of each column, by name.
         rows: Numbers of the rows that remain ``(n,)``, or None for all.
@@ -62,6 +69,8 @@ class Repair:
     missing: str | None = None
     decimal: str | None = None
     header: Sequence[str] | str | None = None
+    absent: Mapping[str, Any] | str | None = None
+    shares: Set[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     unit: dict[str, str] = field(default_factory=dict)
     rows: NDArray[Any] | None = None
@@ -74,6 +83,11 @@ class Repair:
             raise ParameterError(
                 "header= lists the names of all columns, or is 'first' if the first line has them, "
                 f"got {self.header!r}"
+            )
+        if self.absent not in (None, NO_CODES) and not isinstance(self.absent, Mapping):
+            raise ParameterError(
+                "absent= gives numbers that stand for missing values by column, such as "
+                f"{{'age': -999}}, or is 'none', got {self.absent!r}"
             )
 
     def note(self, what: str, rows: int) -> None:
@@ -124,7 +138,30 @@ class Repair:
                 clean[name] = self._levels(text) if kinds[name] == "any" else text.trimmed
             else:
                 clean[name] = self._days(name, dates)
+        for name, codes in (self.absent if isinstance(self.absent, Mapping) else {}).items():
+            if name in clean:
+                clean[name] = self._without_codes(name, clean[name], codes, where)
         return self._without_missing(clean, kinds, free, where)
+
+    def _without_codes(self, name: str, values: Any, codes: Any, where: str) -> Any:
+        """Return numbers with null in place of codes for missing values."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        listed = codes if isinstance(codes, (list, tuple)) else [codes]
+        try:
+            wanted = pa.array([float(code) for code in listed])
+            numbers = values.cast(pa.float64())
+        except (TypeError, ValueError):
+            raise ParameterError(
+                f"absent=: {name} of {where} and its codes must be numbers, got {codes!r}"
+            ) from None
+        coded = pc.is_in(numbers, wanted)
+        count = int(pc.sum(coded).as_py() or 0)
+        if not count:
+            raise ParameterError(f"absent=: no value of {name} in {where} is {codes!r}")
+        self.note(f"{name}: {', '.join(map(str, listed))} read as missing", count)
+        return pc.if_else(coded, pa.scalar(None, pa.float64()), numbers)
 
     def _number(self, text: _Text, marks: set[str]) -> Any:
         """Return the numbers of a text column, with null where there is none."""
@@ -140,6 +177,9 @@ class Repair:
         grouped = fits & text.contains(other)
         plain = pc.replace_substring(text.bare, other, "")
         values = pc.if_else(fits, pc.replace_substring(plain, mark, "."), None)
+        if text.unit == "%" and text.name in self.shares:
+            self.note(f"{text.name}: percentages read as shares", text.units)
+            return pc.divide(values.cast("float64"), 100.0)
         if text.unit:
             self.unit[text.name] = _SYMBOLS.get(text.unit, text.unit)
             self.note(f"{text.name}: {text.unit} removed", text.units)

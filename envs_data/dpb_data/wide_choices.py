@@ -168,6 +168,13 @@ def _named(alternatives: Any) -> dict[str, str]:
 Patterns = dict[str, dict[str, str]]
 
 
+def names_columns(values: Sequence[str], columns: Sequence[str]) -> bool:
+    """Return whether columns of at least one attribute are named by all values of a column."""
+    texts = {value: value for value in values}
+    apart, _ = _patterns(columns, texts)
+    return any(len(found) == len(texts) for found in apart.values())
+
+
 def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Patterns, Patterns]:
     """Return patterns of columns that are named by at least two alternatives.
 
@@ -229,6 +236,8 @@ def _no_attributes(opened: Opened, chosen: str, counts: Counter[str], glued: Pat
     if glued:
         some = next(iter(glued))
         texts = [*glued[some].values()]
+        most = max(map(len, glued.values()))
+        likely = [name for name, found in glued.items() if len(found) == most]
         return QuestionError(
             Question(
                 "features",
@@ -236,7 +245,7 @@ def _no_attributes(opened: Opened, chosen: str, counts: Counter[str], glued: Pat
                 f"values of {chosen} ({listed}) without a separator. Are they attributes of the "
                 "alternatives, or for instance answers to questions?",
                 (
-                    Answer({"features": [*glued]}, "attributes of the alternatives"),
+                    Answer({"features": likely}, "attributes of the alternatives"),
                     Answer({"features": ["NAME"]}, "only the named ones are", pattern=True),
                 ),
                 some,
@@ -328,12 +337,21 @@ def _code_question(
     """Return the question of what values of `chosen` mean that are no alternative."""
     keys = sorted(strange, key=_order)
     first = opened.at(rows[keys[0]])
+    below = [key for key in keys if key.startswith("-")]
+    others = [key for key in keys if key not in below]
+    split = [
+        Answer(
+            {"none": others, "unknown": below},
+            f"{', '.join(others)}: none of the alternatives; {', '.join(below)}: not known",
+        )
+    ]  # fmt: skip
     return Question(
         "none",
         f"{first}: {chosen} is {keys[0]}, which is none of the alternatives "
         f"{', '.join(sorted(known, key=_order))}. What do the values {_counted(keys, counts)} "
         "mean?",
         (
+            *(split if below and others else ()),
             Answer({"none": keys}, "none of the alternatives was chosen"),
             Answer({"unknown": keys}, "the choice is not known: leave these rows out"),
         ),

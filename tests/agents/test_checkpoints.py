@@ -22,6 +22,7 @@ from dpb_gym.streams import AgentStreams
 
 ENVIRONMENTS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 10, "capacity": 3, "dim": 3}),
+    "assortment-pricing": ("DPB/AssortmentPricing-v0", {"n_items": 10, "capacity": 3, "dim": 4}),
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"dim": 4, "interactions_per_user": 2}),
 }

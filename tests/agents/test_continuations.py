@@ -537,6 +537,10 @@ def test_no_releaser_that_was_handed_over_releases_anything(name: str) -> None:
     kind = next(iter(spec.supports))
     env_id, kwargs = {
         "assortment": ("DPB/Assortment-v0", {"n_items": 10, "capacity": 3, "dim": 3}),
+        "assortment-pricing": (
+            "DPB/AssortmentPricing-v0",
+            {"n_items": 10, "capacity": 3, "dim": 4},
+        ),
         "pricing": ("DPB/Pricing-v0", {}),
         "recommendation": ("DPB/Recommendation-v0", {"dim": 4, "interactions_per_user": 2}),
     }[kind]

@@ -89,6 +89,13 @@ def test_immediate_responses_equal_the_harness(env_id: str, agent: str, kwargs: 
         session.decide(context.features[0], revenues=revenues, arms=arms)
 
 
+def test_a_session_without_a_budget_is_saved_and_loaded(tmp_path: Path) -> None:
+    session = dpb_gym.serve("lin-ucb", None, SHOP, warm=False)  # with the default noise
+    session.decide(offer(1))
+    session.save(tmp_path / "shop.session")
+    assert dpb_gym.Session.load(tmp_path / "shop.session").pending == (1,)
+
+
 def test_late_responses_have_their_own_context_and_action() -> None:
     session = dpb_gym.serve(Notebook, None, SHOP)
     ids = [session.decide(offer(k)) for k in (10, 20, 30)]

@@ -12,11 +12,13 @@ from scipy.optimize import minimize
 import dpb_gym
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
+from dpb_gym.problems.rounds import Round
 from dpb_gym.registry import agent_spec, agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
 
 PROBLEMS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
+    "assortment-pricing": ("DPB/AssortmentPricing-v0", {"n_items": 6, "capacity": 3}),
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
 }
@@ -38,7 +40,7 @@ def begin(name, prior_mean=KNOWN, budget=None, horizon=60, **params):
     problem = dpb_gym.make_problem(env_id, horizon=horizon, dim=4, **kwargs)
     # greedy from the first round on, without the class's exploration
     greedy = {"alpha": 0.0, "v": 0.0, "scale": 1e-9, "width": 0.0, "disperse": 0.0}
-    greedy["size"] = 1e-9
+    greedy |= {"size": 1e-9, "shock": 0.0}
     greedy |= {"explore": 0, "ridge": 1e12, "gamma": 0.0 if "pricing" in name else None}
     parameters = inspect.signature(agent_spec(name).maker).parameters
     params = {k: v for k, v in greedy.items() if k in parameters} | params
@@ -58,6 +60,9 @@ def value(problem, context, action, b):
     if problem.info.kind == "pricing":
         score = problem.info.zeta * (x @ KNOWN[:-1] - action * KNOWN[-1]) / 2.0
         return action / (1.0 + np.exp(-score))
+    if problem.info.kind == "assortment-pricing":
+        odds = np.where(action >= 0, np.exp(x @ KNOWN[:2] - action * (x @ KNOWN[2:])), 0.0)
+        return action @ odds / (1.0 + odds.sum())
     items = [i for i in action if i >= 0]
     odds = np.exp(x[items] @ KNOWN)
     return odds @ context.revenues[b][items] / (1.0 + odds.sum())
@@ -68,6 +73,10 @@ def best(problem, context, b):
         actions = range(8)
     elif problem.info.kind == "pricing":
         return value(problem, context, np.linspace(0.0, 1.0, 20_001), b).max()
+    elif problem.info.kind == "assortment-pricing":
+        actions = problem.best_action(
+            {"theta": np.tile(KNOWN, (len(SEEDS), 1))}, Round(context, np.zeros(len(SEEDS)), {})
+        )[0]
     else:
         actions = [s for k in (1, 2, 3) for s in combinations(range(9), k)]
     return max(value(problem, context, action, b) for action in actions)

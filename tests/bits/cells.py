@@ -24,11 +24,12 @@ REPLICATES = 3
 BUDGETS = ["rho=0.5", "eps=1,delta=1e-5"]
 FEW = (
     "ucb-mnl,dpmnl,one-pass-mnl,ts-pricing,private-pricing,one-pass-pricing,"
-    "lin-ucb,adaprivate-ts,one-pass-linear,local-lin-ucb"
+    "lin-ucb,adaprivate-ts,one-pass-linear,local-lin-ucb,one-pass-offers"
 )
 TASKS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 4}),
     "revenues": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
+    "offers": ("DPB/AssortmentPricing-v0", {"n_items": 9, "capacity": 3, "dim": 4}),
     "pricing": ("DPB/Pricing-v0", {"dim": 4}),
     "gaussian-demand": ("DPB/Pricing-v0", {"dim": 3, "demand": "gaussian"}),
     "recommendation": ("DPB/Recommendation-v0", {"dim": 5, "n_candidates": 8}),

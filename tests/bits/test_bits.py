@@ -98,6 +98,7 @@ FORBIDDEN = {
 ELSEWHERE = (
     "agents/dpb_agents/reference/",
     "dpb_gym/envs/sb3.py",
+    "dpb_gym/kinds/price_doubts.py",
     "dpb_gym/privacy/accounting.py",
     "dpb_gym/privacy/events.py",
     "dpb_gym/privacy/private_factors.py",
@@ -106,6 +107,7 @@ ELSEWHERE = (
     "dpb_gym/problems/released_fit.py",
     "dpb_gym/problems/log_likelihood.py",
     "dpb_gym/problems/logged_figures.py",
+    "dpb_gym/problems/neighbours.py",
     "dpb_gym/problems/separation.py",
     "dpb_gym/problems/item_features.py",
 )
@@ -114,6 +116,7 @@ ELSEWHERE = (
 def test_result_paths_call_no_blas_and_no_libm():
     packages = ("agents/dpb_agents", *(f"dpb_gym/{r}" for r in ("problems", "envs", "feedback")))
     packages += (
+        "dpb_gym/kinds",
         "dpb_gym/privacy",
         "dpb_gym/kernels",
         "dpb_gym/streams.py",

@@ -70,7 +70,7 @@ def dpb(capfd: Any) -> Any:
 COMMANDS = [
     "list", "show", "run", "leaderboard", "verify", "submit", "import", "remove", "cost",
     "cost-of-privacy", "tune", "reproduce", "bounds", "audit", "warm", "certify", "outside",
-    "advise",
+    "advise", "serve",
 ]  # fmt: skip
 DATA_COMMANDS = ["list", "fetch", "path", "check"]
 

@@ -119,6 +119,10 @@ AMBIGUOUS: dict[str, tuple[Callable[[], Table], list[str]]] = {
         lambda: quotes() | {"views": np.arange(N) % 4 + 1}, ["offered"]
     ),
     "a panel": (panel, ["person"]),
+    "codes for missing values": (
+        lambda: quotes() | {"age": np.where(np.arange(N) % 30 == 0, -999, 20 + np.arange(N) % 50)},
+        ["absent"],
+    ),
     "two columns of prices": (lambda: quotes() | {"fare": quotes()["price"] + 1.0}, ["price"]),
     "two kinds of tables": (
         lambda: quotes() | {"item": np.arange(N) % 3, "click": np.arange(N) % 2,

@@ -11,7 +11,6 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {
     "train_sb3.py": "stable_baselines3",
-    "personalizer_server.py": "starlette",
     "split_session.py": "opendp",
 }
 SMALL = {
@@ -58,11 +57,6 @@ def check_gallery(out, folder):
     assert r"\begin{tabular}" in out
 
 
-def check_adapter(out, folder):
-    assert "'item': [1], 'reward': [1.0], 'propensity': [0.8], 'User_age': [31.0]" in out
-    assert "of Rank calls took at most" in out and "eps=1 at delta=1e-06" in out
-
-
 def check_report_and_picture(out, folder):
     assert "you lose" in out and "its customers are not protected" in out
     assert any(p.read_bytes().startswith(b"\x89PNG") for p in folder.glob("*.png"))
@@ -75,7 +69,6 @@ def check_all_three_processes_work(out, folder):
 
 
 CHECKS = {
-    "personalizer_server.py": check_adapter,
     "split_session.py": check_all_three_processes_work,
     "my_assortment.py": check_report_and_picture,
     "my_prices.py": check_report_and_picture,

@@ -400,3 +400,23 @@ def test_propensities_that_do_not_fit_the_number_of_items_are_doubted() -> None:
     wrong = {**right, "p": np.full(3000, 0.9)}
     (doubt,) = LoggedRecommendation(dpb_data.clicks(wrong, **ADS)).doubts
     assert doubt.startswith("wrong propensities: the mean of 1 / propensity is 1.111 and should be")
+
+
+def test_elasticities_contain_the_sampling_of_customers_and_prices() -> None:
+    """Against the spread of the mean over days that are drawn again, with known coefficients."""
+    rng = np.random.default_rng(0)
+    price = rng.choice(np.linspace(2.0, 4.0, 9), 120)
+    visitors = rng.poisson(40, 120) + 1
+    sold = rng.binomial(visitors, 1 / (1 + np.exp(-(2.0 - price))))
+    frame = {"price": price, "units": sold, "visitors": visitors}
+    problem = LoggedPricing(dpb_data.prices(frame, bought="units", offered="visitors"))
+    own = problem.effects["elasticity"]
+    rows = np.column_stack([np.ones(120), -price / problem.highest_price])
+    chance = 1 / (1 + np.exp(-rows @ problem.fit.coefficients))
+    each = -problem.fit.coefficients[-1] * price / problem.highest_price * (1 - chance)
+    drawn = rng.integers(0, 120, (4_000, 120))
+    means = (each[drawn] * visitors[drawn]).sum(axis=1) / visitors[drawn].sum(axis=1)
+    assert own.sampling == pytest.approx(means.std(), rel=0.05)
+    half = 1.96 * np.hypot(own.error, own.sampling)
+    assert own.interval == pytest.approx((own.value - half, own.value + half), rel=1e-3)
+    assert problem.effects["price"].sampling == 0.0

@@ -58,6 +58,27 @@ def test_type_annotations_make_no_cycles(structure):
     assert structure.cycles(types=True) == []
 
 
+@pytest.mark.parametrize("package", ["dpb_gym", "dpb_agents", "dpb_data"])
+def test_packages_form_no_circle(structure, package):
+    """Imports of modules may run downwards while those of their packages do not."""
+    assert structure.cycles(package, packages=True) == []
+
+
+def test_circles_of_packages_are_detected(structure, tmp_path, monkeypatch):
+    files = {
+        "upper/a": "from rounds import lower\n",
+        "upper/b": "",
+        "lower/c": "import rounds.upper.b\n",
+    }
+    for name, text in {**files, "__init__": "", "upper/__init__": "", "lower/__init__": ""}.items():
+        path = tmp_path / "rounds" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert structure.cycles("rounds") == []
+    assert structure.cycles("rounds", packages=True) == ["rounds.lower, rounds.upper"]
+
+
 def test_call_paths_to_the_first_action_are_short(structure):
     assert len(structure.calls_before_act()) <= 64
     assert len(structure.calls_with_budget()) <= 8

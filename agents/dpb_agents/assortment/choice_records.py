@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_agents import kernels as agent_kernels
+from dpb_agents.common.record_stores import resized
 from dpb_gym import kernels
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import Curator, Minimiser, RunningSum
@@ -34,14 +35,6 @@ def offered(action: Array, feedback: Feedback) -> Array:
     if feedback.observed is None:
         return action
     return np.where(feedback.observed[:, None], action, -1)
-
-
-def resized(store: Array, count: int, capacity: int) -> Array:
-    """Return a copy of a store, ``(B, capacity, ...)``, with as many of `count` records as fit."""
-    new = np.empty((store.shape[0], capacity, *store.shape[2:]), store.dtype)
-    kept = min(count, capacity)
-    new[:, :kept] = store[:, :kept]
-    return new
 
 
 class ChoiceRecords:

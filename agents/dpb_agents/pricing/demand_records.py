@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.assortment.choice_records import resized
+from dpb_agents.common.record_stores import resized
 from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import RecordShape
 from dpb_gym.problems.base import Array, Context, Feedback
@@ -204,6 +204,10 @@ class ExactMLE:
         if records.count == records.horizon:
             self._fold()
         records.add(features, price, demand)
+
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of the stored records; see `Releaser.memory`."""
+        return self.records.memory(rounds)
 
     def release(self, due: Array) -> Array:
         """Return estimates ``(B, d)``, updated where `due`."""

@@ -18,6 +18,7 @@ from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
 HOMES = {
     "assortment": "DPB/Assortment-v0",
+    "assortment-pricing": "DPB/AssortmentPricing-v0",
     "pricing": "DPB/Pricing-v0",
     "recommendation": "DPB/Recommendation-v0",
 }

@@ -13,9 +13,10 @@ from dpb_gym.envs.registration import ENVIRONMENTS, Environment
 from dpb_gym.registry import agent_specs
 from dpb_site.markdown import Pages, definitions, fence, slug, table, toctree
 
-ACTION_MODES = {"assortment": ("slate", "scores", "mask"), "pricing": (), "recommendation": ()}
+ACTION_MODES = {"assortment": ("slate", "scores", "mask")}
 PAPERS = {
     "assortment": "[Cho & Sun](/papers/private-assortment.md)",
+    "assortment-pricing": "[Assortments with prices](/agents/assortment-pricing.md)",
     "pricing": "[Chen, Simchi-Levi & Wang](/papers/private-pricing.md)",
     "recommendation": "[Riyazat & Ukwatta](/papers/adaprivate-ts.md)",
 }
@@ -27,7 +28,8 @@ RESCALING = (
 )
 INFO = {
     "t": "round, counted from 1",
-    "choice": "position in the offered slate, -1 for no purchase",
+    "choice": "what was bought, -1 for no purchase: the position in the offered slate, or the item "
+    "where items have chosen prices",
     "demand": "realised demand",
     "observed": "whether the round returned a rating (rejection replay)",
     "expected_reward": "expected reward of the action",
@@ -124,7 +126,9 @@ def _spaces(entry: Environment) -> list[list[str]]:
         ("default", {}),
         ("`obs_mode='dict'`", {"obs_mode": "dict"}),
     ]
-    modes += [(f"`action_mode='{m}'`", {"action_mode": m}) for m in ACTION_MODES[entry.kind][1:]]
+    modes += [
+        (f"`action_mode='{m}'`", {"action_mode": m}) for m in ACTION_MODES.get(entry.kind, ())[1:]
+    ]
     if "n_prices" in entry.interface:
         modes.append(("`n_prices=20`", {"n_prices": 20}))
     rows = []

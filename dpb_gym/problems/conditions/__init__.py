@@ -10,7 +10,6 @@ from numpy.random import Generator
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems import exhaustive_search
-from dpb_gym.problems.assortment import AssortmentProblem
 from dpb_gym.problems.base import Field, Instance, Problem
 from dpb_gym.problems.conditions import protocol, response_model
 from dpb_gym.problems.conditions.condition import Condition
@@ -94,8 +93,6 @@ class Conditioned(Problem):
                 self.conditions.append(condition(inner, given[name]))
                 self.info = self.conditions[-1].info(self.info)
         self.feature_bound *= max((c.stretch for c in self.conditions), default=1.0)
-        # its best slates respect availability, by `Context.offered_revenues`
-        self._handles_masks = isinstance(inner, AssortmentProblem)
         self._checking, self._changing_truth, self._changing_customer, self._scaling = (
             [c for c in self.conditions if getattr(type(c), of) is not getattr(Condition, of)]
             for of in ("check", "truth", "customer", "reward_factor")
@@ -158,7 +155,9 @@ class Conditioned(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         round_ = _with_true_features(round_)
         worlds = self._worlds(self._truth(hidden, round_))
-        if len(worlds) > 1 or not (self._handles_masks or round_.context.available is None):
+        if len(worlds) > 1 or not (
+            self.inner.respects_availability or round_.context.available is None
+        ):
             action, value = exhaustive_search.best_action(self.inner, worlds, round_)
         else:
             action, value = self.inner.best_action(worlds[0], round_)

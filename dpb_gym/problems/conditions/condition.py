@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.problems.base import Array, Field, Hidden, Problem, ProblemInfo, Round
+from dpb_gym.problems.kinds import kind_of
 
 
 class Condition:
@@ -20,8 +21,6 @@ class Condition:
         name: The keyword argument.
         stretch: Upper bound on the factor by which features grow.
         excludes: Conditions that cannot be combined with this one, and why.
-        inapplicable: Reason by problem kind why the condition does not apply, ``""`` where it
-            does. The key ``""`` stands for all other kinds.
 
     Raises:
         ParameterError: If the value is not allowed or the problem cannot have the condition.
@@ -29,7 +28,6 @@ class Condition:
 
     name: ClassVar[str]
     excludes: ClassVar[dict[str, str]] = {}
-    inapplicable: ClassVar[dict[str, str]] = {}
     stretch: float = 1.0
 
     def __init__(self, problem: Problem, value: Any) -> None:
@@ -38,7 +36,7 @@ class Condition:
     @classmethod
     def refused(cls, kind: str) -> str:
         """Return the reason why the condition does not apply to a kind, or "" if it does."""
-        return cls.inapplicable.get(kind, cls.inapplicable.get("", ""))
+        return kind_of(kind).refuses.get(cls.name, "")
 
     def info(self, info: ProblemInfo) -> ProblemInfo:
         """Return the `ProblemInfo` with the condition."""

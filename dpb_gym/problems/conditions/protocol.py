@@ -31,14 +31,10 @@ class Availability(Condition):
 
     name = "available"
 
-    inapplicable: ClassVar[dict[str, str]] = {
-        **{"assortment": "", "recommendation": "", "pricing": "a price can always be asked"},
-        "": "it has no list of items",
-    }
-
     def __init__(self, problem: Problem, value: Any) -> None:
         info = problem.info
-        self._count = kind_of(info.kind).feature_shape(info)[0]
+        self._kind = kind_of(info.kind)
+        self._count = self._kind.feature_shape(info)[0]
         self._least = (info.capacity or 1) if info.exactly else 1
         self._rows: Array | None = None
         self._chance = 0.0
@@ -74,7 +70,7 @@ class Availability(Condition):
         return round_.showing(available=mask)
 
     def check(self, round_: Round, action: Array) -> None:
-        check_offered(round_.context, action)
+        check_offered(round_.context, self._kind.offered(action))
 
 
 class Stock(Condition):
@@ -88,10 +84,6 @@ class Stock(Condition):
     excludes: ClassVar[dict[str, str]] = {
         "delay": "the remaining stock would reveal responses before they arrive",
         "contamination": "contaminated customers would use up stock that the optimum keeps",
-    }
-    inapplicable: ClassVar[dict[str, str]] = {
-        **{"assortment": "", "pricing": "", "recommendation": "a recommendation uses nothing up"},
-        "": "it sells no items",
     }
 
     def __init__(self, problem: Problem, value: Any) -> None:

@@ -94,16 +94,15 @@ class Intercept(Condition):
 
     def __init__(self, problem: Problem, value: Any) -> None:
         self._value = validation.real("intercept", value, -1e3, 1e3)
-        self._pricing = problem.info.kind == "pricing"
-        self._dim = problem.dim
+        self._part, self._divisor = kind_of(problem.info.kind).intercept(problem.dim)
 
     def hidden(self, drawn: Any, hidden: Hidden) -> Hidden:
         theta = needs_theta("intercept", hidden)
-        part = theta[:-1] if self._pricing else theta
+        part = theta[self._part]
         square = np.sum(part * part)
         if not square > 0.0:
             raise ParameterError("intercept needs a theta that is not zero on the features")
-        size = self._value * (np.sqrt(self._dim) if self._pricing else 1.0)
+        size = self._value * self._divisor
         return {"intercept": size / square * part}
 
     def round(self, round_: Round, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:

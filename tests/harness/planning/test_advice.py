@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import dpb_data
 import dpb_gym
 from dpb_data import synthetic
 from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
+from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.results import metrics
@@ -242,31 +242,16 @@ def test_calibration_is_doubted_only_if_wrong() -> None:
     assert stats.chi2.sf(29.6, 10) == pytest.approx(log_checks.DOUBT, rel=0.05)
 
 
-def test_prices_that_follow_demand_or_hardly_vary_are_named() -> None:
+def test_prices_that_hardly_vary_are_named() -> None:
     rng, n = np.random.default_rng(5), 3000
     x, price = rng.normal(size=(n, 2)), rng.uniform(4.0, 9.0, n)
-    bought = (rng.random(n) < 0.4).astype(int)
-    assert log_checks.price_doubts(x, price, bought) == []
-    tide = np.repeat(rng.uniform(0.1, 0.9, n // 100), 100)
-    follows = log_checks.price_doubts(x, 4 + 5 * tide, (rng.random(n) < tide).astype(int))
-    assert any("endogenous prices: they rise after customers bought" in d for d in follows)
-    fixed = log_checks.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n), bought)
+    assert price_doubts.price_doubts(x, price) == []
+    fixed = price_doubts.price_doubts(x, 6 + x @ [1.0, 0.5] + 0.05 * rng.normal(size=n))
     assert any("the features determine 100%" in d for d in fixed)
-    few = log_checks.price_doubts(x, rng.choice([4.0, 5.0], n), bought)
+    alike = price_doubts.price_doubts(x, 6 + 0.05 * rng.normal(size=n))
+    assert any("prices vary by 0.8% for like customers" in d for d in alike)
+    few = price_doubts.price_doubts(x, rng.choice([4.0, 5.0], n))
     assert "lack of variation: the table has only 2 prices" in few
-
-
-def test_customers_of_one_row_have_no_order() -> None:
-    rng = np.random.default_rng(8)
-    price = rng.choice([2.0, 2.5, 3.0, 3.5], 400)
-    frame = {"price": price, "units": rng.binomial(60, 1 / (1 + np.exp(price - 1.0)))}
-    table = dpb_data.prices(frame, bought="units", offered=60)
-    features, prices, share = log_checks._rows(table)
-    np.testing.assert_array_equal(prices, price)
-    np.testing.assert_allclose(share, frame["units"] / 60)
-    assert not any("endogenous" in d for d in log_checks.price_doubts(features, prices, share))
-    ordered = log_checks.price_doubts(table.features, table.price, table.bought)
-    assert any("endogenous" in doubt for doubt in ordered), "of the order within a row"
 
 
 def test_a_model_without_an_interaction_is_doubted() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm, t
 
 import dpb_data
 import dpb_gym
 from dpb_data import synthetic
-from dpb_gym.planning.fixed_actions import best_fixed_action
+from dpb_gym.planning.advice import relative_gain
+from dpb_gym.planning.fixed_actions import DECIDED, best_fixed_action, ratio_interval
 from dpb_gym.problems.logged import LoggedAssortment, LoggedPricing, LoggedRecommendation
 
 
@@ -91,3 +93,74 @@ def test_values_of_the_logs_own_actions_are_what_was_observed() -> None:
         (value,) = problem.log_values(problem.theta[None], everyone, equal)
         assert value == pytest.approx(problem.today[0], rel=0.02)
     assert dpb_gym.make_problem("DPB/Pricing-v0").info.price_range is None
+
+
+def steep(n: int, seed: int) -> dict[str, Any]:
+    """Return quotes to steep demand, whose best price earns more than twice what the log did."""
+    rng = np.random.default_rng(seed)
+    price = rng.uniform(2, 9, n)
+    chance = 1 / (1 + np.exp(-(3.0 - 1.1 * price)))
+    return {"price": price, "bought": (rng.random(n) < chance).astype(int)}
+
+
+def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
+    """A gain in percent is a ratio: the error of today's earnings counts by the ratio's size."""
+    grid = np.linspace(2, 9, 2_000)
+    true = grid / (1 + np.exp(-(3.0 - 1.1 * grid)))
+    held, decided, width = 0, 0, []
+    for seed in range(60):
+        problem = LoggedPricing(dpb_data.prices(steep(600, seed)))
+        found = best_fixed_action(problem)
+        price = float(found.action) * problem.highest_price
+        gain = 100 * (price / (1 + np.exp(-(3.0 - 1.1 * price))) / true.mean() - 1)
+        held += found.gain.low <= gain <= found.gain.high
+        decided += found.decided.low <= gain <= found.decided.high
+        width.append((found.decided.high - found.decided.low) / (found.gain.high - found.gain.low))
+    assert held >= 52, "8 of 60 misses have a chance of 0.1% at 95%"
+    assert decided == 60 and min(width) > 1.5
+
+
+def test_intervals_of_ratios_are_those_of_lognormal_draws() -> None:
+    """Against quantiles of the lognormal distribution, at levels that no draw reaches."""
+    logs = 0.3 + 0.2 * norm.ppf((np.arange(4_000) + 0.5) / 4_000)
+    for confidence in (0.95, DECIDED):
+        for freedom in (20.0, 1e9):
+            half = 0.2 * t.ppf(0.5 + 0.5 * confidence, freedom)
+            found = ratio_interval(np.exp(logs), freedom, confidence)
+            assert found.mean == pytest.approx(np.exp(0.3), rel=1e-3)
+            assert found.low == pytest.approx(np.exp(0.3 - half), rel=2e-3)
+            assert found.high == pytest.approx(np.exp(0.3 + half), rel=2e-3)
+    skewed = np.where(logs < 0.3, logs, 0.3 + 3.0 * (logs - 0.3))
+    plain, wide = ratio_interval(np.exp(logs), 1e9), ratio_interval(np.exp(skewed), 1e9)
+    assert wide.low == pytest.approx(plain.low, rel=1e-3) and wide.high > plain.high
+
+
+def test_the_best_of_many_items_has_an_interval_that_holds_for_all_of_them() -> None:
+    """Of items with the same rate the best in the log is none, and its gain is not shown."""
+    outside = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        item, rates = rng.integers(0, 12, 2_400), np.random.default_rng(seed).uniform(0.1, 0.3, 12)
+        columns = {"ad": item, "click": (rng.random(2_400) < rates[item]).astype(int),
+                   "p": np.full(2_400, 1 / 12)}  # fmt: skip
+        problem = LoggedRecommendation(
+            dpb_data.clicks(columns, item="ad", reward="click", propensity="p"), ridge=0.01
+        )
+        found = best_fixed_action(problem)
+        gain = 100 * (rates[int(found.action)] / rates.mean() - 1)
+        outside += gain < found.gain.low
+    assert outside <= 1
+
+
+def test_relative_gains_are_those_of_many_worlds() -> None:
+    """Over worlds of 16 coefficients each, 95% and 99.9% intervals hold the ratio of means."""
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        which = np.repeat(np.arange(16), 3)
+        before = 1.0 + 0.3 * rng.normal(size=16)[which]
+        earned = 3.0 * before + 0.1 * rng.normal(size=48)
+        found = relative_gain(earned, before, which)
+        held += found.low <= 200.0 <= found.high
+        assert found.high - found.low < 60.0, "both rise and fall together"
+    assert held == 200

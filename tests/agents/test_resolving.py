@@ -49,7 +49,7 @@ def test_prices_are_those_of_what_is_left_at_the_estimate(name, monkeypatch):
         asked.append((hidden["theta"][0].copy(), rate.copy(), len(rounds.uniform)))
         return np.full(len(rate), 0.1 * len(asked))
 
-    monkeypatch.setattr("dpb_agents.common.resolving.bid_prices", spy)
+    monkeypatch.setattr("dpb_agents.resolving.bid_prices", spy)
     agent, season = begun(name, horizon=100)
     play(agent, season, 45)
     assert [count for *_, count in asked] == [n for n in range(5, 50, 5) for _ in (0, 1)]

@@ -1,0 +1,269 @@
+"""Messy files, walked as by a stranger: at most three actions, no guess, no wrong claim."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import messy_files as files
+import numpy as np
+import pytest
+
+import dpb_data
+import dpb_gym
+from dpb_data.column_profiles import Profile, missing_codes
+from dpb_gym.errors import DataError, DPBError, ParameterError, QuestionError
+
+Actions = tuple[Mapping[str, Any], ...]
+READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
+    "weekly prices": (files.weekly_prices, ({"offered": 200},), "pricing",
+                      {"price": "AveragePrice", "bought": "Units Sold",
+                       "features": ["type", "year"]}),
+    "scanner panel": (files.scanner_panel, ({"person": "id"}, {"outside": "hiland"}), "assortment",
+                      {"chosen": "choice", "features": ["feat", "price"]}),
+    "travel, long": (files.travel_long, ({"case": "individual"}, {"outside": "car"}),
+                     "assortment", {"item": "mode", "chosen": "choice"}),
+    "travel, wide": (files.travel_wide,
+                     ({"person": "ID"},
+                      {"alternatives": {1: "TRAIN", 2: "SM", 3: "CAR"}, "unknown": [0]},
+                      {"outside": "CAR"}), "assortment", {"features": ["CO", "TT"]}),
+    "fishing": (files.fishing, ({"outside": "beach"},), "assortment",
+                {"chosen": "mode", "features": ["catch", "price"]}),
+    "german": (files.quotes_german, (), "pricing",
+               {"price": "Angebotspreis (€)", "bought": "Gebucht?", "features": ["Alter"]}),
+    "french": (files.quotes_french, (), "pricing",
+               {"price": "Prix proposé", "bought": "Acheté", "features": ["Ville"]}),
+    "clicks": (files.logged_clicks, (), "recommendation",
+               {"item": "item_id", "reward": "click", "propensity": "propensity_score"}),
+    "percent": (files.logged_percent, (), "recommendation",
+                {"item": "Banner", "reward": "Clicked", "propensity": "Prob"}),
+    "colons": (files.ratings_colons,
+               ({"header": ["user", "item", "rating", "time"]}, {"rating_range": [1, 5]}),
+               "recommendation", {"user": "user", "item": "item", "rating": "rating"}),
+    "conjoint, wide": (files.conjoint_wide,
+                       ({"person": "respondent"}, {"features": ["price", "gps"]},
+                        {"none": ["0"], "unknown": ["-1"]}), "assortment",
+                       {"chosen": "answer", "features": ["gps", "price"]}),
+    "conjoint, long": (files.conjoint_long,
+                       ({"case": ["resp.id", "ques"]}, {"person": "resp.id"}, {"outside": 3}),
+                       "assortment", {"item": "alt", "features": ["seat", "price"]}),
+    "json lines": (files.json_lines, (), "pricing",
+                   {"price": "price", "bought": "purchased", "features": ["segment"]}),
+    "headerless": (files.headerless, ({"header": ["price", "age", "bought"]},), "pricing",
+                   {"features": ["age"]}),
+    "offers": (files.offers, (), "pricing",
+               {"price": "Offer Price", "bought": "Accepted",
+                "features": ["Annual income", "Segment"]}),
+    "auction": (files.auction, ({"price": "reserve"},), "pricing",
+                {"price": "reserve", "bought": "sold", "features": []}),
+    "itineraries": (files.itineraries,
+                    ({"problem": "assortment", "case": "search_id", "item": "carrier",
+                      "chosen": "booked"}, {"absent": {"elapsed": -999}}), "assortment",
+                    {"features": ["fare_usd", "stops", "elapsed"]}),
+    "workbook": (files.workbook, (), "pricing",
+                 {"price": "Preis", "bought": "Verkauft", "offered": "Besucher", "features": []}),
+    "survey codes": (files.survey_codes, ({"absent": {"age": -999, "income_class": 99}},),
+                     "pricing", {"features": ["age", "income_class"]}),
+    "renewals": (files.renewals, ({"bought": "status"},), "pricing",
+                 {"price": "premium", "features": ["age", "claims"]}),
+    "two prices": (files.price_test, (), "pricing", {"bought": "converted"}),
+    **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
+       for name in files.ID_NAMES},
+}  # fmt: skip
+"""Files with the answers that a stranger gives, the problem, and the columns that are read."""
+
+
+def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.Reading:
+    given = dict(action)
+    return reading.answer(given.pop("problem", None), **given)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_at_most_three_actions_lead_to_a_model(name: str, tmp_path: Path) -> None:
+    """Each action answers an open question; then the table is read, and a model is fitted."""
+    make, actions, problem, columns = READS[name]
+    assert len(actions) <= 3
+    reading = dpb_data.read(str(make(tmp_path)))
+    for action in actions:
+        topics = {question.topic for question in reading.questions}
+        assert topics & {*action}, f"{action} answers none of the questions {topics}"
+        reading = answered(reading, action)
+    assert not reading.questions and reading.problem == problem
+    found = {key: reading.columns.get(key) for key in columns}
+    if "features" in found:
+        found["features"] = sorted(found["features"])
+        columns = {**columns, "features": sorted(columns["features"])}
+    assert found == columns
+    log = dpb_gym.from_log(reading.table(), problem, progress=False, **reading.settings)
+    assert dpb_gym.make_problem(log, horizon=100).info.kind == problem
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_question_is_skipped(name: str, tmp_path: Path) -> None:
+    """Without the answers there is no table: nothing is guessed."""
+    make, actions, _, _ = READS[name]
+    reading = dpb_data.read(str(make(tmp_path)))
+    if not actions:
+        return
+    with pytest.raises(QuestionError):
+        reading.table()
+
+
+def test_effects_are_those_of_the_demand_that_generated_the_files(tmp_path: Path) -> None:
+    """What was repaired does not change the effect of the price."""
+    for make, actions, slope in (
+        (files.quotes_german, {}, -0.05),
+        (files.quotes_french, {}, -0.13),
+        (files.offers, {}, -0.0014),
+        (files.survey_codes, {"absent": {"age": -999, "income_class": 99}}, -0.08),
+        (files.renewals, {"bought": "status"}, -0.004),
+    ):
+        reading = dpb_data.read(str(make(tmp_path)), **actions)
+        log = dpb_gym.from_log(reading.table(), "pricing", progress=False)
+        effect = dpb_gym.make_problem(log).effects["price"]  # type: ignore[attr-defined]
+        assert abs(effect.value - slope) < 3.5 * effect.error
+
+
+def test_percentages_of_propensities_are_shares(tmp_path: Path) -> None:
+    table = dpb_data.read(str(files.logged_percent(tmp_path))).table()
+    assert sorted({*table.propensity}) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert "Prob: percentages read as shares (3,000 rows)" in table.notes
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "said"),
+    [
+        (files.rising, {}, "purchases rise with the price"),
+        (files.separated, {}, "none of the 73 rows with channel other than shop, web was chosen"),
+    ],
+)
+def test_what_cannot_be_estimated_is_refused(
+    make: files.Generator, given: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    reading = dpb_data.read(str(make(tmp_path)), **given)
+    with pytest.raises(DataError, match=said):
+        dpb_gym.from_log(reading.table(), reading.problem, progress=False, **reading.settings)
+
+
+def test_cancellations_and_dates_are_no_purchases(tmp_path: Path) -> None:
+    """The question which column is the purchase does not list them, nor ids."""
+    questions = dpb_data.read(str(files.hotel(tmp_path))).questions
+    (question,) = (one for one in questions if one.topic == "bought")
+    listed = {answer.settings["bought"] for answer in question.answers}
+    assert not listed & {"is_canceled", "arrival_year", "arrival_day", "adr"}
+    sales = dpb_data.read(str(files.baskets(tmp_path)))
+    assert sales.questions and "SALES_VALUE" not in sales.columns.values()
+
+
+def test_prices_of_buyers_alone_are_asked_about(tmp_path: Path) -> None:
+    (question,) = dpb_data.read(str(files.auction(tmp_path))).questions
+    assert (
+        question.topic == "price" and "clearing_price has a value only where sold" in question.text
+    )
+    assert question.answers[0].settings == {"price": "reserve"}
+    # nor does a buyer without a price make it one of all customers
+    raw = (tmp_path / "auction.csv").read_text().split("\n")
+    sold = next(k for k, line in enumerate(raw) if line.endswith(",1"))
+    first, reserve, _, last = raw[sold].split(",")
+    raw[sold] = f"{first},{reserve},,{last}"
+    (tmp_path / "auction.csv").write_text("\n".join(raw))
+    assert dpb_data.read(str(tmp_path / "auction.csv")).questions[0].topic == "price"
+    # a price that some who did not buy have, too, is a price
+    rng = np.random.default_rng(0)
+    price = np.round(rng.uniform(1, 5, 600), 2)
+    won = (rng.random(600) < files.sigmoid(2.5 - price)).astype(int)
+    some = np.where((won == 0) & (rng.random(600) < 0.1), np.nan, price)
+    assert not dpb_data.read({"price": some, "won": won}).questions
+
+
+def test_numbers_of_rows_of_a_larger_file_are_no_feature() -> None:
+    """Pandas writes them as a first column without a name; a sample of rows leaves gaps."""
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 600)
+    frame = {
+        "Unnamed: 0": rng.choice(10**6, 600, replace=False), "price": price,
+        "bought": (rng.random(600) < files.sigmoid(2.5 - price)).astype(int),
+    }  # fmt: skip
+    assert dpb_data.read(frame).columns["features"] == []
+
+
+def test_rows_of_a_search_may_be_customers(tmp_path: Path) -> None:
+    """The answer that they are leads to a table of prices; two sales in a set need no question."""
+    reading = dpb_data.read(str(files.itineraries(tmp_path)))
+    assert [question.topic for question in reading.questions] == ["problem"]
+    own = reading.answer("pricing", person="search_id", absent={"elapsed": -999})
+    assert not own.questions and own.columns["price"] == "fare_usd"
+    lines = Path(tmp_path / "itineraries.txt").read_text().split("\n")
+    first = [line for line in lines if line.startswith("S0\t")]
+    sold = [f"{line[:-1]}1" for line in first]
+    (tmp_path / "twice.txt").write_text("\n".join([*lines[:3], *sold, *lines[3 + len(first) :]]))
+    topics = {q.topic for q in dpb_data.read(str(tmp_path / "twice.txt")).questions}
+    assert "problem" not in topics and "person" in topics
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([18, 40, 70, -999, -999], [-999.0]),
+        ([1, 2, 3, 4, 99, 99, -1, -1], [-1.0, 99.0]),
+        ([1, 2, 3, 4, -1], []),  # once
+        ([-1, 0, 1, -1, 1, 0], []),  # three values
+        ([-3, 1, 2, 5, -1, -1], []),  # other negative numbers
+        ([90, 95, 60, 99, 99, 71], []),  # not apart from the others
+        ([0.5, 1.5, 2.5, 99, 99, 3.5], []),  # not whole
+    ],
+)
+def test_codes_are_apart_from_all_other_values(values: list[float], codes: list[float]) -> None:
+    assert missing_codes(Profile("x", np.array(values, float))) == codes
+
+
+def test_absent_values_are_missing_in_their_column_alone(tmp_path: Path) -> None:
+    path = str(files.survey_codes(tmp_path))
+    both = {"absent": {"age": [-999], "income_class": 99}}
+    table = dpb_data.read(path, **both).table()
+    assert table.features.min() > 0 and table.features[:, 1].max() == 8
+    assert any(note.startswith("age: -999 read as missing (") for note in table.notes)
+    raw = dpb_data.read(path, absent="none").table()
+    assert raw.features.min() == -999 and len(raw) == 1_000 > len(table)
+    median = dpb_data.read(path, missing="median", **both).table()
+    assert len(median) == 1_000 and median.features.min() > 0
+    for wrong in ({"age": 5.5}, {"age": "x"}, "all", {"bought": -999}):
+        with pytest.raises(ParameterError, match="absent="):
+            dpb_data.read(path, absent=wrong).table()
+
+
+def test_answers_can_be_typed_as_they_are_printed(tmp_path: Path) -> None:
+    """The options of each question's first complete answer are read back as the same settings."""
+    from dpb_gym.cli.options import read_settings
+
+    for make, *_ in READS.values():
+        for question in dpb_data.read(str(make(tmp_path))).questions:
+            for answer in question.answers:
+                words = answer.options()
+                pairs = dict(zip(words[1::2], words[::2]))
+                typed = read_settings([text for text, key in pairs.items() if key == "--set"])
+                own = {k: v for k, v in answer.settings.items() if k != "problem"}
+                assert {k: str(v) for k, v in typed.items()} == {k: str(v) for k, v in own.items()}
+
+
+@pytest.mark.parametrize("name", ["german", "survey codes", "clicks"])
+def test_the_last_action_brings_a_decision(name: str, tmp_path: Path) -> None:
+    make, actions, _, _ = READS[name]
+    given = {key: value for action in actions for key, value in action.items()}
+    advice = dpb_gym.advise(
+        str(make(tmp_path)), budgets="rho=1", horizon=200, replicates=8, progress=False, **given
+    )
+    assert advice.decision.kind in ("fixed", "agent", "keep", "collect")
+    assert advice.sentences[0] == advice.decision.text
+
+
+def test_errors_of_files_are_of_one_type(tmp_path: Path) -> None:
+    """Cut at any place, no file raises anything but the package's errors."""
+    for make in (files.quotes_german, files.itineraries, files.json_lines, files.conjoint_wide):
+        raw = make(tmp_path).read_bytes()
+        for share in (0.01, 0.3, 0.77):
+            (tmp_path / "cut.csv").write_bytes(raw[: int(share * len(raw))])
+            with contextlib.suppress(DPBError):
+                dpb_data.read(str(tmp_path / "cut.csv"))

@@ -1,0 +1,254 @@
+"""What a fit refuses or doubts: each check by a table that it alone concerns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpb_data
+from dpb_gym.errors import DataError, ParameterError
+from dpb_gym.planning import log_checks
+from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, scale
+from dpb_gym.problems.logged import (
+    LoggedAssortment,
+    LoggedPricing,
+    LoggedRecommendation,
+    moved_doubt,
+)
+
+
+def sigmoid(u: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-u))
+
+
+def quotes(n: int = 600, seed: int = 0, **columns: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    price = rng.uniform(1, 5, n)
+    bought = (rng.random(n) < sigmoid(2.5 - price)).astype(int)
+    return {"price": price, "bought": bought, **columns}
+
+
+def priced(frame: dict[str, Any], **settings: Any) -> LoggedPricing:
+    features = [name for name in frame if name not in ("price", "bought", "household")]
+    person = "household" if "household" in frame else None
+    return LoggedPricing(dpb_data.prices(frame, features=features, person=person), **settings)
+
+
+def shown(n: int = 2_000, items: int = 4, **columns: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    item = rng.integers(0, items, n)
+    click = (rng.random(n) < 0.1 + 0.1 * (item == 1)).astype(int)
+    return {"ad": item, "click": click, "p": np.full(n, 1 / items), **columns}
+
+
+def clicked(frame: dict[str, Any], **settings: Any) -> LoggedRecommendation:
+    features = [name for name in frame if name not in ("ad", "click", "p")]
+    table = dpb_data.clicks(frame, item="ad", reward="click", propensity="p", features=features)
+    return LoggedRecommendation(table, **settings)
+
+
+def trips(n: int = 400, **columns: Any) -> dpb_data.ChoiceTable:
+    """Return choices among three items, with further attributes of all rows."""
+    rng = np.random.default_rng(2)
+    cost = rng.uniform(1, 5, (n, 3))
+    taken = (-0.8 * cost + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    frame = {
+        "case": np.repeat(np.arange(n), 3), "alt": np.tile(["car", "bus", "rail"], n),
+        "cost": cost.ravel(), "choice": (np.arange(3) == taken[:, None]).astype(int).ravel(),
+        **columns,
+    }  # fmt: skip
+    features = [name for name in frame if name not in ("case", "alt", "choice")]
+    return dpb_data.choices(frame, case="case", item="alt", chosen="choice", features=features)
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_responses_without_variation_are_refused(value: int) -> None:
+    same = np.full(600, value)
+    who = ["no customer", "every customer"][value]
+    with pytest.raises(DataError, match=f"{who} bought: there is no variation to learn from"):
+        priced(quotes(bought=same))
+    with pytest.raises(DataError, match=f"{who} responded: there is no variation"):
+        clicked(shown(click=np.full(2_000, value)))
+
+
+def test_copies_of_the_response_are_refused_wherever_they_stand() -> None:
+    rng = np.random.default_rng(0)
+    frame = quotes()
+    copy = np.where(rng.random(600) < 0.995, frame["bought"], 1 - frame["bought"])
+    for leak in (copy, -copy + 0.01 * rng.normal(size=600)):
+        with pytest.raises(DataError, match="leak tells the response of nearly every customer"):
+            priced({**frame, "leak": leak})
+    own = shown()
+    with pytest.raises(DataError, match="leak tells the response of nearly every customer"):
+        clicked({**own, "leak": own["click"] * 1.0})
+    table = trips()
+    leak = np.zeros(len(table.items))
+    leak[table.starts[:-1] + table.chosen] = 1.0
+    with pytest.raises(DataError, match="leak tells the response of nearly every customer"):
+        LoggedAssortment(trips(leak=leak), outside="car")
+    # the same for all alternatives of a set is no copy
+    LoggedAssortment(trips(of_set=np.repeat(rng.normal(size=400), 3)), outside="car")
+
+
+def test_one_price_between_purchases_and_refusals_is_refused() -> None:
+    price = np.random.default_rng(0).uniform(1, 5, 600)
+    with pytest.raises(DataError, match="one price separates purchases from refusals"):
+        priced({"price": price, "bought": (price < 2.5).astype(int)})
+
+
+def test_customers_must_be_enough_for_the_coefficients() -> None:
+    rng = np.random.default_rng(0)
+    many = {f"x{k}": rng.normal(size=79) for k in range(6)}
+    with pytest.raises(DataError, match="79 customers are too few for 8 coefficients"):
+        priced(quotes(79, **many))
+    with pytest.raises(DataError, match="49 customers are too few for 2 coefficients"):
+        priced(quotes(49))
+    priced(quotes(80, seed=1, **{f"x{k}": rng.normal(size=80) for k in range(6)}))
+
+
+def test_single_values_and_long_tails_set_no_scale() -> None:
+    rng = np.random.default_rng(0)
+    plain = rng.uniform(0, 1, 1_000)
+    check_outliers(plain, "x", "t")
+    check_tail(plain, "x", "t")
+    for odd in (-500.0, 500.0):
+        with pytest.raises(DataError, match=rf"x is {odd:g} in some row, and from .* in 98%"):
+            check_outliers(np.append(plain, odd), "x", "t")
+    tail = np.exp(rng.normal(0, 3, 1_000))
+    with pytest.raises(DataError, match=r"largest values alone set the scale: give log_scale"):
+        check_tail(tail, "x", "t")
+    with pytest.raises(DataError, match="one demand curve cannot hold for such prices"):
+        check_tail(tail, "price", "t")
+    # the most frequent value, if it is half of all, does not count
+    check_tail(np.concatenate([np.zeros(3_000), plain]), "x", "t")
+    with pytest.raises(DataError, match="largest values alone"):
+        check_tail(np.concatenate([np.zeros(3_000), tail]), "x", "t")
+    for column, said in ((np.append(plain[:-1], 500.0), "in some row"), (tail, "alone set")):
+        scale(column[:, None], ["x"], {"x": (0.0, float(column.max()))}, "t")
+        with pytest.raises(DataError, match=said):
+            scale(column[:, None], ["x"], None, "t")
+
+
+def test_bounds_and_scales_must_fit_the_values() -> None:
+    column = np.linspace(1.0, 2.0, 1_000)[:, None]
+    for bounds, said in (
+        ((1.2, 2.0), "20% of the values lie outside"),
+        ((-2_000.0, 2_000.0), "over 1,000 times as wide"),
+        ((2.0, 1.0), "must be finite and increasing"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            scale(column, ["x"], {"x": bounds}, "t")
+    _, _, notes = scale(column, ["x"], {"x": (1.02, 2.0)}, "t")
+    assert notes == ["x: 2.00% of the values are clipped to the bounds"]
+    with pytest.raises(ParameterError, match="bounds of"):
+        scale(column, ["x"], {"y": (0.0, 1.0)}, "t")
+    with pytest.raises(ParameterError, match="negative values or bounds"):
+        scale(column - 1.5, ["x"], None, "t", ["x"])
+    with pytest.raises(ParameterError, match="negative values or bounds"):
+        scale(column, ["x"], {"x": (-1.0, 3.0)}, "t", ["x"])
+    with pytest.raises(ParameterError, match="log_scale"):
+        scale(column, ["price"], None, "t", ["price"])
+    with pytest.raises(ParameterError, match="no interval: leave out what never varies"):
+        scale(np.ones((50, 1)), ["x"], None, "t")
+
+
+def test_items_and_coefficients_have_limits() -> None:
+    with pytest.raises(DataError, match="only 0 was shown: nothing to choose"):
+        clicked(shown(items=1))
+    with pytest.raises(ParameterError, match="300 items with 4 coefficients each are more than"):
+        rng = np.random.default_rng(0)
+        clicked(shown(items=300, **{f"x{k}": rng.normal(size=2_000) for k in range(3)}))
+
+
+def test_revenues_differ_in_sets_and_are_positive() -> None:
+    table = trips(fee=np.repeat(np.random.default_rng(0).uniform(1, 2, 400), 3))
+    with pytest.raises(ParameterError, match="fee does not differ between the items of a set"):
+        LoggedAssortment(table, outside="car", revenue="fee")
+    below = trips(margin=np.random.default_rng(0).uniform(-2, 1, 1_200))
+    with pytest.raises(DataError, match=r"margin is negative or 0|with the price"):
+        LoggedAssortment(below, outside="car", revenue="margin")
+    fixed = trips(margin=np.tile([1.0, -2.0, 1.0], 400))
+    with pytest.raises(DataError, match="margin is negative or 0"):
+        LoggedAssortment(fixed, outside="car", revenue="margin")
+    with pytest.raises(ParameterError, match="cost is the revenue, whose effect is linear"):
+        LoggedAssortment(trips(), outside="car", revenue="cost", log_scale=["cost"])
+    with pytest.raises(DataError, match="every set has a choice"):
+        LoggedAssortment(trips(), revenue="cost")
+
+
+def test_penalties_that_move_a_rate_or_an_effect_are_doubts() -> None:
+    heavy = clicked(shown(), ridge=1e5)
+    assert any("the penalty moves the rates of items" in doubt for doubt in heavy.doubts)
+    assert not any("penalty" in doubt for doubt in clicked(shown(), ridge=0.01).doubts)
+    assert moved_doubt(priced(quotes()).effects, "") == []
+    far, near = Effect(-1.0, 0.1, -2.0, 0.9), Effect(-1.0, 0.1, -1.2, 0.3)
+    assert far.moved and not near.moved and not Effect(-1.0, 0.1, None, None).moved
+    (doubt,) = moved_doubt({"near": near, "far": far}, "Mend it")
+    assert doubt.startswith("the penalty moves far: -1 with it, -2 (95% interval -3.76 to -0.236)")
+    assert doubt.endswith("more than one standard error. Mend it")
+
+
+def test_wrong_propensities_are_a_doubt() -> None:
+    wrong = clicked(shown(p=np.full(2_000, 0.5)))
+    assert any(doubt.startswith("wrong propensities: the mean of 1 /") for doubt in wrong.doubts)
+    assert not any("propensities" in doubt for doubt in clicked(shown()).doubts)
+
+
+def test_persons_with_several_rows_widen_the_intervals() -> None:
+    rng = np.random.default_rng(3)
+    own = np.repeat(rng.normal(0, 1.5, 60), 20)
+    price = np.repeat(rng.uniform(1, 5, 60), 20) + rng.uniform(-0.1, 0.1, 1_200)
+    frame = {"price": price, "bought": (rng.random(1_200) < sigmoid(2.5 + own - price)).astype(int)}
+    wide = priced({**frame, "household": np.repeat(np.arange(60), 20)}).effects["price"].error
+    assert wide > 1.5 * priced(frame).effects["price"].error
+
+
+def test_rows_of_few_persons_are_held_out_one_by_one() -> None:
+    """Otherwise no customer remains to be fitted to, or nearly none."""
+    for count in (1, 3):
+        frame = quotes(household=np.arange(600) % count)
+        assert priced(frame).fit.figures["held_out_rows"] == 120
+    several = priced(quotes(household=np.arange(600) % 50)).fit
+    assert (
+        several.figures["held_out_rows"] == 120 and len({*np.flatnonzero(several.held) % 50}) == 10
+    )
+
+
+def test_draws_of_demand_do_not_rise_with_the_price() -> None:
+    rng = np.random.default_rng(5)
+    for seed in range(20):
+        price = rng.uniform(1, 5, 100)
+        bought = (rng.random(100) < sigmoid(0.2 - 0.15 * price)).astype(int)
+        try:
+            problem = priced({"price": price, "bought": bought})
+        except DataError:
+            continue
+        assert (problem.fit.draws(200)[:, -1] < 0).any() and (
+            problem.posterior(200)[:, -1] > 0
+        ).all()
+        data = dpb_data.prices({"price": price, "bought": bought})
+        doubts = log_checks.model_warnings(problem, data)
+        assert any("not distinguishable from none" in doubt for doubt in doubts), seed
+        return
+    raise AssertionError("no log with a flat demand")
+
+
+def test_models_that_predict_nothing_are_doubts() -> None:
+    frame = quotes()
+    problem = priced(frame)
+    table = dpb_data.prices(frame)
+    assert not log_checks.model_warnings(problem, table)
+    rng = np.random.default_rng(7)
+    for seed in range(20):
+        coin = {"price": rng.uniform(1, 5, 200), "bought": rng.integers(0, 2, 200)}
+        try:
+            problem = priced(coin)
+        except DataError:
+            continue
+        if not problem.fit.informed:
+            said = log_checks.model_warnings(problem, dpb_data.prices(coin))
+            assert "the model predicts held-out customers no better than a constant" in said, seed
+            return
+    raise AssertionError("every coin was predicted")
