@@ -5,8 +5,8 @@ gets loops of its own, which are written here once: `loops` executes `TEXT` with
 functions as globals, under the name of the algorithm's file.
 
 R is the state as read-only arrays and S the same memory, writable. `act`, `record` and `due`
-receive R, so they cannot write. `buffers` hold the context of one round in double precision, and `shown` is
-the same memory, read-only.
+receive R, so they cannot write. `buffers` hold the context of one round in double precision, and
+`shown` is the same memory, read-only.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from dpb_gym.play.algorithm import Functions, Offer, Released
 def compiled_loops(
     algorithm: type,
     functions: Functions,
-    state: type,
+    state: Hashable,
     context: tuple[int, ...],
     slate: bool,
     table: bool,

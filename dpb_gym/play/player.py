@@ -101,6 +101,7 @@ class Player(Agent):
         self._labels = None
         if algorithm.context == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
+            assert problem.n_arms is not None
             orders = [rng.permutation(problem.n_arms) for rng in streams.agent]
             self._labels = np.array(orders, np.int64)
         self._numbers = None

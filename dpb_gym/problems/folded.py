@@ -38,10 +38,10 @@ class FoldedStretch:
         made = problem.make_round(self._hidden, folded, np.repeat(np.arange(t, t + n), B))
         self._round = made._replace(uniform=folded["response"])
         self.best = problem.best_action(self._hidden, self._round)[1].reshape(n, B)
-        parts = (
+        parts: list[Any] = [
             None if part is None else part.reshape(n, B, *part.shape[1:])
             for part in made.context[1:]
-        )
+        ]
         self.context = Context(t, *parts)
         for part in self.context[1:]:
             if part is not None:
@@ -53,7 +53,7 @@ class FoldedStretch:
         rows = slice(start * B, stop * B)
         hidden = {name: value[rows] for name, value in self._hidden.items()}
         context, uniform, secret = self._round
-        own = (None if part is None else part[rows] for part in context[1:])
+        own: list[Any] = [None if part is None else part[rows] for part in context[1:]]
         now = Context(self.context.t + start, *own)
         secret = {name: value[rows] for name, value in secret.items()} if secret else secret
         return hidden, type(self._round)(now, uniform[rows], secret)

@@ -14,6 +14,7 @@ from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.overrides import overridden
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, ContextSchedule, read_rank, rescale
+from dpb_gym.problems.folded import FoldedStretch
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round
 from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import Stream
@@ -209,7 +210,9 @@ class RecommendationProblem(Problem):
             return users
         return (t - 1) // self.interactions_per_user
 
-    def stretch(self, hidden: Hidden, drawn: Mapping[str, Array], t: int) -> JudgedStretch | None:
+    def stretch(
+        self, hidden: Hidden, drawn: Mapping[str, Array], t: int
+    ) -> JudgedStretch | FoldedStretch | None:
         if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,7 +102,7 @@ class _Runner:
 
     def play_stretch(self, rounds: JudgedStretch | FoldedStretch) -> None:
         """Play rounds in compiled code, as `play` does one by one."""
-        view = rounds.view()
+        view: Any = rounds.view()
         self.t, self.stage = view.context.t, "play"
         start = time.perf_counter() - spent.wall
         with self.agent.curator.round(self.t, len(rounds.best)):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dpb_agents.recommendation.linear import LinUCB
 
 from dpb_agents.assortment.dpmnl import DPMNL
+from dpb_agents.recommendation.linear import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels
 
 search = kernels.price_search
