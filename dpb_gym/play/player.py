@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Player(Agent):
         self._loops = compiled_loops(
             type(self.algorithm),
             self._functions,
-            type(self.state),
+            cast(Any, type(self.state)),
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
             self._kind.one_candidate,
