@@ -90,7 +90,8 @@ def play_table(
             {load}
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
-            if observed[i, b, action]:
+            # the player refuses other actions
+            if action >= 0 and action < observed.shape[2] and observed[i, b, action]:
                 {table_record}
                 {table_see}
             else:
@@ -119,6 +120,13 @@ def due_lanes(c, R, t, out):
 '''
 
 
+@vectorised
+def same_length(found, wanted):
+    """Raise IndexError unless a function returned as many numbers as it should."""
+    if found != wanted:
+        raise IndexError("an action or a record has another length than planned")
+
+
 def _loading(dims: int, field: int, pad: str) -> str:
     """Return code that copies a field of the context of round i and replicate b to its buffer."""
     axes = "jkl"[:dims]
@@ -138,7 +146,11 @@ def _record(directed: bool, index: str, pad: str) -> str:
         lines = [f"value, row = {call}", "values[i, b] = value"]
     else:
         lines = [f"row = {call}"]
-    lines += ["for j in range(rows.shape[2]):", "    rows[i, b, j] = row[j]"]
+    lines += [
+        "same_length(row.shape[0], rows.shape[2])",
+        "for j in range(rows.shape[2]):",
+        "    rows[i, b, j] = row[j]",
+    ]
     return f"\n{pad}".join(lines)
 
 
@@ -178,7 +190,8 @@ def loops(
         "lanes_R": ", ".join(f"R.{name}[b]" for name in fields) + ",",
         "lanes_S": ", ".join(f"S.{name}[b]" for name in fields) + ",",
         "x": x,
-        "put": "for j in range(out.shape[2]):\n                out[i, b, j] = action[j]"
+        "put": "same_length(action.shape[0], out.shape[2])\n            "
+        "for j in range(out.shape[2]):\n                out[i, b, j] = action[j]"
         if slate
         else "out[i, b] = action",
         "record": _record(
@@ -206,6 +219,7 @@ def loops(
         "Released": released,
         "OK": OK,
         "add_scaled_one": add_scaled_one,
+        "same_length": same_length,
         **{name: compiled(function) for name, function in functions._asdict().items()},
     }
     if len(context) > 1:
