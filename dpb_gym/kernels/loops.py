@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import marshal
 from types import SimpleNamespace
 from typing import Any
 
@@ -225,12 +224,10 @@ def loops(
     if len(context) > 1:
         names["Offer"] = offer
     # the cache knows a function by its file, name and code, and not by the functions that it calls
-    codes = [
-        marshal.dumps(getattr(own_function, "py_func", own_function).__code__)
-        for own_function in functions
-        if own_function is not None
-    ]
-    prefix = f"{algorithm.__name__}_{hashlib.sha256(b''.join(codes)).hexdigest()[:12]}_"
+    codes = [own.py_func.__code__ for own in functions if own is not None]
+    parts_of_code = [(c.co_code, c.co_consts, c.co_names, c.co_varnames) for c in codes]
+    digest = hashlib.sha256(repr(parts_of_code).encode()).hexdigest()
+    prefix = f"{algorithm.__name__}_{digest[:12]}_"
     file = inspect.getsourcefile(algorithm) or "<algorithm>"
     exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)
     found = {name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)}
