@@ -101,7 +101,7 @@ class Player(Agent):
         if algorithm.context == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
             assert problem.n_arms is not None
-            orders = [rng.permutation(problem.n_arms) for rng in streams.agent]
+            orders = [rng.permutation(int(problem.n_arms or 0)) for rng in streams.agent]
             self._labels = np.array(orders, np.int64)
         self._numbers = None
         if plan.dim:
@@ -129,10 +129,11 @@ class Player(Agent):
         self._shown = read_only(self._buffers)
         self._c = read_only(self.known)
         self._R = read_only(self.state)
+        kind: Any = type(self.state)
         self._loops = compiled_loops(
             type(self.algorithm),
             self._functions,
-            type(self.state),
+            kind,
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
             self._kind.one_candidate,
@@ -162,7 +163,7 @@ class Player(Agent):
 
     def _count(self, t: int) -> int:
         """Return the number of vectors that `act` gets in round t."""
-        own = self._functions.draws
+        own: Any = self._functions.draws
         # in Python, which is faster than to hand c to compiled code
         return self.plan.draws if own is None else int(own.py_func(self._c, t))
 
