@@ -8,7 +8,8 @@ names module constants or constructor parameters; several that are joined by com
 
     python benchmarks/constants.py one-pass-pricing --checkout DIRECTORY
 
-compares with the agent of another revision, of which DIRECTORY is a checkout.
+compares with the agent of another revision, of which DIRECTORY is a checkout. So do constants that
+compiled functions contain, with a checkout in which they have another value.
 
     python benchmarks/constants.py one-pass-pricing --store
 
@@ -35,12 +36,13 @@ from marked import put
 from paper_pages import code
 
 import dpb_gym
+from dpb_gym.kernels.deferred import Deferred
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 MODULES = [
-    "common.newton_sums",
+    "kernels.curvature",
     "assortment.one_pass_mnl",
     "pricing.one_pass_pricing",
     "recommendation.one_pass_linear",
@@ -123,6 +125,14 @@ def make_problem(agent: str, case: str, longest: int) -> Any:
     return dpb_gym.make_problem(env, horizon=horizon, **kwargs)
 
 
+def compiled_with(module: Any, name: str) -> str | None:
+    """Return the name of a compiled function of a module that contains a constant, if any."""
+    for function in vars(module).values():
+        if isinstance(function, Deferred) and name in function.py_func.__code__.co_names:
+            return function.py_func.__name__
+    return None
+
+
 @contextmanager
 def overridden(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Set module constants for the time of the context and yield the constructor parameters."""
@@ -131,6 +141,9 @@ def overridden(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     modules = [importlib.import_module(f"dpb_agents.{name}") for name in MODULES if values]
     for name, value in values.items():
         owners = [module for module in modules if name in vars(module)]
+        for module in owners:
+            if frozen := compiled_with(module, name):
+                raise SystemExit(f"{name} is compiled into {frozen}; use --checkout")
         for module in owners:
             before.append((module, name, vars(module)[name]))
             setattr(module, name, value)

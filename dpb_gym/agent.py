@@ -43,9 +43,14 @@ class Agent(Policy, ABC):
     stretches = False
 
     @property
+    def own_class(self) -> type:
+        """The class that its author wrote."""
+        return type(self)
+
+    @property
     def class_name(self) -> str:
         """Name of the class that its author wrote."""
-        return type(self).__name__
+        return self.own_class.__name__
 
     def set_up(
         self,

@@ -235,7 +235,7 @@ def public_of(
     """
     name = facts.get("agent")
     try:
-        registered = agent_spec(str(name)).maker is type(agent)
+        registered = agent_spec(str(name)).maker is agent.own_class
     except DPBError:
         registered = False
     if not registered:

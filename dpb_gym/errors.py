@@ -20,9 +20,11 @@ class DPBError(Exception):
 
     Attributes:
         replicate: Replicate of a batch that caused the error; None if unknown.
+        round: Round that caused it, if several were played at once; None otherwise.
     """
 
     replicate: int | None = None
+    round: int | None = None
 
     def at(self, replicate: int) -> Self:
         """Set the replicate that caused the error and return the error."""

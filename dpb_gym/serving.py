@@ -134,7 +134,7 @@ class Session:
         if self.guarantee is None:
             raise AgentError("a session without a budget has no certificate")
         facts = {
-            **self._state["facts"], "code": code_of(type(self.agent)),
+            **self._state["facts"], "code": code_of(self.agent.own_class),
             "guarantee": self.guarantee.to_dict(), "provisos": self.guarantee.provisos,
             "problem": self.problem.to_dict(), "audit": None if audit is None else audit.summary(),
             "lifetime": None if self.account is None else self.account.summary(),
@@ -180,7 +180,7 @@ class Session:
         return {
             "decision": context.t,
             "action": action[0].tolist(),
-            "agent": facts.get("agent", type(self.agent).__name__),
+            "agent": facts.get("agent", self.agent.class_name),
             "guarantee": None if self.guarantee is None else str(self.guarantee),
             "follows_from": "this customer's features and what was released of earlier responses",
             "features_outside_bounds": self._outside(context.features),

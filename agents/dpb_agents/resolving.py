@@ -162,6 +162,7 @@ class ResolvingMNL(OnePassMNL):
     player: ClassVar[type[Player]] = ResolvingSlates
     retired: ClassVar[dict[str, str]] = RETIRED
 
+    first: float = 2.2
     anytime: bool = field(default=False, init=False)
     window: int | None = field(default=None, init=False)
     solves: int = integer(20, 1)

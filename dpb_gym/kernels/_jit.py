@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import types
-from numba.extending import typeof_impl
 
 from dpb_gym.kernel_cache import cached
-from dpb_gym.kernels.deferred import Deferred
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,9 +41,3 @@ def checked(function: F) -> F:
     """
     compiled = numba.njit(**EXACT, error_model="numpy", boundscheck=True)(function)
     return cast(F, cached(compiled, function))
-
-
-@typeof_impl.register(Deferred)
-def _type_of_deferred(value: Any, _: Any) -> Any:
-    """Return numba's type of a deferred function as a global of another: that of its dispatcher."""
-    return types.Dispatcher(value.compiled)

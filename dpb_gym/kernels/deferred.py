@@ -32,11 +32,23 @@ class Deferred:
         """The numba dispatcher."""
         from dpb_gym.kernels import _jit
 
+        _introduce()
         compile_ = _jit.checked if self.bounds else _jit.vectorised
         return compile_(self.py_func)
 
     def __call__(self, *args: Any) -> Any:
         return self.compiled(*args)
+
+
+@functools.cache
+def _introduce() -> None:
+    """Let compiled functions have deferred ones as globals, with the type of their dispatchers."""
+    from numba.core import types
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Deferred)
+    def _(value: Any, _: Any) -> Any:
+        return types.Dispatcher(value.compiled)
 
 
 def jit(function: Callable[..., Any]) -> Any:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import marshal
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,7 +89,8 @@ def play_table(
             {load}
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
-            if observed[i, b, action]:
+            # the player refuses other actions
+            if action >= 0 and action < observed.shape[2] and observed[i, b, action]:
                 {table_record}
                 {table_see}
             else:
@@ -119,6 +119,13 @@ def due_lanes(c, R, t, out):
 '''
 
 
+@vectorised
+def same_length(found, wanted):
+    """Raise IndexError unless a function returned as many numbers as it should."""
+    if found != wanted:
+        raise IndexError("an action or a record has another length than planned")
+
+
 def _loading(dims: int, field: int, pad: str) -> str:
     """Return code that copies a field of the context of round i and replicate b to its buffer."""
     axes = "jkl"[:dims]
@@ -138,7 +145,11 @@ def _record(directed: bool, index: str, pad: str) -> str:
         lines = [f"value, row = {call}", "values[i, b] = value"]
     else:
         lines = [f"row = {call}"]
-    lines += ["for j in range(rows.shape[2]):", "    rows[i, b, j] = row[j]"]
+    lines += [
+        "same_length(row.shape[0], rows.shape[2])",
+        "for j in range(rows.shape[2]):",
+        "    rows[i, b, j] = row[j]",
+    ]
     return f"\n{pad}".join(lines)
 
 
@@ -178,7 +189,8 @@ def loops(
         "lanes_R": ", ".join(f"R.{name}[b]" for name in fields) + ",",
         "lanes_S": ", ".join(f"S.{name}[b]" for name in fields) + ",",
         "x": x,
-        "put": "for j in range(out.shape[2]):\n                out[i, b, j] = action[j]"
+        "put": "same_length(action.shape[0], out.shape[2])\n            "
+        "for j in range(out.shape[2]):\n                out[i, b, j] = action[j]"
         if slate
         else "out[i, b] = action",
         "record": _record(
@@ -206,17 +218,16 @@ def loops(
         "Released": released,
         "OK": OK,
         "add_scaled_one": add_scaled_one,
+        "same_length": same_length,
         **{name: compiled(function) for name, function in functions._asdict().items()},
     }
     if len(context) > 1:
         names["Offer"] = offer
     # the cache knows a function by its file, name and code, and not by the functions that it calls
-    codes = [
-        marshal.dumps(getattr(own_function, "py_func", own_function).__code__)
-        for own_function in functions
-        if own_function is not None
-    ]
-    prefix = f"{algorithm.__name__}_{hashlib.sha256(b''.join(codes)).hexdigest()[:12]}_"
+    codes = [own.py_func.__code__ for own in functions if own is not None]
+    parts_of_code = [(c.co_code, c.co_consts, c.co_names, c.co_varnames) for c in codes]
+    digest = hashlib.sha256(repr(parts_of_code).encode()).hexdigest()
+    prefix = f"{algorithm.__name__}_{digest[:12]}_"
     file = inspect.getsourcefile(algorithm) or "<algorithm>"
     exec(compile(text.replace("def ", f"def {prefix}"), file, "exec"), names)
     found = {name.removeprefix(prefix): f for name, f in names.items() if name.startswith(prefix)}

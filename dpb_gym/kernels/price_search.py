@@ -23,12 +23,10 @@ STACK = START_INTERVALS + 64
 NARROWEST = 1e-13
 # Reached only by parameters that overflow; the search then returns its best price so far.
 MAX_INTERVALS = 200_000
-# For small draws around a price in (0, 1) gain and cost are equal, so the limit must exceed 1.
-BET = 2.0
-GRID, ZOOMS = (
-    2001,
-    3,
-)  # prices of a grid, and how often the best one's neighbourhood gets a finer one
+GRID = 2001
+"""Prices of a grid."""
+ZOOMS = 3
+"""How often the best price's neighbourhood gets a finer grid."""
 
 
 @inline
@@ -229,21 +227,3 @@ def total_revenues(intercepts, slope, prices, model, zeta, out):
         for j in range(intercepts.shape[0]):
             s += expected_revenue(intercepts[j], slope, prices[i], model, zeta)
         out[i] = s
-
-
-@jit
-def warranted(features, theta, drawn, known, model, zeta, price):
-    """Replace prices that are best for `drawn` by the prices `known` where they are a bad bet.
-
-    `known` is best for theta. A bad bet has a loss under theta of more than `BET` times its gain
-    under `drawn`.
-    """
-    for i in range(features.shape[0]):
-        a, slope = intercept_slope(features, theta, i)
-        cost = expected_revenue(a, slope, known[i], model, zeta)
-        cost -= expected_revenue(a, slope, price[i], model, zeta)
-        a, slope = intercept_slope(features, drawn, i)
-        gain = expected_revenue(a, slope, price[i], model, zeta)
-        gain -= expected_revenue(a, slope, known[i], model, zeta)
-        if cost > BET * gain:
-            price[i] = known[i]

@@ -64,9 +64,8 @@ class Player(Agent):
         self.protects = algorithm.protects
 
     @property
-    def class_name(self) -> str:
-        """Name of the algorithm's class."""
-        return type(self.algorithm).__name__
+    def own_class(self) -> type:
+        return type(self.algorithm)
 
     def set_up(self, problem: ProblemInfo, *streams: Any, **options: Any) -> None:
         """Set up; a parameter `prior_mean` of the algorithm replaces the prior of the problem."""
@@ -81,12 +80,12 @@ class Player(Agent):
         algorithm.check(problem)
         self.problem = problem
         self.plan = plan = algorithm.plan(problem, curator)
-        functions = plan.functions or algorithm.functions
         if not isinstance(plan, Plan) or not hasattr(plan.sums, "shape"):
             raise AgentError(
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
                 "example Plan(curator.batch_sum(...))"
             )
+        functions = plan.functions or algorithm.functions
         if functions.see is not None and curator.private and curator.unit not in RESPONSES:
             raise AgentError(
                 f"{self.class_name} protects a {curator.unit}, so its contexts and actions are "
@@ -102,7 +101,7 @@ class Player(Agent):
         if algorithm.context == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
             assert problem.n_arms is not None
-            orders = [rng.permutation(problem.n_arms) for rng in streams.agent]
+            orders = [rng.permutation(int(problem.n_arms or 0)) for rng in streams.agent]
             self._labels = np.array(orders, np.int64)
         self._numbers = None
         if plan.dim:
@@ -130,10 +129,11 @@ class Player(Agent):
         self._shown = read_only(self._buffers)
         self._c = read_only(self.known)
         self._R = read_only(self.state)
+        kind: Any = type(self.state)
         self._loops = compiled_loops(
             type(self.algorithm),
             self._functions,
-            cast(Any, type(self.state)),
+            kind,
             tuple(buffer.ndim for buffer in self._buffers),
             bool(self._kind.action_shape(self.problem)),
             self._kind.one_candidate,
@@ -163,8 +163,9 @@ class Player(Agent):
 
     def _count(self, t: int) -> int:
         """Return the number of vectors that `act` gets in round t."""
-        own = self._functions.draws
-        return self.plan.draws if own is None else own(self.known, t)
+        own: Any = self._functions.draws
+        # in Python, which is faster than to hand c to compiled code
+        return self.plan.draws if own is None else int(own.py_func(self._c, t))
 
     def _actions(self, rounds: int) -> Array:
         shape = self._kind.action_shape(self.problem)
@@ -339,6 +340,7 @@ class Player(Agent):
             )
             if status != kernels.continual.OK:
                 raise ParameterError("records must be finite; got NaN or infinity")
+            self._check_table(actions[part], rounds.observed.shape[2], self.rounds + 1)
             if follow:
                 self.rounds += stop - start
                 self._releases += stop - start
@@ -348,6 +350,16 @@ class Player(Agent):
                 self._add_rounds(values[part], rows[part], seen)
             start = stop
         return actions
+
+    def _check_table(self, actions: Array, many: int, t: int) -> None:
+        """Raise `ActionError` for the first action of rounds from t on that does not exist."""
+        bad = (actions < 0) | (actions >= many)
+        if bad.any():
+            i, b = np.argwhere(bad)[0]
+            text = f"candidate {actions[i, b]} of replicate {b} is outside 0..{many - 1}"
+            error = ActionError(text).at(b)
+            error.round = t + int(i)
+            raise error
 
     def _add_rounds(self, values: Array, rows: Array, seen: Array) -> None:
         if self.plan.directed:

@@ -10,6 +10,8 @@ This is no sandbox. `plan` and `start` are Python, which runs before the first r
 replace code of this package; an isolated run keeps that in another process.
 """
 
+# ruff: noqa: SIM905  # lists of names are read as text
+
 from __future__ import annotations
 
 import builtins
@@ -56,7 +58,9 @@ NUMPY = frozenset(_NUMPY.split())
 MATH = frozenset(_MATH.split())
 ARRAYS = frozenset(_ARRAYS.split())
 """Attributes of arrays that functions may read."""
-OTHER_ARRAYS = frozenset(name for name in dir(np.ndarray) if name not in ARRAYS)
+NO_FIELDS = frozenset([*dir(np.ndarray), *dir(np.ufunc), "format", "format_map"]) - ARRAYS
+"""Other attributes of arrays, NumPy functions and texts; no named tuple has them as fields."""
+SKIPPED = frozenset("PUSH_NULL NOP EXTENDED_ARG CACHE".split())
 TRUSTED = "dpb_gym.kernels."
 """Modules with functions that compare the shapes of their arguments themselves."""
 
@@ -96,14 +100,19 @@ class _Check:
         for step in dis.get_instructions(function.__code__):
             if step.opname not in OPERATIONS:
                 raise self.fail(function, f"has the instruction {step.opname}")
+            if step.opname in SKIPPED:
+                continue
+            reads = step.opname in ("LOAD_ATTR", "LOAD_METHOD")
+            if isinstance(last, types.ModuleType) and not reads:
+                # under another name its attributes could not be told from fields
+                raise self.fail(function, f"uses the module {last.__name__} as a value")
             if step.opname == "LOAD_CONST" and isinstance(step.argval, types.CodeType):
                 raise self.fail(function, "defines a function")
             if step.opname == "LOAD_GLOBAL":
                 last = self.named(function, step.argval)
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                self.attribute(function, last, step.argval)
-                last = None
-            elif step.opname not in ("PUSH_NULL", "NOP", "EXTENDED_ARG", "CACHE"):
+            else:
+                if reads:
+                    self.attribute(function, last, step.argval)
                 last = None
 
     def named(self, function: types.FunctionType, name: str) -> Any:
@@ -132,9 +141,9 @@ class _Check:
         own: Any = kind
         if own.__new__.__code__.co_argcount != len(own._fields) + 1 or own.__bases__ != (tuple,):
             raise self.fail(function, f"uses {kind.__name__}, which is no plain named tuple")
-        bad = OTHER_ARRAYS.intersection(own._fields)
+        bad = NO_FIELDS.intersection(own._fields)
         if bad:
-            raise self.fail(function, f"has a field {min(bad)!r}, which is an attribute of arrays")
+            raise self.fail(function, f"has a field {min(bad)!r}, a name of NumPy")
         self.fields |= set(own._fields)
 
     def attribute(self, function: Any, owner: Any, name: str) -> None:
@@ -187,8 +196,7 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
     check = _Check(name)
     for kind in kinds:
         check.tuple_fields(functions.act, kind)
-    for role in ("act", "see", "record", "learn", "due"):
-        function = getattr(functions, role)
+    for role, function in functions._asdict().items():
         if function is None:
             continue
         if not isinstance(function, Deferred) or not function.bounds:

@@ -102,19 +102,16 @@ class Answering:
             The actions that were played, the responses and whether there are any, ``(m, B)``.
 
         Raises:
-            ActionError: If an action is out of range; it names replicate and round.
+            ActionError: If an action is out of range; it has the replicate and the round.
         """
         problem, (_, B) = self._rounds.problem, self.shape
         hidden, round_ = self._rounds.part(part.start, part.stop)
         folded = actions.reshape(-1, *actions.shape[2:])
-        checked = problem.check_action(folded, len(folded))
         try:
+            checked = problem.check_action(folded, len(folded))
             feedback, expected = problem.respond(hidden, round_, checked)
         except ActionError:
-            # one by one, so that the message names replicate and round
-            for i in range(part.start, part.stop):
-                rows = slice((i - part.start) * B, (i - part.start + 1) * B)
-                problem.respond(*self._rounds.part(i, i + 1), checked[rows])
+            self._find_error(part, actions)
             raise
         lines = (-1, B)
         self.expected[part] = expected.reshape(lines)
@@ -123,3 +120,14 @@ class Answering:
             self.seen[part] = feedback.observed.reshape(lines)
         played = problem.played(folded, len(folded)).reshape(actions.shape)
         return played, responses(feedback).reshape(lines), self.seen[part]
+
+    def _find_error(self, part: slice, actions: Array) -> None:
+        """Respond round by round, so that the error names a replicate, and note the round."""
+        problem, (_, B) = self._rounds.problem, self.shape
+        for i, action in enumerate(actions, part.start):
+            try:
+                checked = problem.check_action(action, B)
+                problem.respond(*self._rounds.part(i, i + 1), checked)
+            except ActionError as error:
+                error.round = self.context.t + i
+                raise

@@ -289,7 +289,9 @@ def _rounds(
 
 def _failure(runner: _Runner, error: Exception) -> Failure:
     cell, t, text = runner.cell, runner.t, str(error) or type(error).__name__
-    at = error.replicate if isinstance(error, DPBError) else None
+    at = None
+    if isinstance(error, DPBError):
+        at, t = error.replicate, error.round or t
     seed = cell.seeds[0] if len(cell.seeds) == 1 else None
     if at is not None and at < len(cell.seeds):
         seed = cell.seeds[at]

@@ -246,19 +246,19 @@ def test_an_earlier_device_has_the_earlier_policy():
     for _ in range(30):
         shop.one()
         device = shop.session.device(simulation=True)
-        kept.append((device.public, shop.session.agent.theta.copy()))
+        kept.append((device.public, shop.session.agent.state.theta.copy()))
     rng = np.random.default_rng(3)
     for k in rng.permutation(len(kept)):
         if k % 3 == 0:
             devices._replicas.clear()
         public, theta = kept[k]
         own = Device(public)._agent
-        assert np.array_equal(own.theta, theta) and own.rounds == k + 1
+        assert np.array_equal(own.state.theta, theta) and own.rounds == k + 1
     assert len(devices._replicas) <= devices.MOST_REPLICAS
     other = copy.deepcopy(kept[-1][0])
     other["releases"][0]["sum"][0] += 1.0
-    assert not np.array_equal(Device(other)._agent.theta, kept[-1][1])
-    assert np.array_equal(Device(kept[-1][0])._agent.theta, kept[-1][1])
+    assert not np.array_equal(Device(other)._agent.state.theta, kept[-1][1])
+    assert np.array_equal(Device(kept[-1][0])._agent.state.theta, kept[-1][1])
 
 
 def test_a_process_repeats_new_messages_only(monkeypatch):
@@ -293,7 +293,7 @@ def test_lost_devices_of_an_aggregator_are_counted_on_the_device():
     assert devices_ == [size - 1 for size in sizes[: len(devices_)]]
     own = session.device(simulation=True)._agent
     assert sums_of(own).schedule.scales.tolist() == sums.schedule.scales.tolist()
-    assert np.array_equal(own.theta, session.agent.theta)
+    assert np.array_equal(own.state.theta, session.agent.state.theta)
 
 
 def test_the_page_lists_the_fields_of_a_device_and_of_its_messages():
@@ -383,7 +383,7 @@ class TestUse:
         mean = np.array([0.1, -0.2, 0.3])
         session = served("one-pass-pricing", "rho=1@local", prior_mean=mean)
         device = Device(json.loads(json.dumps(session.device(simulation=True).public)))
-        assert device._agent.theta.tolist() == [mean.tolist()]
+        assert device._agent.state.theta.tolist() == [mean.tolist()]
 
     def test_infinite_bounds_are_strict_json(self):
         problem = dpb_gym.make_problem("DPB/Pricing-v0", demand="gaussian", horizon=60)

@@ -36,7 +36,7 @@ CASES = {
     "batches": ("adaprivate-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "minimiser": ("private-pricing", "rho=1", "DPB/Pricing-v0", {}),
     "tree": ("jdp-lin-ucb", "rho=1", "DPB/Recommendation-v0", {"noise": "system"}),
-    "copies": ("reference-one-pass-pricing", "rho=1", "DPB/Pricing-v0", {}),
+    "copies": ("reference-private-pricing", "rho=1", "DPB/Pricing-v0", {}),
     "messages": ("local-reward-lin-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "exact": ("one-pass-pricing", None, "DPB/Pricing-v0", {}),
 }

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents.kernels.posterior import informed_posterior
+from dpb_agents.kernels.curvature import informed
+from dpb_agents.recommendation.one_pass_linear import set_prior
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.offline import collect, release_prior
 from dpb_gym.privacy import Budget, Composition, Curator, GaussianEvent, Guarantee, NoiseSource
@@ -78,10 +79,10 @@ def test_ridge_regression_counts_a_prior_as_records(name, intercept):
     stretch = 1.0 + intercept**2
     gram = np.eye(3 + (intercept > 0.0)) * 2.0
     gram[:3, :3] += PRECISION / 4.0
-    own = np.linalg.inv(agent._inverse[0]) if name != "lin-ts" else agent._upper[0].T
-    own = own @ own.T if name == "lin-ts" else own
+    own = agent.state.A[0]
+    own = own.T @ own if name == "lin-ts" else np.linalg.inv(own)
     np.testing.assert_allclose(own * stretch, gram, rtol=1e-9, atol=1e-12)
-    theta = np.linalg.solve(own, agent._response[0]) / np.sqrt(stretch)
+    theta = np.linalg.solve(own, agent.state.b[0]) / np.sqrt(stretch)
     np.testing.assert_allclose(theta[:3], MEAN, rtol=1e-9)
 
 
@@ -89,16 +90,23 @@ def test_ridge_regression_counts_a_prior_as_records(name, intercept):
 def test_the_linear_filters_start_at_the_prior(name):
     agent = begun(name, info(dpb_gym.Prior(MEAN, PRECISION)), norm=1.2)
     wanted = np.linalg.inv(PRECISION + np.eye(3) / (0.6**2 / 3))
-    np.testing.assert_allclose(agent._prior_covariance[:3, :3], wanted, rtol=1e-9)
-    assert agent._prior_covariance[3, 3] == pytest.approx(0.6**2 / 3)
     if name == "one-pass-linear":
-        agent._set_prior()  # before the first round: features of length 1, independent candidates
-        np.testing.assert_allclose(agent._covariance[0, :4, :4], agent._prior_covariance, rtol=1e-9)
-        assert not agent._covariance[0, 4:, 4:].any()
+        state = type(agent.state)(*(part[0] for part in agent.state))
+        # before the first round: features of length 1, independent candidates
+        set_prior(agent.known, state)
+        covariance = state.covariance
+        assert not covariance[4:, 4:].any()
+    else:
+        known, mean = agent.known, 2.0 * agent.known.centre
+        # lengths of candidates are uniform: their variance is 1/12
+        covariance = known.prior - np.outer(mean, mean) / 12.0
+        covariance /= np.outer(known.scale, known.scale)
+    np.testing.assert_allclose(covariance[:3, :3], wanted, rtol=1e-9)
+    assert covariance[3, 3] == pytest.approx(0.6**2 / 3)
     certain = begun(name, info(dpb_gym.Prior(MEAN, 1e12 * np.eye(3))), "rho=1")
     vague = begun(name, info(dpb_gym.Prior(MEAN, 0.0 * PRECISION)), "rho=1")
     plain = begun(name, info(dpb_gym.Prior(MEAN)), "rho=1")
-    ends = [a.releaser.schedule.ends for a in (certain, vague, plain)]
+    ends = [a.plan.sums.schedule.ends for a in (certain, vague, plain)]
     assert ends[0][0] > ends[1][0] and (ends[1] == ends[2]).all()
 
 
@@ -110,9 +118,8 @@ def test_posterior_with_a_prior_equals_that_of_a_normal_model():
     H[1] -= 0.5 * np.eye(d)  # negative directions count as none
     P = np.diag([1.0, 2.0, 0.1, 5.0]) + 0.05
     left = np.array([0.0, 0.2])
-    theta, covariance, root = np.empty((2, d)), np.empty((2, d, d)), np.empty((2, d, d))
-    informed_posterior(H, u, m, P, spread, noise, left, 0.5, theta, covariance, root)
     for b in range(2):
+        theta, covariance, root = informed(H[b], u[b], m, P, spread, noise, left[b])
         h, U = np.linalg.eigh(H[b])
         h = np.maximum(h, 0.0)
         extra = left[b] * (1 + 1 / d) / 2 * (d**2 / np.trace(P) + m @ m)
@@ -120,9 +127,9 @@ def test_posterior_with_a_prior_equals_that_of_a_normal_model():
         V = np.linalg.inv(P)
         gain = V @ F @ np.linalg.inv(F @ V @ F + E)
         residual = U @ (U.T @ u[b] * (h > 0)) - F @ m
-        np.testing.assert_allclose(theta[b], m + gain @ residual, rtol=1e-8)
-        np.testing.assert_allclose(covariance[b], V - gain @ F @ V, rtol=1e-8)
-        np.testing.assert_allclose(root[b] @ root[b].T, 0.25 * covariance[b], rtol=1e-8)
+        np.testing.assert_allclose(theta, m + gain @ residual, rtol=1e-8)
+        np.testing.assert_allclose(covariance, V - gain @ F @ V, rtol=1e-8)
+        np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -138,14 +145,14 @@ def test_a_precise_prior_dominates_and_a_vague_one_does_not(name, env, kwargs):
         problem = dpb_gym.make_problem(env, horizon=300, **kwargs)
         told = replace(problem.info, prior=dpb_gym.Prior(MEAN, weight * np.eye(3)))
         agent = begun(name, told)
-        np.testing.assert_array_equal(agent.theta[0], MEAN)
+        np.testing.assert_array_equal(agent.state.theta[0], MEAN)
         instance = problem.instance(SEEDS)
         for _ in range(200):
             context = instance.context()
             action = agent.act(context)
             agent.observe(context, action, instance.respond(action).feedback)
             instance.advance()
-        moved[weight] = np.abs(agent.theta - MEAN).max()
+        moved[weight] = np.abs(agent.state.theta - MEAN).max()
     assert moved[1e9] < 1e-6 and moved[1e-9] > 0.05
 
 

@@ -305,7 +305,8 @@ def test_recommended_agents_serve_under_every_trust_model(
             session.observe(decision, response)
         instance.advance() if context.t < 60 else None
     assert session.agent.curator.system_noise
-    assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
+    theta = session.agent.state.theta
+    assert np.isfinite(theta).all() and theta.any()
     session.save(tmp_path / "session")
     assert b"PCG64DXSM" not in (tmp_path / "session").read_bytes()
 
@@ -489,13 +490,23 @@ def test_users_may_be_texts_and_prices_are_those_of_numbers(tmp_path: Any) -> No
     assert repr(by_name._state["persons"]) == state and by_name.decisions == len(users)
 
 
+@dpb_gym.register_agent(
+    "punctual", supports=["pricing"], protects=("joint", "user-round"), delayed_feedback=False
+)
+class Punctual(dpb_gym.SingleAgent):
+    """An agent that needs every response."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.batch_sum(1, clip=1.0)
+
+
 def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: Any) -> None:
     session = priced(tmp_path, "people")
     with pytest.raises(ParameterError, match="user must be"):
         session.decide([0.5])
     account = session.account
     with pytest.raises(AgentError, match="needs every response"):
-        dpb_gym.serve("reference-one-pass-pricing", "rho=1", PRICES, account=account)
+        dpb_gym.serve("punctual", "rho=1", PRICES, account=account)
     with pytest.raises(AgentError, match="no budget"):
         dpb_gym.serve("one-pass-pricing", None, PRICES, account=account)
     with pytest.raises(BudgetError, match="does not follow"):

@@ -75,7 +75,8 @@ def test_the_server_learns_from_messages_alone(agent, env, budget):
             instance.advance()
     assert session.pending == () and sums.releases == len(sums.schedule.ends) > 1
     assert np.mean(np.square(errors)) == pytest.approx(1.0, abs=0.7)
-    assert np.isfinite(session.agent.theta).all() and session.agent.theta.any()
+    theta = session.agent.state.theta
+    assert np.isfinite(theta).all() and theta.any()
 
 
 def test_only_one_message_of_each_device_is_received():
@@ -173,7 +174,7 @@ def test_the_agent_learns_on_after_a_batch_that_lost_too_many():
         device = session.device(simulation=True)
         device.decide([0.1 * (session.decisions % 7), 0.2])
         session.receive(device.message(session.decisions % 2))
-    assert sums.releases == len(sums.schedule.ends) and session.agent.theta.any()
+    assert sums.releases == len(sums.schedule.ends) and session.agent.state.theta.any()
 
 
 def test_agents_cannot_replace_the_aggregator():

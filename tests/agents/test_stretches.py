@@ -26,6 +26,8 @@ ENVIRONMENTS = {
     "fresh arms": ("DPB/Recommendation-v0", {"dim": 4, "reward": "linear", "fresh": True}),
     "drift": ("DPB/Recommendation-v0", {"dim": 4, "drift": "abrupt"}),
     "multi-armed": ("DPB/MultiArmed-v0", {"n_arms": 4}),
+    "pricing": ("DPB/Pricing-v0", {}),
+    "assortment": ("DPB/Assortment-v0", {"n_items": 8, "capacity": 3, "dim": 3}),
 }
 LENGTHS = (1, 7, 64, 113)
 
@@ -71,7 +73,11 @@ def together(agent, instance, rounds):
     while left:
         most = min(left, LENGTHS[len(actions) % len(LENGTHS)])
         stretch = instance.move(most)
-        actions.append(agent.play(stretch.visible).copy())
+        if stretch is None:  # a single price or slate is no stretch
+            actions.append(singly(agent, instance, 1))
+            left -= 1
+            continue
+        actions.append(agent.play(stretch.view()).copy())
         left -= len(actions[-1])
         if instance.t[0] < HORIZON:
             instance.advance()

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents.assortment.one_pass_mnl import OnePassMNL
-from dpb_agents.pricing.one_pass_pricing import OnePassPricing
-from dpb_agents.recommendation.one_pass_linear import OnePassLinear
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.problems.rounds import LONGEST
-from dpb_gym.registry import agent_specs
+from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
 
 ENVS = {
@@ -69,7 +66,11 @@ def test_agents_that_need_a_horizon_are_rejected_with_alternatives(kind, name):
 
 @pytest.mark.parametrize(
     ("kind", "agent"),
-    [("assortment", OnePassMNL), ("pricing", OnePassPricing), ("recommendation", OnePassLinear)],
+    [
+        ("assortment", "one-pass-mnl"),
+        ("pricing", "one-pass-pricing"),
+        ("recommendation", "one-pass-linear"),
+    ],
 )
 def test_one_pass_agents_switch_to_their_anytime_form(kind, agent):
     """Without a horizon they equal `anytime`, bit for bit, and plan for 10^9 rounds."""
@@ -78,8 +79,7 @@ def test_one_pass_agents_switch_to_their_anytime_form(kind, agent):
     for conditions, anytime in ((UNKNOWN, False), ({}, True)):
         problem = dpb_gym.make_problem(env, horizon=300, **kwargs, **conditions)
         assert problem.horizon == 300
-        made, instance = agent(anytime=anytime), problem.instance([3])
-        made.protects = made.protects or ("joint", "user-round")
+        made, instance = make_agent(agent, anytime=anytime), problem.instance([3])
         made.set_up(problem.info, AgentStreams([3]), Budget.zcdp(5.0))
         actions = []
         for t in range(300):

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents.kernels.curvature import (
-    EVENNESS,
-    FIRST_PART,
     Combination,
     History,
     combination,
@@ -91,6 +89,7 @@ class Known(NamedTuple):
         norm: Median of the prior size of theta.
         largest: Largest size of theta that is expected.
         unsure: Draws are used for so many rounds.
+        draws: Their number.
         K: Capacity.
         exactly: Whether slates hold K items.
         equal: Whether all revenues are equal.
@@ -111,6 +110,7 @@ class Known(NamedTuple):
     norm: float
     largest: float
     unsure: float
+    draws: int
     K: int
     exactly: bool
     equal: bool
@@ -144,9 +144,10 @@ class State(NamedTuple):
     count: Any
 
 
-def draws(c: Known, t: int) -> int:
-    """Return the number of normal vectors of round t."""
-    return DRAWS if t - 1 < c.unsure else 1
+@jit
+def draws(c, t):
+    """Number of normal vectors of round t."""
+    return c.draws if t - 1 < c.unsure else 1
 
 
 @jit
@@ -247,7 +248,7 @@ def learn(c, s, released, t):
     history = History(s.sums, s.ends, s.count)
     store(c.sums, history, released, t)
     old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
-    early = stored_by(history, FIRST_PART * t)
+    early = stored_by(history, c.sums.first_part * t)
     size = posterior(c, s, estimate(c.sums, history, released, old), t)
     if early > old and size > c.largest:
         posterior(c, s, estimate(c.sums, history, released, early), t)
@@ -264,7 +265,7 @@ def posterior(c, s, estimated, t):
         # and the curvature has trace tau; draws use that variance, a single theta is safer with 1
         uneven *= c.tau
     H = symmetric(sums, d, 1.0 / c.a)
-    left = even_out(H, std / c.a, EVENNESS)
+    left = even_out(H, std / c.a, c.sums.evenness)
     u = np.zeros(d)
     for j in range(d):
         u[j] = sums[d * (d + 1) // 2 + j] / c.b
@@ -453,6 +454,7 @@ class OnePassMNL(Algorithm):
             norm=self.norm,
             largest=float(sizes[tail > UNEXPECTED].max()),
             unsure=unsure,
+            draws=DRAWS,
             K=int(problem.capacity or 0),
             exactly=bool(problem.exactly),
             equal=equal,

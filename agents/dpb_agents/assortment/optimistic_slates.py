@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.problems.base import Array, Context, ProblemInfo
@@ -87,9 +86,9 @@ class SlateChoice:
         )
         if self._rule == "ts":
             normals = self._normals.next()
-            agent_kernels.slates.sampled_slates(*known, normals, self._values, slates)
+            kernels.slates.sampled_slates(*known, normals, self._values, slates)
         else:
-            agent_kernels.slates.optimistic_slates(*known, self._values, slates)
+            kernels.slates.optimistic_slates(*known, self._values, slates)
         return slates
 
 
@@ -119,12 +118,12 @@ class DesignMatrix:
         """Set V from a Gram matrix ``(B, d, d)``, whose small eigenvalues are raised in place."""
         shift, floor = self._shift, self._floor
         state = (self.root, self.logdet, self._ok)
-        agent_kernels.slates.roots(gram, shift, floor, *state)
+        kernels.slates.roots(gram, shift, floor, *state)
         if self._ok.all():
             return
         values, vectors = kernels.linalg.eigh(gram[~self._ok])
         gram[~self._ok] = kernels.linalg.compose(np.maximum(values, floor - shift), vectors)
-        agent_kernels.slates.roots(gram, shift, 0.0, *state)
+        kernels.slates.roots(gram, shift, 0.0, *state)
 
 
 def optimistic_samples(capacity: int) -> int:

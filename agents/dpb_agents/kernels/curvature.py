@@ -31,7 +31,7 @@ ROOT2 = math.sqrt(2.0)
 ROUNDING = 1.0 - 1e-12
 # Least prior deviation of the curvature from isotropy, relative to its mean eigenvalue. 0 costs
 # 4% on pricing tasks and up to 17%, .1 and 1 at most 3% (docs/one-pass.md, "Constants").
-EVENNESS = 0.3
+LEAST_EVENNESS = 0.3
 # Part of the rounds that is left out where theta is longer than expected: if their records are
 # as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
 FIRST_PART = 0.1
@@ -51,6 +51,8 @@ class Combination(NamedTuple):
         sigma: Standard deviation of the noise at scale 1.
         window: Rounds that are estimated from, at least; 0: all.
         every: A release in so many is stored.
+        evenness: Least prior deviation of the curvature from isotropy, see `even_out`.
+        first_part: Part of the rounds that is left out where theta is longer than expected.
     """
 
     private: bool
@@ -60,6 +62,8 @@ class Combination(NamedTuple):
     sigma: float
     window: int
     every: int
+    evenness: float
+    first_part: float
 
 
 class History(NamedTuple):
@@ -154,6 +158,8 @@ def combination(
         float(sums.sigma),
         window or 0,
         every,
+        LEAST_EVENNESS,
+        FIRST_PART,
     )
     stored = -(-K // every)
     history = History(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.slates import WARY, best_slate, likely, reached, worthwhile
 from dpb_gym.kernels._jit import jit
 from dpb_gym.kernels.elementary import exp
 from dpb_gym.kernels.linalg import (
@@ -19,6 +18,7 @@ from dpb_gym.kernels.linalg import (
     sherman_morrison_one,
     solve_cholesky_one,
 )
+from dpb_gym.kernels.slates import WARY, best_slate, likely, reached, worthwhile
 
 HALVINGS = 60
 
@@ -27,7 +27,7 @@ HALVINGS = 60
 def optimistic_slates(features, revenues, equal, exactly, theta, inverse, width, values, slates):
     """Compute the best slates under the utilities <x, theta> + width ||x||_{H^-1}.
 
-    The other arguments are those of `dpb_agents.kernels.slates.optimistic_slates`.
+    The other arguments are those of `dpb_gym.kernels.slates.optimistic_slates`.
 
     Args:
         inverse: H^-1, ``(B, d, d)``.

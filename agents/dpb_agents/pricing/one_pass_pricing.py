@@ -13,8 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents.kernels.curvature import (
-    EVENNESS,
-    FIRST_PART,
     Combination,
     History,
     combination,
@@ -50,10 +48,9 @@ HOPELESS = 0.25
 # Prices that are drawn again for each record; 1, 3 and 7 are within 10%.
 TWINS = 3
 # Candidate sizes of theta in units of `norm`, and the probability of each but the first: 1% in
-# all that demand is steeper than foreseen.
+# all that demand is steeper than foreseen. Less than the usual 5%, so these are unexpected.
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])
 OTHERS = 0.0025
-# Sizes above the first are unexpected: together they have less than the usual 5%.
 # A direction is rare below this part of the mean information; the prior size there, in units of
 # `norm`. Both trade an intercept against customers that drift (docs/one-pass.md, "Constants").
 RARE = 0.15
@@ -74,9 +71,9 @@ class Known(NamedTuple):
         q: Part of the sensitivity that u gets.
         a: Factor of H in a row.
         b: Factor of u in a row.
-        norm: Prior size of theta.
         disperse: Size of draws, in units of the posterior's standard deviation.
         rare: Part of the mean information below which a direction is rare; 0: none is.
+        wide: Least prior size of theta in rare directions.
         twins: Prices drawn again for each record.
         blind: Rounds that are played without theta.
         low: Least demand that counts.
@@ -98,9 +95,9 @@ class Known(NamedTuple):
     q: float
     a: float
     b: float
-    norm: float
     disperse: float
     rare: float
+    wide: float
     twins: int
     blind: int
     low: float
@@ -257,7 +254,7 @@ def learn(c, s, released, t):
     history = History(s.sums, s.ends, s.count)
     store(c.sums, history, released, t)
     old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
-    early = stored_by(history, FIRST_PART * t)
+    early = stored_by(history, c.sums.first_part * t)
     size = posterior(c, s, estimate(c.sums, history, released, old))
     if early > old and size > c.sizes[0]:
         posterior(c, s, estimate(c.sums, history, released, early))
@@ -269,7 +266,7 @@ def posterior(c, s, estimated):
     sums, std, uneven = estimated
     d = s.theta.shape[0]
     H = symmetric(sums, d, 1.0 / c.a)
-    left = even_out(H, std / c.a, EVENNESS)
+    left = even_out(H, std / c.a, c.sums.evenness)
     u = scaled(1.0, sums[d * (d + 1) // 2 :])
     for j in range(d):
         u[j] = u[j] / c.b
@@ -285,7 +282,7 @@ def posterior(c, s, estimated):
                 s.root[j, k] = c.disperse * factor[j, k] if k <= j else 0.0
         return c.sizes[0]
     theta, V, E, deviation, few, size = size_mixture(
-        H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, c.rare, WIDE * c.norm
+        H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, c.rare, c.wide
     )
     copy_to(theta, s.theta)
     copy_matrix(V, s.V)
@@ -462,9 +459,9 @@ class OnePassPricing(Algorithm):
         known, history = combination(sums, private, unit_noise, rate, self.window)
         return Known(
             private=private,
-            norm=self.norm,
             disperse=self.disperse,
             rare=RARE if c["logistic"] and self.disperse else 0.0,
+            wide=WIDE * self.norm,
             twins=TWINS if c["logistic"] and private else 0,
             blind=blind,
             low=low,

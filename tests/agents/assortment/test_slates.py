@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dpb_agents import kernels
 from dpb_agents.assortment.optimistic_slates import optimistic_samples
+from dpb_gym import kernels
 
 Array = NDArray[Any]
 

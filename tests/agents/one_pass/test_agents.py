@@ -12,8 +12,8 @@ import yaml
 from scipy.stats import kstest
 
 import dpb_gym
-from dpb_agents.kernels import prices as bets
-from dpb_gym import kernels
+from dpb_agents.kernels.curvature import drawn
+from dpb_agents.pricing import one_pass_pricing as pricing
 from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.releasers.releaser import behind
@@ -39,6 +39,10 @@ def begin(name, problem, seeds, budget, **params):
     agent = make_agent(name, **params)
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     return agent
+
+
+def first_release(agent):
+    return int(agent.plan.sums.schedule.ends[0])
 
 
 def play(agent, problem, seeds, rounds, spy=None):
@@ -269,7 +273,7 @@ def test_hopeless_budgets_play_the_law_of_least_worst_case_regret():
     problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=600)
     agent = begin("one-pass-pricing", problem, range(8), Budget.zcdp(1e-3))
     prices, _ = play(agent, problem, range(8), 600)
-    assert agent.first_release < 600  # there are releases, but too late
+    assert first_release(agent) < 600  # there are releases, but too late
     assert kstest(-np.log(prices).ravel(), "uniform").pvalue > 0.01
     # of v, the most that a customer would pay: v - 1/e is earned of v > 1/e
     values = np.linspace(0.05, 1.0, 20)
@@ -280,17 +284,22 @@ def test_hopeless_budgets_play_the_law_of_least_worst_case_regret():
 
 
 def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
-    theta, drawn = np.array([[0.0, 0.2], [0.0, 0.9], [0.0, 0.9]]), np.array([[0.0, 0.9]] * 3)
-    drawn[2, 1] = 0.8
-    customers, prices, best = np.zeros((3, 1), np.float32), np.empty(3), np.empty(3)
-    value, model = np.empty(3), (0, 4.0)
-    kernels.demand_models.best_prices(customers, theta, *model, best, value)
-    kernels.demand_models.best_prices(customers, drawn, *model, prices, value)
-    before = prices.copy()
-    bets.warranted(customers, theta, drawn, best, *model, prices)
-    assert best[0] == 1.0 > before[0]
-    assert prices[0] == 1.0  # far from any reason for a lower price
-    assert prices[2] == before[2] != best[2]  # within (0, 1): costs what it gains
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=10, dim=2)
+    agent = begin("one-pass-pricing", problem, [0], None)
+    customer, z = np.zeros(1), np.ones(2)
+
+    def price(slope, of_draw):
+        """The price at <0, theta> with these slopes of theta and of the draw."""
+        root = np.diag([0.0, of_draw - slope])
+        state = agent.algorithm.State(*(part[0] for part in agent.state))
+        state = state._replace(theta=np.array([0.0, slope]), root=root)
+        np.testing.assert_allclose(drawn(state.theta, root, z), [0.0, of_draw])
+        return pricing.explored_price(agent.known, state, customer, z)
+
+    best = {slope: price(slope, slope) for slope in (0.2, 0.8, 0.9)}
+    assert best[0.2] == 1.0 > best[0.8] > best[0.9]
+    assert price(0.2, 0.9) == 1.0  # far from any reason for a lower price
+    assert price(0.9, 0.8) == best[0.8]  # within (0, 1): costs what it gains
 
 
 @pytest.mark.parametrize(("demand", "near"), [("logistic", 0.15), ("gaussian", 0.4)])
@@ -300,9 +309,9 @@ def test_pricing_estimates_theta_and_its_error_with_ample_data(demand, near):
     agent = begin("one-pass-pricing", problem, seeds, Budget.zcdp(10.0))
     play(agent, problem, seeds, 20_000)
     truth = problem.instance(seeds).hidden["theta"]
-    error = np.abs(agent.theta - truth)
+    error = np.abs(agent.state.theta - truth)
     assert error.max() < near
-    assert (error < 4 * np.sqrt(np.einsum("bii->bi", agent.covariance))).all()
+    assert (error < 4 * np.sqrt(np.einsum("bii->bi", agent.state.V))).all()
 
 
 def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
@@ -311,7 +320,7 @@ def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
     agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(5.0))
     regret = play(agent, problem, seeds, 6000)[1]
     truth = problem.instance(seeds).hidden["theta"]
-    cosine = (agent.theta * truth).sum(axis=1) / np.linalg.norm(agent.theta, axis=1)
+    cosine = (agent.state.theta * truth).sum(axis=1) / np.linalg.norm(agent.state.theta, axis=1)
     assert (cosine / np.linalg.norm(truth, axis=1) > 0.9).all()
     chance = play(begin("random", problem, seeds, None), problem, seeds, 6000)[1]
     assert (regret < 0.2 * chance).all()
@@ -325,7 +334,7 @@ def test_draws_do_not_depend_on_the_unit_of_the_responses():
     for cut in (0.5, 2.0):
         agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut)
         play(agent, problem, seeds, 8)  # of 9 with draws
-        found.append((agent.theta, np.einsum("bii->b", agent.covariance)))
+        found.append((agent.state.theta, np.einsum("bii->b", agent.state.V)))
     (short, narrow), (long, wide) = found
     assert np.abs(long - short).max() < 0.1 * np.abs(long).max() > 1.0
     np.testing.assert_allclose(narrow, wide, rtol=0.1)
@@ -369,7 +378,7 @@ def test_a_warm_start_lowers_the_regret(name, kwargs):
     warm = total(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth, norm=0.5).mean()
     assert warm < 0.7 * cold
     agent = begin(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth)
-    np.testing.assert_array_equal(agent.theta, np.tile(truth, (len(seeds), 1)))
+    np.testing.assert_array_equal(agent.state.theta, np.tile(truth, (len(seeds), 1)))
     with pytest.raises(ParameterError, match="prior_mean"):
         begin(name, problem, seeds, None, prior_mean=truth[:-1])
 
@@ -388,7 +397,7 @@ def test_first_records_are_left_out_if_theta_is_longer_than_the_prior_expects(
     name = "one-pass-pricing" if "Pricing" in env_id else "one-pass-mnl"
     seeds = range(1_001_400, 1_001_406)
     own = total(name, problem, seeds, None).mean()
-    monkeypatch.setattr("dpb_agents.common.newton_sums.FIRST_PART", 0.0)
+    monkeypatch.setattr("dpb_agents.kernels.curvature.FIRST_PART", 0.0)
     assert own < 0.8 * total(name, problem, seeds, None).mean()
 
 
@@ -428,7 +437,7 @@ def test_offers_under_the_prior_beat_random_sets():
     seeds = range(1_001_600, 1_001_608)
     agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(1e-5))
     actions, regret = play(agent, problem, seeds, 60)
-    assert agent.first_release >= 60
+    assert first_release(agent) >= 60
     assert (actions >= 0).all()
     assert regret.mean() < 0.75 * total("random", problem, seeds, None).mean()
 
@@ -512,4 +521,4 @@ def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, pa
     releaser = behind(agent.curator.releasers[0])
     assert releaser.releases == len(releaser.schedule.ends) > 1
     assert not releaser.clipped_count.any()
-    assert np.isfinite(agent.theta).all() and agent.theta.any()
+    assert np.isfinite(agent.state.theta).all() and agent.state.theta.any()

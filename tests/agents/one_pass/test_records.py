@@ -3,56 +3,135 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import ndtri
 
-from dpb_agents.common.newton_sums import Rows
-from dpb_agents.kernels import newton_records, posterior
+from dpb_agents.assortment import one_pass_mnl as mnl
+from dpb_agents.kernels import curvature
+from dpb_agents.pricing import one_pass_pricing as pricing
+from dpb_gym.play import Offer
 
 RANGE = {0: (0.0, 1.0), 1: (-3.0, 3.0)}
-EXACT = Rows(3, 1.0, 1.0, 0.5, private=False)
+NO_SUMS = curvature.Combination(
+    False, np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), 0.0, 0, 1, 0.3, 0.1
+)
+NO_HISTORY = np.zeros((1, 1)), np.zeros(2, np.int64), np.zeros(1, np.int64)
+LEAST_TWIN = 0.4
+"""Prices of twins are at least 1/e, because they are drawn blindly."""
 
 
-def choice_row(x, choice, theta, layout, cut, covariance=None):
+@dataclass(frozen=True)
+class Rows:
+    """Bounds B and U of a record, and the part q of the sensitivity that u gets.
+
+    Attributes:
+        dim: Dimension d.
+        bound: B.
+        radius: U, at which choice records are cut as well.
+        share: q.
+        private: False leaves weights and factors out.
+    """
+
+    dim: int
+    bound: float
+    radius: float
+    share: float
+    private: bool = True
+
+    @property
+    def factors(self):
+        """The factors of H and of u in a row: half of the sensitivity's square belongs to each."""
+        if not self.private:
+            return 1.0, 1.0
+        q = self.share
+        return math.sqrt((1.0 - q) / 2.0) / self.bound, math.sqrt(q) / (2.0 * self.radius)
+
+
+EXACT = Rows(3, 1.0, math.inf, 0.5, private=False)
+
+
+def choice_row(x, choice, theta, layout, covariance=None):
     """The row of an offer of all items of `x`."""
-    d = len(theta)
-    rows = np.empty((1, layout.width))
-    newton_records.choice_rows(
-        np.asarray(x)[None],
-        np.arange(len(x))[None],
-        np.array([choice]),
-        theta[None],
-        np.zeros((1, d, d)) if covariance is None else covariance[None],
-        cut,
-        layout.weighting,
-        layout.factors,
-        rows,
+    x = np.array(x, np.float64)
+    (N, d), none = x.shape, np.zeros((layout.dim, layout.dim))
+    a, b = layout.factors
+    known = mnl.Known(
+        private=layout.private,
+        tau=layout.radius,
+        B=layout.bound,
+        q=layout.share,
+        a=a,
+        b=b,
+        norm=1.0,
+        largest=1.0,
+        unsure=0.0,
+        draws=1,
+        K=N,
+        exactly=False,
+        equal=False,
+        sizes=np.ones(1),
+        beliefs=np.ones(1),
+        centre=np.zeros(d),
+        informed=False,
+        precision=none,
+        sums=NO_SUMS,
     )
-    return rows[0]
+    V = none if covariance is None else covariance
+    state = mnl.State(theta, V, none, none, *NO_HISTORY)
+    offer = Offer(x, np.ones(N))
+    return mnl.record(known, state, 1, offer, np.arange(N), choice, np.zeros((0, 0)))
 
 
-def demand_row(x, price, demand, theta, layout, model=0, zeta=4.0, covariance=None, weak=None):
-    d = len(theta)
-    rows = np.empty((1, layout.width))
-    newton_records.demand_rows(
-        np.asarray(x)[None],
-        np.atleast_1d(price)[:, None],
-        np.array([demand]),
-        theta[None],
-        np.zeros((1, d, d)) if covariance is None else covariance[None],
-        np.zeros((1, d)) if weak is None else weak[None],
-        model,
-        zeta,
-        *RANGE[model],
-        layout.weighting,
-        layout.factors,
-        rows,
+def demand_known(layout, model=0, zeta=4.0, **changes):
+    d = layout.dim
+    a, b = layout.factors
+    low, high = RANGE[model]
+    known = pricing.Known(
+        logistic=model == 0,
+        private=layout.private,
+        zeta=zeta if model == 0 else 1.0,
+        U=layout.radius,
+        B=layout.bound,
+        q=layout.share,
+        a=a,
+        b=b,
+        disperse=0.0,
+        rare=0.0,
+        wide=0.0,
+        twins=0,
+        blind=1,
+        low=low,
+        high=high,
+        sizes=np.ones(1),
+        beliefs=np.ones(1),
+        centre=np.zeros(d),
+        informed=False,
+        precision=np.zeros((d, d)),
+        stock=False,
+        sums=NO_SUMS,
     )
-    return rows[0]
+    return known._replace(**changes)
+
+
+def demand_row(x, prices, demand, theta, layout, model=0, zeta=4.0, covariance=None, weak=None):
+    """The row of the first price; the others, of at least 1/e, were drawn alike."""
+    d = len(theta)
+    prices = np.atleast_1d(prices)
+    known = demand_known(layout, model, zeta, twins=len(prices) - 1)
+    none = np.zeros((d, d))
+    V = none if covariance is None else covariance
+    w = np.zeros(d) if weak is None else weak
+    state = pricing.State(theta, V, none, w, np.zeros(1), *NO_HISTORY)
+    z = np.zeros((len(prices) - 1, d))
+    # blind prices are exp(-U), U uniform
+    z[:, 0] = ndtri(-np.log(prices[1:]))
+    return pricing.record(known, state, 1, np.array(x, float), float(prices[0]), float(demand), z)
 
 
 def unpack(row, layout):
@@ -79,14 +158,14 @@ def numerical_jacobian(function, theta, step=1e-5):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", [0.1, 0.5, math.inf])
+@pytest.mark.parametrize("cut", [0.1, 0.5, 30.0])
 def test_choice_responses_are_unbiased_whatever_the_cut_and_the_weight(cut):
     """At V = 0 the mean of u under theta is H theta, and its derivative is H."""
     rng = np.random.default_rng(4)
-    for layout in (EXACT, Rows(3, 0.1, 0.3, 0.85)):
+    for layout in (EXACT, replace(EXACT, radius=cut), Rows(3, 0.1, cut, 0.85)):
         x, theta = rng.normal(size=(4, 3)), rng.normal(size=3)
         outcomes = [-1, 0, 1, 2, 3]
-        records = [unpack(choice_row(x, c, theta, layout, cut), layout) for c in outcomes]
+        records = [unpack(choice_row(x, c, theta, layout), layout) for c in outcomes]
         h = records[0][0]
         for other, _ in records:
             np.testing.assert_array_equal(other, h)
@@ -104,7 +183,7 @@ def test_choice_responses_are_unbiased_whatever_the_cut_and_the_weight(cut):
 def test_choice_records_without_a_budget_are_hessian_and_score():
     rng = np.random.default_rng(5)
     x, theta = rng.normal(size=(4, 3)), rng.normal(size=3)
-    h, u = unpack(choice_row(x, 2, theta, EXACT, math.inf), EXACT)
+    h, u = unpack(choice_row(x, 2, theta, EXACT), EXACT)
     p = choice_probabilities(x, theta)[:-1]
     np.testing.assert_allclose(h, (p * x.T) @ x - np.outer(p @ x, p @ x), atol=1e-12)
     np.testing.assert_allclose(u - h @ theta, x[2] - p @ x, atol=1e-12)
@@ -131,8 +210,8 @@ def test_demand_responses_are_unbiased(layout):
 def test_prices_drawn_alike_count_more_without_bias(model):
     """Whichever of the prices is posted: u has mean H theta, and its derivative is H on average."""
     rng = np.random.default_rng(16)
-    x, theta, prices = rng.uniform(-1, 1, 2), rng.normal(size=3), np.array([0.2, 0.5, 0.6, 1.0])
-    curvature, slope, plain = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
+    x, theta, prices = rng.uniform(-1, 1, 2), rng.normal(size=3), np.array([0.4, 0.5, 0.6, 1.0])
+    total, slope, plain = np.zeros((3, 3)), np.zeros((3, 3)), np.zeros((3, 3))
     for k, price in enumerate(prices):
         order = [price, *np.delete(prices, k)]
         phi = np.append(x, -price) / math.sqrt(3)
@@ -146,10 +225,10 @@ def test_prices_drawn_alike_count_more_without_bias(model):
         np.testing.assert_array_equal(h, same)
         np.testing.assert_allclose(u0 + mean(theta) * (u1 - u0), h @ theta, atol=1e-12)
         slope += numerical_jacobian(lambda t, u=u1 - u0, mean=mean: mean(t) * u, theta)
-        curvature += h
+        total += h
         plain += unpack(demand_row(x, price, 0.0, theta, EXACT, model), EXACT)[0]
-    np.testing.assert_allclose(slope, curvature, atol=1e-6)
-    more = curvature - plain
+    np.testing.assert_allclose(slope, total, atol=1e-6)
+    more = total - plain
     assert more[2, 2] > 0.02 and np.abs(more).sum() == pytest.approx(more[2, 2])
 
 
@@ -160,7 +239,7 @@ def test_a_weak_direction_counts_more_without_bias():
     features = rng.uniform(-1, 1, (300, 2))
 
     def summed(weak):
-        curvature, slope = np.zeros((3, 3)), np.zeros((3, 3))
+        total, slope = np.zeros((3, 3)), np.zeros((3, 3))
         for x, price in zip(features, prices):
             phi = np.append(x, -price) / math.sqrt(3)
             (h, u0), (same, u1) = (
@@ -169,26 +248,24 @@ def test_a_weak_direction_counts_more_without_bias():
             np.testing.assert_array_equal(h, same)
             f = 1 / (1 + math.exp(-4.0 * phi @ theta))
             np.testing.assert_allclose(u0 + f * (u1 - u0), h @ theta, atol=1e-12)
-            curvature += h
+            total += h
             slope += 4.0 * f * (1 - f) * np.outer(u1 - u0, phi)
-        return curvature, slope
+        return total, slope
 
     plain, slope = summed(np.zeros(3))
     np.testing.assert_allclose(slope, plain, atol=1e-9)
     values, vectors = np.linalg.eigh(plain)
     weak = math.sqrt(2.0) * vectors[:, 0]
-    curvature, slope = summed(weak)
-    np.testing.assert_allclose(slope, curvature, atol=1e-9)
-    assert weak @ curvature @ weak > 2.0 * 2.0 * values[0]
-    curvature, slope = summed(math.sqrt(2.0) * np.array([0.6, 0.0, 0.8]))
-    assert np.abs(slope - curvature).max() > 0.1
+    total, slope = summed(weak)
+    np.testing.assert_allclose(slope, total, atol=1e-9)
+    assert weak @ total @ weak > 2.0 * 2.0 * values[0]
+    total, slope = summed(math.sqrt(2.0) * np.array([0.6, 0.0, 0.8]))
+    assert np.abs(slope - total).max() > 0.1
 
 
 def test_the_weak_direction_counts_as_far_as_it_is_known():
     def found(h, left=0.0):
-        out = np.empty((1, 3))
-        posterior.weak_direction(h[None], np.array([left]), out)
-        return out[0]
+        return curvature.weak_direction(h, left)
 
     v = np.array([0.0, 0.6, 0.8])
     others = np.outer([1.0, 0.0, 0.0], [1.0, 0.0, 0.0]) + np.outer(
@@ -228,7 +305,7 @@ def test_the_link_is_averaged_over_the_posterior():
     errors = []
     for _ in range(30):
         x, theta = rng.normal(size=(3, 3)), rng.normal(size=3)
-        h, u = unpack(choice_row(x, -1, theta, EXACT, math.inf, root @ root.T), EXACT)
+        h, u = unpack(choice_row(x, -1, theta, EXACT, root @ root.T), EXACT)
         apart = (np.vstack([x, np.zeros(3)]) - x.sum(axis=0) / 4) @ root
         score = (h @ theta - u) * math.sqrt(1 + math.pi / 4 * (apart**2).sum() / 4)
         draws = theta + rng.normal(size=(2000, 3)) @ root.T
@@ -261,7 +338,7 @@ def check_pair(rows, layout):
 @given(st.data())
 def test_replacing_a_choice_record_moves_its_row_by_at_most_one(data):
     d = data.draw(st.integers(1, 4))
-    layout, cut = drawn_layout(data, d), data.draw(st.floats(0.05, 3.0))
+    layout = drawn_layout(data, d)
     theta = np.array(data.draw(st.lists(st.floats(-30, 30), min_size=d, max_size=d)))
     root = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=d, max_size=d)))
     rows = []
@@ -269,7 +346,7 @@ def test_replacing_a_choice_record_moves_its_row_by_at_most_one(data):
         K = data.draw(st.integers(1, 4))
         x = np.array(data.draw(st.lists(wild, min_size=K * d, max_size=K * d))).reshape(K, d)
         choice = data.draw(st.integers(-1, K - 1))
-        rows.append(choice_row(x, choice, theta, layout, cut, np.outer(root, root)))
+        rows.append(choice_row(x, choice, theta, layout, np.outer(root, root)))
     check_pair(rows, layout)
 
 
@@ -285,7 +362,8 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
     rows = []
     for _ in range(2):
         x = np.array(data.draw(st.lists(wild, min_size=d - 1, max_size=d - 1)))
-        price = data.draw(st.lists(st.floats(0, 1), min_size=1, max_size=4))
+        price = [data.draw(st.floats(0, 1))]
+        price += data.draw(st.lists(st.floats(LEAST_TWIN, 1), max_size=3))
         demand = data.draw(st.floats(-100, 100))
         if model == 0:
             demand = float(demand > 0)
@@ -313,7 +391,7 @@ def test_search_finds_no_larger_distance_and_comes_near():
 
     def choices(z):
         theta, pair = z[:2], z[2:].reshape(2, 2, 2)
-        first, second = (choice_row(x, 0, theta, layout, 0.5) for x in pair)
+        first, second = (choice_row(x, 0, theta, layout) for x in pair)
         return np.linalg.norm(first - second)
 
     assert 0.97 < search(choices, 10) <= 1 + 1e-9
@@ -335,7 +413,7 @@ def test_the_bound_is_attained():
     """Purchases that theta holds impossible have no curvature, and opposite features."""
     layout, theta = Rows(2, 0.175, 0.5, 0.85), np.array([1.0, 0.0])
     far = [np.array([[-30.0, side]]) for side in (1e6, -1e6)]
-    first, second = (choice_row(x, 0, theta, layout, 0.5) for x in far)
+    first, second = (choice_row(x, 0, theta, layout) for x in far)
     assert np.linalg.norm(first - second) == pytest.approx(1.0, abs=1e-6)
     layout = Rows(2, 0.8, 1.2, 0.7)
     first, second = (
@@ -348,7 +426,7 @@ def test_the_bound_is_attained():
 @pytest.mark.parametrize("length", [1e-150, 1e-3, 0.1])
 def test_short_features_are_brought_to_the_full_sensitivity(length):
     layout = Rows(2, 0.175, 0.5, 0.85)
-    h, u = unpack(choice_row(np.array([[length, 0.0]]), 0, np.zeros(2), layout, 0.5), layout)
+    h, u = unpack(choice_row(np.array([[length, 0.0]]), 0, np.zeros(2), layout), layout)
     load = 0.15 * (np.linalg.norm(h) / 0.175) ** 2 + 0.85 * (np.linalg.norm(u) / 0.5) ** 2
     assert load == pytest.approx(1.0)
     assert h[0, 0] / u[0] == pytest.approx(length / 2)
@@ -356,13 +434,12 @@ def test_short_features_are_brought_to_the_full_sensitivity(length):
 
 def test_a_record_without_features_adds_nothing():
     layout = Rows(2, 0.175, 0.5, 0.85)
-    assert not choice_row(np.zeros((1, 2)), 0, np.zeros(2), layout, 0.5).any()
+    assert not choice_row(np.zeros((1, 2)), 0, np.zeros(2), layout).any()
 
 
 def evened(matrix, noise, evenness):
-    out, left = matrix[None].copy(), np.empty(1)
-    posterior.even_out(out, noise, evenness, left)
-    return out[0], left[0]
+    out = matrix.copy()
+    return out, curvature.even_out(out, noise, evenness)
 
 
 def test_evenness_is_estimated_beyond_the_noise():
@@ -391,45 +468,42 @@ def test_evenness_is_estimated_beyond_the_noise():
 
 def test_the_posterior_is_that_of_the_mixture():
     rng = np.random.default_rng(10)
-    B, d, sizes, beliefs = 2, 3, np.array([0.5, 2.0]), np.array([0.7, 0.3])
-    m = rng.normal(size=(B, d, d))
-    h = m @ m.transpose(0, 2, 1)
-    u, centre, left = rng.normal(size=(B, d)) * 3, rng.normal(size=d), np.array([0.2, 0.4])
+    d, sizes, beliefs = 3, np.array([0.5, 2.0]), np.array([0.7, 0.3])
     spread, noise = 1.3, 0.8
-    theta, covariance, root = np.empty((B, d)), np.empty((B, d, d)), np.empty((B, d, d))
-    likeliest = np.empty(B)
-    args = (h, u, centre, sizes, beliefs, spread, noise, left)
-    posterior.posterior(*args, 0.0, 9.0, 0.5, theta, covariance, root, likeliest)
-    for b in range(B):
+    for left in (0.2, 0.4):
+        m = rng.normal(size=(d, d))
+        h, u, centre = m @ m.T, rng.normal(size=d) * 3, rng.normal(size=d)
+        theta, V, vectors, deviation, few, likeliest = curvature.size_mixture(
+            h, u, centre, sizes, beliefs, spread, noise, left, 0.0, 9.0
+        )
         weights, means, own = [], [], []
         for r, belief in zip(sizes, beliefs):
             prior = r**2 / d * np.eye(d)
-            extra = noise + left[b] * (1 + 1 / d) / 2 * (np.trace(prior) + centre @ centre)
-            total = h[b] @ prior @ h[b] + spread * h[b] + extra * np.eye(d)
-            apart = u[b] - h[b] @ centre
-            gain = prior @ h[b] @ np.linalg.inv(total)
+            extra = noise + left * (1 + 1 / d) / 2 * (np.trace(prior) + centre @ centre)
+            total = h @ prior @ h + spread * h + extra * np.eye(d)
+            apart = u - h @ centre
+            gain = prior @ h @ np.linalg.inv(total)
             means.append(centre + gain @ apart)
-            own.append(prior - gain @ h[b] @ prior)
+            own.append(prior - gain @ h @ prior)
             logdet = np.linalg.slogdet(total)[1]
             weights.append(belief * math.exp(-(logdet + apart @ np.linalg.solve(total, apart)) / 2))
         weights, means = np.array(weights) / sum(weights), np.array(means)
         mean = weights @ means
         expected = np.einsum("r,rij->ij", weights, own)
         expected += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
-        np.testing.assert_allclose(theta[b], mean, rtol=1e-9)
-        assert likeliest[b] == sizes[weights.argmax()]
-        np.testing.assert_allclose(covariance[b], expected, rtol=1e-9)
-        vectors = np.linalg.eigh(h[b])[1]
-        diagonal = np.diag(np.diag(vectors.T @ expected @ vectors))
+        np.testing.assert_allclose(theta, mean, rtol=1e-9)
+        assert likeliest == sizes[weights.argmax()]
+        np.testing.assert_allclose(V, expected, rtol=1e-9)
+        np.testing.assert_allclose(h @ vectors, vectors * np.linalg.eigvalsh(h), atol=1e-9)
         np.testing.assert_allclose(
-            root[b] @ root[b].T, 0.25 * vectors @ diagonal @ vectors.T, rtol=1e-9, atol=1e-12
+            deviation**2, np.diag(vectors.T @ expected @ vectors), rtol=1e-9, atol=1e-12
         )
+        assert not few.any()
 
 
 def test_rare_directions_have_a_wide_prior_and_whole_draws():
     confounded, known = np.array([0.0, 1.0, -1.0]) / math.sqrt(2), np.array([0.0, 1.0, 1.0])
     unseen, other = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
-    theta, covariance, root = np.empty((1, 3)), np.empty((1, 3, 3)), np.empty((1, 3, 3))
     for rare, weak, told, strong, prior, factor in (
         (0.0, confounded, 1.0, (unseen, known), 0.03, 0.2),
         (0.1, confounded, 1.0, (unseen, known), 25 / 3, 1.0),
@@ -439,24 +513,14 @@ def test_rare_directions_have_a_wide_prior_and_whole_draws():
         (0.1, unseen, 1.0, (confounded, known, other), 0.03, 0.2),
     ):
         h = told * np.outer(weak, weak) + 1e5 * sum(np.outer(v, v) for v in strong)
-        posterior.posterior(
-            h[None],
-            2.0 * weak[None],
-            np.zeros(3),
-            np.array([0.3]),
-            np.ones(1),
-            1.0,
-            0.0,
-            np.zeros(1),
-            rare,
-            5.0,
-            0.2,
-            theta,
-            covariance,
-            root,
-            np.empty(1),
+        c = demand_known(EXACT, rare=rare, wide=5.0, disperse=0.2, sizes=np.array([0.3]))
+        none = np.zeros((3, 3))
+        s = pricing.State(
+            np.zeros(3), none.copy(), none.copy(), np.zeros(3), np.zeros(1), *NO_HISTORY
         )
-        assert theta[0] @ weak == pytest.approx(prior * 2.0 / (prior * told + 1.0))
+        row = curvature.isometric(h, 2.0 * weak, 1.0, 1.0)
+        assert pricing.posterior(c, s, (row, 0.0, 1.0)) == 0.3
+        assert s.theta @ weak == pytest.approx(prior * 2.0 / (prior * told + 1.0))
         own = prior / (prior * told + 1.0)
-        assert weak @ covariance[0] @ weak == pytest.approx(own)
-        assert np.linalg.norm(weak @ root[0]) == pytest.approx(factor * math.sqrt(own), rel=1e-3)
+        assert weak @ s.V @ weak == pytest.approx(own)
+        assert np.linalg.norm(weak @ s.root) == pytest.approx(factor * math.sqrt(own), rel=1e-3)

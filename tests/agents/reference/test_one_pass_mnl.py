@@ -1,9 +1,11 @@
-"""one-pass-mnl equals its reference in every round."""
+"""one-pass-mnl equals its oracle in every round."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from tests.agents.reference.one_pass_mnl_oracle import OnePassMNLOracle
 
 ITEMS = {"n_items": 12, "capacity": 3, "dim": 3}
 LONG = {"theta": [7.2, 0.0, -9.6]}  # norm 12, which the prior does not expect
@@ -42,14 +44,15 @@ CASES = {
 @pytest.mark.parametrize("seeds", [[3, 4], [1_002_000]])
 def test_offers_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
     budget, params, env = CASES[case]
-    run = lockstep("one-pass-mnl", "DPB/Assortment-v0", budget, seeds, 300, params, **ITEMS | env)
+    env = ITEMS | env | {"oracle": OnePassMNLOracle}
+    run = lockstep("one-pass-mnl", "DPB/Assortment-v0", budget, seeds, 300, params, **env)
     moved = rare = 0
     for _, fast, copies, (offer, expected) in run:
         np.testing.assert_array_equal(offer, expected)
         theta, covariance = np.array([c.theta for c in copies]), np.array([c.V for c in copies])
         # sums of 300 records and a solve: 1e-13 in exact sums; noise of 1e3 leaves 1e-10
-        np.testing.assert_allclose(fast.theta, theta, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(fast.covariance, covariance, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(fast.state.theta, theta, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(fast.state.V, covariance, rtol=1e-8, atol=1e-10)
         moved += theta.any()
         rare += any(copy.rare.any() for copy in copies)
     assert moved > 100

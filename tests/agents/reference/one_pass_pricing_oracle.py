@@ -1,7 +1,7 @@
 """One-pass private Newton for pricing in plain NumPy, for one customer stream.
 
-docs/one-pass.md derives every formula, and the symbols here are those of that page. The agent
-`one-pass-pricing` computes the same for many replicates at once, with compiled kernels.
+docs/one-pass.md derives every formula, and the symbols here are those of that page. Tests compare
+the agent `one-pass-pricing` with it.
 
 With phi = [x; -p] / sqrt(d), a customer x buys at price p with probability
 sigmoid(zeta <phi, theta>); Gaussian demand has the mean <phi, theta>. Sale t enters a running sum
@@ -17,10 +17,9 @@ import numpy as np
 from scipy.special import expit, ndtr, softmax, wrightomega
 
 import dpb_gym
-from dpb_agents.reference.one_pass_mnl import even_out, isometric_half, symmetric
 from dpb_gym import portable
-from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
+from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half, symmetric
 
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
@@ -34,15 +33,8 @@ HOPELESS = 0.25  # a budget is hopeless if the first release is after this part 
 GAUSSIAN_RANGE = (-3.0, 3.0)  # means within [-1, 1] and two standard deviations beyond
 
 
-@dpb_gym.register_agent(
-    "reference-one-pass-pricing",
-    supports=["pricing"],
-    protects=("anticipating", "user-round"),
-    partial_feedback=False,
-    delayed_feedback=False,
-)
-class ReferenceOnePassPricing(dpb_gym.SingleAgent):
-    """One-pass private Newton for pricing, to read and to test `one-pass-pricing` against.
+class OnePassPricingOracle(dpb_gym.SingleAgent):
+    """`one-pass-pricing` by another derivation: matrices, and one replicate.
 
     It is `one-pass-pricing` with ``anytime=False``, ``window=None`` and no prior.
 
@@ -56,6 +48,8 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
         decay: Power of t with which the noise of a release grows, >= 0.
     """
 
+    protects = ("anticipating", "user-round")
+
     def __init__(
         self, norm=0.85, clip=0.3, bound=0.2, disperse=0.1, first=2.4, ratio=1.1, decay=1.25
     ):
@@ -65,8 +59,6 @@ class ReferenceOnePassPricing(dpb_gym.SingleAgent):
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
         info, private, d, r = self.problem, self.curator.private, self.problem.dim, self.norm
-        if info.demand is None:
-            raise unsuitable("reference-one-pass-pricing", info, "pricing", "demand")
         self.logistic = info.demand == "logistic"
         self.zeta = (info.zeta or 1.0) if self.logistic else 1.0
         self.outcomes = (0.0, 1.0) if self.logistic else GAUSSIAN_RANGE

@@ -1,7 +1,7 @@
 """One-pass private Newton for assortment in plain NumPy, for one customer stream.
 
-docs/one-pass.md derives every formula, and the symbols here are those of that page. The agent
-`one-pass-mnl` computes the same for many replicates at once, with compiled kernels.
+docs/one-pass.md derives every formula, and the symbols here are those of that page. Tests compare
+the agent `one-pass-mnl` with it.
 
 A customer chooses one of the offered items or the outside option of features 0, with
 probabilities softmax(<x_i, theta>). Choice t enters a running sum once, as a curvature H_t and a
@@ -17,7 +17,6 @@ from scipy.special import softmax
 
 import dpb_gym
 from dpb_gym import portable
-from dpb_gym.agent import unsuitable
 from dpb_gym.privacy import Schedule
 
 # Nodes of the prior of log |theta|, in units of its standard deviation, which is 1/2.
@@ -64,15 +63,8 @@ def best_assortment(z, r, K, exactly):
         S, R = better, revenue(better)
 
 
-@dpb_gym.register_agent(
-    "reference-one-pass-mnl",
-    supports=["assortment"],
-    protects=("joint", "user-round"),
-    partial_feedback=False,
-    delayed_feedback=False,
-)
-class ReferenceOnePassMNL(dpb_gym.SingleAgent):
-    """One-pass private Newton for assortment, to read and to test `one-pass-mnl` against.
+class OnePassMNLOracle(dpb_gym.SingleAgent):
+    """`one-pass-mnl` by another derivation: matrices, and one replicate.
 
     It is `one-pass-mnl` with ``anytime=False``, ``window=None`` and no prior.
 
@@ -86,6 +78,8 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
         decay: Power of t with which the noise of a release grows, >= 0.
     """
 
+    protects = ("joint", "user-round")
+
     def __init__(self, norm=2.0, cut=0.5, bound=0.35, share=0.85, first=1.0, ratio=1.1, decay=1.25):
         self.norm, self.tau, self.U, self.B, self.share = norm, cut, cut, bound * cut, share
         self.first, self.ratio, self.decay = first, ratio, decay
@@ -93,8 +87,6 @@ class ReferenceOnePassMNL(dpb_gym.SingleAgent):
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
         info, private, d = self.problem, self.curator.private, self.problem.dim
-        if info.n_items is None or info.capacity is None:
-            raise unsuitable("reference-one-pass-mnl", info, "assortment", "n_items", "capacity")
         # The prior of theta is N(0, r^2 / d I) with an unknown size r.
         self.beliefs = softmax(-0.5 * DEVIATIONS**2)
         self.sizes = self.norm * np.exp(0.5 * DEVIATIONS)

@@ -1,0 +1,839 @@
+"""Leaks of responses past the curator: each is stopped, and works without the measure against it.
+
+A leak is a pair of functions: `put` has a response y and leaves it somewhere, as a `record` would;
+`get` takes it from there, as the `act` of a later round would.
+"""
+
+# ruff: noqa: NPY002  # the hidden generator is the point
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+from numba import objmode
+
+import dpb_gym
+from dpb_gym.errors import ActionError, AgentError
+from dpb_gym.kernels import _jit
+from dpb_gym.kernels.deferred import Deferred, shape_checked
+from dpb_gym.kernels.vectors import dot
+from dpb_gym.play import Algorithm, Functions, Plan, jit, player, purity
+from dpb_gym.play.player import Player, read_only
+from dpb_gym.streams import AgentStreams
+
+
+class State(NamedTuple):
+    theta: Any
+
+
+class OddState(NamedTuple):
+    """A state whose fields have names of a hidden generator."""
+
+    random: Any
+    seed: Any
+
+
+LIST = [0.0]
+ARRAY = np.zeros(3)
+OBJECT = SimpleNamespace(y=0.0)
+TYPED = numba.typed.List([0.0])
+TYPED_DICT = numba.typed.Dict.empty(numba.types.int64, numba.types.float64)
+FILE = os.path.join(tempfile.mkdtemp(), "response")
+LIBC = ctypes.CDLL(None)
+SRAND, RAND = LIBC.srand, LIBC.rand
+SRAND.argtypes, SRAND.restype = [ctypes.c_uint], None
+RAND.argtypes, RAND.restype = [], ctypes.c_int
+PI_LIKE = 3.0
+OPTIONS = (1, 2.5, (3, 4))
+
+
+# What Python could remember. Compiled code rejects most of it, uncompiled code nothing.
+def list_put(s, x, y):
+    LIST.append(y)
+
+
+def list_get(s, x):
+    return LIST[-1]
+
+
+def array_put(s, x, y):
+    ARRAY[0] = y
+
+
+def array_get(s, x):
+    return ARRAY[0]
+
+
+def object_put(s, x, y):
+    OBJECT.y = y
+
+
+def object_get(s, x):
+    return OBJECT.y
+
+
+def typed_put(s, x, y):
+    TYPED[0] = y
+
+
+def typed_get(s, x):
+    return TYPED[0]
+
+
+def typed_dict_put(s, x, y):
+    TYPED_DICT[0] = y
+
+
+def typed_dict_get(s, x):
+    return TYPED_DICT[0]
+
+
+def python_put(s, x, y):
+    random.seed(y)
+
+
+def python_get(s, x):
+    return random.random()
+
+
+def environment_put(s, x, y):
+    os.environ["RESPONSE"] = str(y)
+
+
+def environment_get(s, x):
+    return float(os.environ["RESPONSE"])
+
+
+def file_put(s, x, y):
+    with open(FILE, "w") as file:
+        file.write(str(y))
+
+
+def file_get(s, x):
+    with open(FILE) as file:
+        return float(file.read())
+
+
+def frame_put(s, x, y):
+    pass
+
+
+def frame_get(s, x):
+    return sys._getframe(1).f_locals["y"]
+
+
+def print_put(s, x, y):
+    print(y, file=sys.stderr)
+
+
+def clock_put(s, x, y):
+    time.sleep(y)
+
+
+def error_put(s, x, y):
+    if y > 0.5:
+        raise ValueError("leak")
+
+
+def global_put(s, x, y):
+    global PI_LIKE
+    PI_LIKE = y
+
+
+def global_get(s, x):
+    return PI_LIKE
+
+
+def default_put(s, x, y, memory=LIST):
+    memory.append(y)
+
+
+def import_put(s, x, y):
+    import os
+
+    os.environ["RESPONSE"] = str(y)
+
+
+def nested_put(s, x, y):
+    def inner():
+        return 1.0
+
+    inner.y = y
+
+
+def lambda_put(s, x, y):
+    return (lambda: y)()
+
+
+def comprehension_put(s, x, y):
+    return sum([y for _ in range(2)])
+
+
+def generator_put(s, x, y):
+    yield y
+
+
+def attribute_put(s, x, y):
+    attribute_put.y = y
+
+
+def attribute_get(s, x):
+    return attribute_put.y
+
+
+def getattr_put(s, x, y):
+    getattr(s.theta, "fill")(y)  # noqa: B009
+
+
+# Writes into what is read-only.
+def context_put(s, x, y):
+    x[0] = y
+
+
+def context_get(s, x):
+    return x[0]
+
+
+def state_put(s, x, y):
+    s.theta[0] = y
+
+
+def state_get(s, x):
+    return s.theta[0]
+
+
+def alias_put(s, x, y):
+    t = s.theta
+    u = t[:]
+    u[0] = y
+
+
+def transpose_put(s, x, y):
+    u = s.theta.T
+    u[0] = y
+
+
+def slice_put(s, x, y):
+    s.theta[:] = y
+
+
+def inplace_put(s, x, y):
+    t = s.theta
+    t += y - t[0]
+
+
+def argument_put(s, x, y):
+    np.maximum(y, y, s.theta)
+
+
+def clip_put(s, x, y):
+    np.clip(np.full(3, y), 0.0, 1.0, s.theta)
+
+
+def outer_put(s, x, y):
+    np.outer(np.full(3, y), np.ones(1), s.theta)
+
+
+def loop_put(s, x, y):
+    for i in range(3):
+        s.theta[i] = y
+
+
+# Writes that need names which are not allowed; some pass numba although the array is read-only.
+def flat_put(s, x, y):
+    s.theta.flat[0] = y
+
+
+def nditer_put(s, x, y):
+    for v in np.nditer(s.theta):
+        v[()] = y
+
+
+def fill_put(s, x, y):
+    s.theta.fill(y)
+
+
+def reshape_put(s, x, y):
+    u = s.theta.reshape(3, 1)
+    u[0, 0] = y
+
+
+def ravel_put(s, x, y):
+    u = s.theta.ravel()
+    u[0] = y
+
+
+def view_put(s, x, y):
+    u = s.theta.view(np.float64)
+    u[0] = y
+
+
+def sort_put(s, x, y):
+    s.theta.sort()
+
+
+def add_put(s, x, y):
+    np.add(y, 0.0, s.theta)
+
+
+def assign_put(s, x, y):
+    s.theta = np.full(3, y)
+
+
+def carray_put(s, x, y):
+    u = numba.carray(s.theta.ctypes, 3)
+    u[0] = y
+
+
+# State that NumPy, the C library and memory have.
+def generator_seed_put(s, x, y):
+    np.random.seed(int(4 * y))
+
+
+def generator_seed_get(s, x):
+    return np.random.random()
+
+
+def renamed_put(s, x, y):
+    m = np
+    m.random.seed(int(4 * y))
+
+
+def renamed_get(s, x):
+    m = np
+    return m.random.random()
+
+
+def c_put(s, x, y):
+    SRAND(int(4 * y))
+
+
+def c_get(s, x):
+    return RAND()
+
+
+def objmode_put(s, x, y):
+    with objmode():
+        LIST.append(y)
+
+
+def objmode_get(s, x):
+    with objmode(v="float64"):
+        v = LIST[-1]
+    return v
+
+
+def empty_put(s, x, y):
+    row = np.empty(37)
+    row[5] = y
+    return row[5]
+
+
+def empty_get(s, x):
+    return np.empty(37)[5]
+
+
+class Leak(NamedTuple):
+    """How a leak is stopped and shown.
+
+    Attributes:
+        put: Leaves a response somewhere.
+        get: Finds it, or something that depends on it.
+        measure: ``"whitelist"`` or ``"read-only"``.
+        compiled: Whether it works in compiled code; otherwise without a compiler, where the
+            whitelist alone stops it.
+    """
+
+    put: Any
+    get: Any = state_get
+    measure: str = "whitelist"
+    compiled: bool = False
+
+
+LEAKS = {
+    "list": Leak(list_put, list_get),
+    "array": Leak(array_put, array_get),
+    "object": Leak(object_put, object_get),
+    "typed list": Leak(typed_put, typed_get),
+    "typed dict": Leak(typed_dict_put, typed_dict_get),
+    "Python's generator": Leak(python_put, python_get),
+    "environment": Leak(environment_put, environment_get),
+    "file": Leak(file_put, file_get),
+    "frame": Leak(frame_put, frame_get),
+    "global": Leak(global_put, global_get),
+    "default": Leak(default_put, list_get),
+    "import": Leak(import_put, environment_get),
+    "attribute": Leak(attribute_put, attribute_get),
+    "getattr": Leak(getattr_put),
+    "context": Leak(context_put, context_get, "read-only", True),
+    "state": Leak(state_put, state_get, "read-only", True),
+    "alias": Leak(alias_put, state_get, "read-only", True),
+    "transpose": Leak(transpose_put, state_get, "read-only", True),
+    "slice": Leak(slice_put, state_get, "read-only", True),
+    "in place": Leak(inplace_put, state_get, "read-only", True),
+    "loop": Leak(loop_put, state_get, "read-only", True),
+    "argument of a ufunc": Leak(argument_put, state_get, "read-only", True),
+    "argument of clip": Leak(clip_put, state_get, "read-only", True),
+    "flat": Leak(flat_put, state_get, "whitelist", True),
+    "nditer": Leak(nditer_put, state_get, "whitelist", True),
+    "fill": Leak(fill_put),
+    "reshape": Leak(reshape_put),
+    "ravel": Leak(ravel_put),
+    "view": Leak(view_put),
+    "add": Leak(add_put),
+    "generator": Leak(generator_seed_put, generator_seed_get, "whitelist", True),
+    "generator by another name": Leak(renamed_put, renamed_get, "whitelist", True),
+    "C library": Leak(c_put, c_get, "whitelist", True),
+    "objmode": Leak(objmode_put, objmode_get, "whitelist", True),
+}
+OTHERS = {
+    "sort": sort_put,
+    "assignment": assign_put,
+    "carray": carray_put,
+    "print": print_put,
+    "clock": clock_put,
+    "error": error_put,
+    "nested function": nested_put,
+    "lambda": lambda_put,
+    "comprehension": comprehension_put,
+    "generator function": generator_put,
+}
+"""Functions that are refused; what they do is no way from `put` to `get`, or needs more."""
+
+
+@jit
+def quiet_act(c, s, t, x, z):
+    return 0.5
+
+
+@jit
+def quiet_record(c, s, t, x, price, y, z):
+    return s.theta
+
+
+@jit
+def quiet_learn(c, s, released, t):
+    pass
+
+
+QUIET = Functions(quiet_act, quiet_record, quiet_learn)
+
+
+def refused(function, kinds=(State,), role="act"):
+    """Return the error of a function; None if the whitelist accepts it."""
+    own = function if isinstance(function, Deferred) else jit(function)
+    try:
+        purity.check_functions("agent", QUIET._replace(**{role: own}), tuple(kinds))
+    except AgentError as error:
+        return str(error)
+    return None
+
+
+def carried(put, get, s, x):
+    """Return what `get` returns after the responses 0.25 and 0.75, twice."""
+    found = []
+    for y in (0.25, 0.75) * 2:
+        put(s, x, y)
+        found.append(get(s, x))
+    return found
+
+
+def shows(found):
+    """Whether it tells the responses apart."""
+    return found[0] == found[2] != found[1] == found[3]
+
+
+@pytest.fixture
+def uncached(monkeypatch):
+    """Compile without a cache on disk, whose keys do not know of changed options."""
+    monkeypatch.setattr(_jit, "cached", lambda compiled, function: compiled)
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_are_stopped(name, uncached):
+    leak = LEAKS[name]
+    kinds = (OddState,) if "another name" in name else (State,)
+    if leak.measure == "whitelist":
+        both = refused(leak.put, kinds), refused(leak.get, kinds)
+        assert any(both) and "no memory besides the state" in next(filter(None, both))
+        return
+    assert refused(leak.put, kinds) is refused(leak.get, kinds) is None
+    s, x = read_only(State(np.zeros(3))), read_only(np.zeros(3))
+    # numba itself fails while it words the error for an operator in place
+    with pytest.raises((numba.TypingError, AttributeError)):
+        jit(leak.put)(s, x, 0.25)
+    with pytest.raises(ValueError, match="read-only"):
+        leak.put(s, x, 0.25)
+    assert not s.theta.any() and not x.any()
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_work_without_the_measure(name, uncached):
+    """Without the whitelist: with read-only arrays; and without these: with writable ones."""
+    leak = LEAKS[name]
+    s, x = State(np.zeros(3)), np.zeros(3)
+    if leak.measure == "whitelist" and leak.compiled:
+        s, x = read_only(s), read_only(x)
+    put, get = (numba.njit(leak.put), numba.njit(leak.get)) if leak.compiled else leak[:2]
+    assert shows(carried(put, get, s, x))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_functions_are_refused(name):
+    assert refused(OTHERS[name])
+
+
+def test_memory_that_was_not_initialised_is_a_leak():
+    assert "np.empty" in refused(empty_put).replace("numpy", "np")
+    assert refused(empty_get)
+    put, get = numba.njit(empty_put), numba.njit(empty_get)
+    hits = 0
+    for y in np.random.default_rng(0).random(1000):
+        put(0, 0, y)
+        hits += get(0, 0) == y
+    assert hits > 500
+
+
+def beyond_get(s, x):
+    return s.theta[3]
+
+
+def test_reads_beyond_an_array_are_a_leak_without_bounds_checks(uncached, monkeypatch):
+    """The memory behind the array of one replicate is that of the next one."""
+    memory = np.array([0.0, 0.0, 0.0, 0.25])
+    s = read_only(State(memory[:3]))
+    assert refused(beyond_get) is None
+    with pytest.raises(IndexError):
+        jit(beyond_get)(s, memory)
+    with pytest.raises(IndexError):
+        beyond_get(s, memory)
+    monkeypatch.setattr(_jit, "checked", _jit.vectorised)
+    without = jit(beyond_get)
+    found = []
+    for y in (0.25, 0.75) * 2:
+        memory[3] = y
+        found.append(without(s, memory))
+    assert found == [0.25, 0.75] * 2
+
+
+def beyond_put(s, x, y):
+    s.theta[3] = y
+
+
+def test_writes_beyond_an_array_are_a_leak_without_bounds_checks(uncached, monkeypatch):
+    memory = np.zeros(4)
+    s = State(memory[:3])
+    assert refused(beyond_put) is None
+    with pytest.raises(IndexError):
+        jit(beyond_put)(s, memory, 0.25)
+    monkeypatch.setattr(_jit, "checked", _jit.vectorised)
+    jit(beyond_put)(s, memory, 0.25)
+    assert memory[3] == 0.25
+
+
+# From here on in the player.
+class Known(NamedTuple):
+    one: float
+
+
+class Spy(Algorithm):
+    """Asks 0.5; its subclasses ask a price that depends on the last response."""
+
+    functions = QUIET
+    State = State
+
+    def plan(self, problem, curator):
+        return Plan(curator.batch_sum(1, clip=1.0, what="nothing"), every=1000)
+
+    def start(self, problem, sums):
+        return Known(1.0), State(np.zeros(1))
+
+
+def prices(algorithm, demands=(0.0, 1.0, 1.0, 0.0, 1.0)):
+    """Return the prices after these responses of one customer each."""
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    algorithm.protects = ("joint", "user-round")
+    agent = Player(algorithm)
+    agent.set_up(problem.info, AgentStreams([0]), "rho=1")
+    instance, found = problem.instance([0]), []
+    for demand in demands:
+        context = instance.context()
+        price = agent.act(context)
+        feedback = instance.respond(price).feedback._replace(demand=np.array([demand]))
+        agent.observe(context, price, feedback)
+        instance.advance()
+        found.append(float(agent.act(instance.context())[0]))
+    return found
+
+
+def follows(found, demands=(0.0, 1.0, 1.0, 0.0, 1.0)):
+    """Whether the price is a function of the last response, and not constant."""
+    told = {d: {p for p, own in zip(found, demands) if own == d} for d in (0.0, 1.0)}
+    return all(len(p) == 1 for p in told.values()) and told[0.0] != told[1.0]
+
+
+def generator_record(c, s, t, x, price, y, z):
+    np.random.seed(int(y))
+    return s.theta
+
+
+def generator_act(c, s, t, x, z):
+    return np.random.random()
+
+
+def state_record(c, s, t, x, price, y, z):
+    s.theta[0] = y
+    return np.zeros(1)
+
+
+def state_act(c, s, t, x, z):
+    return 0.25 + 0.5 * s.theta[0]
+
+
+def test_the_player_applies_the_whitelist(uncached, monkeypatch):
+    class Hidden(Spy):
+        functions = Functions(jit(generator_act), jit(generator_record), quiet_learn)
+
+    with pytest.raises(AgentError, match=r"generator_act' uses numpy.random"):
+        prices(Hidden())
+    monkeypatch.setattr(player, "check_functions", lambda *args: None)
+    assert follows(prices(Hidden()))
+
+
+def test_the_player_hands_out_read_only_states(uncached, monkeypatch):
+    class Writing(Spy):
+        functions = Functions(jit(state_act), jit(state_record), quiet_learn)
+
+    with pytest.raises(numba.TypingError):
+        prices(Writing())
+
+    class WritingAgain(Spy):
+        functions = Functions(jit(state_act), jit(state_record), quiet_learn)
+
+    monkeypatch.setattr(player, "read_only", lambda value: value)
+    assert follows(prices(WritingAgain()))
+
+
+def short_record(c, s, t, x, price, y, z):
+    return np.zeros(0)
+
+
+def test_records_of_another_length_are_refused(uncached):
+    """Otherwise the loop would copy memory that lies behind the record."""
+
+    class Short(Spy):
+        functions = Functions(quiet_act, jit(short_record), quiet_learn)
+
+    with pytest.raises(IndexError, match="another length"):
+        prices(Short())
+
+
+@jit
+def short_act(c, s, t, offer, z):
+    return np.zeros(1, np.int64)
+
+
+def test_actions_of_another_length_are_refused(uncached):
+    """Otherwise the loop would copy memory that lies behind the slate: what was freed last."""
+
+    class ShortSlates(Spy):
+        functions = Functions(short_act, quiet_record, quiet_learn)
+
+    problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=50, n_items=6, capacity=3)
+    agent = Player(ShortSlates())
+    agent.protects = ("joint", "user-round")
+    agent.set_up(problem.info, AgentStreams([0]), "rho=1")
+    with pytest.raises(IndexError, match="another length"):
+        agent.act(problem.instance([0]).context())
+
+
+@jit
+def far_act(c, s, t, x, z):
+    return 1_000_000
+
+
+@jit
+def reward_record(c, s, t, x, k, reward, z):
+    return s.theta + reward
+
+
+def test_rewards_of_candidates_that_do_not_exist_are_not_read(uncached):
+    class Far(Spy):
+        functions = Functions(far_act, reward_record, quiet_learn)
+
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=50)
+    agent = Player(Far())
+    agent.protects = ("joint", "user-round")
+    agent.set_up(problem.info, AgentStreams([0]), "rho=1")
+    stretch = problem.instance([0]).move(20)
+    with pytest.raises(ActionError, match=r"candidate 1000000 of replicate 0") as caught:
+        agent.play(stretch.view())
+    assert (caught.value.replicate, caught.value.round) == (0, 1)
+    assert agent.plan.sums.rounds == 0
+
+
+@jit
+def curious_act(c, s, t, x, z, y):
+    return y
+
+
+@jit
+def see_price(c, s, t, x, price):
+    pass
+
+
+@jit
+def response_record(c, s, t, x, price, y, z):
+    return np.full(1, 0.1 * (y + 1.0))
+
+
+def test_no_function_but_record_gets_a_response(uncached):
+    class Curious(Spy):
+        functions = Functions(curious_act, quiet_record, quiet_learn)
+
+    with pytest.raises(numba.TypingError, match="missing a required argument: 'y'"):
+        prices(Curious())
+
+
+def test_protected_contexts_are_not_seen(monkeypatch, uncached):
+    class Seeing(Spy):
+        functions = Functions(quiet_act, quiet_record, quiet_learn, see_price)
+
+    with pytest.raises(AgentError, match="leave out see"):
+        prices(Seeing())
+    monkeypatch.setattr(player, "RESPONSES", ("user-round",))
+    assert prices(Seeing()) == [0.5] * 5
+
+
+def test_every_record_enters_once(uncached):
+    """One by one and many at once; a round without a response has no record."""
+
+    class Recording(Spy):
+        functions = Functions(quiet_act, response_record, quiet_learn)
+
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    agent = Player(Recording())
+    agent.set_up(problem.info, AgentStreams([0, 1]))
+    instance, expected = problem.instance([0, 1]), np.zeros(2)
+    for t in range(10):
+        context = instance.context()
+        price = agent.act(context)
+        feedback = instance.respond(price).feedback
+        seen = np.array([True, t % 3 > 0])
+        agent.observe(context, price, feedback._replace(observed=seen))
+        expected += np.where(seen, 0.1 * (feedback.demand + 1.0), 0.0)
+        instance.advance()
+    stretch = instance.move(30)
+    view = stretch.view()
+    agent.play(view)
+    expected += (0.1 * (view.rewards / 0.5 + 1.0)).sum(axis=0)
+    total = agent.plan.sums.release()[:, 0]
+    np.testing.assert_allclose(total, expected, rtol=1e-12)
+    assert agent.rounds == 10 + view.shape[0]
+
+
+# What the check looks at besides names.
+@shape_checked
+def unchecked(x):
+    return x[100]
+
+
+@jit
+def calls_unchecked(c, s, t, x, z):
+    return unchecked(x)
+
+
+@jit
+def helper(s):
+    return LIST[0]
+
+
+@jit
+def calls_helper(c, s, t, x, z):
+    return helper(s)
+
+
+@jit
+def calls_trusted(c, s, t, x, z):
+    return dot(x, x) * PI_LIKE + OPTIONS[1]
+
+
+@jit
+def keeps_a_module(c, s, t, x, z):
+    m = np
+    return m.exp(1.0)
+
+
+def closing(memory):
+    @jit
+    def act(c, s, t, x, z):
+        return memory[0]
+
+    return act
+
+
+class Rich(NamedTuple("Rich", [("theta", Any)])):
+    """A named tuple with a property, which is Python code."""
+
+    @property
+    def last(self):
+        return LIST[-1]
+
+
+@jit
+def makes_rich(c, s, t, x, z):
+    return Rich(x).last
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (calls_unchecked, "'unchecked', which has no bounds checks"),
+        (calls_helper, "'helper' uses the global 'LIST'"),
+        (keeps_a_module, "the module numpy as a value"),
+        (closing([1.0]), "a closure"),
+        (makes_rich, "no plain named tuple"),
+        (quiet_act.py_func, None),
+        (calls_trusted, None),
+    ],
+)
+def test_calls_closures_and_aliases(function, text):
+    found = refused(function)
+    assert found is None if text is None else text in found
+
+
+def test_a_trusted_function_cannot_be_replaced(monkeypatch):
+    fake = shape_checked(lambda a, b: LIST[0])
+    fake.py_func.__module__ = dot.py_func.__module__
+    fake.py_func.__name__ = "dot"
+    monkeypatch.setitem(calls_trusted.py_func.__globals__, "dot", fake)
+    purity.check_functions.cache_clear()
+    assert "'dot', which has no bounds checks" in refused(calls_trusted)
+    purity.check_functions.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["flat", "ctypes", "at", "reduce", "fill", "format"])
+def test_fields_may_not_have_names_of_numpy(name):
+    kind = NamedTuple("Kind", [(name, Any)])
+    assert f"has a field {name!r}" in refused(quiet_act, (kind,))
+
+
+@pytest.mark.parametrize("role", Functions._fields)
+def test_every_function_is_checked(role):
+    """Also those that a plan calls between rounds: they run when responses are in memory."""
+    assert "uses the global 'LIST'" in refused(list_get, role=role)
+
+
+def test_functions_must_be_decorated():
+    with pytest.raises(AgentError, match=r"act must be decorated with dpb_gym.play.jit"):
+        purity.check_functions("agent", QUIET._replace(act=generator_act), (State,))
