@@ -56,7 +56,7 @@ from dpb_gym.privacy import (
     PSDBall,
     objective_plan,
 )
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 

@@ -43,7 +43,6 @@ from dpb_gym import state
 from dpb_gym.agent import Agent
 from dpb_gym.audits.worlds import bought, response_range
 from dpb_gym.errors import AgentError, StateError
-from dpb_gym.privacy.releasers.batch_sum import UserSum
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, RecordShape, Segment
 from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
@@ -525,7 +524,7 @@ class _Boundary(Interception):
     def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
         self._held[number] = releaser
         self._shown[number] = [name for name in SHOWN if hasattr(releaser, name)]
-        if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
+        if isinstance(releaser, Sum) and not releaser.clips_users:
             self._measure(releaser, number)
         if isinstance(releaser, LossMinimiser):
             self._measure_loss(releaser, number)

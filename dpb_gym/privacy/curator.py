@@ -28,26 +28,14 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
-from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum
-from dpb_gym.privacy.releasers.batch_sum import BatchSum, UserSum
-from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
-from dpb_gym.privacy.releasers.local_sum import LocalSum
+from dpb_gym.privacy.releasers import named_sums
+from dpb_gym.privacy.releasers.mechanisms import Discrete
 from dpb_gym.privacy.releasers.minimiser import LossMinimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
-from dpb_gym.privacy.releasers.running_sum import RunningSum
-from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
-from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
+from dpb_gym.privacy.releasers.trust_models import trust_model
 
 SLACK = 1e-9
-# Notions of the trust models without a trusted curator, and the sums that give them.
-NOTION_OF = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}
-SUM_OF = {
-    "curator": WeightedSum,
-    "aggregator": AggregatedSum,
-    "shuffler": ShuffledBatches,
-    "local": LocalSum,
-}
 
 
 @state.register
@@ -113,7 +101,7 @@ class Curator:
         self.copies = validation.integer("copies", copies, 1)
         (notion, self.unit), self.relation = protects, relation
         self.trust = "curator" if self.budget is None else self.budget.trust
-        self.notion = NOTION_OF.get(self.trust, notion)
+        self.notion = trust_model(self.trust).notion or notion
         self.horizon = horizon
         if self.budget is not None:
             Guarantee(self.notion, self.unit, relation)  # validates the three names
@@ -167,32 +155,35 @@ class Curator:
         return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 
     def running_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create a running sum of records; see `RunningSum`.
+        """Create a running sum of records; see `named_sums.running_sum`.
 
         This and the next three create sums of vectors of length `width`, or of symmetric matrices
         of side `symmetric`.
         """
-        return self._create(RunningSum, width, options)
+        return self._create(named_sums.running_sum, width, options)
 
     def batch_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create sums of disjoint batches of records; see `BatchSum`."""
-        return self._create(BatchSum, width, options)
+        """Create sums of disjoint batches of records; see `named_sums.batch_sum`."""
+        return self._create(named_sums.batch_sum, width, options)
 
     def shuffled_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create sums of batches of shuffled bits; see `ShuffledSum`."""
-        return self._create(ShuffledSum, width, options)
+        """Create sums of batches of shuffled bits; see `named_sums.shuffled_sum`."""
+        return self._create(named_sums.shuffled_sum, width, options)
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
         """Create running sums of records, released at planned times, for any trust model.
 
-        With a trusted curator it is a `WeightedSum`, otherwise an `AggregatedSum`,
-        `ShuffledBatches` or `LocalSum`. All have a `value`, its `noise_std` and a `schedule`.
+        The sum has a `value`, its `noise_std` and a `schedule`; see `named_sums.weighted_sum`. With
+        an aggregator, `dropout` is the largest part of a batch's devices that may be lost.
         """
-        return self._create(SUM_OF[self.trust], width, options)
+        options["trust"] = trust_model(self.trust)
+        if "dropout" in options:
+            options["mechanism"] = Discrete(options.pop("dropout"))
+        return self._create(named_sums.weighted_sum, width, options)
 
     def user_sum(self, width: int, **options: Any) -> Any:
-        """Create batch sums with every user's contribution clipped; see `UserSum`."""
-        return self._create(UserSum, width, options)
+        """Create batch sums with every user's contribution clipped; see `named_sums.user_sum`."""
+        return self._create(named_sums.user_sum, width, options)
 
     def minimiser(self, dim: int, **options: Any) -> Any:
         """Create private minimisers of a convex loss; see `LossMinimiser`."""
@@ -283,10 +274,9 @@ class Curator:
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
-        shuffled = isinstance(releaser, (ShuffledSum, ShuffledBatches))
-        if self.notion == "shuffle" and not shuffled:
+        if self.notion == "shuffle" and not releaser.shuffled:
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
-        if self.trust != "curator" and not (shuffled or isinstance(releaser, DisjointSum)):
+        if self.trust not in releaser.trusts:
             raise BudgetError(
                 f"{releaser.what}: this release needs a trusted curator; give the budget "
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "

@@ -12,7 +12,7 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.validation import FloatArray
 

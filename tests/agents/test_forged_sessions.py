@@ -418,7 +418,7 @@ def inner_releaser(agent: Any) -> None:
 
 OBJECTS = {
     spare_releaser: "none of those that `begin` makes",
-    the_same_twice: "another BatchSum than planned",
+    the_same_twice: "another Sum than planned",
     no_inner_curator: "curator in one of the two only",
     inner_releaser: "follows from budget and plan|another Curator than planned",
 }

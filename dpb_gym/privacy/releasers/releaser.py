@@ -127,7 +127,7 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return entering
 
 
-class Releaser(state.Registered, ABC):
+class Releaser(ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
 
     The constructor registers a plan with the curator: everything that will ever be released. When
@@ -155,7 +155,12 @@ class Releaser(state.Registered, ABC):
     """
 
     evolves: ClassVar[tuple[str, ...]] = ("entered_in", "entered", "_entering")
-    basis, proviso = "computed", ""
+    basis = "computed"
+    proviso = ""
+    trusts: tuple[str, ...] = ("curator",)
+    """Trust models in which the releaser works, by name."""
+    shuffled = False
+    """Whether a shuffler stands between customers and releases."""
     rho: float | None = None
     entered_in: int = 0
     """Number of the opening of the curator in which the newest record entered; see `Curator`."""
@@ -165,15 +170,17 @@ class Releaser(state.Registered, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        state.register_plain(cls)  # as an attribute of checkpoints
         for name in ENTRIES:
             if callable(method := vars(cls).get(name)):
                 setattr(cls, name, _counted(method, name))
 
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
-        self.curator, self.what = curator, what
+        self.curator = curator
+        self.what = what
         self.replicates = curator.replicates
         self.opened = False
-        self._part = 1.0 if share is None else share
+        self.part = 1.0 if share is None else share
         curator.register(self, share)
 
     @property
