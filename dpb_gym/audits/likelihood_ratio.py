@@ -381,7 +381,7 @@ def _is_local(releaser: Any) -> TypeGuard[Sum]:
 def _log_density(twin: Any, seen: Any) -> FloatArray:
     """Return the log-density of what the attacker sees, given the newest records of a copy."""
     if isinstance(twin, Sum):
-        message: Any = twin.batches[0]
+        message: Any = twin.device_mechanisms[0]
         return message.log_density(seen, twin._own)  # type: ignore[no-any-return]
     return twin.log_density(seen)  # type: ignore[no-any-return]
 

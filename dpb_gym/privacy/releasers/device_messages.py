@@ -38,7 +38,7 @@ class MessageState(RecordState, Protocol):
     sent: Messages | None
     past: list[dict[str, Any]]
     coming: list[dict[str, Any]]
-    batches: tuple[Message, ...]
+    device_mechanisms: tuple[Message, ...]
     releases: int
     aggregator: SecureAggregator
     _sigma: float
@@ -54,7 +54,7 @@ class MessageState(RecordState, Protocol):
 
 def mechanism_now(sums: MessageState) -> Message:
     """Return what devices do in the open batch; after the last one, what they did in it."""
-    return sums.batches[min(sums.releases, len(sums.batches) - 1)]
+    return sums.device_mechanisms[min(sums.releases, len(sums.device_mechanisms) - 1)]
 
 
 def number_record(sums: MessageState, records: ArrayLike, along: ArrayLike | None) -> None:
@@ -174,7 +174,7 @@ def check_message(sums: MessageState, messages: Messages) -> None:
 
 def header_of(sums: MessageState) -> dict[str, int]:
     """Return the public numbers of the open batch of a shuffler; see `Sum.header`."""
-    if sums.releases == len(sums.batches):
+    if sums.releases == len(sums.device_mechanisms):
         raise ParameterError("all batches were released: no more bits are needed")
     bits = mechanism_now(sums)
     if not isinstance(bits, ShuffledBits):

@@ -90,7 +90,7 @@ class Sum(Releaser):
         enforced: Whether library code enforces the sensitivity.
         pure: Whether messages are private for any two records.
         steps: Number of releases of a running sum.
-        batches: What devices do in each batch of messages.
+        device_mechanisms: What devices do in each batch of messages.
         side: Part of a split session. ``"device"``: a record becomes the message `mail`.
             ``"server"``: records are placeholders, and `mail` is received, if there is one.
             ``"replica"``: records are placeholders, and `coming` has the releases. ``""``:
@@ -381,13 +381,19 @@ class Sum(Releaser):
         self._schedule = self._plan
         width = 1 if self._numbers else self.shape.width
         self._own = np.zeros((self.replicates, width))
-        self.batches = self.mechanism.messages(self, rho, self._sizes)
+        self.device_mechanisms = self.mechanism.messages(self, rho, self._sizes)
         if self.trust.per_record:
-            self._mechanism = self.batches[0]  # the same in every batch
+            self._mechanism = self.device_mechanisms[0]  # the same in every batch
         else:
-            stds = np.array([batch.sigma for batch in self.batches])
+            stds = np.array([batch.sigma for batch in self.device_mechanisms])
             self._schedule = replace(self._schedule, scales=self._sigma / stds)
         self._stated = self._schedule.scales.copy()
+
+    def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(self.times, Planned) and callable(self.times.schedule):
+            # the schedule that the function returned for the sigma of this plan
+            given = {**given, "times": replace(self.times, schedule=self.schedule)}
+        return given
 
     @property
     def clips_users(self) -> bool:
@@ -688,6 +694,11 @@ class Sum(Releaser):
         if not self.releases or self.record_std:
             return 0.0
         return self.sigma / float(self.schedule.scales[self.releases - 1])
+
+    @property
+    def batches(self) -> int | tuple[Message, ...]:
+        """Number of batches closed on request; of messages, `device_mechanisms`."""
+        return self.device_mechanisms if self.trust.devices else self.releases
 
     @property
     def record_std(self) -> float:
