@@ -393,5 +393,5 @@ def can_tap(releaser: Releaser) -> bool:
     newest release given the records of a copy. A minimiser of a loss without `add` keeps its
     records outside, where a copy does not find them.
     """
-    minimiser = isinstance(releaser, Minimiser) and hasattr(releaser, "add")
+    minimiser = isinstance(releaser, Minimiser) and releaser.holds_records
     return minimiser or isinstance(releaser, Sum) or hasattr(releaser, "log_density")

@@ -30,7 +30,7 @@ from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers import named_sums
 from dpb_gym.privacy.releasers.mechanisms import Discrete
-from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
 from dpb_gym.privacy.releasers.trust_models import trust_model
@@ -99,7 +99,8 @@ class Curator:
     ) -> None:
         self.budget = Budget.parse(budget)
         self.copies = validation.integer("copies", copies, 1)
-        (notion, self.unit), self.relation = protects, relation
+        notion, self.unit = protects
+        self.relation = relation
         self.trust = "curator" if self.budget is None else self.budget.trust
         self.notion = trust_model(self.trust).notion or notion
         self.horizon = horizon
@@ -107,6 +108,7 @@ class Curator:
             Guarantee(self.notion, self.unit, relation)  # validates the three names
             if noise is None:
                 raise ParameterError("a curator with a budget needs noise: NoiseSource or 'system'")
+        # checked by name, so that a typing error does not become seeded noise
         if isinstance(noise, str):
             validation.choice("noise", noise, ("system",))
             noise = SystemNoise(replicates or 1)
@@ -146,11 +148,13 @@ class Curator:
         """Largest rho that Gaussian releases could spend with the whole remaining budget."""
         if self.budget is None:
             return math.inf
+        # releases before the agent began are on the same records
         spent = self.ledger.inherited
         if self.budget.rho is not None:
             return max(0.0, self.budget.rho - (spent.zcdp or 0.0)) / self.copies
         if not spent:
             return equivalent_rho(self.budget) / self.copies
+        # a Gaussian of scale 1 and sensitivity sqrt(2 rho) costs rho
         one = partial(GaussianEvent, 1.0)
         return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 
@@ -186,12 +190,13 @@ class Curator:
         return self._create(named_sums.user_sum, width, options)
 
     def minimiser(self, dim: int, **options: Any) -> Any:
-        """Create private minimisers of a convex loss; see `LossMinimiser`."""
-        return self._create(LossMinimiser, dim, options)
+        """Create private minimisers of a convex loss; see `Minimiser`."""
+        return self._create(Minimiser, dim, options)
 
     def _create(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
         matrices = options.pop("symmetric", None)
         if size is None or matrices is not None:
+            # the shape checks that exactly one of the two is given
             kind(self, RecordShape(size or 0, matrices or 0), **options)
         else:
             kind(self, size, **options)
@@ -220,6 +225,7 @@ class Curator:
             raise BudgetError(
                 f"round {t} of this curator was opened before: a round's records enter once"
             )
+        # set before the records, so that an error inside does not reopen the round
         rounds.attended = True
         rounds.newest = t + n - 1
         rounds.open = n
@@ -247,6 +253,7 @@ class Curator:
         if releaser.entered_in != rounds.openings:
             releaser.entered_in = rounds.openings
             releaser.entered = 0
+        # counted before the record is read, so that a refused one leaves no trace
         total = releaser.entered + records
         if total > rounds.open * releaser.per_round:
             where = "one round" if rounds.open == 1 else f"{rounds.open} rounds"
@@ -283,6 +290,7 @@ class Curator:
                 "weighted sums, such as one-pass-pricing"
             )
         share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
+        # checked at each registration, so that the error names the releaser that is too much
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
         self.releasers.append(WithoutAxis(releaser) if self._without_axis else Handle(releaser))
@@ -300,6 +308,7 @@ class Curator:
             raise self._gone()
         if self._sealed:
             return
+        # before anything can fail: a second attempt could charge the plans again
         self._sealed = True
         for single in self.parts.values():
             single.seal()
@@ -309,12 +318,14 @@ class Curator:
             rho = self._whole(shares)
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
+                # charged before the noise is drawn: a release that cannot be paid is not made
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
                     self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
             releaser.rho = part
+            # a source of its own, so that no releaser's draws depend on the calls of another
             releaser.open(part, noise.spawn())
         for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
@@ -323,7 +334,8 @@ class Curator:
         return AgentError(f"these releasers were handed over: {self.handed_over}")
 
     def _resolved(self) -> list[float]:
-        named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
+        named = sum(filter(None, self._shares))
+        open_ = self._shares.count(None)
         if open_ and named >= 1 - SLACK:
             raise BudgetError(
                 "the named shares take the whole budget and leave nothing for "
@@ -334,7 +346,8 @@ class Curator:
 
     def _whole(self, shares: Sequence[float]) -> float:
         """Return the total rho of all plans; nominal for mechanisms without a zCDP bound."""
-        rho, budget = self.most_rho, self.budget
+        rho = self.most_rho
+        budget = self.budget
         assert budget is not None
         if rho <= 0.0:
             raise BudgetError(f"an earlier release takes the whole budget {budget}")
@@ -345,6 +358,7 @@ class Curator:
             once = [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
             return [*self.ledger.inherited.events, *once * self.copies]
 
+        # then `most_rho` is exact and a search could only lose digits
         exact = all(event.gaussian_mu is not None for event in costs(rho))
         if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
             return rho
@@ -367,6 +381,7 @@ class Curator:
         if guarantee is None or self.budget is None:
             return
         wanted = (self.notion, self.unit, self.relation)
+        # a weaker promise about the earlier release would be lost in the sum
         if guarantee.curve is None or not guarantee.covers(*wanted):
             raise BudgetError(
                 f"{what}: {guarantee} does not protect the {self.unit} as this agent must: "
@@ -413,6 +428,7 @@ class Curator:
         if not self.private:
             return
         self.handed_over = why
+        # every use asks `ready`, which then raises
         for releaser in map(behind, self.releasers):
             releaser.opened = False
         for part in self.parts.values():
@@ -438,6 +454,7 @@ class Curator:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
+            # compared in epsilon, because parts can have events without a rho
             weakest = max(filter(None, parts), key=lambda g: g.epsilon(report_delta(budget)))
             return replace(weakest, provisos=self.provisos)
         if not self.ledger.charged:
@@ -471,6 +488,7 @@ class Curator:
         """
         if self.handed_over:
             raise self._gone()
+        # two curators of the same records would each spend the whole budget
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "
@@ -486,6 +504,7 @@ class Curator:
             copies=self.copies,
         )
         part._without_axis = True
+        # one count of rounds for all replicates: they play in step
         part.rounds = self.rounds
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part

@@ -41,6 +41,7 @@ class Event:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         state.register_plain(cls)
+        # by kind, so that certificates name no class
         EVENT_TYPES[cls.kind] = cls
 
     def __post_init__(self) -> None:
@@ -213,6 +214,7 @@ class LaplaceEvent(Event):
         """Return the exact Renyi divergence (Mironov 2017, Proposition 6)."""
         a = orders
         ratio = self.epsilon
+        # in logarithms: e^(a epsilon) overflows at the orders of the accountant
         near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
         far = np.log((a - 1) / (2 * a - 1)) - a * ratio
         divergence: FloatArray = self.count * np.logaddexp(near, far) / (a - 1)
@@ -317,6 +319,7 @@ class SelectionEvent(Event):
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return the bound, at a larger order where that is smaller."""
         L, rho = portable.log(self.runs), max(self.rho, 1e-300)
+        # the divergence grows in the order, so that of a larger order is a bound as well
         a = np.maximum(orders, 1.0 + math.sqrt(L / rho))
         return rho * a + 2.0 * (2.0 * math.sqrt(rho * L) - rho if rho < L else L) + L / (a - 1.0)
 

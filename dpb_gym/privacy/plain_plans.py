@@ -194,6 +194,7 @@ def plain(value: Any) -> Any:
     description = ARGUMENTS.get(path)
     if description is None or description.kind is not type(value):
         raise would_run(path)
+    # the name of the class and constructor arguments alone: what follows from them is computed
     parts: Given = {"is": path}
     for name in description.fields:
         part = value
@@ -359,6 +360,7 @@ def check_array(
 
     Compiled code reads arrays without looking at their type, shape or range.
     """
+    # by the text of the type: byte order counts for compiled code
     known = type(value) is np.ndarray and value.dtype.str in [d for k in kinds for d in DTYPES[k]]
     if not known or value.shape != shape:
         got = shown(value)

@@ -46,6 +46,7 @@ def second_moment(rows: Any) -> FloatArray:
     """
     from scipy.sparse import csr_array
 
+    # sparse: ratings of few of many items per user
     table = csr_array(rows, dtype=np.float64)
     if not np.isfinite(table.data).all():
         raise ParameterError("rows must be finite, got NaN or infinity")
@@ -83,7 +84,8 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
     shape: tuple[int, ...] = getattr(rows, "shape", ())
     if len(shape) != 2 or min(shape) < 1:
         raise ParameterError(f"rows must have shape (users, items), got {shape}")
-    n, n_items = shape[0], validation.integer("the number of items", shape[1], 1, MAX_ITEMS)
+    n = shape[0]
+    n_items = validation.integer("the number of items", shape[1], 1, MAX_ITEMS)
     validation.integer("dim", dim, 1, n_items)
     if (curator.replicates, curator.unit, curator.relation) != (1, "user", "replace-one"):
         raise ParameterError(
@@ -92,11 +94,15 @@ def private_factors(rows: Any, dim: int, curator: Curator) -> PrivateFactors:
         )
     from scipy.linalg import eigh
 
-    side, what = RecordShape(symmetric=n_items), "second moment of rating rows"
+    side = RecordShape(symmetric=n_items)
+    what = "second moment of rating rows"
     sums = LogSum(curator, side, clip=1.0, sensitivity=math.sqrt(2.0) / n, what=what)
     moment = sums.of(second_moment(rows))
+    # only the largest `dim`, which is faster than all
     found = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
-    values, vectors = np.maximum(found[0][::-1], 0.0), found[1][:, ::-1]
+    values = np.maximum(found[0][::-1], 0.0)
+    vectors = found[1][:, ::-1]
+    # signs of eigenvectors are arbitrary: fix them, so that results can be repeated
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(dim)])
     return PrivateFactors(vectors * np.sqrt(values), values, curator.ledger.guarantee)

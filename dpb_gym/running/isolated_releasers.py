@@ -34,7 +34,7 @@ from dpb_gym.privacy.plain_plans import (
     would_run,
 )
 from dpb_gym.privacy.releasers import sum_plans
-from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.record_bounds import Ball
 from dpb_gym.privacy.releasers.releaser import Releaser
 from dpb_gym.privacy.releasers.sums import Sum
@@ -72,7 +72,7 @@ def described(made: Releaser | None, kind: type, args: tuple[Any, ...], options:
     path = path_of(kind)
     entry = RELEASERS.get(path)
     if entry is None or entry.kind is not kind:
-        if issubclass(kind, LossMinimiser):
+        if issubclass(kind, Minimiser):
             raise AgentError(
                 f"{kind.__name__}: a minimiser's loss, which is the agent's code, would run beside "
                 "the raw data; use a releaser without one"

@@ -18,7 +18,7 @@ from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy.noise import NoiseSource
 from dpb_gym.privacy.releasers.mechanisms import Message
-from dpb_gym.privacy.releasers.record_bounds import RecordShape, Segment
+from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.record_entry import RecordState, ends_of
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.privacy.releasers.secure_aggregation import Quantisation, SecureAggregator
@@ -50,6 +50,9 @@ class MessageState(RecordState, Protocol):
     _along: FloatArray
     _total: FloatArray
     _opened: int
+
+    @property
+    def message_width(self) -> int: ...
 
 
 def mechanism_now(sums: MessageState) -> Message:
@@ -161,7 +164,7 @@ def check_message(sums: MessageState, messages: Messages) -> None:
         return
     assert sums.clip is not None
     mechanism = mechanism_now(sums)
-    shape = (sums.replicates, mechanism.width(_row_width(sums)))
+    shape = (sums.replicates, sums.message_width)
     low, high = mechanism.bounds(sums.clip.longest)
     right = messages.shape == shape and messages.dtype.kind in "if"
     right = right and bool(((messages >= low) & (messages <= high)).all())
@@ -200,11 +203,6 @@ def receive_batch(sums: MessageState, shuffled: Mapping[str, Any]) -> int:
         raise ParameterError("ones must be whole numbers")
     sums._total[:] = ones
     return header["customers"]
-
-
-def _row_width(sums: MessageState) -> int:
-    shape: RecordShape = sums.shape
-    return 1 if sums._numbers else shape.width
 
 
 def _middle(numbers: Segment) -> float:

@@ -191,6 +191,7 @@ class SignMessage:
         """Return messages ``(B, 1)`` of numbers ``(B, 1)``."""
         # of normals, so that every message draws the same kind of number from its generator
         uniform = portable.each(kernels.elementary.normal_cdf, noise.normal(1))
+        # unbiased: the mean of the two heights is the number
         positive = uniform < 0.5 * (1.0 + rows / self.height)
         return np.where(positive, self.height, -self.height)
 

@@ -192,6 +192,7 @@ class OldName:
         return self.make(*args, **options)
 
     def __instancecheck__(self, value: Any) -> bool:
+        # by the parts, as there is one class
         known = isinstance(value, Sum) and isinstance(value.times, self.times)
         return known and value.trust.name == self.trust and self.also(value)
 

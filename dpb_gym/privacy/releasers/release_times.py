@@ -44,6 +44,7 @@ class OnRequest:
 
     def __post_init__(self) -> None:
         sampling = validation.real("sampling", self.sampling, 0.0, 1.0, open_low=True)
+        # as a float, so that 1 and 1.0 are the same plan
         object.__setattr__(self, "sampling", sampling)
 
     def due(self, rounds: int, releases: int) -> bool:

@@ -84,6 +84,7 @@ def distance_of(
         ParameterError: If the records have no bound, or users may have any number of them.
     """
     most = participations if limit is None else limit
+    # without users a record is one unit, whatever the number of records
     times = 1 if most is None else validation.integer("participations", most, 1)
     radius = clip.radius if isinstance(clip, Ball) else math.inf
     apart = math.inf

@@ -232,6 +232,8 @@ class Sum(Releaser):
         else:
             self._sum = np.zeros_like(self._total)
             self._plan = times.schedule
+            # a function would be no data; the plan replaces it when the scale is known
+            self.times = Planned(None, times.model)
             if self.trust.devices:
                 self._compose_messages(times)
             else:
@@ -390,9 +392,10 @@ class Sum(Releaser):
         self._stated = self._schedule.scales.copy()
 
     def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(self.times, Planned) and callable(self.times.schedule):
+        times = given.get("times")
+        if isinstance(times, Planned) and callable(times.schedule):
             # the schedule that the function returned for the sigma of this plan
-            given = {**given, "times": replace(self.times, schedule=self.schedule)}
+            return {**given, "times": replace(times, schedule=self.schedule)}
         return given
 
     @property
@@ -764,6 +767,12 @@ class Sum(Releaser):
         self.side = "device"
         self.mail = None
         self._noise = noise or self._noise
+
+    @property
+    def message_width(self) -> int:
+        """Numbers of a message in the open batch."""
+        width = 1 if self._numbers else self.shape.width
+        return device_messages.mechanism_now(self).width(width)
 
     @property
     def modulus(self) -> int | None:
