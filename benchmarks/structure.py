@@ -104,6 +104,52 @@ def duplicate_classes() -> dict[str, int]:
     return {name: count for name, count in sorted(names.items()) if count > 1}
 
 
+def class_depths(folder: str) -> dict[str, int]:
+    """Return how many classes of the three packages each class of a folder consists of.
+
+    That is the length of the longest chain of bases, the class included. Classes of libraries and
+    of Python do not count.
+    """
+    bases: dict[str, list[str]] = {}
+    own: list[str] = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+                if path.is_relative_to(ROOT / folder):
+                    own.append(node.name)
+
+    def depth(name: str) -> int:
+        return 1 + max((depth(base) for base in bases[name] if base in bases), default=0)
+
+    return {name: depth(name) for name in own}
+
+
+def comments(folder: str) -> float:
+    """Return the comments per 100 lines of code of a folder."""
+    count = 0
+    code = 0
+    for path, _ in trees():
+        if path.is_relative_to(ROOT / folder):
+            text = path.read_text(encoding="utf-8")
+            tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+            count += sum(token.type == tokenize.COMMENT for token in tokens)
+            code += code_lines(text)
+    return 100.0 * count / code
+
+
+def packed(folder: str) -> float:
+    """Return the percentage of assignments of a folder that assign a tuple to a tuple."""
+    found = []
+    for path, tree in trees():
+        if path.is_relative_to(ROOT / folder):
+            found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    tuples = sum(
+        isinstance(n.targets[0], ast.Tuple) and isinstance(n.value, ast.Tuple) for n in found
+    )
+    return 100.0 * tuples / len(found)
+
+
 def cycles(package: str = "dpb_gym", *, types: bool = False) -> list[str]:
     """Return groups of modules that import each other: at import time, on demand, or for types."""
     import grimp

@@ -73,6 +73,31 @@ def test_no_two_modules_of_a_package_share_a_name(package):
     assert len(names) > 15 and len(names) == len(set(names))
 
 
+def test_a_class_of_privacy_is_at_most_two_levels_deep(structure):
+    """Sums are composed: a reader of a class opens one base at most."""
+    depths = structure.class_depths("dpb_gym/privacy")
+    assert {name: depth for name, depth in depths.items() if depth > 2} == {}
+    assert depths["Sum"] == depths["Minimiser"] == 2
+    assert depths["Releaser"] == depths["Mechanism"] == 1
+
+
+def test_privacy_states_reasons_and_one_thing_per_statement(structure):
+    assert structure.comments("dpb_gym/privacy") >= 5.0
+    assert structure.packed("dpb_gym/privacy") < 3.0
+
+
+def test_depths_comments_and_packed_assignments_are_counted(structure, tmp_path, monkeypatch):
+    (tmp_path / "ringed").mkdir()
+    source = "class A(dict): pass\nclass B(A): pass\nclass C(x.B, int): pass\n"
+    source += "a, b = 1, 2  # why\nc = (a, b)\n(d, e) = c\nf = 1\n"
+    (tmp_path / "ringed/a.py").write_text(source)
+    monkeypatch.setattr(structure, "ROOT", tmp_path)
+    monkeypatch.setattr(structure, "ROOTS", {"ringed": ""})
+    assert structure.class_depths("ringed") == {"A": 1, "B": 2, "C": 3}
+    assert structure.comments("ringed") == 100 / 7
+    assert structure.packed("ringed") == 25.0
+
+
 def test_lines_of_code_leave_out_docstrings_comments_and_blanks(structure):
     source = '"""Module\n\ndocstring."""\n\nX = 1  # one\n"""Docstring of X."""\n# comment\n'
     source += 'def f(\n    x\n):\n    """Docstring."""\n\n    return """two\n\nlines""" + x\n'

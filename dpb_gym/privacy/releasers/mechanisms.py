@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -59,10 +59,12 @@ class Mechanism(ABC):
 
     Attributes:
         name: Its name in `curator.running_sum`, and in texts.
+        trusts: Trust models in which it works, by name.
         shuffled: Whether a shuffler stands between devices and the sum.
     """
 
     name: ClassVar[str]
+    trusts: ClassVar[tuple[str, ...]] = ("curator",)
     shuffled: ClassVar[bool] = False
 
     def gain(self, sums: SumState) -> float:
@@ -98,6 +100,13 @@ class Mechanism(ABC):
     def proviso(self) -> str:
         """Clause of the guarantee if devices use the mechanism, see `Guarantee.provisos`."""
         return ""
+
+
+def copied(mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism with the same fields, and nothing else that was set on the instance."""
+    if not (is_dataclass(mechanism) and isinstance(mechanism, Mechanism)):
+        raise ParameterError(f"mechanism must be a Mechanism that is a dataclass, got {mechanism}")
+    return replace(mechanism)
 
 
 def likely_sigma(sums: SumState) -> float:
@@ -181,6 +190,7 @@ class Bits(Mechanism):
     batch: int | None = None
     levels: int | None = None
     name: ClassVar[str] = "bits"
+    trusts: ClassVar[tuple[str, ...]] = ("shuffler",)
     shuffled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -237,6 +247,7 @@ class Discrete(Mechanism):
 
     dropout: float = 0.05
     name: ClassVar[str] = "discrete"
+    trusts: ClassVar[tuple[str, ...]] = ("aggregator",)
 
     def __post_init__(self) -> None:
         validation.real("dropout", self.dropout, 0.0, 1.0, open_high=True)
@@ -283,6 +294,7 @@ class Randomised(Mechanism):
     """
 
     name: ClassVar[str] = "randomised"
+    trusts: ClassVar[tuple[str, ...]] = ("local",)
 
     def gain(self, sums: SumState) -> float:
         # a unit's k messages have independent noise, so the distance grows as k^(1/2), not as k

@@ -246,6 +246,11 @@ class Releaser(ABC):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         """Set the scale of the noise to that of ``cost(rho)``, or to 0 if rho is None."""
 
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """Objects on whose code the cost rests, besides the class of the releaser."""
+        return ()
+
     def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments that made this releaser, without functions among them.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import validation
-from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError
+from dpb_gym.errors import BudgetError, HorizonExceeded, ParameterError, shown
 from dpb_gym.overrides import overridden
 from dpb_gym.privacy.calibration import gaussian_sigma
 from dpb_gym.privacy.events import Event
@@ -27,6 +27,7 @@ from dpb_gym.privacy.releasers.mechanisms import (
     Mechanism,
     Message,
     Randomised,
+    copied,
 )
 from dpb_gym.privacy.releasers.record_bounds import Bound, RecordShape, Segment
 from dpb_gym.privacy.releasers.release_schedule import Schedule
@@ -35,7 +36,12 @@ from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.privacy.releasers.secure_aggregation import SecureAggregator, SimulatedAggregator
 from dpb_gym.privacy.releasers.sensitivities import bound_of, distance_of
 from dpb_gym.privacy.releasers.shuffled_bits import ShuffledBits
-from dpb_gym.privacy.releasers.trust_models import PLANNED, TRUSTED_CURATOR, TrustModel
+from dpb_gym.privacy.releasers.trust_models import (
+    PLANNED,
+    TRUST_MODELS,
+    TRUSTED_CURATOR,
+    TrustModel,
+)
 from dpb_gym.validation import FloatArray
 
 NO_SIZES: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -149,9 +155,17 @@ class Sum(Releaser):
                 "a LogSum takes its sensitivity from the caller, who computes it from a whole log; "
                 "in an agent take curator.batch_sum, which bounds every record"
             )
+        if TRUST_MODELS.get(trust.name) is not trust:
+            raise ParameterError("trust must be one of dpb_gym.privacy.releasers.trust_models")
+        if times is not None and type(times) not in (OnRequest, Every, Planned):
+            raise ParameterError(
+                f"times must be OnRequest, Every or Planned, got {shown(times)}; a class "
+                "of another package could change the cost"
+            )
         self.trust = trust
-        self.times = times or OnRequest()
-        self.mechanism = mechanism or self._usual_mechanism(curator)
+        # copies of the fields alone, so that nothing else of an instance counts
+        self.times: ReleaseTimes = replace(times or OnRequest())
+        self.mechanism: Mechanism = copied(mechanism or self._usual_mechanism(curator))
         # the facts that parts read before the curator knows this releaser
         self.curator = curator
         self.what = what
@@ -205,20 +219,18 @@ class Sum(Releaser):
         """Check that the parts fit each other and the records, and make the state they need."""
         times = self.times
         mechanism = self.mechanism
+        # whole batches are shuffled in simulations, whose budget need not name a shuffler
         whole = isinstance(mechanism, Bits) and mechanism.batch is not None
-        fits = Correlated if isinstance(times, Every) else PLANNED[self.trust.name]
-        if whole:
-            fits = Bits if isinstance(times, OnRequest) else PLANNED["curator"]
-        if not isinstance(mechanism, fits) or (
-            self.trust.devices and not isinstance(times, Planned)
-        ):
+        self.trusts = ("curator", "shuffler") if whole else (self.trust.name,)
+        fits = whole or self.trust.name in mechanism.trusts
+        fits = fits and isinstance(mechanism, Correlated) == isinstance(times, Every)
+        fits = fits and whole <= isinstance(times, OnRequest)
+        if not fits or (self.trust.devices and not isinstance(times, Planned)):
             raise ParameterError(
                 f"{self.what}: the mechanism {mechanism.name!r} and the trust model "
                 f"{self.trust.name!r} do not fit releases of {type(times).__name__}; take a sum of "
                 "the curator, such as curator.weighted_sum"
             )
-        # of simulations, where batches are whole, the budget names no shuffler
-        self.trusts = ("curator", "shuffler") if whole else (self.trust.name,)
         self.shuffled = mechanism.shuffled
         mechanism.check(self)
         if isinstance(times, OnRequest):
@@ -397,6 +409,11 @@ class Sum(Releaser):
             # the schedule that the function returned for the sigma of this plan
             return {**given, "times": replace(times, schedule=self.schedule)}
         return given
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """Parts on whose code the cost rests, besides the class of the sum."""
+        return (self.mechanism,)
 
     @property
     def clips_users(self) -> bool:

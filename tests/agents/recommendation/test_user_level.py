@@ -12,7 +12,7 @@ from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import audit
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import BatchSum, Budget, LifetimeClip, UserSum
+from dpb_gym.privacy import Budget, LifetimeClip, UserSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
