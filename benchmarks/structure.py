@@ -144,9 +144,8 @@ def packed(folder: str) -> float:
     for path, tree in trees():
         if path.is_relative_to(ROOT / folder):
             found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    tuples = sum(
-        isinstance(n.targets[0], ast.Tuple) and isinstance(n.value, ast.Tuple) for n in found
-    )
+    pairs = [(node.targets[0], node.value) for node in found]
+    tuples = sum(isinstance(each, ast.Tuple) and isinstance(of, ast.Tuple) for each, of in pairs)
     return 100.0 * tuples / len(found)
 
 
@@ -261,6 +260,11 @@ def table(path: list[str], received: list[str]) -> str:
         ("import cycles", len(cycles()), 0),
         ("import cycles, type annotations included", len(cycles(types=True)), ""),
         ("class names defined more than once", len(duplicate_classes()), 0),
+        ("classes in the longest chain of bases in `dpb_gym/privacy`",
+         max(class_depths("dpb_gym/privacy").values()), 2),
+        ("comments per 100 lines of code in `dpb_gym/privacy`",
+         f"{comments('dpb_gym/privacy'):.1f}", "(at least 5)"),
+        ("packed assignments in `dpb_gym/privacy`", f"{packed('dpb_gym/privacy'):.1f}%", "3%"),
         ("functions of more than 60 lines", sum(length > 60 for length, _, _ in functions()), ""),
         ("functions of more than 60 lines without the docstring",
          sum(code > 60 for _, code, _ in functions()), 0),

@@ -188,7 +188,7 @@ def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> Respo
     return additive.for_budget(budget, low, high)
 
 
-# the mechanism alone: the problem is known to whoever makes the channel
+# the mechanism alone: the process that makes the channel knows the problem
 plain.describe_argument(
     ResponseChannel,
     {"mechanism": plain.kind_of(ResponseMechanism)},

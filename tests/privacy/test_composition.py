@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import traceback
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -28,6 +29,8 @@ from dpb_gym.privacy import (
     UserSum,
     WeightedSum,
 )
+from dpb_gym.privacy import budget as budget_module
+from dpb_gym.privacy.releasers import mechanisms
 from dpb_gym.privacy.releasers.correlated_noise import MECHANISMS, make_mechanism
 from dpb_gym.privacy.releasers.mechanisms import (
     Bits,
@@ -298,3 +301,67 @@ def test_a_batch_of_devices_cannot_need_larger_integers_than_there_are():
     _, sums = composed("aggregator")
     with pytest.raises(BudgetError, match="at most 62"):
         Quantisation.calibrated(1e36, 10, 1e-18, 0.05, sums)
+
+
+class Means:
+    """Private means of k coordinates, for the trust model of any budget.
+
+    Releases are combined by generalised least squares, and shrunk by their stated noise.
+    """
+
+    def __init__(self, own: Any, k: int, horizon: int) -> None:
+        schedule = Schedule.geometric(horizon, 10.0, 2.0, 0.5)
+        model = ReleaseModel(horizon, unit_noise=1.0, rate=1.0, spread=0.1, prior=0.1)
+        self.sums = own.weighted_sum(k, clip=1.0, schedule=schedule, model=model, what="means")
+        self.combined = self.sums.schedule.best_weights(self.sums.sigma, 0.1)
+        self.seen: list[np.ndarray] = []
+
+    def add(self, records: np.ndarray) -> None:
+        self.sums.add(records)
+        if self.sums.releases > len(self.seen):
+            self.seen.append(self.sums.value)
+
+    def means(self) -> np.ndarray:
+        k = len(self.seen)
+        weights = self.combined.weights[k - 1, :k]
+        return np.einsum("i,ibj->bj", weights, self.seen) / self.sums.schedule.ends[k - 1]
+
+
+@pytest.mark.parametrize("trust", TRUST_MODELS)
+def test_one_releaser_works_under_all_trust_models(trust):
+    own = curator(f"rho=20@{trust}", 200, unit="user-round", horizon=300)
+    means = Means(own, 2, 300)
+    record = np.array([0.5, -0.25])
+    for _ in range(300):
+        means.add(np.tile(record, (200, 1)))
+    error = means.means() - record
+    assert np.abs(error.mean(axis=0)).max() < 0.02
+    assert own.guarantee.notion == (TRUST_MODELS[trust].notion or "joint")
+    assert own.guarantee.rho == pytest.approx(20.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("trust", TRUST_MODELS)
+def test_sigma_is_few_calls_from_the_text_which_is_parsed_once(trust, monkeypatch):
+    """The calls between reading `sigma` and the formula, all of them in the library."""
+    parsed: list[str] = []
+    path: list[str] = []
+    usual_parse = budget_module._parsed
+    usual_sigma = mechanisms.gaussian_sigma
+
+    def parse(text: str) -> Any:
+        parsed.append(text)
+        return usual_parse(text)
+
+    def sigma(*args: Any) -> float:
+        names = [f.name for f in traceback.extract_stack() if "/dpb_gym/" in f.filename]
+        if "open" in names:
+            path[:] = names
+        return usual_sigma(*args)
+
+    monkeypatch.setattr(budget_module, "_parsed", parse)
+    monkeypatch.setattr(mechanisms, "gaussian_sigma", sigma)
+    own = curator(f"rho=0.625@{trust}", unit="user-round", horizon=60)
+    assert own.weighted_sum(3, **PLAN).sigma > 0.0
+    assert len(parsed) == 1
+    if trust != "shuffler":  # whose noise is that of bits
+        assert path[-1] in ("gaussian_scales", "scales") and len(path) <= 10

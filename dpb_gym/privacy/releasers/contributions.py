@@ -187,7 +187,7 @@ class LifetimeClip:
                 f"{values.shape}"
             )
         ids = self._spent.check(users)
-        # it would be in nobody's budget
+        # no user's budget would pay for it
         if (ids < 0).any() and values[ids < 0].any():
             raise ParameterError("a record that is not zero needs its user")
         self._ids.append(ids)

@@ -172,7 +172,7 @@ class Quantisation:
         if devices < self.enough:
             return np.zeros(total.shape)
         signed = (total + self.modulus // 2) % self.modulus - self.modulus // 2
-        # whoever is lost is as good as the mean of the others
+        # a lost device counts as the mean of the others
         values = signed * (self.grid * self.clients / devices)
         return np.asarray(values, dtype=np.float64)
 
