@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from curated import curator
 
-from dpb_gym import privacy
-from dpb_gym.errors import BudgetError, ParameterError
+from dpb_gym import privacy, state
+from dpb_gym.errors import BudgetError, ParameterError, StateError
 from dpb_gym.privacy import (
     AggregatedSum,
     BatchSum,
@@ -281,6 +281,12 @@ class TestOldNames:
 
             class Other(RunningSum):
                 pass
+
+    def test_state_of_the_old_classes_is_refused_with_a_reason(self):
+        written = b'{"state":1,"value":{"object":["dpb_gym.privacy.releasers.%s",{}]}}\n'
+        for old in (b"batch_sum:BatchSum", b"local_sum:LocalSum", b"weighted_sum:WeightedSum"):
+            with pytest.raises(StateError, match="was written by another one"):
+                state.loads(written % old)
 
     def test_a_minimiser_has_both_names(self):
         assert privacy.LossMinimiser is privacy.Minimiser
