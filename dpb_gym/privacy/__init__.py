@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
     from dpb_gym.privacy.releasers.named_sums import AggregatedSum as AggregatedSum
     from dpb_gym.privacy.releasers.named_sums import BatchSum as BatchSum
+    from dpb_gym.privacy.releasers.named_sums import DisjointSum as DisjointSum
     from dpb_gym.privacy.releasers.named_sums import LocalSum as LocalSum
     from dpb_gym.privacy.releasers.named_sums import RunningSum as RunningSum
     from dpb_gym.privacy.releasers.named_sums import ShuffledBatches as ShuffledBatches

@@ -17,6 +17,7 @@ from dpb_gym.errors import BudgetError, ParameterError, StateError
 from dpb_gym.privacy import (
     AggregatedSum,
     BatchSum,
+    DisjointSum,
     LaplaceEvent,
     LocalSum,
     NoiseSource,
@@ -262,6 +263,7 @@ class TestOldNames:
         assert type(sums) is Sum
         assert [other for other, *_ in self.MADE if isinstance(sums, other)] == [name]
         assert not isinstance(3, name)
+        assert isinstance(sums, DisjointSum) is sums.trust.devices
 
     def test_sums_on_request_of_users_and_shuffled_ones_are_told_from_others(self):
         users = UserSum(curator("rho=1", unit="user-rewards"), 3, radius=1.0, reward=(0.0, 1.0))

@@ -139,6 +139,7 @@ SUMMED: dict[str, Method] = {
 }
 """Methods of a sum that is read, and not asked to release."""
 
+# without from_log, which only library code may say
 plain.describe_releaser(
     Sum,
     OPTIONS,

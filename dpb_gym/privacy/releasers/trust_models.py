@@ -36,6 +36,7 @@ class TrustModel:
     aggregated: bool = False
 
 
+# no notion: agents of a trusted curator state it, central or joint
 TRUSTED_CURATOR = TrustModel("curator", devices=False)
 AGGREGATOR = TrustModel("aggregator", "aggregate", whole=True, aggregated=True)
 SHUFFLER = TrustModel("shuffler", "shuffle", whole=True)
