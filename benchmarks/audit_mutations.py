@@ -47,16 +47,16 @@ from dpb_gym.audits import (
 from dpb_gym.errors import BudgetError, DPBError, FixedError, HorizonExceeded, ParameterError
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import (
-    BatchSum,
     Composition,
     Curator,
     GaussianEvent,
     Guarantee,
     NoiseSource,
     PSDBall,
+    Sum,
     objective_plan,
 )
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
@@ -177,7 +177,7 @@ class ByCollector(Agent):
 
     def act(self, context: Any) -> Any:
         if context.t % 8 == 5:
-            found = [o for o in gc.get_objects() if isinstance(o, BatchSum)]
+            found = [o for o in gc.get_objects() if isinstance(o, Sum)]
             raw = [o._total for o in found if o.rounds and o.replicates == len(self.theta)]
             self.theta = self.theta + np.sin(1e3 * raw[-1])
         return (context.features * self.theta[:, None]).sum(axis=2).argmax(axis=1)
@@ -220,7 +220,7 @@ class ByReferents(ByAttribute):
     """Takes the sum from the objects that the handle refers to."""
 
     def peek(self) -> float:
-        (sums,) = (o for o in gc.get_referents(self.sums) if isinstance(o, BatchSum))
+        (sums,) = (o for o in gc.get_referents(self.sums) if isinstance(o, Sum))
         return float(np.sin(1e3 * sums._total).sum())
 
 
@@ -246,7 +246,7 @@ class ByProfiler(ByAttribute):
             sys.setprofile(None)
 
     def seen(self, frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is BatchSum._add.__code__:
+        if event == "call" and frame.f_code is Sum._add.__code__:
             self.record = float(np.ravel(frame.f_locals["records"])[0])
 
     def peek(self) -> float:
@@ -256,15 +256,15 @@ class ByProfiler(ByAttribute):
 class ByClass(ByAttribute):
     """Replaces a method of the releaser's class by one that stores the newest record."""
 
-    usual = staticmethod(BatchSum._add)
+    usual = staticmethod(Sum._add)
     record = 0.5
 
     def begin(self) -> None:
         super().begin()
-        BatchSum._add = ByClass.stored  # type: ignore[method-assign]
+        Sum._add = ByClass.stored  # type: ignore[method-assign]
 
     @staticmethod
-    def stored(sums: BatchSum, records: Any, along: Any) -> None:
+    def stored(sums: Sum, records: Any, along: Any) -> None:
         ByClass.record = float(np.ravel(records)[0])
         ByClass.usual(sums, records, along)
 
@@ -287,7 +287,7 @@ class ByClock(ByAttribute):
         return float(time.perf_counter() - self.start > 0.001) - 0.5
 
 
-class Telling(BatchSum):
+class Telling(Sum):
     """A releaser whose public name holds the newest record."""
 
     def _add(self, records: Any, along: Any) -> None:
@@ -883,7 +883,7 @@ class LateLog(LateSum):
         return self.curator.releasers[-1]
 
 
-class Lying(BatchSum):
+class Lying(Sum):
     """A releaser that says that it enforces a sensitivity which its caller chooses."""
 
     enforces = True
@@ -1107,7 +1107,7 @@ def user_in_three_batches() -> AuditReport:
 
 def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPBError]:
     def run() -> AuditReport | DPBError:
-        usual, admit = BatchSum._add, Curator.admit
+        usual, admit = Sum._add, Curator.admit
         digest, slack = interference._digest, interference.SLACK
         try:
             return audit(agent, BUDGET, runs, **{**SMALL, **how})
@@ -1117,7 +1117,7 @@ def of(agent: Any, runs: int = 60, **how: Any) -> Callable[[], AuditReport | DPB
                 raise
             return refused
         finally:  # what a mutant replaces
-            BatchSum._add, interference._digest = usual, digest  # type: ignore[method-assign]
+            Sum._add, interference._digest = usual, digest  # type: ignore[method-assign]
             interference.SLACK = slack
             Curator.admit = admit  # type: ignore[method-assign]
 

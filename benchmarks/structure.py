@@ -104,6 +104,51 @@ def duplicate_classes() -> dict[str, int]:
     return {name: count for name, count in sorted(names.items()) if count > 1}
 
 
+def class_depths(folder: str) -> dict[str, int]:
+    """Return how many classes of the three packages each class of a folder consists of.
+
+    That is the length of the longest chain of bases, the class included. Classes of libraries and
+    of Python do not count.
+    """
+    bases: dict[str, list[str]] = {}
+    own: list[str] = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+                if path.is_relative_to(ROOT / folder):
+                    own.append(node.name)
+
+    def depth(name: str) -> int:
+        return 1 + max((depth(base) for base in bases[name] if base in bases), default=0)
+
+    return {name: depth(name) for name in own}
+
+
+def comments(folder: str) -> float:
+    """Return the comments per 100 lines of code of a folder."""
+    count = 0
+    code = 0
+    for path, _ in trees():
+        if path.is_relative_to(ROOT / folder):
+            text = path.read_text(encoding="utf-8")
+            tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+            count += sum(token.type == tokenize.COMMENT for token in tokens)
+            code += code_lines(text)
+    return 100.0 * count / code
+
+
+def packed(folder: str) -> float:
+    """Return the percentage of assignments of a folder that assign a tuple to a tuple."""
+    found = []
+    for path, tree in trees():
+        if path.is_relative_to(ROOT / folder):
+            found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    pairs = [(node.targets[0], node.value) for node in found]
+    tuples = sum(isinstance(each, ast.Tuple) and isinstance(of, ast.Tuple) for each, of in pairs)
+    return 100.0 * tuples / len(found)
+
+
 def cycles(package: str = "dpb_gym", *, types: bool = False, packages: bool = False) -> list[str]:
     """Return groups of modules that import each other: at import time, on demand, or for types.
 
@@ -228,6 +273,11 @@ def table(path: list[str], received: list[str]) -> str:
         ("import cycles", len(cycles()), 0),
         ("import cycles, type annotations included", len(cycles(types=True)), ""),
         ("class names defined more than once", len(duplicate_classes()), 0),
+        ("classes in the longest chain of bases in `dpb_gym/privacy`",
+         max(class_depths("dpb_gym/privacy").values()), 2),
+        ("comments per 100 lines of code in `dpb_gym/privacy`",
+         f"{comments('dpb_gym/privacy'):.1f}", "(at least 5)"),
+        ("packed assignments in `dpb_gym/privacy`", f"{packed('dpb_gym/privacy'):.1f}%", "3%"),
         ("functions of more than 60 lines", sum(length > 60 for length, _, _ in functions()), ""),
         ("functions of more than 60 lines without the docstring",
          sum(code > 60 for _, code, _ in functions()), 0),

@@ -26,8 +26,8 @@ from dpb_gym.agent import NOISES, Agent
 from dpb_gym.customer_rounds import context_of, feedback_of, message_round, shown_action
 from dpb_gym.errors import AgentError, DPBError, MissingExtraError, ParameterError, shown
 from dpb_gym.portable import fill_normals
-from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.shuffler import bits_of
 from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -42,19 +42,19 @@ RELEASE = ("round", "devices", "sum")
 MOST_REPLICAS = 4
 
 
-def message_sums(agent: Agent, problem: ProblemInfo) -> DisjointSum | None:
+def message_sums(agent: Agent, problem: ProblemInfo) -> Sum | None:
     """Return the sums of an agent that take messages of devices, or None if it has none.
 
     They need a budget without a trusted curator, and an agent that uses nothing of a round that
     stays on the device: it protects a user-round, and arms change.
     """
     curator = agent.curator
-    sums = [r for r in map(behind, curator.releasers) if isinstance(r, DisjointSum)]
+    sums = [r for r in map(behind, curator.releasers) if isinstance(r, Sum) and r.trust.devices]
     split = len(sums) == 1 and curator.unit == "user-round" and not problem.fixed_arms
     return sums[0] if split else None
 
 
-def split_sums(agent: Agent, problem: ProblemInfo) -> DisjointSum:
+def split_sums(agent: Agent, problem: ProblemInfo) -> Sum:
     """Return the `message_sums` of an agent.
 
     Raises:
@@ -189,7 +189,7 @@ class Device:
                 self._agent.observe(context, action, feedback)
             sums = split_sums(self._agent, _problem(self.public))
             sent = None if sums.mail is None else sums.mail[0]
-            if isinstance(sums, privacy.ShuffledBatches):
+            if sums.shuffled:
                 return _bits(sums, sent)
             values = [] if sent is None else sent.tolist()
             modulus = {} if sums.modulus is None else {"modulus": sums.modulus}
@@ -205,7 +205,7 @@ class Device:
             )
 
 
-def _bits(sums: privacy.ShuffledBatches, ones: NDArray[Any] | None) -> dict[str, Any]:
+def _bits(sums: Sum, ones: NDArray[Any] | None) -> dict[str, Any]:
     """Return the message to a shuffler; after the last batch it has no bits."""
     if ones is None:
         return {"batch": sums.releases, "bits": []}
@@ -243,7 +243,6 @@ def public_of(
             f"devices make the agent by its registered name; {shown(name)} is not registered"
         )
     sums = split_sums(agent, problem)
-    shuffled = isinstance(sums, privacy.ShuffledBatches)
     return {
         "format": FORMAT,
         "agent": name,
@@ -252,7 +251,7 @@ def public_of(
         "noise": facts["generator"],
         "problem": _plain_problem(problem),
         "price_band": None if band is None else list(band),
-        "decision": None if shuffled else decision,
+        "decision": None if sums.shuffled else decision,
         "rounds": sums.rounds,
         "releases": copy.deepcopy(sums.past),
     }

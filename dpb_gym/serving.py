@@ -323,7 +323,7 @@ class Session:
                 state["open"][number] = (None, None)
             return device
 
-    def _check_real(self, sums: privacy.DisjointSum) -> None:
+    def _check_real(self, sums: privacy.Sum) -> None:
         """Raise AgentError if noise or aggregator are for simulations only."""
         if not self.agent.curator.system_noise:
             raise AgentError(
@@ -359,7 +359,7 @@ class Session:
         """
         with self._used():
             sums = self._split_sums()
-            if isinstance(sums, privacy.ShuffledBatches):
+            if sums.shuffled:
                 raise AgentError(
                     "with a shuffler no message comes from a device: give Device.message to the "
                     "shuffler, and its batches to receive_batch"
@@ -370,7 +370,7 @@ class Session:
             except (TypeError, KeyError, ValueError) as error:
                 raise ParameterError(f"this is no message of a device: {error!r}") from error
             self._opened(decision)
-            if not sums.per_record and batch != sums.releases:
+            if not sums.trust.per_record and batch != sums.releases:
                 raise ParameterError(f"batch {batch} was released: the message came too late")
             sums.check_message(values)
             del self._state["open"][decision]
@@ -391,14 +391,14 @@ class Session:
         """
         with self._used():
             sums = self._split_sums()
-            if not isinstance(sums, privacy.ShuffledBatches) or not self._state.get("split"):
+            if not sums.shuffled or not self._state.get("split"):
                 raise AgentError(
                     "shuffled bits need a budget such as 'rho=1@shuffler' and devices of this "
                     f"session; this one: {self.guarantee}"
                 )
             self._learn_messages(sums, sums.receive_batch(shuffled), None)
 
-    def _learn_messages(self, sums: privacy.DisjointSum, number: int, values: Any) -> None:
+    def _learn_messages(self, sums: privacy.Sum, number: int, values: Any) -> None:
         """Observe a round of placeholders per message; the sums have the messages."""
         sums.side, sums.mail = "server", values
         try:
@@ -417,14 +417,14 @@ class Session:
         with self._used():
             sums = self._split_sums()
             begun = sums.rounds
-            if not isinstance(sums, privacy.AggregatedSum) or begun:
+            if not sums.trust.aggregated or begun:
                 raise AgentError(
                     "a secure aggregator needs a budget such as 'rho=1@aggregator', and is given "
                     f"before the first message; this session: {self.guarantee}"
                 )
             sums.aggregator = aggregator
 
-    def _split_sums(self) -> privacy.DisjointSum:
+    def _split_sums(self) -> privacy.Sum:
         """Return the sums that take messages of devices."""
         if self.account is not None:
             raise AgentError(

@@ -43,8 +43,7 @@ from dpb_gym import state
 from dpb_gym.agent import Agent
 from dpb_gym.audits.worlds import bought, response_range
 from dpb_gym.errors import AgentError, StateError
-from dpb_gym.privacy.releasers.batch_sum import UserSum
-from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, RecordShape, Segment
 from dpb_gym.privacy.releasers.releaser import PUBLIC, Releaser, behind
 from dpb_gym.privacy.releasers.sums import Sum
@@ -525,9 +524,9 @@ class _Boundary(Interception):
     def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
         self._held[number] = releaser
         self._shown[number] = [name for name in SHOWN if hasattr(releaser, name)]
-        if isinstance(releaser, Sum) and not isinstance(releaser, UserSum):
+        if isinstance(releaser, Sum) and not releaser.clips_users:
             self._measure(releaser, number)
-        if isinstance(releaser, LossMinimiser):
+        if isinstance(releaser, Minimiser) and releaser.has_loss:
             self._measure_loss(releaser, number)
 
         def write(it: Releaser, name: str, value: Any) -> None:
@@ -609,7 +608,7 @@ class _Boundary(Interception):
         plain = [each if type(each) in PLAIN else None for each in values]
         others = [each for each in values if type(each) not in PLAIN and not callable(each)]
         digest = _digest(others) if others else b""
-        if isinstance(releaser, LossMinimiser):
+        if isinstance(releaser, Minimiser) and releaser.has_loss:
             digest += _digest(_probed(releaser))
         return plain, digest
 

@@ -11,18 +11,15 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from dpb_gym.privacy.releasers.batch_sum import BatchSum
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
-from dpb_gym.privacy.releasers.local_sum import LocalSum
 from dpb_gym.privacy.releasers.minimiser import Minimiser
+from dpb_gym.privacy.releasers.release_times import Every, OnRequest, Planned
 from dpb_gym.privacy.releasers.releaser import Releaser
-from dpb_gym.privacy.releasers.running_sum import RunningSum
 from dpb_gym.privacy.releasers.sums import Sum
-from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
 from dpb_gym.validation import FloatArray
 
 MOST_STEPS = 128  # releases of a running sum: the first half of them, and some at random
@@ -57,7 +54,7 @@ class Tap:
         self._at_minima: list[FloatArray] = []
         self._before: Any = None
         self._times: list[int] = []
-        if isinstance(releaser, RunningSum):
+        if _released(releaser, Every):
             early = min(releaser.steps, MOST_STEPS // 2)
             later = np.random.default_rng(releaser.steps).permutation(releaser.steps - early)
             self._chosen = {*range(1, early + 1), *(1 + early + later[:early]).tolist()}
@@ -65,7 +62,7 @@ class Tap:
         thing: Any = releaser
         thing.ready()
         self._scales = np.empty(0)
-        if isinstance(releaser, WeightedSum):
+        if _released(releaser, Planned):
             self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
         self._exchanged = exchanged
         self.twin = _exact(releaser)
@@ -106,10 +103,10 @@ class Tap:
         elif self._exchanged:
             there, named = self._next_exchanged(args, kwargs)
             self.other.add(*there, **named)
-        if isinstance(self.releaser, LocalSum):
+        if _is_local(self.releaser):
             if self.releaser.sent is not before:
                 self._ratio(self.releaser.sent)
-        elif isinstance(self.releaser, (RunningSum, WeightedSum)) and self._moved():
+        elif _released(self.releaser, Every, Planned) and self._moved():
             self._keep(self.releaser.value, self.twin.value, self.other.value, 1.0)
 
     def _next_exchanged(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -124,9 +121,9 @@ class Tap:
         return args, kwargs
 
     def _moved(self) -> bool:
-        if isinstance(self.releaser, WeightedSum):
+        if _released(self.releaser, Planned):
             return self.releaser.releases > len(self._steps)
-        assert isinstance(self.releaser, RunningSum)
+        assert _released(self.releaser, Every)
         step, rest = divmod(self.releaser.rounds, self.releaser.every)
         if rest or step not in self._chosen:
             return False
@@ -186,11 +183,11 @@ class Tap:
         self.releases += 1
         now = tuple(self._rows(part) for part in (released, exact, swapped))
         step = now
-        if isinstance(self.releaser, BatchSum) and self.releaser.cumulative:
+        if _released(self.releaser, OnRequest) and self.releaser.cumulative:
             step = now if self._before is None else tuple(a - b for a, b in zip(now, self._before))
             self._before = now
         self._steps.append((step[0] - step[1], step[2] - step[1], size))
-        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
+        if _released(self.releaser, OnRequest) and self.releaser.sampling < 1:
             self._exact_rows.append(step[1])
 
     def _rows(self, values: FloatArray) -> FloatArray:
@@ -249,10 +246,10 @@ class Tap:
 
     def _ratio(self, seen: Any) -> None:
         """Record the log-density ratio of what the attacker sees of the newest records."""
-        self.releases += isinstance(self.releaser, LocalSum)
+        self.releases += _is_local(self.releaser)
         if not self._exchanged:
             return
-        here, there = (twin.log_density(seen) for twin in (self.twin, self.other))
+        here, there = (_log_density(twin, seen) for twin in (self.twin, self.other))
         # for normal noise mu^2 is twice the divergence, whose mean is not negative
         self._minima.append(
             np.stack([there - here, np.full_like(here, 2.0 * (here - there).mean())])
@@ -273,7 +270,7 @@ class Tap:
         if not self._steps:
             return np.zeros(len(self.towards)), 0.0
         noise, gap = (np.stack([step[i] for step in self._steps], axis=1) for i in (0, 1))
-        if isinstance(self.releaser, BatchSum) and self.releaser.sampling < 1:
+        if _released(self.releaser, OnRequest) and self.releaser.sampling < 1:
             against, mu = self._sampled(noise, gap)
             return self.towards * against, mu
         noise, gap = self._whitened(noise, gap)
@@ -316,12 +313,12 @@ class Tap:
         """Return noise and gap ``(B, steps, width)`` in units of actual or charged noise."""
         releaser: Any = self.releaser
         sigma = releaser._scales(releaser.rho)[0] if charged else max(releaser.sigma, 1e-300)
-        if isinstance(releaser, RunningSum):
-            mechanism = make_mechanism(releaser.mechanism, releaser.steps) if charged else None
+        if _released(releaser, Every):
+            mechanism = make_mechanism(releaser.mechanism.name, releaser.steps) if charged else None
             matrix = (mechanism.matrix if mechanism else releaser.noise_matrix)(self._times)
             whiten = np.linalg.inv(np.linalg.cholesky(matrix @ matrix.T)) / sigma
             noise, gap = (np.einsum("st,btw->bsw", whiten, part) for part in (noise, gap))
-        elif isinstance(releaser, WeightedSum):
+        elif _released(releaser, Planned):
             scales = self._scales if charged else releaser.schedule.scales
             scale = scales[: noise.shape[1], None] / sigma
             noise, gap = noise * scale, gap * scale
@@ -333,7 +330,7 @@ class Tap:
 
     def _sampled(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, float]:
         """Return ratio and mu of a record sampled by a secret bit, others zero: normal mixtures."""
-        assert isinstance(self.releaser, BatchSum)
+        assert _released(self.releaser, OnRequest)
         q, sigma = self.releaser.sampling, self.releaser.sigma
         exact = np.stack(self._exact_rows, axis=1)
         seen, there = q * (noise + exact), exact + gap
@@ -366,9 +363,27 @@ def _exact(releaser: Any) -> Any:
     """Return a copy of the releaser without noise, with its own records."""
     twin = copy.deepcopy(releaser, noise_of(releaser))
     twin._sigma = twin._scale = 0.0
-    if isinstance(twin, BatchSum):
+    if _released(twin, OnRequest):
         twin.sampling, twin._bits = 1.0, None
     return twin
+
+
+def _released(releaser: Any, *times: type) -> TypeGuard[Sum]:
+    """Return whether a releaser is a sum with such release times."""
+    return isinstance(releaser, Sum) and isinstance(releaser.times, times)
+
+
+def _is_local(releaser: Any) -> TypeGuard[Sum]:
+    """Return whether devices randomise the records of a sum alone."""
+    return isinstance(releaser, Sum) and releaser.trust.per_record
+
+
+def _log_density(twin: Any, seen: Any) -> FloatArray:
+    """Return the log-density of what the attacker sees, given the newest records of a copy."""
+    if isinstance(twin, Sum):
+        message: Any = twin.device_mechanisms[0]
+        return message.log_density(seen, twin._own)  # type: ignore[no-any-return]
+    return twin.log_density(seen)  # type: ignore[no-any-return]
 
 
 def can_tap(releaser: Releaser) -> bool:
@@ -378,5 +393,5 @@ def can_tap(releaser: Releaser) -> bool:
     newest release given the records of a copy. A minimiser of a loss without `add` keeps its
     records outside, where a copy does not find them.
     """
-    minimiser = isinstance(releaser, Minimiser) and hasattr(releaser, "add")
+    minimiser = isinstance(releaser, Minimiser) and releaser.holds_records
     return minimiser or isinstance(releaser, Sum) or hasattr(releaser, "log_density")

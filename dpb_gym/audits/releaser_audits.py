@@ -23,7 +23,7 @@ from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.releasers.batch_sum import BatchSum
+from dpb_gym.privacy.releasers.release_times import OnRequest
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.releasers.sums import Sum
 
@@ -94,7 +94,7 @@ def audit_sum(
                 along = np.asarray(direction, dtype=np.float64) * (t == 0)
                 releaser.add(rows, np.broadcast_to(along, (2 * runs, along.size)))
         tap.settle()
-        if isinstance(releaser, BatchSum):
+        if isinstance(releaser.times, OnRequest):
             releaser.release()
     scores, _ = tap.law()
     said = {"subject": "sum", **said}

@@ -13,6 +13,7 @@ from dpb_gym.feedback.local_mechanisms import (
     ResponseMechanism,
 )
 from dpb_gym.privacy import Budget
+from dpb_gym.privacy import plain_plans as plain
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 
@@ -185,3 +186,11 @@ def response_mechanism(name: str, budget: Budget, problem: ProblemInfo) -> Respo
         )
     additive = GaussianResponse if name == "gaussian" else LaplaceResponse
     return additive.for_budget(budget, low, high)
+
+
+# the mechanism alone: the process that makes the channel knows the problem
+plain.describe_argument(
+    ResponseChannel,
+    {"mechanism": plain.kind_of(ResponseMechanism)},
+    make=lambda mechanism: mechanism,
+)

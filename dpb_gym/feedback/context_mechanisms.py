@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, portable, validation
 from dpb_gym.errors import ParameterError
-from dpb_gym.feedback.local_mechanisms import NORMAL, LocalMechanism
+from dpb_gym.feedback.local_mechanisms import NORMAL, RANGE, LocalMechanism
 from dpb_gym.privacy import Budget, CapMessage, Event, GaussianEvent, PureEvent
+from dpb_gym.privacy import plain_plans as plain
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
 from dpb_gym.validation import FloatArray
 
@@ -195,3 +196,12 @@ class CapStatistics(GaussianStatistics):
         exact = super().rows(features, rewards, np.zeros((len(features), len(self._lengths))))
         sent = self._message.from_normals(exact * self._lengths, numbers)[:, :-1]
         return np.asarray(sent / self._lengths)
+
+
+SIDE = plain.integer(1, 1 << 13)
+plain.describe_argument(
+    GaussianContexts,
+    {"sigma": plain.positive, "vectors": plain.integer(1, 1 << 20), "dim": plain.width},
+)
+plain.describe_argument(GaussianStatistics, {"sigma": plain.positive, "dim": SIDE, **RANGE})
+plain.describe_argument(CapStatistics, {"epsilon": plain.positive, "dim": SIDE, **RANGE})

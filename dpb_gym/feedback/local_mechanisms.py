@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpb_gym import portable, state, validation
 from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy import Budget, Composition, Guarantee
+from dpb_gym.privacy import plain_plans as plain
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, LaplaceEvent, RandomizedResponseEvent
 from dpb_gym.validation import FloatArray
@@ -298,3 +299,11 @@ class LaplaceResponse(_Additive):
         # a uniform of exactly 0 would give infinite noise
         twice = np.minimum(2.0 * np.abs(centred), 1.0 - 2.0**-53)
         return -np.sign(centred) * portable.each(portable.log1p, -twice)
+
+
+RANGE = {"low": plain.real(), "high": plain.real()}
+plain.describe_argument(GaussianResponse, {"sigma": plain.positive, **RANGE})
+plain.describe_argument(LaplaceResponse, {"scale": plain.positive, **RANGE})
+plain.describe_argument(
+    RandomizedResponse, {"epsilon": plain.positive, "categories": plain.integer(2, 1 << 20)}
+)

@@ -21,7 +21,8 @@ from dpb_gym.feedback.channel import ResponseChannel
 from dpb_gym.feedback.context_mechanisms import GaussianContexts, GaussianStatistics
 from dpb_gym.feedback.layers import ChosenLayer, Layer, Rows, SingleLayer, VectorLayer
 from dpb_gym.feedback.local_mechanisms import LocalMechanism, ResponseMechanism
-from dpb_gym.privacy import BatchSum, Budget, Curator, Guarantee, Ledger, NoiseSource
+from dpb_gym.privacy import Budget, Curator, Guarantee, Ledger, NoiseSource, Sum
+from dpb_gym.privacy.releasers.named_sums import batch_sum
 from dpb_gym.problems.base import Array, Feedback, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import Stream, generator
@@ -253,12 +254,12 @@ class _Curated(ChosenLayer):
         self._sums = [self._sum(0, 0) for _ in range(self._lanes)]
         self._rounds = np.zeros(self._lanes, np.int64)
 
-    def _sum(self, seed: int, episode: int) -> BatchSum:
+    def _sum(self, seed: int, episode: int) -> Sum:
         info = self._core.problem.info
         key = f"central curator, {self._budget}, batches of {self._batch}"
         noise = NoiseSource([generator(seed, Stream.LOCAL_PRIVACY, episode, key)])
         curator = Curator(self._budget, ("central", "reward"), noise=noise, horizon=info.longest)
-        made = BatchSum(curator, info.dim, reward=info.reward_range)
+        made = batch_sum(curator, info.dim, reward=info.reward_range)
         curator.seal()
         return made
 

@@ -13,7 +13,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.offline.array_checks import distribution
 from dpb_gym.offline.recommendation_log import LoggedData
 from dpb_gym.privacy import Budget, Curator, Guarantee, RecordShape
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.problems.prior import Prior
 
 UNITS = ("reward", "user-round")

@@ -46,20 +46,22 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.printed_calibrations import objective_cs as objective_cs
     from dpb_gym.privacy.printed_calibrations import objective_cs_approx as objective_cs_approx
     from dpb_gym.privacy.printed_calibrations import objective_csw as objective_csw
-    from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum as AggregatedSum
-    from dpb_gym.privacy.releasers.aggregated_sum import SecureAggregator as SecureAggregator
-    from dpb_gym.privacy.releasers.aggregated_sum import SimulatedAggregator as SimulatedAggregator
-    from dpb_gym.privacy.releasers.batch_sum import BatchSum as BatchSum
-    from dpb_gym.privacy.releasers.batch_sum import UserSum as UserSum
     from dpb_gym.privacy.releasers.contributions import ContributionCap as ContributionCap
     from dpb_gym.privacy.releasers.contributions import LifetimeClip as LifetimeClip
-    from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum as DisjointSum
-    from dpb_gym.privacy.releasers.local_sum import CapMessage as CapMessage
-    from dpb_gym.privacy.releasers.local_sum import GaussianMessage as GaussianMessage
-    from dpb_gym.privacy.releasers.local_sum import LocalSum as LocalSum
-    from dpb_gym.privacy.releasers.local_sum import SignMessage as SignMessage
+    from dpb_gym.privacy.releasers.messages import CapMessage as CapMessage
+    from dpb_gym.privacy.releasers.messages import GaussianMessage as GaussianMessage
+    from dpb_gym.privacy.releasers.messages import SignMessage as SignMessage
     from dpb_gym.privacy.releasers.minimiser import LossMinimiser as LossMinimiser
     from dpb_gym.privacy.releasers.minimiser import Minimiser as Minimiser
+    from dpb_gym.privacy.releasers.named_sums import AggregatedSum as AggregatedSum
+    from dpb_gym.privacy.releasers.named_sums import BatchSum as BatchSum
+    from dpb_gym.privacy.releasers.named_sums import DisjointSum as DisjointSum
+    from dpb_gym.privacy.releasers.named_sums import LocalSum as LocalSum
+    from dpb_gym.privacy.releasers.named_sums import RunningSum as RunningSum
+    from dpb_gym.privacy.releasers.named_sums import ShuffledBatches as ShuffledBatches
+    from dpb_gym.privacy.releasers.named_sums import ShuffledSum as ShuffledSum
+    from dpb_gym.privacy.releasers.named_sums import UserSum as UserSum
+    from dpb_gym.privacy.releasers.named_sums import WeightedSum as WeightedSum
     from dpb_gym.privacy.releasers.record_bounds import Ball as Ball
     from dpb_gym.privacy.releasers.record_bounds import NonNegativeBall as NonNegativeBall
     from dpb_gym.privacy.releasers.record_bounds import PSDBall as PSDBall
@@ -68,11 +70,11 @@ if TYPE_CHECKING:
     from dpb_gym.privacy.releasers.release_schedule import ReleaseModel as ReleaseModel
     from dpb_gym.privacy.releasers.release_schedule import Schedule as Schedule
     from dpb_gym.privacy.releasers.releaser import Releaser as Releaser
-    from dpb_gym.privacy.releasers.running_sum import RunningSum as RunningSum
-    from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches as ShuffledBatches
-    from dpb_gym.privacy.releasers.shuffled_sum import ShuffledSum as ShuffledSum
+    from dpb_gym.privacy.releasers.secure_aggregation import SecureAggregator as SecureAggregator
+    from dpb_gym.privacy.releasers.secure_aggregation import (
+        SimulatedAggregator as SimulatedAggregator,
+    )
     from dpb_gym.privacy.releasers.sums import Sum as Sum
-    from dpb_gym.privacy.releasers.weighted_sum import WeightedSum as WeightedSum
     from dpb_gym.privacy.shuffler import CountingShuffler as CountingShuffler
     from dpb_gym.privacy.shuffler import Shuffler as Shuffler
 

@@ -54,7 +54,8 @@ LEVELS = 20
 APPLICATION = 0x64706261  # "dpba"
 OLD_FORMAT = b'{"format": "dpb-gym account'
 LONGEST_ID = 200
-SHORTEST_KEY, LONGEST_KEY = 16, 64  # bytes; BLAKE2b takes at most 64
+SHORTEST_KEY = 16
+LONGEST_KEY = 64  # bytes; BLAKE2b takes no more
 TABLES = {
     "dpb_account": """
         one BIGINT NOT NULL PRIMARY KEY CHECK (one = 1),
@@ -153,6 +154,7 @@ class Account:
                     f"{self.name} has the lifetime {self.lifetime} per {self.unit}, which cannot "
                     f"be changed; got {asked} per {unit}"
                 )
+            # of any zCDP mechanism, because sessions of all agents share the account
             self.limit = equivalent_rho(self.lifetime, gaussian=False)
             self._most = self.limit * (1 + TOLERANCE)
             self._check_rows()
@@ -331,6 +333,7 @@ class Account:
         asked = [(self.person(user), validation.real("rho", rho, 0.0)) for user, rho in charges]
         with self._database.transaction() as now:
             spent = self._spent(now, [person for person, _ in asked])
+            # in the order of the calls, as one person can have several of the records
             before = dict(spent)
             admitted = [self._admit(spent, person, rho) for person, rho in asked]
             self._write_spent(now, before, spent)
@@ -407,6 +410,7 @@ class Account:
         """
         delta = report_delta(self.lifetime) if delta is None else delta
         delta = validation.real("delta", delta, 0.0, 1.0, open_low=True)
+        # rounding down by a tolerance: a person at exactly a level is not one above it
         level = math.ceil(LEVELS * self.spent(user) / self.limit * (1 - TOLERANCE)) / LEVELS
         if not level:
             return 0.0
@@ -541,6 +545,7 @@ class SessionCharges:
                 list(dict.fromkeys(persons)),
                 session=self.own.id,
             )
+            # rows that do not change are not written: a database page per row
             counted = dict(counts)
             admitted = [self._admit(spent, counts, person) for person in persons]
             account._write_spent(now, before, spent)
@@ -602,5 +607,6 @@ def _hashed(key: bytes, use: bytes, content: bytes) -> str:
 
 def _terms(guarantee: Guarantee) -> str:
     """Return what decides the cost of records, as text."""
+    # provisos and texts do not change what a record costs
     facts = guarantee.to_dict()
     return json.dumps([facts["unit"], facts["relation"], facts["curve"]], sort_keys=True)

@@ -92,7 +92,8 @@ def gaussian_delta(mu: float, epsilon_: float) -> float:
     """Return delta of mu-Gaussian DP at epsilon (Balle & Wang 2018, Theorem 8)."""
     if mu == 0:
         return 0.0
-    near, far = mu / 2 - epsilon_ / mu, -mu / 2 - epsilon_ / mu
+    near = mu / 2 - epsilon_ / mu
+    far = -mu / 2 - epsilon_ / mu
     if near < 0:  # difference of Mills ratios: no cancellation in the tail
         ratio = math.sqrt(math.pi / 2) * (erfcx(-near / math.sqrt(2)) - erfcx(-far / math.sqrt(2)))
         return float(max(0.0, ratio * exp(-(near * near) / 2) / math.sqrt(2 * math.pi)))
@@ -105,12 +106,14 @@ def gaussian_epsilon(mu: float, delta_: float) -> float:
     """Return epsilon of mu-Gaussian DP at delta, rounded up."""
     if mu == 0 or gaussian_delta(mu, 0.0) <= delta_:
         return 0.0
+    # the conversion of zCDP with rho = mu^2 / 2 is an upper bound
     high = mu * mu / 2 + mu * math.sqrt(2 * log(1 / delta_)) + 1e-9
     return bisect(lambda e: gaussian_delta(mu, e) > delta_, 0.0, high)[1]
 
 
 def gaussian_mu(epsilon_: float, delta_: float) -> float:
     """Return the largest mu whose Gaussian DP implies (epsilon, delta)-DP."""
+    # delta grows in mu without a bound, so doubling ends
     high = 1.0
     while gaussian_delta(high, epsilon_) <= delta_:
         high *= 2
@@ -137,6 +140,7 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
         return _sampled_epsilon(events[0], delta_)  # type: ignore[arg-type]
     if len(events) == 1 and _single_response(events[0]):
         return _response_epsilon(events[0], delta_)  # type: ignore[arg-type]
+    # divergences of releases on the same records add up at each order
     divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     candidates = [renyi_to_epsilon(divergence, delta_)]
     if all(isinstance(event, WITH_PAIR) for event in events):
@@ -147,11 +151,13 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
             candidates.append(renyi_to_epsilon(rho * ORDERS, delta_))
     renyi = [event for event in events if _has_renyi(event)]
     others = [event for event in events if not _has_renyi(event)]
+    # the orders that suit one part may be infinite for the other: split delta between them
     if renyi and others:
         candidates += [
             _epsilon(renyi, share * delta_) + _epsilon(others, (1 - share) * delta_)
             for share in _SPLITS
         ]
+    # exact bounds of single releases can beat the grid of the composition
     elif len(others) > 1 and any(_single_sampled(event) for event in others):
         candidates.append(sum(_epsilon([event], delta_ / len(others)) for event in others))
     return max(0.0, min(candidates))
@@ -200,6 +206,7 @@ def renyi_to_epsilon(divergence: FloatArray, delta_: float) -> float:
         delta_: In (0, 1).
     """
     finite = np.where(np.isfinite(divergence), divergence, math.inf)
+    # Bretagnolle and Huber: two such close distributions differ by at most delta
     if delta_**2 + math.expm1(-float(finite.min())) > 0:  # delta <= sqrt(1 - exp(-KL))
         return 0.0
     plus, minus = _conversion(delta_)
@@ -243,6 +250,7 @@ def _sampled_epsilon(event: events.PoissonGaussianEvent, delta_: float) -> float
     hence at most q times that of two Gaussians at distance `sensitivity`; attained by
     a' = 0.
     """
+    # sampling only helps, so epsilon without it brackets the search
     mu = event.sensitivity / event.sigma
     if event.pair == "symmetric":
         high = gaussian_epsilon(mu, delta_)
@@ -269,9 +277,11 @@ def _symmetric_delta(event: events.PoissonGaussianEvent, epsilon_: float) -> flo
     c = q e^(-u^2/2). The pair is the one that `dp_accounting` uses under REPLACE_ONE;
     docs/agents/adaprivate.md proves it worst for records on a common line.
     """
-    q, u = event.q, 0.5 * event.sensitivity / event.sigma
+    q = event.q
+    u = 0.5 * event.sensitivity / event.sigma
     if q == 1.0:
         return gaussian_delta(2.0 * u, epsilon_)
+    # logarithms, because e^eps overflows for epsilon above 709
     log_c = log(q) - 0.5 * u * u
     log_b = -math.inf
     if epsilon_ > 0:
@@ -296,6 +306,7 @@ def _pld(events: tuple[events.Event, ...]) -> Any:
     """Return the pessimistic privacy loss distribution of the composition of `events`."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
+    # pessimistic: losses are rounded up to the grid, so the bound holds
     total = pld.identity(value_discretization_interval=PLD_INTERVAL)
     for event in events:
         total = total.compose(_event_pld(event))

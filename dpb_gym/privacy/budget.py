@@ -13,7 +13,8 @@ from dpb_gym.errors import BudgetError, shown
 
 REPORT_DELTA = 1e-5
 """Delta at which epsilon is stated if the budget has none."""
-LARGEST_USEFUL_EPSILON, LARGEST_USEFUL_DELTA = 50.0, 1e-2
+LARGEST_USEFUL_EPSILON = 50.0
+LARGEST_USEFUL_DELTA = 1e-2
 TRUSTS = ("curator", "aggregator", "shuffler", "local")
 _FORMS = "'rho=0.5', 'eps=1,delta=1e-5' or 'none', with '@local' for another trust model"
 
@@ -59,6 +60,7 @@ class Budget:
         given = [name for name in ("rho", "epsilon", "delta") if getattr(self, name) is not None]
         if given not in (["rho"], ["epsilon", "delta"]):
             raise BudgetError("a budget is either rho, or epsilon and delta; not both, not half")
+        # 0 would be perfect privacy and 1 none: neither has a finite noise scale
         inside: dict[str, Any] = {"open_low": True, "open_high": True, "error": BudgetError}
         for name in given:
             most = 1.0 if name == "delta" else math.inf
@@ -154,6 +156,7 @@ def report_delta(budget: Budget | None) -> float:
 @functools.lru_cache(maxsize=1024)
 def _parsed(text: str) -> Budget | None:
     """Return the budget of a text, see `Budget.parse`; cached, as boards read the same few."""
+    # people write spaces, capitals and epsilon in many ways, and mean the same budget
     plain = re.sub(r"\s+", "", text).lower().replace("epsilon=", "eps=")
     if plain == "none":
         return None
@@ -168,8 +171,12 @@ def _parsed(text: str) -> Budget | None:
         numbers = {name: float(number) for name, number in parts}
     except ValueError:
         raise BudgetError(f"a budget is {_FORMS}; not a number behind = in {shown(text)}") from None
-    limits = numbers.get("rho"), numbers.get("eps"), numbers.get("delta")
-    return Budget(*limits, trust if at else "curator")
+    return Budget(
+        numbers.get("rho"),
+        numbers.get("eps"),
+        numbers.get("delta"),
+        trust if at else "curator",
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -191,6 +198,7 @@ def check_protects(budget: Budget | str) -> Budget:
         raise BudgetError("give a budget: the agents without one are always compared")
     epsilon = found.epsilon
     if found.rho is not None:
+        # an upper bound without the accountant, as only the order of magnitude counts
         epsilon = found.rho + 2.0 * math.sqrt(found.rho * portable.log(1e6))  # Bun & Steinke 2016
     if epsilon is not None and epsilon > LARGEST_USEFUL_EPSILON:
         raise BudgetError(

@@ -26,6 +26,7 @@ def gaussian_sigma(rho: float, sensitivity: float, times: int = 1) -> float:
 
 def cost_of(composition: Composition, delta: float | None) -> float:
     """Return epsilon at `delta`, or rho if `delta` is None; raise `BudgetError` without a rho."""
+    # the accountant is imported where it is needed: it takes long to import
     if delta is not None:
         from dpb_gym.privacy import accounting
 
@@ -53,6 +54,7 @@ def equivalent_rho(budget: Budget, *, gaussian: bool = True) -> float:
     if gaussian and isinstance(budget, Budget) and budget.epsilon and budget.delta:
         from dpb_gym.privacy import accounting
 
+        # exact for Gaussian releases, where Renyi orders would lose some of the budget
         mu = accounting.gaussian_mu(budget.epsilon, budget.delta)
         return 0.5 * mu * mu
     return fit_rho(budget, lambda rho: [ZCDPEvent(rho)])
@@ -103,6 +105,7 @@ def calibrate_scale(
     def fits(scale: float) -> bool:
         return cost_of(Composition.of(*events(scale)), budget.delta) <= budget.limit
 
+    # a bracket from the guess, because costs of mechanisms differ by orders of magnitude
     low = high = validation.real("start", start, 0.0, open_low=True)
     while not fits(high):
         high *= 2
@@ -113,8 +116,10 @@ def calibrate_scale(
         if low < 1e-9 * start:
             raise ParameterError(f"every noise scale down to {low:.3g} fits in {budget}")
     while high - low > tolerance * high:
+        # geometric, as scales are relative
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
+    # the end that fits, so that rounding never exceeds the budget
     return high
 
 
@@ -136,6 +141,7 @@ def fit_rho(budget: Budget, events: Callable[[float], Sequence[Event]]) -> float
     if budget.rho is not None:
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
+    # scale 1 / sqrt(rho) of the loose conversion, which is close
     guess = 1.0 / math.sqrt(textbook_rho(budget.epsilon, budget.delta))
     scale = calibrate_scale(budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=1e-9)
     return 1.0 / (scale * scale)

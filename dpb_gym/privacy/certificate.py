@@ -34,12 +34,11 @@ from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, Guarantee
 from dpb_gym.privacy.ledger import TOLERANCE
+from dpb_gym.privacy.releasers.trust_models import trust_model
 
 GROUPS = (1, 2, 5, 10)
 STATED = ("versions", "facts.code", "facts.audit.origin")
 """Fields from which nothing follows, so that only the SHA-256 or a signature covers them."""
-# Notion of a budget with a trust model; with a trusted curator it follows from the agent.
-NOTION_OF = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}
 FINDINGS, PAGE = (Path(__file__).with_name(f"certificate.{kind}.j2") for kind in ("json", "html"))
 
 
@@ -70,6 +69,7 @@ class Certificate:
         """
         content: dict[str, Any] = {"format": FORMAT, "versions": versions(), "entries": []}
         for number, entry in enumerate(entries):
+            # as a reader of the file gets them, so that what is checked is what is written
             facts = json.loads(json.dumps(entry, default=str))
             try:
                 facts = certificate_schema.validated(certificate_schema.FACTS, facts)
@@ -79,6 +79,7 @@ class Certificate:
             if wrong:
                 raise ParameterError(f"entry {number} cannot be certified: {'; '.join(wrong)}")
             content["entries"].append({"facts": facts, "findings": findings(facts)})
+        # over everything above; a signature covers the same bytes
         content["sha256"] = _digest(content)
         certificate_schema.validated(certificate_schema.SCHEMA, content)
         return cls(content)
@@ -143,6 +144,7 @@ class Certificate:
                 installed (extra ``[sign]``).
         """
         try:
+            # content can have been made in Python, past the checks of `load`
             content = certificate_schema.parse(json.dumps(self.content, allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             return [f"the content is no certificate: {error}"]
@@ -162,7 +164,8 @@ class Certificate:
         """Return one paragraph per entry: what was asked for, what was spent, who signed."""
         lines = []
         for entry in self.content["entries"]:
-            facts, found = entry["facts"], entry["findings"]
+            facts = entry["facts"]
+            found = entry["findings"]
             budget = found["budget"]
             unit = "rho" if "rho" in found["asked"] else "epsilon"
             spent = f"{unit} {budget['spent']:.4g} of {budget['limit']}"
@@ -188,7 +191,8 @@ def _pair(values: Mapping[str, Any]) -> str:
 
 def _differences(entry: Mapping[str, Any]) -> list[str]:
     """Return the contradictions among the facts, and the findings that do not follow from them."""
-    stated, found = entry["findings"], findings(entry["facts"])
+    stated = entry["findings"]
+    found = findings(entry["facts"])
     differences = contradictions(entry["facts"])
     for name in found:
         # as text, because True equals 1 in Python
@@ -222,6 +226,7 @@ def contradictions(facts: Mapping[str, Any]) -> list[str]:
         DPBError: If a fact is invalid.
     """
     guarantee, curve, budget = _private(facts)
+    # recomputed by the accountant: what the file says of it is not read
     spent = cost_of(curve, budget.delta)
     wrong = []
     if guarantee.to_dict() != facts["guarantee"]:
@@ -230,7 +235,8 @@ def contradictions(facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"budget: it should be written {str(budget)!r}")
     if not spent <= budget.limit * (1 + TOLERANCE):
         wrong.append(f"budget: {_digits(spent)} was spent, more than {budget} allows")
-    notion = NOTION_OF.get(budget.trust, guarantee.notion)
+    # with a trusted curator the notion is the agent's to state
+    notion = trust_model(budget.trust).notion or guarantee.notion
     if notion != guarantee.notion:
         wrong.append(f"guarantee: {budget} has the notion {notion}, not {guarantee.notion}")
     inherited = Composition() if guarantee.inherited is None else guarantee.inherited
@@ -250,7 +256,8 @@ def _account_contradictions(account: Mapping[str, Any] | None, guarantee: Guaran
     if account is None:
         return []
     wrong = []
-    lifetime, largest = Budget.parse(account["lifetime"]), account["largest_rho"]
+    lifetime = Budget.parse(account["lifetime"])
+    largest = account["largest_rho"]
     if lifetime is None or account["unit"] not in ACCOUNT_UNITS:
         return [f"lifetime: an account has a budget per {' or '.join(ACCOUNT_UNITS)}"]
     if str(lifetime) != account["lifetime"]:
@@ -285,7 +292,8 @@ def _includes(whole: Composition, part: Composition) -> bool:
 
 def _private(facts: Mapping[str, Any]) -> tuple[Guarantee, Composition, Budget]:
     """Return guarantee, its curve, and the budget of one run."""
-    guarantee, budget = Guarantee.from_dict(facts["guarantee"]), Budget.parse(facts["budget"])
+    guarantee = Guarantee.from_dict(facts["guarantee"])
+    budget = Budget.parse(facts["budget"])
     if guarantee.curve is None or budget is None:
         raise ParameterError("only a private run has a certificate")
     return guarantee, guarantee.curve, budget
@@ -302,7 +310,8 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
 
     guarantee, curve, budget = _private(facts)
     account = facts["lifetime"]
-    delta, spent = report_delta(budget), cost_of(curve, budget.delta)
+    delta = report_delta(budget)
+    spent = cost_of(curve, budget.delta)
     asked: dict[str, Any] = {"rho": budget.rho}
     if budget.rho is None:
         asked = {"epsilon": budget.epsilon, "delta": budget.delta}
@@ -351,6 +360,7 @@ def code_of(agent: type) -> dict[str, str | None]:
 
 def _message(content: Mapping[str, Any]) -> bytes:
     """Return the bytes that are hashed and signed: all fields but hash and signature."""
+    # sorted keys: the order in a file has no meaning
     names = content.keys() - {"sha256", "signature"}
     return json.dumps({name: content[name] for name in names}, sort_keys=True).encode()
 

@@ -258,6 +258,7 @@ def validated(schema: TypeAdapter[Any], value: Any) -> dict[str, Any]:
     Raises:
         ParameterError: If it is nested too deeply or violates the schema.
     """
+    # level by level, as a recursive check would fail on what it should refuse
     for depth, _ in enumerate(_levels(value)):
         if depth >= DEEPEST:
             raise ParameterError(f"values are nested deeper than {DEEPEST} levels")
@@ -306,6 +307,7 @@ def _number(read: Callable[[str], T]) -> Callable[[str], T]:
     """Return a reader of finite numbers."""
 
     def number(text: str) -> T:
+        # reading an integer takes time that is quadratic in its digits
         if len(text) > LONGEST_NUMBER or abs(float(text)) == float("inf"):
             raise ParameterError(f"{text:.40} is no finite number of double precision")
         return read(text)

@@ -32,6 +32,7 @@ class Composition:
 
         Counts of events that are otherwise equal add up.
         """
+        # equal events in another order are one composition, so that caches and texts agree
         counts: dict[Event, int] = {}
         for event in events:
             key = replace(event, count=1) if hasattr(event, "count") else event  # type: ignore[call-arg]
@@ -64,6 +65,7 @@ class Composition:
         grouped: list[Event] = []
         for event in self.events:
             if isinstance(event, GaussianEvent):
+                # triangle inequality: a chain of neighbours of so many steps
                 grouped.append(replace(event, sensitivity=size * event.sensitivity))
             elif math.isfinite(event.pure):
                 grouped.append(PureEvent(size * event.pure))

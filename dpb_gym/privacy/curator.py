@@ -28,26 +28,14 @@ from dpb_gym.privacy.events import Event, GaussianEvent
 from dpb_gym.privacy.guarantee import Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
-from dpb_gym.privacy.releasers.aggregated_sum import AggregatedSum
-from dpb_gym.privacy.releasers.batch_sum import BatchSum, UserSum
-from dpb_gym.privacy.releasers.disjoint_sum import DisjointSum
-from dpb_gym.privacy.releasers.local_sum import LocalSum
-from dpb_gym.privacy.releasers.minimiser import LossMinimiser
+from dpb_gym.privacy.releasers import named_sums
+from dpb_gym.privacy.releasers.mechanisms import Discrete
+from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, WithoutAxis, behind
-from dpb_gym.privacy.releasers.running_sum import RunningSum
-from dpb_gym.privacy.releasers.shuffled_sum import ShuffledBatches, ShuffledSum
-from dpb_gym.privacy.releasers.weighted_sum import WeightedSum
+from dpb_gym.privacy.releasers.trust_models import trust_model
 
 SLACK = 1e-9
-# Notions of the trust models without a trusted curator, and the sums that give them.
-NOTION_OF = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}
-SUM_OF = {
-    "curator": WeightedSum,
-    "aggregator": AggregatedSum,
-    "shuffler": ShuffledBatches,
-    "local": LocalSum,
-}
 
 
 @state.register
@@ -111,14 +99,16 @@ class Curator:
     ) -> None:
         self.budget = Budget.parse(budget)
         self.copies = validation.integer("copies", copies, 1)
-        (notion, self.unit), self.relation = protects, relation
+        notion, self.unit = protects
+        self.relation = relation
         self.trust = "curator" if self.budget is None else self.budget.trust
-        self.notion = NOTION_OF.get(self.trust, notion)
+        self.notion = trust_model(self.trust).notion or notion
         self.horizon = horizon
         if self.budget is not None:
             Guarantee(self.notion, self.unit, relation)  # validates the three names
             if noise is None:
                 raise ParameterError("a curator with a budget needs noise: NoiseSource or 'system'")
+        # checked by name, so that a typing error does not become seeded noise
         if isinstance(noise, str):
             validation.choice("noise", noise, ("system",))
             noise = SystemNoise(replicates or 1)
@@ -158,49 +148,55 @@ class Curator:
         """Largest rho that Gaussian releases could spend with the whole remaining budget."""
         if self.budget is None:
             return math.inf
+        # releases before the agent began are on the same records
         spent = self.ledger.inherited
         if self.budget.rho is not None:
             return max(0.0, self.budget.rho - (spent.zcdp or 0.0)) / self.copies
         if not spent:
             return equivalent_rho(self.budget) / self.copies
+        # a Gaussian of scale 1 and sensitivity sqrt(2 rho) costs rho
         one = partial(GaussianEvent, 1.0)
         return fit_rho(self.budget, lambda r: [*spent.events, one(math.sqrt(2 * r))]) / self.copies
 
     def running_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create a running sum of records; see `RunningSum`.
+        """Create a running sum of records; see `named_sums.running_sum`.
 
         This and the next three create sums of vectors of length `width`, or of symmetric matrices
         of side `symmetric`.
         """
-        return self._create(RunningSum, width, options)
+        return self._create(named_sums.running_sum, width, options)
 
     def batch_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create sums of disjoint batches of records; see `BatchSum`."""
-        return self._create(BatchSum, width, options)
+        """Create sums of disjoint batches of records; see `named_sums.batch_sum`."""
+        return self._create(named_sums.batch_sum, width, options)
 
     def shuffled_sum(self, width: int | None = None, **options: Any) -> Any:
-        """Create sums of batches of shuffled bits; see `ShuffledSum`."""
-        return self._create(ShuffledSum, width, options)
+        """Create sums of batches of shuffled bits; see `named_sums.shuffled_sum`."""
+        return self._create(named_sums.shuffled_sum, width, options)
 
     def weighted_sum(self, width: int | None = None, **options: Any) -> Any:
         """Create running sums of records, released at planned times, for any trust model.
 
-        With a trusted curator it is a `WeightedSum`, otherwise an `AggregatedSum`,
-        `ShuffledBatches` or `LocalSum`. All have a `value`, its `noise_std` and a `schedule`.
+        The sum has a `value`, its `noise_std` and a `schedule`; see `named_sums.weighted_sum`. With
+        an aggregator, `dropout` is the largest part of a batch's devices that may be lost.
         """
-        return self._create(SUM_OF[self.trust], width, options)
+        options["trust"] = trust_model(self.trust)
+        if "dropout" in options:
+            options["mechanism"] = Discrete(options.pop("dropout"))
+        return self._create(named_sums.weighted_sum, width, options)
 
     def user_sum(self, width: int, **options: Any) -> Any:
-        """Create batch sums with every user's contribution clipped; see `UserSum`."""
-        return self._create(UserSum, width, options)
+        """Create batch sums with every user's contribution clipped; see `named_sums.user_sum`."""
+        return self._create(named_sums.user_sum, width, options)
 
     def minimiser(self, dim: int, **options: Any) -> Any:
-        """Create private minimisers of a convex loss; see `LossMinimiser`."""
-        return self._create(LossMinimiser, dim, options)
+        """Create private minimisers of a convex loss; see `Minimiser`."""
+        return self._create(Minimiser, dim, options)
 
     def _create(self, kind: Any, size: int | None, options: dict[str, Any]) -> Any:
         matrices = options.pop("symmetric", None)
         if size is None or matrices is not None:
+            # the shape checks that exactly one of the two is given
             kind(self, RecordShape(size or 0, matrices or 0), **options)
         else:
             kind(self, size, **options)
@@ -229,6 +225,7 @@ class Curator:
             raise BudgetError(
                 f"round {t} of this curator was opened before: a round's records enter once"
             )
+        # set before the records, so that an error inside does not reopen the round
         rounds.attended = True
         rounds.newest = t + n - 1
         rounds.open = n
@@ -256,6 +253,7 @@ class Curator:
         if releaser.entered_in != rounds.openings:
             releaser.entered_in = rounds.openings
             releaser.entered = 0
+        # counted before the record is read, so that a refused one leaves no trace
         total = releaser.entered + records
         if total > rounds.open * releaser.per_round:
             where = "one round" if rounds.open == 1 else f"{rounds.open} rounds"
@@ -283,16 +281,16 @@ class Curator:
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
-        shuffled = isinstance(releaser, (ShuffledSum, ShuffledBatches))
-        if self.notion == "shuffle" and not shuffled:
+        if self.notion == "shuffle" and not releaser.shuffled:
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
-        if self.trust != "curator" and not (shuffled or isinstance(releaser, DisjointSum)):
+        if self.trust not in releaser.trusts:
             raise BudgetError(
                 f"{releaser.what}: this release needs a trusted curator; give the budget "
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "
                 "weighted sums, such as one-pass-pricing"
             )
         share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
+        # checked at each registration, so that the error names the releaser that is too much
         if (named := sum(filter(None, [*self._shares, share]))) > 1 + SLACK:
             raise BudgetError(f"shares of the budget add up to {named:g}, more than 1")
         self.releasers.append(WithoutAxis(releaser) if self._without_axis else Handle(releaser))
@@ -310,6 +308,7 @@ class Curator:
             raise self._gone()
         if self._sealed:
             return
+        # before anything can fail: a second attempt could charge the plans again
         self._sealed = True
         for single in self.parts.values():
             single.seal()
@@ -319,12 +318,14 @@ class Curator:
             rho = self._whole(shares)
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
+                # charged before the noise is drawn: a release that cannot be paid is not made
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
                     self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
             releaser.rho = part
+            # a source of its own, so that no releaser's draws depend on the calls of another
             releaser.open(part, noise.spawn())
         for releaser in map(behind, self.releasers):  # all or none
             releaser.opened = True
@@ -333,7 +334,8 @@ class Curator:
         return AgentError(f"these releasers were handed over: {self.handed_over}")
 
     def _resolved(self) -> list[float]:
-        named, open_ = sum(filter(None, self._shares)), self._shares.count(None)
+        named = sum(filter(None, self._shares))
+        open_ = self._shares.count(None)
         if open_ and named >= 1 - SLACK:
             raise BudgetError(
                 "the named shares take the whole budget and leave nothing for "
@@ -344,7 +346,8 @@ class Curator:
 
     def _whole(self, shares: Sequence[float]) -> float:
         """Return the total rho of all plans; nominal for mechanisms without a zCDP bound."""
-        rho, budget = self.most_rho, self.budget
+        rho = self.most_rho
+        budget = self.budget
         assert budget is not None
         if rho <= 0.0:
             raise BudgetError(f"an earlier release takes the whole budget {budget}")
@@ -355,6 +358,7 @@ class Curator:
             once = [r.cost(rho * share) for r, share in zip(self.releasers, shares)]
             return [*self.ledger.inherited.events, *once * self.copies]
 
+        # then `most_rho` is exact and a search could only lose digits
         exact = all(event.gaussian_mu is not None for event in costs(rho))
         if exact or costs(rho) == costs(0.5 * rho):  # nothing left to calibrate
             return rho
@@ -377,6 +381,7 @@ class Curator:
         if guarantee is None or self.budget is None:
             return
         wanted = (self.notion, self.unit, self.relation)
+        # a weaker promise about the earlier release would be lost in the sum
         if guarantee.curve is None or not guarantee.covers(*wanted):
             raise BudgetError(
                 f"{what}: {guarantee} does not protect the {self.unit} as this agent must: "
@@ -423,6 +428,7 @@ class Curator:
         if not self.private:
             return
         self.handed_over = why
+        # every use asks `ready`, which then raises
         for releaser in map(behind, self.releasers):
             releaser.opened = False
         for part in self.parts.values():
@@ -448,6 +454,7 @@ class Curator:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
+            # compared in epsilon, because parts can have events without a rho
             weakest = max(filter(None, parts), key=lambda g: g.epsilon(report_delta(budget)))
             return replace(weakest, provisos=self.provisos)
         if not self.ledger.charged:
@@ -481,6 +488,7 @@ class Curator:
         """
         if self.handed_over:
             raise self._gone()
+        # two curators of the same records would each spend the whole budget
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
                 f"the budget of replicate {replicate} is given away already: a replicate has "
@@ -496,6 +504,7 @@ class Curator:
             copies=self.copies,
         )
         part._without_axis = True
+        # one count of rounds for all replicates: they play in step
         part.rounds = self.rounds
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
@@ -504,11 +513,13 @@ class Curator:
 
 def _basis(releaser: Releaser) -> str:
     """Return what the cost of a releaser rests on: of another package's, on its author's code."""
-    kind = type(releaser)
-    module = sys.modules.get(kind.__module__)
-    # a class can state any module, but only one that defines it has it
-    defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
-    ours = defined and kind.__module__.partition(".")[0] in own_packages()
-    if not ours and not releaser.basis.startswith("declared"):
-        return f"declared (the releaser {kind.__qualname__} of {kind.__module__})"
+    for part in (releaser, *releaser.parts):
+        kind = type(part)
+        module = sys.modules.get(kind.__module__)
+        # a class can state any module, but only one that defines it has it
+        defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
+        ours = defined and kind.__module__.partition(".")[0] in own_packages()
+        if not ours and not releaser.basis.startswith("declared"):
+            what = "releaser" if part is releaser else "mechanism"
+            return f"declared (the {what} {kind.__qualname__} of {kind.__module__})"
     return releaser.basis

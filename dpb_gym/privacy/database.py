@@ -89,6 +89,7 @@ class Database:
         self._application = application
         self._what = what
         self._logged = logged
+        # re-entrant: a transaction may ask for `exists` inside
         self._lock = threading.RLock()
         self._connection: Any = None
         self._place: tuple[int, int] | None = None
@@ -128,6 +129,7 @@ class Database:
         """Create an empty file, which only its owner can read; the first transaction fills it."""
         if self.path is not None and not self.path.exists():
             try:
+                # the ids of people are in the file
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             except OSError as error:
                 raise self.error(f"cannot be created: {error.strerror or error}") from error
@@ -172,6 +174,7 @@ class Database:
                 list(self._tables),
             )
         else:
+            # the statements themselves, so that a changed constraint or trigger is noticed
             parts = now.rows("SELECT name, type, sql FROM sqlite_master")
             # SQLite's own tables and indexes have reserved names; it makes no trigger and no view
             own = {name for name, kind, _ in parts if kind in ("table", "index")}
@@ -226,6 +229,7 @@ class Database:
             self._check_place()
             if self._logged:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            # the lock from the start: a reader that turns into a writer can fail
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield Transaction(functools.partial(_on_sqlite, connection))
             connection.execute("COMMIT")
@@ -255,6 +259,7 @@ class Database:
                 check_same_thread=False,
             )
             try:
+                # a file from elsewhere must not run functions by its schema
                 connection.execute("PRAGMA trusted_schema = OFF")
                 # takes effect in a new file: rows are short, and each charge writes a page
                 connection.execute(f"PRAGMA page_size = {PAGE}")
@@ -272,6 +277,7 @@ class Database:
     def _check_place(self) -> None:
         """Raise DataError if the open file is no longer at its path: others would not see it."""
         assert self.path is not None
+        # by device and inode, as the path of another file can be the same
         if _place(self.path) != self._place:
             raise self.error("was deleted, renamed or replaced while it was open")
 
@@ -375,6 +381,7 @@ def _postgres_url(place: str) -> Any:
             f"a URL must be one of PostgreSQL, postgresql://user@host/name, got "
             f"{url.render_as_string(hide_password=True)}; SQLite takes the path of a file"
         )
+    # SQLAlchemy's default driver is another library than the extra installs
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     return url
@@ -384,6 +391,7 @@ def _connect(url: Any) -> Any:
     from sqlalchemy import create_engine, pool
 
     optional_module("psycopg", "an account in PostgreSQL", "postgres")
+    # no pool: the connection is closed before a fork
     engine = create_engine(url, poolclass=pool.NullPool, isolation_level="READ COMMITTED")
     return engine.connect()
 

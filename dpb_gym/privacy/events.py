@@ -31,7 +31,7 @@ _NOT_NEGATIVE = ("rho", "xi", "sensitivity", "output_mu")
 
 
 @dataclass(frozen=True)
-class Event(state.Registered):
+class Event:
     """Base of the accounting events; see the module's docstring."""
 
     kind: ClassVar[str] = ""
@@ -40,6 +40,8 @@ class Event(state.Registered):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        state.register_plain(cls)
+        # by kind, so that certificates name no class
         EVENT_TYPES[cls.kind] = cls
 
     def __post_init__(self) -> None:
@@ -122,10 +124,32 @@ class ZCDPEvent(Event):
         return self.xi + self.rho
 
 
-class _Pure(Event):
+def randomised_response_rdp(epsilon: float, categories: int, orders: FloatArray) -> FloatArray:
+    """Return the exact Renyi divergence of k-ary randomised response at each order."""
+    k = categories
+    a = orders
+    # logarithms of the probabilities of the true answer and of each other one
+    keep = -portable.log1p((k - 1) * portable.exp(-epsilon))
+    other = keep - epsilon
+    total = np.logaddexp(a * keep + (1 - a) * other, a * other + (1 - a) * keep)
+    if k > 2:
+        # answers that are true in neither of the two worlds
+        total = np.logaddexp(total, portable.log(k - 2) + other)
+    return np.maximum(total / (a - 1), 0.0)
+
+
+@dataclass(frozen=True)
+class PureEvent(Event):
+    """`count` releases of an epsilon-differentially private mechanism.
+
+    The worst such mechanism is binary randomized response with the same epsilon, which
+    dominates it under every divergence used here.
+    """
+
+    kind: ClassVar[str] = "pure"
+    categories: ClassVar[int] = 2  # of the worst mechanism
     epsilon: float
-    categories: int
-    count: int
+    count: int = 1
 
     @property
     def pure(self) -> float:
@@ -136,32 +160,11 @@ class _Pure(Event):
         return 0.5 * self.count * self.epsilon**2
 
     def rdp(self, orders: FloatArray) -> FloatArray:
-        """Return the exact Renyi divergence of k-ary randomised response."""
-        k, a = self.categories, orders
-        keep = -portable.log1p((k - 1) * portable.exp(-self.epsilon))
-        other = keep - self.epsilon
-        total = np.logaddexp(a * keep + (1 - a) * other, a * other + (1 - a) * keep)
-        if k > 2:
-            total = np.logaddexp(total, portable.log(k - 2) + other)
-        return self.count * np.maximum(total / (a - 1), 0.0)
+        return self.count * randomised_response_rdp(self.epsilon, 2, orders)
 
 
 @dataclass(frozen=True)
-class PureEvent(_Pure):
-    """`count` releases of an epsilon-differentially private mechanism.
-
-    The worst such mechanism is binary randomized response with the same epsilon, which
-    dominates it under every divergence used here.
-    """
-
-    kind: ClassVar[str] = "pure"
-    categories: ClassVar[int] = 2  # type: ignore[misc]
-    epsilon: float
-    count: int = 1
-
-
-@dataclass(frozen=True)
-class RandomizedResponseEvent(_Pure):
+class RandomizedResponseEvent(Event):
     """`count` answers of k-ary randomized response.
 
     The answer is the true one with probability ``e^eps / (e^eps + categories - 1)``, otherwise
@@ -173,9 +176,20 @@ class RandomizedResponseEvent(_Pure):
     categories: int = 2
     count: int = 1
 
+    @property
+    def pure(self) -> float:
+        return self.count * self.epsilon
+
+    @property
+    def zcdp(self) -> float:
+        return 0.5 * self.count * self.epsilon**2
+
+    def rdp(self, orders: FloatArray) -> FloatArray:
+        return self.count * randomised_response_rdp(self.epsilon, self.categories, orders)
+
 
 @dataclass(frozen=True)
-class LaplaceEvent(_Pure):
+class LaplaceEvent(Event):
     """`count` releases of a number of sensitivity `sensitivity` plus Laplace(scale) noise."""
 
     kind: ClassVar[str] = "laplace"
@@ -184,13 +198,23 @@ class LaplaceEvent(_Pure):
     count: int = 1
 
     @property
-    def epsilon(self) -> float:  # type: ignore[override]
+    def epsilon(self) -> float:
         """Epsilon of one release."""
         return self.sensitivity / self.scale
 
+    @property
+    def pure(self) -> float:
+        return self.count * self.epsilon
+
+    @property
+    def zcdp(self) -> float:
+        return 0.5 * self.count * self.epsilon**2
+
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return the exact Renyi divergence (Mironov 2017, Proposition 6)."""
-        a, ratio = orders, self.epsilon
+        a = orders
+        ratio = self.epsilon
+        # in logarithms: e^(a epsilon) overflows at the orders of the accountant
         near = np.log(a / (2 * a - 1)) + (a - 1) * ratio
         far = np.log((a - 1) / (2 * a - 1)) - a * ratio
         divergence: FloatArray = self.count * np.logaddexp(near, far) / (a - 1)
@@ -295,6 +319,7 @@ class SelectionEvent(Event):
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return the bound, at a larger order where that is smaller."""
         L, rho = portable.log(self.runs), max(self.rho, 1e-300)
+        # the divergence grows in the order, so that of a larger order is a bound as well
         a = np.maximum(orders, 1.0 + math.sqrt(L / rho))
         return rho * a + 2.0 * (2.0 * math.sqrt(rho * L) - rho if rho < L else L) + L / (a - 1.0)
 

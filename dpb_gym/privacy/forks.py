@@ -24,6 +24,7 @@ class Owner(Protocol):
     def hand_over(self, why: str) -> None: ...
 
 
+# weak, so that a session that nobody uses is freed with its raw records
 OWNERS: weakref.WeakSet[Owner] = weakref.WeakSet()
 """Objects that are handed over in each child of this process, as long as they exist."""
 _simulated = False
@@ -35,6 +36,7 @@ def fork_simulation() -> int:
     For customers that are simulated, or processes whose noise is not used. The child must not
     release data of real customers.
     """
+    # the fork hooks take no argument, so the permission is passed by the module
     global _simulated
     _simulated = True
     try:

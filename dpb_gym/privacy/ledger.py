@@ -93,12 +93,14 @@ class Ledger:
         if not isinstance(event, Event):
             raise ParameterError(f"a charge needs an accounting event; got {event!r}")
         if self.budget is not None:
+            # of everything together: costs in epsilon do not add up
             total = cost_of(Composition.of(*self.composition.events, event), self.budget.delta)
             if total > self.budget.limit * (1 + TOLERANCE):
                 raise BudgetExceeded(
                     f"{what} would bring the cost to {total:.6g}, above the budget "
                     f"{self.budget}; spent so far: {self.spent:.6g}. Nothing was released"
                 )
+        # the weakest basis decides, and each one is listed once
         if basis not in ("computed", self.basis):
             self.basis = basis if self.basis == "computed" else f"{self.basis}; {basis}"
         self.entries.append(Charge(what, event, earlier))
@@ -110,7 +112,8 @@ class Ledger:
 
     def lift(self, why: str) -> None:
         """Remove the bound, to charge a paper's printed noise at its true cost."""
-        self.budget, self.basis = None, f"as printed ({why})"
+        self.budget = None
+        self.basis = f"as printed ({why})"
 
     def disclose(self, what: str) -> None:
         """Record that protected data are released without noise: no guarantee remains."""
@@ -146,9 +149,11 @@ class Ledger:
     def guarantee(self) -> Guarantee:
         """Guarantee of everything charged; none without a charge or after a disclosure."""
         names = (self.notion, self.unit, self.relation)
+        # no curve: after raw data were published a number would mislead
         if self.disclosed:
             return Guarantee(*names, basis=f"disclosed ({'; '.join(self.disclosed)})")
-        curve, earlier = self.composition or None, self.inherited or None
+        curve = self.composition or None
+        earlier = self.inherited or None
         return Guarantee(*names, curve, self.basis, inherited=earlier, asked=self.asked)
 
     def __repr__(self) -> str:

@@ -51,6 +51,7 @@ class NoiseSource:
                 f"a noise source needs numpy.random.Generator objects, one or more; got "
                 f"{generators!r}"
             )
+        # a shared generator would make the noise of a replicate depend on the others
         if len({id(g.bit_generator) for g in self.generators}) < len(self.generators):
             raise ParameterError("replicates must not share a generator")
 
@@ -67,6 +68,7 @@ class NoiseSource:
 
     def normal(self, shape: int | tuple[int, ...] = ()) -> FloatArray:
         """Return standard normals ``(B, *shape)``, row i drawn from generator i."""
+        # row by row, so that the bits of a replicate do not depend on the batch
         tail = (shape,) if isinstance(shape, int) else tuple(shape)
         out = np.empty((self.replicates, *tail))
         for i in range(self.replicates):
@@ -79,6 +81,7 @@ class NoiseSource:
 
     def heads(self, tosses: FloatArray, probability: float) -> FloatArray:
         """Return binomial numbers of heads, of the shape of `tosses`, (B, ...)."""
+        # NumPy's binomial takes integers
         counts = tosses.astype(np.int64)
         rows = [rng.binomial(row, probability) for rng, row in zip(self.generators, counts)]
         return np.array(rows, dtype=np.float64)
@@ -95,9 +98,11 @@ class NoiseSource:
         up to the largest normal that 53 bits give.
         """
         out = np.empty((self.replicates, width))
-        normals, uniforms = np.empty((1, width)), np.empty(width)
+        normals = np.empty((1, width))
+        uniforms = np.empty(width)
         for i, rng in enumerate(self.generators):
-            places, missing = np.arange(width), width
+            places = np.arange(width)
+            missing = width
             while missing:
                 self.fill(i, normals[:, :missing])
                 rng.random(out=uniforms[:missing])
@@ -109,6 +114,7 @@ class NoiseSource:
         """Return standard Gumbel numbers ``(B, *shape)``, row i drawn from generator i."""
         # avoid the logarithm of 0
         drawn = np.stack([1.0 - generator.random(shape) for generator in self.generators])
+        # a uniform number of exactly 1 would give an infinite Gumbel number
         exponentials = np.maximum(-each(log, drawn), 1e-300)
         return -each(log, exponentials)
 
@@ -128,6 +134,7 @@ class NoiseSource:
 
     def spawn(self) -> NoiseSource:
         """Return an independent noise source, its seeds drawn from these generators."""
+        # 256 bits of each generator seed the new one, so that streams do not collide
         words = [generator.bit_generator.random_raw(4).tolist() for generator in self.generators]
         return self._like([_generator(np.random.SeedSequence(row)) for row in words])
 
@@ -225,6 +232,7 @@ class SystemNoise(NoiseSource):
                 "noise='system' needs OpenDP; install it with: pip install 'dpb-gym[secure]'"
             ) from error
         opendp.enable_features("contrib")
+        # stored, because the package is optional and slow to import
         self._opendp = opendp
         validation.integer("replicates", replicates, 1, MOST_REPLICATES)
         self.generators = tuple(SystemGenerator() for _ in range(replicates))
@@ -251,6 +259,7 @@ class SystemNoise(NoiseSource):
         self._grid = grid
         if horizon is None or longest is None:
             raise ParameterError("system noise needs a declared horizon and bounded records: clip")
+        # at least 64 standard deviations for each level of a tree
         noise = 2.0 ** (GRID_BITS + 7) * grid * (1 + math.log2(horizon + 1))
         if horizon * (longest + grid) + noise > grid * 2.0**EXACT_BITS:
             raise ParameterError(
@@ -263,6 +272,7 @@ class SystemNoise(NoiseSource):
         return np.reshape([self._heads(int(n), probability) for n in tosses.flat], tosses.shape)
 
     def _heads(self, tosses: int, probability: float) -> float:
+        # a fair coin needs one bit of the generator, any other coin a whole uniform number
         if probability != 0.5:
             return float((self.generators[0].random(tosses) < probability).sum())
         return float(external(1, lambda: _fair_heads(tosses))[0])
@@ -282,6 +292,7 @@ class SystemNoise(NoiseSource):
     def _discrete(
         self, law: str, distance: Any, scale: float, width: int, grid: float
     ) -> FloatArray:
+        # OpenDP draws on integers, so that no rounding of floats leaks the value
         domain = self._opendp.vector_domain(self._opendp.atom_domain(T="i64"))
         # exact: the grid is a power of two, and OpenDP reads the scale as a rational number
         cells = scale / grid
@@ -313,7 +324,9 @@ class GridStream(BlockDraws):
     """Draw system noise one step at a time, so that checkpoints contain no future noise."""
 
     def __init__(self, source: SystemNoise, std: float, width: int) -> None:
-        self._source, self._std, self._width = source, std, width
+        self._source = source
+        self._std = std
+        self._width = width
 
     def next(self) -> FloatArray:
         return self._source.gaussian(self._std, self._width)

@@ -98,7 +98,8 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
     The verified bound's share increases in a, the other's decreases, so the supremum is at their
     intersection. The result is the decreasing one at the lower end of a bracket of two floats.
     """
-    t, offset = event.ratio, event._offset
+    t = event.ratio
+    offset = event._offset
     limit = min(1 / t, 1 / (t * t) - 1)
     if limit <= 0:
         return offset
@@ -107,6 +108,7 @@ def _extra(event: PerturbedObjectiveEvent) -> float:
     def growing(u: float) -> float:
         return float(_curvature_term(t, np.array([1 + u]))[0])
 
+    # the curves do not meet before the last order of the verified bound
     if growing(high) <= offset:
         return offset / (1 + high)
     return offset / (1 + bisect(lambda u: growing(u) <= offset, 0.0, high)[0])
@@ -174,15 +176,18 @@ class LossBounds:
         """
         # the second term is the rounding error of gradients of that size in double precision
         size = 4 * sigma * math.sqrt(self.dim) + 4 * self.gradient_bound * self.records
-        tolerance, mu = 1e-10 + 1e-14 * size, math.sqrt(2 * rho_output)
+        tolerance = 1e-10 + 1e-14 * size
+        mu = math.sqrt(2 * rho_output)
         event = PerturbedObjectiveEvent(
             self.curvature / ridge, sigma, 2 * self.gradient_bound, self.dim, mu
         )
+        # two inexact minimisers are at most 2 tolerance / ridge farther apart than the exact ones
         output_std = 2 * tolerance / (ridge * mu)
         return ObjectivePerturbation(self.dim, ridge, sigma, tolerance, output_std, event)
 
     def sigma_all_orders(self, rho: float) -> float:
         """Return sigma with ``2 L sqrt(d)/sigma + 2 L^2/sigma^2 = rho`` (CS, Theorem 1)."""
+        # solves the quadratic in 1 / sigma without cancellation
         root = math.sqrt(self.dim + 2 * rho) + math.sqrt(self.dim)
         return self.gradient_bound * root / rho
 
@@ -228,11 +233,14 @@ def objective_plan(
     loss = LossBounds(dim, gradient_bound, curvature, records)
     validation.choice("method", method, ("verified", "zcdp"))
     each = validation.real("rho", rho, 0.0, open_low=True) / validation.integer("calls", calls, 1)
+    # a little less than rho, so that rounding cannot exceed it
     usable = each * (1 - OUTPUT_SHARE) * (1 - 1e-12)
     if method == "zcdp":
-        ratio, sigma = 0.5 * usable, loss.sigma_all_orders(0.5 * usable)
+        ratio = 0.5 * usable
+        sigma = loss.sigma_all_orders(0.5 * usable)
     else:
-        share, distance = 0.5 if every_order else 0.1, 2 * loss.gradient_bound
+        share = 0.5 if every_order else 0.1
+        distance = 2 * loss.gradient_bound
         sigma = distance / math.sqrt(2 * (1 - share) * usable)
         # the proof holds for ratios up to 0.7
         ratio = min(math.sqrt(share * usable / TRUNCATED_CONSTANT), 0.7)

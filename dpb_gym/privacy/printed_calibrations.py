@@ -86,6 +86,7 @@ def objective_cs_approx(
     _check(epsilon, delta, q)
     loss = LossBounds(dim, gradient_bound, curvature, records)
     log = portable.log(2 / delta)
+    # tail bound of a chi-squared variable with d degrees of freedom
     radius = loss.dim + 2 * math.sqrt(loss.dim * log) + 2 * log
     spread = math.sqrt(radius) + math.sqrt(radius + 2 * q * epsilon)
     ridge = eigenvalue * validation.integer("rank", rank, 1) / epsilon
@@ -117,6 +118,7 @@ def objective_csw(
     """
     _check(epsilon, delta)
     loss = LossBounds(dim, gradient_bound, curvature, records)
+    # Kifer et al.: the noise of a normal linear term
     variance = 8 * portable.log(2 / delta) + 4 * epsilon
     variance *= gradient_constant * gradient_constant / (epsilon * epsilon)
     floor = max(ridge, 2 * curvature_constant / epsilon)
@@ -158,6 +160,7 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
             f"log(1/delta)/(order - 1) alone is {log / (RU_ORDERS[-1] - 1):.3g} at the largest of "
             f"the paper's orders: Eq. 3.6 never reaches epsilon={epsilon:g}"
         )
+    # the nominal epsilon falls in sigma, over any scale that a paper can mean
     low, high = 1e-6, 1e6
     for _ in range(200):
         middle = math.sqrt(low * high)
@@ -169,5 +172,6 @@ def amplified_sigma_ru(epsilon: float, delta: float, q: float) -> PoissonGaussia
 def _equation_3_6(q: float, sigma: float, order: int) -> float:
     log_ratio = 0.5 * portable.log(2 * q * q) - portable.log(sigma)
     logs = [0.0] + [portable.log(math.comb(order, j)) + j * log_ratio for j in range(2, order + 1)]
+    # factored out, because binomial coefficients of order 64 overflow in sums of exponentials
     largest = max(logs)
     return (largest + portable.log(sum(portable.exp(v - largest) for v in logs))) / (order - 1)

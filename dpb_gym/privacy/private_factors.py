@@ -13,7 +13,7 @@ from dpb_gym import validation
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.curator import Curator
 from dpb_gym.privacy.guarantee import Guarantee
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.validation import FloatArray
 
@@ -53,6 +53,7 @@ def second_moment(rows: Any) -> FloatArray:
     """
     from scipy.sparse import csr_array
 
+    # sparse: ratings of few of many items per user
     table = csr_array(rows, dtype=np.float64)
     if not np.isfinite(table.data).all():
         raise ParameterError("rows must be finite, got NaN or infinity")
@@ -93,7 +94,8 @@ def private_factors(
     shape: tuple[int, ...] = getattr(rows, "shape", ())
     if len(shape) != 2 or min(shape) < 1:
         raise ParameterError(f"rows must have shape (users, items), got {shape}")
-    n, n_items = shape[0], validation.integer("the number of items", shape[1], 1, MAX_ITEMS)
+    n = shape[0]
+    n_items = validation.integer("the number of items", shape[1], 1, MAX_ITEMS)
     validation.integer("dim", dim, 1, n_items)
     if (curator.replicates, curator.unit, curator.relation) != (1, "user", "replace-one"):
         raise ParameterError(
@@ -104,7 +106,8 @@ def private_factors(
         validation.choice("literal", form, tuple(LITERAL))
     from scipy.linalg import eigh
 
-    side, what = RecordShape(symmetric=n_items), "second moment of rating rows"
+    side = RecordShape(symmetric=n_items)
+    what = "second moment of rating rows"
     noise = {"sensitivity": math.sqrt(2.0) / n}
     if "sensitivity" in literal:
         if curator.budget is None or curator.budget.rho is None:
@@ -113,8 +116,11 @@ def private_factors(
         noise["sigma"] = 1.0 / (n * math.sqrt(2.0 * curator.budget.rho))
     sums = LogSum(curator, side, clip=1.0, what=what, **noise)
     moment = sums.of(second_moment(rows))
+    # only the largest `dim`, which is faster than all
     found = eigh(moment, subset_by_index=(n_items - dim, n_items - 1))
-    values, vectors = np.maximum(found[0][::-1], 0.0), found[1][:, ::-1]
+    values = np.maximum(found[0][::-1], 0.0)
+    vectors = found[1][:, ::-1]
+    # signs of eigenvectors are arbitrary: fix them, so that results can be repeated
     largest = np.abs(vectors).argmax(axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(dim)])
     factors = vectors if "eigenvectors" in literal else vectors * np.sqrt(values)

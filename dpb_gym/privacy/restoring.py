@@ -40,6 +40,7 @@ def check_restored(loaded: Any, fresh: Any) -> None:
     comparison = _Comparison()
     for path, curator in found.items():
         comparison.curators(curator, expected[path], path)
+    # a releaser outside of the curators would release without a charge
     for part in _parts(loaded):
         if isinstance(part, (Curator, Releaser)) and id(part) not in comparison.checked:
             raise CheckpointError(
@@ -137,6 +138,7 @@ class _Comparison:
             if known is not None and known is not expected:
                 raise CheckpointError(f"{path} is another {type(found).__name__} than planned")
             self.checked[id(found)] = expected
+        # objects refer to each other in circles
         pair = (id(found), id(expected))
         if pair in self._seen:
             return

@@ -74,6 +74,7 @@ class CountingShuffler:
             raise ParameterError(f"batch {number} is complete: the message came too late")
         fresh = _Open(header, np.zeros(header["coordinates"]))
         batch = self._open.get(number, fresh)
+        # bits of different lengths would tell their senders apart
         if batch.header != header:
             raise ParameterError(
                 f"other devices of batch {number} have {batch.header}, this one has {header}"
@@ -85,6 +86,7 @@ class CountingShuffler:
         batch.ones += [text.count("1") for text in bits]
         if len(batch.seen) < header["customers"]:
             return None
+        # a later message would be a batch of its own, without others to hide in
         self._complete.add(number)
         del self._open[number]
         return {**header, "ones": [int(one) for one in batch.ones]}
@@ -100,6 +102,7 @@ def _read(message: Mapping[str, Any]) -> tuple[dict[str, int], str, Sequence[str
         header[name] = validation.integer(name, given[name], least)
     once = given["once"]
     bits = given["bits"]
+    # short texts could repeat by chance, and long ones fill the memory
     if not isinstance(once, str) or not 16 <= len(once) <= 64:
         raise ParameterError(f"once must be a random text of 16 to 64 letters, got {shown(once)}")
     right = isinstance(bits, Sequence) and len(bits) == header["coordinates"]
@@ -118,6 +121,7 @@ def bits_of(ones: FloatArray, each: int) -> list[str]:
 
     The places of the ones are drawn from the operating system's entropy.
     """
+    # not the session's generator, whose seed the server knows
     rng = np.random.default_rng()
     texts = []
     for number in ones:

@@ -36,6 +36,7 @@ def is_valid(message: bytes, signature: dict[str, str]) -> bool:
     Raises:
         MissingExtraError: If ``cryptography`` is not installed.
     """
+    # imported on use, as the extra is optional
     invalid = _library("exceptions").InvalidSignature
     keys = _library("hazmat.primitives.asymmetric.ed25519")
     try:

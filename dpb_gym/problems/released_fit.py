@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpb_gym.errors import ParameterError, shown
-from dpb_gym.privacy import Budget, Curator, Guarantee, LossMinimiser
+from dpb_gym.privacy import Budget, Curator, Guarantee, Minimiser
 from dpb_gym.problems.base import Array
 
 
@@ -73,7 +73,7 @@ def release_fit(
     return ReleasedFit(tuple(theta.tolist()), guarantee.describe(budget.delta))
 
 
-class _LogisticFit(LossMinimiser):
+class _LogisticFit(Minimiser):
     enforces = True  # rows are in the unit ball
 
     @staticmethod

@@ -18,8 +18,8 @@ arguments of the policy process. Changing a releaser in the agent's processes ha
 are bit for bit those without isolation if the policy reads nothing but releases.
 
 Messages are plain state (`dpb_gym.state`): values and arrays. The main process makes every releaser
-by its constructor, from arguments that it checks, and executes the methods of a closed table
-(`dpb_gym.running.isolated_releasers`). It counts records, calls and bytes: in every round at most
+by its constructor, from arguments that it checks, and executes the methods that its class describes
+(`dpb_gym.privacy.plain_plans`). It counts records, calls and bytes: in every round at most
 one record of a replicate enters each releaser. Releasers of other packages than this one are
 refused, because they would run in the main process.
 
@@ -52,22 +52,20 @@ from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, DPBError, StateError, line_of, shown
 from dpb_gym.privacy import Curator, forks
 from dpb_gym.privacy.guarantee import NOTIONS, RESPONSES, UNITS
-from dpb_gym.privacy.releasers.releaser import Releaser
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.delay import PLACEHOLDERS
-from dpb_gym.registry import AgentSpec
-from dpb_gym.running.isolated_releasers import (
-    CHARGES,
+from dpb_gym.privacy.plain_plans import (
     PUBLIC,
     RECORD,
     RELEASERS,
     Method,
     ReleaserEntry,
-    described,
-    new_releaser,
     path_of,
     text,
 )
+from dpb_gym.privacy.releasers.releaser import Releaser, noting
+from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.delay import PLACEHOLDERS
+from dpb_gym.registry import AgentSpec
+from dpb_gym.running.isolated_releasers import CHARGES, described, new_releaser
 from dpb_gym.streams import AgentStreams
 
 CALL, DONE, ERROR = "call", "done", "error"
@@ -517,13 +515,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Rel
     A call is a list: replicate of the curator, or None; name of a method of `CHARGES`, or path of
     the class; arguments; and the centre that `begin` set, or None.
     """
-    calls: list[Any] = []
     inside = False
-
-    def noted(cls: type[Releaser], curator: Any = None, *args: Any, **options: Any) -> Releaser:
-        new: Releaser = object.__new__(cls)
-        calls.append((curator, new, args, options))
-        return new
 
     def charging(name: str) -> Callable[..., Any]:
         method = vars(Curator)[name]
@@ -542,13 +534,12 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Rel
 
     watched = (*CHARGES, "charge")
     usual = {name: vars(Curator)[name] for name in watched}
-    Releaser.__new__ = noted  # type: ignore[assignment,method-assign]
     for name in watched:
         setattr(Curator, name, charging(name))
     try:
-        set_up()
+        with noting() as calls:
+            set_up()
     finally:
-        del Releaser.__new__
         for name, method in usual.items():
             setattr(Curator, name, method)
     parts: dict[int, int | None] = {id(part): i for i, part in agent.curator.parts.items()}
@@ -567,9 +558,7 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Rel
                 )
             plan.append([part, what, [*args, *options.values()], None])
             continue
-        if callable(options.get("schedule")):
-            options["schedule"] = what.schedule
-        given = described(curator, type(what), args, options)
+        given = described(what, type(what), args, options)
         plan.append([part, path_of(type(what)), given, getattr(what, "centre", None)])
         releasers.append(what)
     return plan, releasers

@@ -36,6 +36,7 @@ from dpb_gym.state.classes import (
     name_of,
     register,
     register_package,
+    register_plain,
     set_attributes,
 )
 from dpb_gym.state.reading import loads
@@ -49,5 +50,6 @@ __all__ = [
     "name_of",
     "register",
     "register_package",
+    "register_plain",
     "set_attributes",
 ]

@@ -113,10 +113,11 @@ class Registered:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _register_if_plain(cls)
+        register_plain(cls)
 
 
-def _register_if_plain(kind: type) -> None:
+def register_plain(kind: type) -> None:
+    """Register a class if its instances can be made from attributes, without code of its own."""
     if not hasattr(kind, "__setstate__"):
         with suppress(StateError):  # such as an error type or an enumeration
             register(kind)
@@ -162,7 +163,7 @@ def _look(name: str) -> None:
             continue
         known = _codecs.get(name_of(value))
         if known is None or known.kind is not value:
-            _register_if_plain(value)
+            register_plain(value)
 
 
 def check_names(kind: type, names: Iterable[str]) -> None:

@@ -263,6 +263,11 @@ class _Reader:
             raise StateError("an object, where plain values and arrays are read")
         name, attributes = _list(content, 2)
         codec = codec_named(name) if type(name) is str else None
+        if codec is None and type(name) is str and name.startswith(f"{OURS}."):
+            raise StateError(
+                f"{shown(name)} is no registered class of this version: the state was written by "
+                "another one. Load it with that version, or start again"
+            )
         if codec is None:
             raise StateError(
                 f"{shown(name)} is no registered class. If it is one of a package with agents or "
@@ -291,6 +296,7 @@ class _Reader:
         return made
 
 
+OURS = __name__.partition(".")[0]
 _MISSING = object()
 
 

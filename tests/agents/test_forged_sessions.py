@@ -21,7 +21,7 @@ from dpb_gym.errors import CheckpointError, DPBError
 from dpb_gym.feedback import LocalMechanism
 from dpb_gym.privacy import Curator, NoiseSource
 from dpb_gym.privacy.generations import Lease
-from dpb_gym.privacy.releasers.correlated_noise import Mechanism
+from dpb_gym.privacy.releasers.correlated_noise import CorrelatedNoise
 from dpb_gym.privacy.releasers.releaser import Handle, behind
 from dpb_gym.registry import make_agent
 from dpb_gym.serving import Session, serve
@@ -139,7 +139,7 @@ def plans(agent: Any) -> str:
             names += " dropout per_record pure refuses_long records_per_unit _printed"
             for name in names.split():
                 value = getattr(releaser, name, None)
-                if isinstance(value, (Mechanism, LocalMechanism)):
+                if isinstance(value, (CorrelatedNoise, LocalMechanism)):
                     value = {
                         k: v for k, v in vars(value).items() if k in ("gain", "event", "sigma")
                     }
@@ -418,7 +418,7 @@ def inner_releaser(agent: Any) -> None:
 
 OBJECTS = {
     spare_releaser: "none of those that `begin` makes",
-    the_same_twice: "another BatchSum than planned",
+    the_same_twice: "another Sum than planned",
     no_inner_curator: "curator in one of the two only",
     inner_releaser: "follows from budget and plan|another Curator than planned",
 }

@@ -117,7 +117,7 @@ def test_forged_messages_are_refused_and_honest_ones_are_not(budget):
         for forged in (1e300, -1e4, 2**62, 2**70, "1", None, 1j):
             with pytest.raises(ParameterError):
                 session.receive({**message, "values": [forged, *values[1:]]})
-        if sums.whole:
+        if sums.trust.whole:
             with pytest.raises(ParameterError, match="whole"):
                 session.receive({**message, "values": [0.5, *values[1:]]})
         session.receive(message)

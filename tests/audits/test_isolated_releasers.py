@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -57,9 +58,14 @@ from dpb_gym.privacy import (
     objective_plan,
 )
 from dpb_gym.privacy.objective_perturbation import LossBounds
+from dpb_gym.privacy.plain_plans import ARGUMENTS, RELEASERS, path_of, plain
+from dpb_gym.privacy.releasers.mechanisms import Gaussian, Randomised
+from dpb_gym.privacy.releasers.release_times import OnRequest, Planned
+from dpb_gym.privacy.releasers.releaser import noting
+from dpb_gym.privacy.releasers.sums import Sum
+from dpb_gym.privacy.releasers.trust_models import LOCAL
 from dpb_gym.problems.base import ProblemInfo
-from dpb_gym.running import isolated_releasers as tables
-from dpb_gym.running.isolated_releasers import OBJECTS, RELEASERS, described, new_releaser, path_of
+from dpb_gym.running.isolated_releasers import described, new_releaser
 from dpb_gym.streams import AgentStreams
 
 B = 2
@@ -75,11 +81,22 @@ def curator(unit: str = "reward", budget: str = "rho=0.5", notion: str = "centra
 
 def crossed(kind: Any, *args: Any, to: Curator | None = None, **options: Any) -> Any:
     """Return a releaser that crossed from an agent's process, as bytes of plain state."""
-    theirs = AgentStreams((0,) * B)
-    given = described(None, kind, tuple(theirs if a is AgentStreams else a for a in args), options)
-    read = state.loads(state.dumps(given), objects=False)
     own = to or curator()
-    return new_releaser(own, path_of(kind), read, INFO, AgentStreams(range(B)))[0]
+    path, given = plan(own, kind, args, options)
+    read = state.loads(state.dumps(given), objects=False)
+    return new_releaser(own, path, read, INFO, AgentStreams(range(B)))[0]
+
+
+def plan(own: Curator, kind: Any, args: Any, options: Any) -> tuple[str, dict[str, Any]]:
+    """Return the class and the arguments of a releaser, as an agent's process sends them."""
+    theirs = AgentStreams((0,) * B)
+    noise = NoiseSource.from_seed(0, B)
+    twin = Curator(own.budget, (own.notion, own.unit), noise=noise, horizon=100)
+    twin.ledger.disclosed.extend(own.ledger.disclosed)
+    with noting() as calls, suppress(DPBError):  # what is forged may be refused at once
+        kind(twin, *(theirs if a is AgentStreams else a for a in args), **options)
+    _, made, args, options = calls[0]
+    return path_of(type(made)), described(made, type(made), args, options)
 
 
 USERS = curator("user-rewards")
@@ -97,6 +114,10 @@ MADE: list[tuple[Any, tuple[Any, ...], dict[str, Any], str, str]] = [
     (ShuffledBatches, (3,), {**SUMS, "schedule": SCHEDULE, "model": MODEL}, "reward",
      "rho=0.5@shuffler"),
     (LocalSum, (3,), {**SUMS, "schedule": SCHEDULE, "model": MODEL}, "reward", "rho=0.5@local"),
+    (LocalSum, (3,), {"clip": Ball(1.0), "schedule": None, "model": MODEL,
+                      "mechanism": Randomised()}, "user-round", "eps=1,delta=1e-5@local"),
+    (Sum, (3,), {"clip": Ball(1.0), "mechanism": Gaussian(), "times": OnRequest(True)},
+     "user-round", "rho=0.5"),
     (Responses, (ResponseChannel(RandomizedResponse(0.5), INFO), AgentStreams), {}, "reward",
      "rho=0.5"),
     (Responses, (ResponseChannel(GaussianResponse(2.0), INFO), AgentStreams), {}, "reward",
@@ -125,7 +146,7 @@ MADE: list[tuple[Any, tuple[Any, ...], dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(
     ("kind", "args", "options", "unit", "budget"),
     MADE,
-    ids=[f"{i}-{case[0].__name__}" for i, case in enumerate(MADE)],
+    ids=[f"{i}-{getattr(case[0], 'make', case[0]).__name__}" for i, case in enumerate(MADE)],
 )
 def test_a_releaser_that_crossed_is_the_one_that_the_agent_made(kind, args, options, unit, budget):
     """Bit for bit: its cost, its scales and its plan."""
@@ -138,7 +159,7 @@ def test_a_releaser_that_crossed_is_the_one_that_the_agent_made(kind, args, opti
     other.seal()
     assert own.guarantee == other.guarantee
     assert (made.basis, made.proviso, made.rho) == (honest.basis, honest.proviso, honest.rho)
-    for name in ("sensitivity", "sigma", "gain", "_sigma", "_plan", "_bounds", "mechanism"):
+    for name in ("sensitivity", "radius", "gain", "_sigma", "_plan", "_bounds", "mechanism"):
         ours, theirs = (vars(releaser).get(name) for releaser in (honest, made))
         if isinstance(ours, float):
             assert ours == theirs
@@ -147,19 +168,18 @@ def test_a_releaser_that_crossed_is_the_one_that_the_agent_made(kind, args, opti
 
 
 def test_every_releaser_and_object_of_the_tables_is_tried():
-    assert {path_of(case[0]) for case in MADE} == set(RELEASERS)
-    text = str(
-        [
-            described(None, kind, args, options)
-            for kind, args, options, *_ in MADE
-            if AgentStreams not in args
-        ]
-    )
-    mechanisms = [plain for plain in OBJECTS if "feedback" in plain or "Bernoulli" in plain]
-    for path in set(OBJECTS) - set(mechanisms):
-        assert path in text or path.endswith(("Ball", "Schedule", "ReleaseModel"))
-    for path in (*OBJECTS, *RELEASERS):
-        assert path_of(tables._class(path)) == path
+    plans = []
+    for kind, args, options, unit, budget in MADE:
+        notion = "shuffle" if kind is ShuffledSum else "central"
+        plans.append(plan(curator(unit, budget, notion), kind, args, options))
+    assert {path for path, _ in plans} == set(RELEASERS)
+    text = str(plans)
+    for path, description in ARGUMENTS.items():
+        assert path in text or path == path_of(ResponseChannel)  # which is its mechanism
+        assert path_of(description.kind) == path
+    for path, entry in RELEASERS.items():
+        assert path_of(entry.kind) == path
+        assert vars(entry.kind).keys() or entry.options
 
 
 class TestForgedArguments:
@@ -269,12 +289,12 @@ class TestRefused:
             "dpb_gym.privacy.account:Account",
             "dpb_gym.privacy.noise:NoiseSource",
             "dpb_gym.privacy.releasers.minimiser:LossMinimiser",
-            "dpb_gym.privacy.releasers.batch_sum:LogSum",
-            "dpb_gym.privacy.releasers.batch_sum.BatchSum",
+            "dpb_gym.privacy.releasers.named_sums:LogSum",
+            "dpb_gym.privacy.releasers.sums.Sum",
             "",
             None,
             3,
-            ["dpb_gym.privacy.releasers.batch_sum:BatchSum"],
+            ["dpb_gym.privacy.releasers.sums:Sum"],
             {"is": "Ball"},
         ],
     )
@@ -310,7 +330,7 @@ class TestRefused:
     )  # fmt: skip
     def test_other_arguments(self, given):
         with pytest.raises(DPBError):
-            self.made("dpb_gym.privacy.releasers.batch_sum:BatchSum", given)
+            self.made("dpb_gym.privacy.releasers.sums:Sum", given)
 
     @given(
         st.recursive(
@@ -328,16 +348,11 @@ class TestRefused:
     )
     @settings(max_examples=300, deadline=None)
     def test_any_value_of_any_argument_is_a_typed_error_or_a_releaser(self, value, name, path):
-        case = next(case for case in MADE if path_of(case[0]) == path)
-        kind, args, options, unit, budget = case
-        given = described(
-            None,
-            kind,
-            tuple(a for a in args if a is not AgentStreams)
-            + tuple(AgentStreams((0,) * B) for a in args if a is AgentStreams),
-            options,
-        )
-        own = curator(unit, budget, "shuffle" if kind is ShuffledSum else "central")
+        for kind, args, options, unit, budget in MADE:
+            own = curator(unit, budget, "shuffle" if kind is ShuffledSum else "central")
+            of_kind, given = plan(own, kind, args, options)
+            if of_kind == path:
+                break
         try:
             new_releaser(own, path, {**given, name: value}, INFO, AgentStreams(range(B)))
             own.seal()
@@ -350,9 +365,29 @@ class TestRefused:
             pass
 
         with pytest.raises(AgentError, match="a minimiser's loss"):
-            described(None, LossMinimiser, (3,), {})
+            described(None, LossMinimiser, (3,), {"loss": print})
         with pytest.raises(AgentError, match="Own would run beside the raw data"):
             described(None, Own, (3,), {})
+
+    def test_a_description_by_another_package_is_not_used(self, monkeypatch):
+        """Only classes that a module of this distribution defines are made."""
+
+        class Elsewhere(Sum):
+            """Defined by this test, with the description of the library's sums."""
+
+        entry = RELEASERS[path_of(Sum)]
+        for path in (path_of(Elsewhere), "dpb_gym.privacy.releasers.sums:Elsewhere"):
+            monkeypatch.setitem(RELEASERS, path, entry._replace(kind=Elsewhere))
+            with pytest.raises(AgentError, match="would run beside"):
+                self.made(path, {"width": 3, "reward": [0.0, 1.0]})
+
+    def test_who_adds_the_noise_is_not_the_agents_to_say(self):
+        """A forged trust model is the one of its name; that of the budget is needed."""
+        forged = replace(LOCAL, devices=False, notion="central")
+        sent = plain(forged)
+        assert set(sent) == {"is", "name"}
+        with pytest.raises(BudgetError, match="needs a trusted curator"):
+            crossed(Sum, 3, trust=forged, times=Planned(SCHEDULE, MODEL), **SUMS)
 
     def test_a_trust_model_refuses_a_curators_sum(self):
         with pytest.raises(BudgetError, match="needs a trusted curator"):

@@ -240,7 +240,7 @@ def test_noise_charge_and_content_of_the_clipped_sum():
         if t % 20 == 19:
             released.append(releaser.release())
     np.testing.assert_array_equal(releaser.clipped_count, 40)
-    assert releaser.batches == 2
+    assert releaser.releases == 2
     assert releaser.curator.ledger.spent == pytest.approx(0.5, rel=1e-9)
     # batch 1: user 0 gives 10 x 0.5 clipped to 2, others 10 x 0.5; batch 2: others only
     for total, expected in zip(released, (2.0 + 5.0, 5.0)):

@@ -32,7 +32,7 @@ from dpb_gym.privacy import (
     ZCDPEvent,
     accounting,
 )
-from dpb_gym.privacy.releasers.batch_sum import LogSum
+from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.registry import AgentSpec

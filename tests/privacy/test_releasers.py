@@ -262,7 +262,7 @@ def test_disjoint_batches_cost_as_much_as_one() -> None:
             releaser.add([0.5], [[1.0, 0.0, 0.0]])
         releaser.release()
     assert 1.0 - 1e-6 < own.ledger.spent <= 1.0
-    assert releaser.batches == 20 and len(own.ledger.entries) == 1
+    assert releaser.releases == 20 and len(own.ledger.entries) == 1
 
 
 def test_batch_release_distribution_and_reset() -> None:

@@ -16,7 +16,7 @@ from dpb_gym.audits import audit_sum
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy import Composition, Guarantee, PSDBall, Segment, ShuffledBitsEvent, ShuffledSum
 from dpb_gym.privacy.releasers.releaser import behind
-from dpb_gym.privacy.releasers.shuffled_sum import FLIP
+from dpb_gym.privacy.releasers.shuffled_bits import FLIP
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e5, 150)
 

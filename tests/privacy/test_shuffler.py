@@ -15,7 +15,7 @@ from scipy.stats import binom, norm, rankdata
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import CountingShuffler, NoiseSource, ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.releaser import behind
-from dpb_gym.privacy.releasers.shuffled_sum import FLIP, ShuffledBits
+from dpb_gym.privacy.releasers.shuffled_bits import FLIP, ShuffledBits
 from dpb_gym.privacy.shuffler import HEADER, bits_of
 
 CUSTOMERS, COORDINATES, EACH = 4, 3, 7

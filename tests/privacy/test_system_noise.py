@@ -254,7 +254,7 @@ class TestSystem:
         with pytest.raises(ParameterError, match="binary-tree"):
             running(name, 9, rho=0.5, noise="system")
         own = curator(noise="system", horizon=9)
-        assert RunningSum(own, 2, clip=1.0).mechanism == "binary-tree"
+        assert RunningSum(own, 2, clip=1.0).mechanism.name == "binary-tree"
 
     def test_approx_budgets_convert_without_the_gaussian_shortcut(self) -> None:
         """A sigma calibrated for continuous Gaussians is too small for the discrete claim."""

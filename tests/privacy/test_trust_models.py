@@ -65,7 +65,7 @@ class TestOneCallForAll:
     def test_notion_and_noise_follow_from_the_budget(self, trust):
         B = 250
         own, sums = summed(f"rho=0.5@{trust}", B)
-        assert type(sums) is KINDS[trust]
+        assert isinstance(sums, KINDS[trust]) and sums.trust.name == trust
         assert own.guarantee.rho == pytest.approx(0.5, rel=1e-3)
         assert own.guarantee.rho <= 0.5 * (1 + 1e-9)
         notion = {"aggregator": "aggregate", "shuffler": "shuffle", "local": "local"}[trust]
@@ -108,7 +108,7 @@ class TestOneCallForAll:
 
     def test_without_a_budget_and_with_a_curator_it_is_the_weighted_sum(self):
         for budget in (None, "rho=1"):
-            assert type(summed(budget)[1]) is WeightedSum
+            assert isinstance(summed(budget)[1], WeightedSum)
 
 
 def test_the_page_states_the_variance_of_a_cap_message():

@@ -44,9 +44,7 @@ def test_every_path_of_the_page_exists():
 
 
 def test_the_library_does_not_mention_the_agents_package():
-    # the closed table of the releasers that an isolated agent of this distribution may ask for
-    table = ROOT / "dpb_gym/running/isolated_releasers.py"
-    for file in {*(ROOT / "dpb_gym").rglob("*.py")} - {table}:
+    for file in (ROOT / "dpb_gym").rglob("*.py"):
         assert "dpb_agents" not in file.read_text(), file
 
 
@@ -95,6 +93,31 @@ def test_no_two_modules_of_a_package_share_a_name(package):
     # a reference agent has the name of the agent that it is the reference of
     names = [file.stem for file in files if "reference" not in file.parts]
     assert len(names) > 15 and len(names) == len(set(names))
+
+
+def test_a_class_of_privacy_is_at_most_two_levels_deep(structure):
+    """Sums are composed: a reader of a class opens one base at most."""
+    depths = structure.class_depths("dpb_gym/privacy")
+    assert {name: depth for name, depth in depths.items() if depth > 2} == {}
+    assert depths["Sum"] == depths["Minimiser"] == 2
+    assert depths["Releaser"] == depths["Mechanism"] == 1
+
+
+def test_privacy_states_reasons_and_one_thing_per_statement(structure):
+    assert structure.comments("dpb_gym/privacy") >= 5.0
+    assert structure.packed("dpb_gym/privacy") < 3.0
+
+
+def test_depths_comments_and_packed_assignments_are_counted(structure, tmp_path, monkeypatch):
+    (tmp_path / "ringed").mkdir()
+    source = "class A(dict): pass\nclass B(A): pass\nclass C(x.B, int): pass\n"
+    source += "a, b = 1, 2  # why\nc = (a, b)\n(d, e) = c\nf = 1\n"
+    (tmp_path / "ringed/a.py").write_text(source)
+    monkeypatch.setattr(structure, "ROOT", tmp_path)
+    monkeypatch.setattr(structure, "ROOTS", {"ringed": ""})
+    assert structure.class_depths("ringed") == {"A": 1, "B": 2, "C": 3}
+    assert structure.comments("ringed") == 100 / 7
+    assert structure.packed("ringed") == 25.0
 
 
 def test_lines_of_code_leave_out_docstrings_comments_and_blanks(structure):

@@ -57,19 +57,22 @@ class _UserTable:
                 "user-level privacy needs an environment that identifies users (context.users); "
                 "e.g. interactions_per_user=k of DPB/Recommendation-v0"
             )
-        ids, (replicates, size) = np.asarray(users), self.table.shape
+        ids = np.asarray(users)
+        replicates, size = self.table.shape
         if ids.shape != (replicates,) or ids.dtype.kind not in "iu":
             raise ParameterError(
                 f"users must be integers of shape ({replicates},); got {ids.dtype} of shape "
                 f"{ids.shape}"
             )
-        least, largest = int(ids.min()), int(ids.max())
+        least = int(ids.min())
+        largest = int(ids.max())
         if least < -1 or largest >= MOST_USERS:
             raise ParameterError(
                 f"user ids must lie in 0..{MOST_USERS - 1}, best numbered consecutively, or be -1 "
                 f"for nobody; got {least}..{largest}"
             )
         if largest >= size:
+            # at least twice as wide, so that n new users cost O(n) copies in all
             more = np.zeros((replicates, max(largest + 1 - size, size)), self.table.dtype)
             self.table = np.concatenate([self.table, more], axis=1)
         return np.ascontiguousarray(ids, dtype=np.int64)
@@ -114,7 +117,9 @@ class ContributionCap:
             if np.shape(counted) != ids.shape:
                 raise ParameterError(f"counted must have shape {ids.shape}; got {counted}")
             where &= np.asarray(counted, dtype=bool)
-        counts, mine = self._users.table, (np.arange(len(ids)), ids)
+        counts = self._users.table
+        mine = (np.arange(len(ids)), ids)
+        # a row of each replicate, as replicates are separate data sets
         admitted: NDArray[np.bool_] = where & (counts[mine] < self.limit)
         counts[mine] += admitted
         return admitted
@@ -153,7 +158,8 @@ class LifetimeClip:
         self.radius = validation.real("radius", radius, 0.0, open_low=True)
         if order not in (1, 2):
             raise ParameterError(f"order must be 1 or 2; got {order!r}")
-        self.order, self.replicates = order, replicates
+        self.order = order
+        self.replicates = replicates
         self._spent = _UserTable(replicates, np.float64)
         self.clipped_count: NDArray[np.int64] = np.zeros(replicates, np.int64)
         self._ids: list[IdArray] = []
@@ -181,6 +187,7 @@ class LifetimeClip:
                 f"{values.shape}"
             )
         ids = self._spent.check(users)
+        # no user's budget would pay for it
         if (ids < 0).any() and values[ids < 0].any():
             raise ParameterError("a record that is not zero needs its user")
         self._ids.append(ids)
@@ -197,6 +204,7 @@ class LifetimeClip:
             kernels.user_clipping.close_batch(
                 users,
                 np.stack(self._rows),
+                # stable, so that a user's records are added in the order of rounds
                 np.argsort(users, axis=0, kind="stable"),
                 self._spent.table,
                 self.radius,
@@ -204,5 +212,6 @@ class LifetimeClip:
                 out,
                 self.clipped_count,
             )
-        self._ids, self._rows = [], []
+        self._ids = []
+        self._rows = []
         return out

@@ -2,8 +2,8 @@
 
 The running sums ``A x`` (A: ones on and below the diagonal) are released as ``A C^-1 (C x + z)``
 with z ~ N(0, sigma^2 I). One record changes ``C x`` by a column of C times its distance. So the
-largest norm of a column is the sensitivity at unit distance (`Mechanism.gain`). The noise at step
-t is the t-th entry of ``A C^-1 z``.
+largest norm of a column is the sensitivity at unit distance (`CorrelatedNoise.gain`). The noise at
+step t is the t-th entry of ``A C^-1 z``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import resources
 from typing import ClassVar
 
@@ -27,7 +28,7 @@ MEMORY_LIMIT = 2**31
 Parameters = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-class Mechanism(ABC):
+class CorrelatedNoise(ABC):
     """Noise of a running sum at sigma = 1, generated step by step.
 
     Args:
@@ -47,7 +48,8 @@ class Mechanism(ABC):
 
     def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
         """Start with zero noise; `draws` yields independent normals (B, width) per step."""
-        self._draws, self.step = draws, 0
+        self._draws = draws
+        self.step = 0
         self.noise = np.zeros(shape)
 
     @abstractmethod
@@ -75,7 +77,7 @@ def _numbers(steps: ArrayLike) -> NDArray[np.int64]:
 
 
 @state.register
-class BinaryTree(Mechanism):
+class BinaryTree(CorrelatedNoise):
     """Noise of a binary tree of partial sums (Chan, Shi & Song 2011; Dwork et al. 2010).
 
     A record is in at most ``m = 1 + floor(log2 n)`` nodes, so gain = sqrt(m); the release at t
@@ -84,6 +86,7 @@ class BinaryTree(Mechanism):
 
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
+        # a record is in one node per level, and each node is released with its own noise
         self.gain = math.sqrt(steps.bit_length())
 
     def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
@@ -107,16 +110,54 @@ class BinaryTree(Mechanism):
         return made
 
 
-class Toeplitz(Mechanism):
-    """Base of mechanisms with lower-triangular Toeplitz C and A C^-1.
+@state.register
+class BufferedToeplitz(CorrelatedNoise):
+    """Buffered linear Toeplitz noise (Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024).
 
-    A subclass defines `column` and `gain`. Noise does not depend on the records, so the noise of
-    all steps is computed at the first step, by FFT convolution of independent normals.
+    The first column of C is c_0 = 1, c_k = sum_i omega_i theta_i^(k-1), so the noise needs one
+    buffer per term instead of all past normals. Memory: 5 rows.
     """
 
-    @abstractmethod
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self._parameters = blt_parameters(steps)
+        self.theta, self.omega = (np.array(part) for part in self._parameters)
+        self.gain = blt_sensitivity(self.theta, self.omega, steps)
+
+    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
+        super().start(draws, shape)
+        self._past = np.zeros((shape[0], self.theta.size, shape[1]))
+
+    def advance(self) -> None:
+        normals = self._draws.next()
+        kernels.continual.blt_step(normals, self.theta, self.omega, self._past, self.noise)
+
+    def variances(self, steps: int) -> FloatArray:
+        return toeplitz_variances(self.column, self.steps, steps)
+
+    def matrix(self, steps: ArrayLike) -> FloatArray:
+        return toeplitz_matrix(self.column, steps)
+
     def column(self, steps: int) -> FloatArray:
         """Return the first column of A C^-1: weights of past normals, newest first."""
+        return _blt_column(*self._parameters, steps)
+
+
+@state.register
+class Toeplitz(CorrelatedNoise):
+    """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
+
+    C = A^(1/2), whose first column is f_0 = 1, f_k = f_{k-1} (1 - 1/(2k)); then A C^-1 = C. The
+    noise does not depend on the records, so that of all steps is computed at the first step, by FFT
+    convolution of independent normals. Memory: a row per step.
+
+    Another factorisation into Toeplitz matrices is a subclass with its own `column` and `gain`.
+    """
+
+    @functools.cached_property
+    def gain(self) -> float:  # type: ignore[override]
+        """Norm of the first column of C, which here is that of A C^-1."""
+        return math.sqrt(float((self.column(self.steps) ** 2).sum()))
 
     def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
         gigabytes = 8e-9 * self.steps * math.prod(shape)
@@ -135,69 +176,48 @@ class Toeplitz(Mechanism):
         self.step += 1
 
     def _make(self) -> FloatArray:
+        # SciPy's signal module takes long to import, and few agents need it
         from scipy.signal import fftconvolve
 
         replicates, width = self.noise.shape
         normals = np.empty((self.steps, replicates, width))
         for step in normals:
             step[:] = self._draws.next()
-        weights, out = self.column(self.steps), np.empty_like(normals)
+        weights = self.column(self.steps)
+        out = np.empty_like(normals)
         # one transform per coordinate: a row's bits must not depend on the batch
         for b, w in np.ndindex(replicates, width):
             out[:, b, w] = fftconvolve(normals[:, b, w], weights)[: self.steps]
         return out
 
     def variances(self, steps: int) -> FloatArray:
-        # an open-ended sum declares far more steps than it takes: compute few columns
-        weights = self.column(min(self.steps, 1 << steps.bit_length()))[:steps]
-        return np.cumsum(weights**2)
+        return toeplitz_variances(self.column, self.steps, steps)
 
     def matrix(self, steps: ArrayLike) -> FloatArray:
-        at = _numbers(steps)
-        last = int(at.max())
-        lag = np.subtract.outer(at, np.arange(1, last + 1))
-        return np.where(lag >= 0, self.column(last)[np.maximum(lag, 0)], 0.0)
-
-
-@state.register
-class BufferedToeplitz(Toeplitz):
-    """Buffered linear Toeplitz noise (Dvijotham, McMahan, Pillutla, Steinke & Thakurta 2024).
-
-    The first column of C is c_0 = 1, c_k = sum_i omega_i theta_i^(k-1), so the noise needs one
-    buffer per term instead of all past normals. Memory: 5 rows.
-    """
-
-    def __init__(self, steps: int) -> None:
-        super().__init__(steps)
-        self._parameters = blt_parameters(steps)
-        self.theta, self.omega = (np.array(part) for part in self._parameters)
-        self.gain = blt_sensitivity(self.theta, self.omega, steps)
-
-    def start(self, draws: BlockDraws, shape: tuple[int, int]) -> None:
-        Mechanism.start(self, draws, shape)
-        self._past = np.zeros((shape[0], self.theta.size, shape[1]))
-
-    def advance(self) -> None:
-        state = self._past, self.noise
-        kernels.continual.blt_step(self._draws.next(), self.theta, self.omega, *state)
+        return toeplitz_matrix(self.column, steps)
 
     def column(self, steps: int) -> FloatArray:
-        return _blt_column(*self._parameters, steps)
-
-
-@state.register
-class SquareRootToeplitz(Toeplitz):
-    """Square-root Toeplitz noise (Fichtenberger, Henzinger & Upadhyay 2023).
-
-    C = A^(1/2), whose first column is f_0 = 1, f_k = f_{k-1} (1 - 1/(2k)); then A C^-1 = C.
-    """
-
-    def __init__(self, steps: int) -> None:
-        super().__init__(steps)
-        self.gain = math.sqrt(float((self.column(steps) ** 2).sum()))
-
-    def column(self, steps: int) -> FloatArray:
+        """Return the first column of A C^-1: weights of past normals, newest first."""
         return square_root_coefficients(steps)
+
+
+Column = Callable[[int], FloatArray]
+"""Weights of past normals in the noise of step n, newest first, ``(n,)``."""
+
+
+def toeplitz_variances(column: Column, declared: int, steps: int) -> FloatArray:
+    """Return the variances of the first steps, of `declared` ones, if A C^-1 is Toeplitz."""
+    # an open-ended sum declares far more steps than it takes: compute few columns
+    weights = column(min(declared, 1 << steps.bit_length()))[:steps]
+    return np.cumsum(weights**2)
+
+
+def toeplitz_matrix(column: Column, steps: ArrayLike) -> FloatArray:
+    """Return the rows of some steps of a lower-triangular Toeplitz A C^-1, ``(n, normals)``."""
+    at = _numbers(steps)
+    last = int(at.max())
+    lag = np.subtract.outer(at, np.arange(1, last + 1))
+    return np.where(lag >= 0, column(last)[np.maximum(lag, 0)], 0.0)
 
 
 @functools.lru_cache(maxsize=16)
@@ -246,14 +266,14 @@ def blt_parameters(steps: int) -> Parameters:
     return table[min((n for n in table if n >= steps), default=max(table))]
 
 
-MECHANISMS: dict[str, type[Mechanism]] = {
+MECHANISMS: dict[str, type[CorrelatedNoise]] = {
     "binary-tree": BinaryTree,
     "blt": BufferedToeplitz,
-    "sqrt-toeplitz": SquareRootToeplitz,
+    "sqrt-toeplitz": Toeplitz,
 }
 
 
-def make_mechanism(name: str, steps: int) -> Mechanism:
+def make_mechanism(name: str, steps: int) -> CorrelatedNoise:
     """Return the named mechanism for `steps` steps.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,15 +18,19 @@ from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
 Loss = Callable[..., tuple[float, FloatArray, FloatArray]]
-"""``loss(theta, *columns)``, see `LossMinimiser`."""
+"""``loss(theta, *columns)``, see `Minimiser`."""
 EXACT_TOLERANCE = 1e-8
 
 
 class Minimiser(Releaser):
     """Releases minimisers of perturbed objectives (see `dpb_gym.privacy.objective_perturbation`).
 
-    The subclass or the caller holds the records and their loss, and ensures the bounds of gradient
-    and curvature that the calibration assumes, by clipping contexts to the unit ball, say. All
+    It holds the records of a loss that is given as a function. A record has the same number of
+    parts in every `add`, for example features and a response. That the loss has the bounds of
+    `gradient_bound` and `curvature` is not checked, so the guarantee is declared.
+
+    A subclass can hold the records itself: it has `add`, `minimise` and `derivatives`, and ensures
+    the bounds that it passes on, by clipping contexts to the unit ball, say. All
     `calls` releases of every replicate are charged together, because replicates may release in
     different rounds. Without a budget: the minimiser of the loss plus a ridge.
 
@@ -42,15 +45,22 @@ class Minimiser(Releaser):
         calibration: Method of `dpb_gym.privacy.objective_plan`, or a plan, for example a paper's,
             which is charged at its true cost.
         ridge: Coefficient of ``|theta|^2 / 2`` without a budget.
+        loss: ``loss(theta, *columns) -> (value, gradient (d,), Hessian (d, d))``, summed over the
+            records of one replicate, without ridge. A column has one part of all records,
+            ``(n, ...)``. The loss must depend on its arguments only. None: the subclass has a
+            method `loss`, or holds the records itself.
         share: See `Releaser`.
         what: See `Releaser`.
 
     Attributes:
+        count: Records per replicate so far, of a loss that is a function.
         centre: Public centre ``(dim,)`` of the ridge penalty ``ridge / 2 |theta - centre|^2``; 0
             unless it is set in begin.
     """
 
-    evolves: ClassVar[tuple[str, ...]] = ("calls", "centre", "_released")
+    evolves: ClassVar[tuple[str, ...]] = ("calls", "centre", "_released", "_columns+", "count")
+    enforces = False
+    """Whether the class itself enforces the bounds of a loss that is a function."""
 
     def __init__(
         self,
@@ -63,9 +73,14 @@ class Minimiser(Releaser):
         records: int = 0,
         calibration: str | ObjectivePerturbation = "verified",
         ridge: float = 1.0,
+        loss: Loss | None = None,
         share: float | None = None,
         what: str = "private MLEs",
     ) -> None:
+        if loss is not None:
+            self.loss: Loss = loss
+        elif not self.has_loss and type(self).minimise is Minimiser.minimise:
+            raise ParameterError("give the loss whose minimisers are released")
         self.dim = validation.integer("dim", dim, 1)
         self.max_calls = validation.integer("calls", calls, 1)
         given = isinstance(calibration, ObjectivePerturbation)
@@ -86,7 +101,22 @@ class Minimiser(Releaser):
         self.calls: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._released = np.zeros((curator.replicates, dim))
         self._centre: FloatArray = np.zeros(dim)
+        self._most = records or curator.horizon
+        self._columns: list[NDArray[Any]] = []
+        self.count = 0
         super().__init__(curator, share=share, what=what)
+        if curator.private and self.has_loss and not self.enforces:
+            self.basis = f"declared (loss of {what}: gradient_bound and curvature)"
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the loss is a function, whose records are held here."""
+        return hasattr(self, "loss")
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether the records are held by the releaser, so that a copy of it has them."""
+        return self.has_loss or type(self).add is not Minimiser.add
 
     @property
     def centre(self) -> FloatArray:
@@ -135,6 +165,7 @@ class Minimiser(Releaser):
         plan = self.plan
         asked = np.ones(self.replicates, bool) if due is None else np.asarray(due, dtype=bool)
         lanes = np.flatnonzero(asked)
+        # the ridge around the centre is a ridge around 0 and a linear term
         pull = (self._ridge if plan is None else plan.ridge) * self._centre
         linear = np.zeros((self.replicates, self.dim)) - pull
         if plan is None:
@@ -151,6 +182,7 @@ class Minimiser(Releaser):
             for b, own in zip(lanes, draws):
                 self._noise.fill(int(b), own)
             linear[lanes] += plan.sigma * draws[:, 0]
+            # the proof needs a minimiser of this gradient norm, whatever the solver says
             found, norms = self.minimise(asked, linear, plan.ridge, plan.tolerance)
             _check(norms[lanes], plan.tolerance)
             self._released[lanes] = found[lanes] + plan.output_std * draws[:, 1]
@@ -161,60 +193,6 @@ class Minimiser(Releaser):
     def value(self) -> FloatArray:
         """Newest releases (B, d); zeros before the first."""
         return self._released.copy()
-
-    @abstractmethod
-    def minimise(
-        self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return minimisers of the records' loss + ``ridge/2 |theta|^2 + linear.theta``.
-
-        Args:
-            due: Replicates to solve, (B,) bool.
-            linear: Linear terms (B, d).
-            ridge: Coefficient of ``|theta|^2 / 2``, positive.
-            tolerance: Gradient norm to reach.
-
-        Returns:
-            Minimisers (B, d) and remaining gradient norms (B,), where due.
-        """
-
-    def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return gradients (B, d) and Hessians (B, d, d) of the records' loss, for audits."""
-        raise ParameterError(f"{type(self).__name__} has no derivatives")
-
-
-class LossMinimiser(Minimiser):
-    """Minimiser of any convex loss that is given as a function; see `Curator.minimiser`.
-
-    It holds the records. A record has the same number of parts in every `add`, for example
-    features and a response. That the loss has the bounds of `gradient_bound` and `curvature` is
-    not checked, so the guarantee is declared.
-
-    Args:
-        loss: ``loss(theta, *columns) -> (value, gradient (d,), Hessian (d, d))``, summed over the
-            records of one replicate, without ridge. A column has one part of all records,
-            ``(n, ...)``. The loss must depend on its arguments only. None: the subclass has a
-            method `loss`.
-        **options: Further parameters of `Minimiser`.
-    """
-
-    evolves: ClassVar[tuple[str, ...]] = ("_columns+", "count")
-    enforces = False
-    """Whether the class itself enforces the bounds that it passes on."""
-
-    def __init__(
-        self, curator: CuratorProtocol, dim: int, *, loss: Loss | None = None, **options: Any
-    ) -> None:
-        if loss is not None:
-            self.loss: Loss = loss
-        elif not hasattr(self, "loss"):
-            raise ParameterError("give the loss whose minimisers are released")
-        self._most = options.get("records") or curator.horizon
-        self._columns: list[NDArray[Any]] = []
-        self.count = 0
-        super().__init__(curator, dim, **options)
-        if curator.private and not self.enforces:
-            self.basis = f"declared (loss of {self.what}: gradient_bound and curvature)"
 
     def add(self, *parts: ArrayLike) -> None:
         """Add one record per replicate.
@@ -233,6 +211,8 @@ class LossMinimiser(Minimiser):
         self._store([np.asarray(column) for column in columns])
 
     def _store(self, new: list[NDArray[Any]]) -> None:
+        if not self.has_loss:
+            raise ParameterError(f"{type(self).__name__} holds no records: it has no loss")
         self.ready()
         n = len(new[0]) if new else 0
         if not self._columns:
@@ -249,6 +229,7 @@ class LossMinimiser(Minimiser):
             )
         for i, column in enumerate(new):
             if self.count + n > len(self._columns[i]):
+                # doubled, so that n records cost O(n) copies in all
                 grown = np.empty((2 * (self.count + n), *column.shape[1:]), column.dtype)
                 grown[: self.count] = self._columns[i][: self.count]
                 self._columns[i] = grown
@@ -268,15 +249,30 @@ class LossMinimiser(Minimiser):
     def minimise(
         self, due: NDArray[np.bool_], linear: FloatArray, ridge: float, tolerance: float
     ) -> tuple[FloatArray, FloatArray]:
-        points, norms = self._released.copy(), np.zeros(len(linear))
+        """Return minimisers of the records' loss + ``ridge/2 |theta|^2 + linear.theta``.
+
+        Args:
+            due: Replicates to solve, (B,) bool.
+            linear: Linear terms (B, d).
+            ridge: Coefficient of ``|theta|^2 / 2``, positive.
+            tolerance: Gradient norm to reach.
+
+        Returns:
+            Minimisers (B, d) and remaining gradient norms (B,), where due.
+        """
+        points = self._released.copy()
+        norms = np.zeros(len(linear))
         state = (self._losses, due, points, norms, np.empty((*linear.shape, self.dim)))
         kernels.newton.minimise(*state, ridge=ridge, linear=linear, precision=tolerance)
         _check(norms[due], tolerance)
         return points, norms
 
     def derivatives(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        found = [self._summed(b, point) for b, point in enumerate(theta)]
-        return np.stack([f[1] for f in found]), np.stack([f[2] for f in found])
+        """Return gradients (B, d) and Hessians (B, d, d) of the records' loss, for audits."""
+        if not self.has_loss:
+            raise ParameterError(f"{type(self).__name__} has no derivatives")
+        sums = [self._summed(b, point) for b, point in enumerate(theta)]
+        return np.stack([each[1] for each in sums]), np.stack([each[2] for each in sums])
 
     def _summed(self, replicate: int, theta: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return the loss of a replicate's records and its derivatives."""
@@ -304,6 +300,10 @@ class LossMinimiser(Minimiser):
             if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
                 raise ParameterError("the loss returned NaN or infinity")
             values[b], gradients[b], hessians[b] = value, gradient, hessian
+
+
+LossMinimiser = Minimiser
+"""Older spelling: the name of a minimiser whose loss is a function."""
 
 
 def _check(norms: FloatArray, tolerance: float) -> None:

@@ -44,6 +44,7 @@ class RecordShape:
         validation.integer("dim" if self.dim else "symmetric", self.dim or self.symmetric, 1)
 
         side = self.symmetric
+        # derived once: the fields of a frozen dataclass are set by its base
         object.__setattr__(self, "shape", (side, side) if side else (self.dim,))
         object.__setattr__(self, "width", side * (side + 1) // 2 if side else self.dim)
 
@@ -95,6 +96,7 @@ class PSDBall(Ball):
     ``sqrt(2) K``. The releaser rejects records that are not positive semidefinite.
     """
 
+    # ||A - B||^2 = ||A||^2 + ||B||^2 - 2 <A, B>, and <A, B> >= 0
     apart: ClassVar[float] = math.sqrt(2.0)
 
 

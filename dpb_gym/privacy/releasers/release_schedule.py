@@ -104,14 +104,18 @@ class Schedule:
         """
         m = len(self.ends)
         exposure = (np.tril(np.ones((m, m))) if self.carry else np.eye(m)) * self.weights
+        # records vary, and those of a batch are in all later releases
         covariance = spread * np.einsum("ij,kj->ik", exposure * self.sizes, exposure)
         covariance[np.diag_indices(m)] += (noise / self.scales) ** 2
         total = (exposure * self.sizes).sum(axis=1)
-        combine, std, uneven = np.zeros((m, m)), np.empty(m), np.empty(m)
+        combine = np.zeros((m, m))
+        std = np.empty(m)
+        uneven = np.empty(m)
         for k in range(m):
             n = k + 1
             alpha = np.empty(n)
             kernels.linalg.solve(covariance[None, :n, :n], total[None, :n], alpha[None, :n])
+            # scaled to the sum over all rounds so far, which estimates expect
             alpha *= self.ends[k] / (alpha * total[:n]).sum()
             records = (alpha[:, None] * exposure[:n, :n]).sum(axis=0)
             combine[k, :n] = alpha
@@ -170,8 +174,12 @@ class ReleaseModel:
             start: Rounds of the releases, and first iterate.
             sigma: Standard deviation of the noise in a row at scale 1.
         """
-        ends, sizes, scales = start.ends, start.sizes, start.scales.copy()
-        noise, prior, rounds = sigma * self.unit_noise / self.rate, self.prior, self._lengths(ends)
+        ends = start.ends
+        sizes = start.sizes
+        scales = start.scales.copy()
+        noise = sigma * self.unit_noise / self.rate
+        prior = self.prior
+        rounds = self._lengths(ends)
         for _ in range(100):  # gives six digits of the model's regret
             weights = 1.0 / np.sqrt(_later_precision(scales))
             signal = scales * np.cumsum(weights * sizes)
@@ -196,18 +204,21 @@ class ReleaseModel:
                 n records has standard deviation n^(1/2) sigma.
         """
         noise = (sigma * self.unit_noise / self.rate) ** 2
+        # the round at which noise and prior have the same variance
         even = (noise + self.spread) / self.prior if per_record else math.sqrt(noise / self.prior)
         found = []
         for first in dict.fromkeys(max(1, round(even * x)) for x in FIRSTS):
             for ratio in RATIOS:
                 ends = _growing(self.horizon, first, ratio)
-                sizes, lengths = np.diff(ends, prepend=0), self._lengths(ends)
+                sizes = np.diff(ends, prepend=0)
+                lengths = self._lengths(ends)
                 own = noise * sizes if per_record else noise
                 variance = 1.0 / np.cumsum(sizes**2 / (own + self.spread * sizes))
                 earned = self.prior / (self.prior + variance)
                 loss = lengths * (1.0 - (np.sqrt(earned) if self.linear else earned))
                 blind = 1.0 + portable.log(ends[0]) if self.anytime else float(ends[0])
                 found.append((blind + float(loss.sum()), ends))
+        # fewer releases are easier on devices and aggregators, at next to no regret
         enough = min(loss for loss, _ in found) * (1.0 + TOLERANCE)
         ends = min((ends for loss, ends in found if loss <= enough), key=len)
         ones = np.ones(len(ends))

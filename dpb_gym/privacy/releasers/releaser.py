@@ -9,9 +9,10 @@ import copy
 import copyreg
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -127,7 +128,53 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return entering
 
 
-class Releaser(state.Registered, ABC):
+class Made(NamedTuple):
+    """A releaser and the arguments that made it, see `noting`.
+
+    Attributes:
+        curator: Its curator.
+        releaser: The releaser.
+        args: Further arguments by place.
+        options: Arguments by name.
+    """
+
+    curator: Any
+    releaser: Releaser
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+
+_notes: list[list[Any]] = []
+
+
+@contextmanager
+def noting() -> Iterator[list[Any]]:
+    """Yield a list to which every releaser that is made inside is added, as `Made`.
+
+    So a plan can be described to another process, which makes the same releasers.
+    """
+    calls: list[Any] = []
+    _notes.append(calls)
+    try:
+        yield calls
+    finally:
+        _notes.remove(calls)
+
+
+def _noted(initialise: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that notes its arguments, unless it was called by that of a subclass."""
+
+    @functools.wraps(initialise)
+    def noted(releaser: Releaser, curator: Any, *args: Any, **options: Any) -> None:
+        for calls in _notes:
+            if not any(isinstance(call, Made) and call.releaser is releaser for call in calls):
+                calls.append(Made(curator, releaser, args, options))
+        initialise(releaser, curator, *args, **options)
+
+    return noted
+
+
+class Releaser(ABC):
     """Base class of the mechanisms. A policy sees their releases, never the records.
 
     The constructor registers a plan with the curator: everything that will ever be released. When
@@ -155,7 +202,12 @@ class Releaser(state.Registered, ABC):
     """
 
     evolves: ClassVar[tuple[str, ...]] = ("entered_in", "entered", "_entering")
-    basis, proviso = "computed", ""
+    basis = "computed"
+    proviso = ""
+    trusts: tuple[str, ...] = ("curator",)
+    """Trust models in which the releaser works, by name."""
+    shuffled = False
+    """Whether a shuffler stands between customers and releases."""
     rho: float | None = None
     entered_in: int = 0
     """Number of the opening of the curator in which the newest record entered; see `Curator`."""
@@ -165,15 +217,20 @@ class Releaser(state.Registered, ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        state.register_plain(cls)  # as an attribute of checkpoints
+        if "__init__" in vars(cls):
+            cls.__init__ = _noted(vars(cls)["__init__"])  # type: ignore[method-assign]
         for name in ENTRIES:
             if callable(method := vars(cls).get(name)):
                 setattr(cls, name, _counted(method, name))
 
+    @_noted
     def __init__(self, curator: CuratorProtocol, *, share: float | None, what: str) -> None:
-        self.curator, self.what = curator, what
+        self.curator = curator
+        self.what = what
         self.replicates = curator.replicates
         self.opened = False
-        self._part = 1.0 if share is None else share
+        self.part = 1.0 if share is None else share
         curator.register(self, share)
 
     @property
@@ -197,6 +254,19 @@ class Releaser(state.Registered, ABC):
     @abstractmethod
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         """Set the scale of the noise to that of ``cost(rho)``, or to 0 if rho is None."""
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """Objects on whose code the cost rests, besides the class of the releaser."""
+        return ()
+
+    def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments that made this releaser, without functions among them.
+
+        Args:
+            given: The arguments behind the curator, by name.
+        """
+        return given
 
     def ready(self) -> None:
         """Seal the curator's plans if that has not happened yet.

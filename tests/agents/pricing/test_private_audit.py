@@ -42,7 +42,7 @@ class PrintedSensitivity(PrivatePricing):
 def test_the_gram_matrix_shows_its_budget_and_no_more(rho, least):
     report = audit("private-pricing", Budget.zcdp(rho), runs=500, params=TELLING, **WHERE)
     assert report.verdict == "PASS" and report.control == "FAIL", report
-    assert "Gram matrix of phi (RunningSum, 32 releases" in str(report)
+    assert "Gram matrix of phi (Sum, 32 releases" in str(report)
     assert least < report.rho < rho, report
 
 

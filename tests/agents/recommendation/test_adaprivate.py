@@ -60,7 +60,7 @@ def test_guarantee_and_ledger(play, name, rho):
     # Three disjoint batches of 300 cost as much as one; the partial batch is never released.
     ledger = agent.curator.ledger
     assert ledger.spent == pytest.approx(rho, rel=1e-9)
-    assert len(ledger.entries) == 1 and agent.releaser.batches == 3
+    assert len(ledger.entries) == 1 and agent.releaser.releases == 3
     assert ledger.guarantee == promised
     assert Guarantee.from_dict(promised.to_dict()) == promised
     assert accounted_epsilon(ledger.composition, DELTA) == eps

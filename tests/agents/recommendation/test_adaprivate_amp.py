@@ -167,7 +167,7 @@ def test_a_zcdp_budget_has_no_amplification():
 def test_ledger_of_a_run(play):
     run = play(NAME, range(2), 950, Budget.approx(1.0, DELTA))
     ledger, promised = run.agent.curator.ledger, run.agent.curator.guarantee
-    assert len(ledger.entries) == 1 and run.agent.releaser.batches == 3
+    assert len(ledger.entries) == 1 and run.agent.releaser.releases == 3
     assert ledger.spent == pytest.approx(1.0, rel=1e-6)
     assert ledger.guarantee == promised
     assert Guarantee.from_dict(promised.to_dict()) == promised

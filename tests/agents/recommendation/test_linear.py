@@ -221,7 +221,7 @@ def test_rejected_rounds_leave_no_trace(play, name):
             np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-10, atol=1e-12)
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
-        assert run.agent.releaser.batches == 1500 // 200
+        assert run.agent.releaser.releases == 1500 // 200
 
 
 @pytest.mark.parametrize(

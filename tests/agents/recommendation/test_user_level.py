@@ -12,7 +12,7 @@ from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import audit
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import BatchSum, Budget, LifetimeClip, UserSum
+from dpb_gym.privacy import Budget, LifetimeClip, UserSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.streams import AgentStreams
 
@@ -44,7 +44,7 @@ def begun(budget, replicates=1, k=5, **params):
 def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipped):
     rho = 0.3
     agent = begun(Budget.zcdp(rho), k=k, **params)
-    assert type(behind(agent.releaser)) is (UserSum if clipped else BatchSum)
+    assert isinstance(behind(agent.releaser), UserSum) is clipped
     assert agent.releaser.sensitivity == pytest.approx(sensitivity)
     assert agent.releaser.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
     guarantee = agent.curator.guarantee
@@ -66,7 +66,7 @@ def test_the_whole_budget_is_spent(play, params):
     params = {"batch": 50, **params}
     run = play("adaprivate-user-ucb", range(2), 260, budget, params, **env)
     ledger = run.agent.curator.ledger
-    assert len(ledger.entries) == 1 and run.agent.releaser.batches == 5
+    assert len(ledger.entries) == 1 and run.agent.releaser.releases == 5
     assert ledger.spent == pytest.approx(2.0, rel=1e-6)
 
 

@@ -40,7 +40,7 @@ def test_without_a_budget_it_is_ridge_regression_on_whole_batches(every):
         gram = known.T @ known
         expected = np.linalg.solve(gram[:3, :3] + 0.7 * np.eye(3), gram[:3, 3])
         np.testing.assert_allclose(theta, expected, atol=1e-9)
-    assert agent.curator.guarantee is None and agent.releaser.batches == 35 // every
+    assert agent.curator.guarantee is None and agent.releaser.releases == 35 // every
 
 
 def test_noise_is_that_of_bits_and_the_guarantee_has_notion_shuffle():
@@ -63,4 +63,4 @@ def test_batches_in_replay_count_n_candidates_times_as_many_customers():
         Budget.zcdp(0.5), 70, horizon=200, every=10, env="DPB/MovieLensReplay-v0"
     )
     assert agent.releaser.batch == 10 * problem.info.n_candidates
-    assert agent.releaser.batches == 70 // agent.releaser.batch
+    assert agent.releaser.releases == 70 // agent.releaser.batch
