@@ -36,22 +36,10 @@ TINY = np.finfo(np.float64).tiny
 # ------------------------------------------------------------------ sums
 
 
-def check_arms(sums: Any, given: Given, users: Any) -> None:
-    """Check the reward of an arm that exists."""
-    what = sums.what
-    batch = sums.replicates
-    check_array(what, "reward", given.get("reward"), "bif", batch)
-    check_array(what, "arm", given.get("arm"), "i", batch, low=0, high=sums.shape.width - 1)
-    check_array(what, "seen", given.get("seen"), "b", batch)
-
-
 plain.describe_releaser(
     ArmSums,
     {"arms": plain.width, "reward": plain.pair, "law": plain.choice(*LAWS), "what": plain.text},
-    {
-        **plain.RELEASED,
-        "add": plain.adding({"reward": RECORD, "arm": DIRECTION, "seen": DIRECTION}, check_arms),
-    },
+    SUMMED,
     size=lambda given: given.get("arms", 1),
 )
 
