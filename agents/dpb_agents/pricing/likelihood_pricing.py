@@ -93,7 +93,8 @@ class State(NamedTuple):
     count: Any
 
 
-def draws(c: Known, t: int) -> int:
+@jit
+def draws(c, t):
     """Return 1 for the random prices at the start."""
     return int(t <= c.explore)
 
@@ -230,7 +231,8 @@ def episode(c, t):
     return start, min(tests, length)
 
 
-def cycle_draws(c: Known, t: int) -> int:
+@jit
+def cycle_draws(c, t):
     """Return 1 for the random prices of an episode."""
     start, tests = episode(c, t)
     return int(t - start <= tests)
