@@ -216,7 +216,7 @@ def dumps(agent: Policy, *, try_it: bool = True) -> bytes:
     try:
         payload = state.dumps(agent)
         if try_it:
-            _restored(payload)
+            restored(payload)
     except Exception as error:
         raise AgentError(
             f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
@@ -239,7 +239,7 @@ def loads(payload: bytes, source: str | os.PathLike[str]) -> Policy:
     """
     load_plugins(AGENTS)
     try:
-        return _restored(payload)
+        return restored(payload)
     except Exception as error:  # also of `begin`
         raise CheckpointError(f"{source}: cannot be restored: {error}") from error
 
@@ -285,7 +285,7 @@ def _saved(header: Mapping[str, Any], target: Path) -> Saved:
     return Saved(session, generation, token)
 
 
-def _restored(payload: bytes) -> Policy:
+def restored(payload: bytes) -> Policy:
     """Return the agent of a state after a check of what decides its privacy.
 
     Raises:
