@@ -33,6 +33,7 @@ HORIZON, REPLICATES = 260, 3
 WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
     "slates": ("DPB/Assortment-v0", {"n_items": 6, "capacity": 2, "dim": 2}),
     "stock": ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "dim": 2, "stock": 40}),
+    "a stock of one product": ("DPB/Pricing-v0", {"dim": 2, "stock": 90}),
     "prices": ("DPB/Pricing-v0", {"dim": 2}),
     "late prices": ("DPB/Pricing-v0", {"dim": 2, "delay": "geometric=5"}),
     "candidates": ("DPB/Recommendation-v0", {"dim": 3, "n_candidates": 4}),
