@@ -307,7 +307,6 @@ class Delivery:
         (arrived,) = self.arrivals.swap(buffer, {"action": action}).values()
         return self._context, arrived, self.arrivals.exchange(buffer, feedback)
 
-
     def saved(self) -> dict[str, Any]:
         """Return the pending responses as plain state, for `restore`."""
         queues = [] if self.arrivals is None else self.arrivals._queues

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym import state
 from dpb_gym.errors import ResultError
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_specs, check_supported
 from dpb_gym.results.parquet import write_cell
 from dpb_gym.results.result_directory import ResultDirectory
@@ -29,7 +31,8 @@ from dpb_gym.running.plan import Job, make_jobs
 from dpb_gym.running.runner import run_block
 from dpb_gym.running.unfinished import JobState, state_file
 
-HORIZON, REPLICATES = 260, 3
+# Random numbers are drawn in blocks of 512 rounds at most, so that a resumed run draws again.
+HORIZON, REPLICATES = 540, 2
 WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
     "slates": ("DPB/Assortment-v0", {"n_items": 6, "capacity": 2, "dim": 2}),
     "stock": ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "dim": 2, "stock": 40}),
@@ -122,13 +125,42 @@ def test_every_agent_continues_bit_for_bit(world: str, place: Storage) -> None:
     assert all(found == [40, 130, 200, HORIZON] for found in rounds.values())
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_restored_instance_is_the_saved_one(world: str) -> None:
+    problem = job(world, {"random": None}).task.problem()
+    kind, rng = kind_of(problem.kind), np.random.default_rng(0)
+    saved, restored = problem.instance([3, 4]), problem.instance([3, 4])
+
+    def action() -> Any:
+        return kind.random(problem.info, rng.random((2, *kind.action_shape(problem.info))))
+
+    for _ in range(150):
+        saved.respond(np.array([saved.best_action(), action()][int(rng.integers(2))]))
+        saved.advance()
+    last = saved.best_action()
+    saved.respond(last)
+    restored.restore(state.loads(state.dumps(saved.saved())))
+    for _ in range(HORIZON - 151):
+        np.testing.assert_equal(plain(saved, last), plain(restored, last))
+        saved.advance()
+        restored.advance()
+        last = saved.best_action()
+
+
+def plain(instance: Any, action: Any) -> list[Any]:
+    outcome = instance.respond(action)
+    return [*instance.context(), *instance.oracle(), *outcome.feedback, *outcome[1:], instance.left]
+
+
 def test_some_of_the_agents_continue_as_well(place: Storage) -> None:
     cells = job("late prices").cells
     problem = job("late prices").task.problem()
     whole = run_block(problem, cells[1::2])
     states = JobState(place, cells[0], 0.0)
     with pytest.raises(Stopped):
-        run_block(problem, cells, notify=lambda c: stop() if c.round == 200 else None, states=states)
+        run_block(
+            problem, cells, notify=lambda c: stop() if c.round == 200 else None, states=states
+        )
     resumed = run_block(problem, cells[1::2], states=JobState(place, cells[0], 0.0))
     assert [bits(one) for one in resumed] == [bits(one) for one in whole]
 
