@@ -77,7 +77,7 @@ class PredictorMaker:
     """Maker of `Predictor` agents of one model.
 
     Attributes:
-        version: Digest of the model, by which stored results are told apart.
+        version: Digest of the model, which distinguishes stored results.
     """
 
     def __init__(self, model: Any) -> None:
