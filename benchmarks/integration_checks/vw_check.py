@@ -18,9 +18,7 @@ ROUNDS = 300
 
 def write():
     """Write a log of ours as lines of JSON; returns it."""
-    log = collect(
-        "DPB/Recommendation-v0", "random", rounds=ROUNDS, env_kwargs={"dim": 3, "n_candidates": 4}
-    )
+    (log,) = collect("DPB/Recommendation-v0", ROUNDS, [0], dim=3, n_candidates=4)
     with open(PATH, "w") as file:
         for i in range(len(log.rewards)):
             actions = [{"i": dict(zip("abc", map(float, row)))} for row in log.features[i]]
