@@ -275,7 +275,7 @@ def run_job(
     states = None if place is None or job.isolate else JobState(place, job.cells[0], save_seconds)
     found: dict[int, Outcome] = {}
     problem = job.task.problem() if job.problem is None else job.problem
-    for cells in _parts(job, states):
+    for cells in [job.cells] if states is None else _parts(job, states):
         report = heartbeat
         if heartbeat is not None and found:
             report = partial(_further, heartbeat, len(found) * job.rounds // len(job.cells))
@@ -293,10 +293,8 @@ def run_job(
     return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
 
 
-def _parts(job: Job, states: JobState | None) -> list[tuple[Cell, ...]]:
+def _parts(job: Job, states: JobState) -> list[tuple[Cell, ...]]:
     """Return the cells that continue from a saved state together, and those that begin."""
-    if states is None:
-        return [job.cells]
     resumed = states.of(job.cells)
     keys = {cell.key for cell in resumed}
     rest = tuple(cell for cell in job.cells if cell.key not in keys)

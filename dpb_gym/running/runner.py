@@ -248,7 +248,7 @@ def run_block(
             f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
         )
     with ExitStack() as running:
-        block = _resumed(problem, cells, states)
+        block = None if states is None else _resumed(problem, cells, states)
         if block is not None:
             block.replay(notify)
         else:
@@ -366,9 +366,9 @@ class _Block:
                     runner.show(at, t, notify)
 
 
-def _resumed(problem: Problem, cells: Sequence[Cell], states: JobState | None) -> _Block | None:
+def _resumed(problem: Problem, cells: Sequence[Cell], states: JobState) -> _Block | None:
     """Return the saved block of these cells; None if there is none, or it cannot be read."""
-    if states is None or not states.of(cells):
+    if not states.of(cells):
         return None
     try:
         return _Block.resume(problem, cells, states.saved)
