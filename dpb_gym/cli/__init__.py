@@ -9,10 +9,9 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import NoReturn
 
 INTERRUPTED = 130
 BAD_INPUT = 2
@@ -65,9 +64,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
             from dpb_gym.cli.app import app
 
-            command = get_command(app)
-            vars(command)["invoke"] = partial(_invoke, command.invoke, words)
-            status = command.main(words, prog_name="dpb", standalone_mode=False)
+            status = get_command(app).main(words, prog_name="dpb", standalone_mode=False)
             sys.stdout.flush()
             # Typer returns this status after Ctrl-C, click raises.
             return _interrupted(words) if status == INTERRUPTED else int(status or 0)
@@ -77,14 +74,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
                 traceback.print_exc()
             return _status(error, words)
-
-
-def _invoke(invoke: Callable[..., Any], words: list[str], context: Any) -> Any:
-    """Invoke a command; report an interruption with its text, which Typer would drop."""
-    try:
-        return invoke(context)
-    except KeyboardInterrupt as error:
-        raise SystemExit(_interrupted(words, str(error))) from None
 
 
 def _status(error: BaseException, words: list[str]) -> int:
@@ -122,14 +111,12 @@ def _status(error: BaseException, words: list[str]) -> int:
     return status
 
 
-def _interrupted(words: list[str], kept: str = "") -> int:
-    resume = f": {kept}" if kept else ""
+def _interrupted(words: list[str]) -> int:
+    resume = ""
     if words[0] in ("run", "tune", "reproduce"):
         from dpb_gym.suites.provenance import shell_word
 
-        command = " ".join(map(shell_word, words))
-        kept = kept[:1].lower() + kept[1:]
-        resume = f": {kept or 'finished results are kept'}; resume with: dpb {command}"
+        resume = "; resume with: dpb " + " ".join(map(shell_word, words))
     print(f"dpb: interrupted{resume}", file=sys.stderr)
     return INTERRUPTED
 

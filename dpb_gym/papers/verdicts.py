@@ -244,7 +244,7 @@ def _compare(
     elif effect.low > 0:
         outcome = SUPPORTED
     else:
-        least, apart = claim.least * abs(other.mean), interval(ahead)
+        least, apart = claim.least * abs(other.mean), interval(ahead, replicates)
         # A claim with a tolerance says itself which miss counts.
         if not claim.tolerance and -least <= apart.low and apart.high <= least:
             outcome = EQUAL

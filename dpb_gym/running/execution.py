@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -232,8 +233,11 @@ def execute(
                     replay(outcomes, notify)
                 done[index] = outcomes
                 check_interrupt()
-        except (KeyboardInterrupt, WorkerError) as error:
-            raise type(error)(". ".join([*map(str, error.args), kept(jobs, place)])) from error
+        except KeyboardInterrupt:
+            warnings.warn(kept(jobs, place), RuntimeWarning, stacklevel=2)
+            raise
+        except WorkerError as error:
+            raise WorkerError(f"{error}. {kept(jobs, place)}") from error
     return [outcome for index in range(len(jobs)) for outcome in done[index]]
 
 

@@ -193,7 +193,5 @@ def test_releasers_of_the_constructor_are_named() -> None:
 def test_a_short_slate_says_how_to_offer_fewer() -> None:
     env = gym.make("DPB/Assortment-v0", horizon=HORIZON, n_items=9, capacity=4)
     env.reset(seed=0)
-    with pytest.raises(
-        ValueError, match=r"must have shape .* repeat one of them or use action"
-    ):
+    with pytest.raises(ValueError, match=r"must have shape .* repeat one of them or use action"):
         env.unwrapped.step(np.arange(3))
