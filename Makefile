@@ -9,7 +9,8 @@ LOWEST ?= .venv-lowest
 DOCS ?= docs/_build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help leaderboard bench test test-all test-fast test-lowest lint types docs dist wheel clean check-python
+.PHONY: help leaderboard bench test test-all test-fast test-lowest lint types docs dist wheel clean \
+  integrations check-python
 
 help:
 	@echo "make leaderboard   set up, run the $(SUITE) suite, write leaderboard.html and regret.png"
@@ -22,6 +23,7 @@ help:
 	@echo "make test-lowest   the tests with the oldest allowed dependencies"
 	@echo "make dist          build the sdist and a wheel without compiled kernels"
 	@echo "make wheel         build and test a wheel with compiled kernels, for this Python and system"
+	@echo "make integrations  what works with dpb-gym: other packages, each in an environment of its own"
 	@echo "make clean         remove the environment and everything generated"
 	@echo
 	@echo "PYTHON=python3.12 make test selects an interpreter; SUITE=core-v0 make leaderboard a suite."
@@ -129,6 +131,10 @@ lint: $(VENV)/.lint
 
 types: $(VENV)/.lint
 	@$(BIN)/mypy
+
+# Not part of the tests: needs a network and several gigabytes of other packages.
+integrations: $(VENV)/.installed
+	@$(BIN)/python benchmarks/integrations.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) docs/_build docs/_generated results leaderboard.html regret.png dist build .pytest_cache .mypy_cache .ruff_cache

@@ -91,7 +91,7 @@ def exponent(along: tuple[float, ...], samples: list[NDArray[np.float64]]) -> In
     if (means <= 0).any():
         return None
     x = np.log(along) - np.log(along).mean()
-    return interval(x @ np.log(means) / (x @ x))
+    return interval(x @ np.log(means) / (x @ x), len(samples[0]))
 
 
 def measured(case: Case, replicates: int) -> dict[str, tuple[tuple[float, ...], list[Any]]]:

@@ -155,7 +155,7 @@ def mark(comparison: RulingComparison) -> str:
 def losses(data: LeaderboardData) -> str:
     """Return the tables of docs/where-ours-loses.md: every comparison that is not a clear lead."""
     rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
-    parts = []
+    parts: list[str] = []
     for ruling in RULINGS:
         weak = [c for c in data.comparisons if c.ours and c.ruling == ruling and mark(c)]
         lines = ["| task | ours | best other | gain, paired | verdict |", "|---|---|---|---|---|"]
@@ -174,13 +174,36 @@ def losses(data: LeaderboardData) -> str:
         f"{', '.join(counts)}. `dpb show AGENT` explains these words."
     )
     own = {row.name for task in rows.values() for row in task.values()} & set(OURS)
-    private = [row for task in rows.values() for row in task.values() if row.private]
-    ours = {group_of(row) for row in private if row.name in own}
-    others = sorted({group_of(row) for row in private} - ours, key=lambda group: group.rank)
+    private = [(task, row) for task, each in rows.items() for row in each.values() if row.private]
+    ours = {group_of(row) for _, row in private if row.name in own}
+    others = sorted({group_of(row) for _, row in private} - ours, key=lambda group: group.rank)
     absent = ", ".join(group.label for group in others)
     if absent:
         parts.append(f"Our agents did not take part, and lead nothing, under: {absent}.")
+    parts.append(uncompared(private))
     return "\n\n".join(parts)
+
+
+def uncompared(rows: Iterable[tuple[str, Row]]) -> str:
+    """Return per notion how many groups have one of our agents and another one, as a list.
+
+    Args:
+        rows: Private rows with their tasks.
+    """
+    groups: dict[str, dict[tuple[str, ...], set[bool]]] = {}
+    for task, row in rows:
+        limit = str(row.budget).partition("@")[0]
+        found = groups.setdefault(str(row.notion), {})
+        found.setdefault((task, str(row.unit), limit), set()).add(row.name in OURS)
+    lines = ["A group is a task, a unit and a budget. Wins are counted where a group has both:", ""]
+    for notion, found in sorted(groups.items()):
+        counts = Counter(map(frozenset, found.values()))
+        both, others, own = (counts[frozenset(s)] for s in ((True, False), (False,), (True,)))
+        lines.append(
+            f"- {notion}: {len(found)} groups. Ours and another agent were compared in {both}; "
+            f"{others} groups hold other agents only, and {own} hold ours only."
+        )
+    return "\n".join(lines)
 
 
 def _without_privacy(task: TaskResult) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 
 from dpb_gym import checkpoint, privacy, state, validation
 from dpb_gym.checkpoint import Policy
-from dpb_gym.errors import AgentError, CheckpointError, StateError, shown
+from dpb_gym.errors import AgentError, BudgetError, CheckpointError, StateError, shown
 from dpb_gym.overrides import overridden
+from dpb_gym.privacy.releasers.releaser import Releaser, behind
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.stretch import Stretch
@@ -102,7 +103,26 @@ class Agent(Policy, ABC):
         self.curator.seal()
         if budget is not None:
             self.curator.provisos = problem.provisos
-            self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+            try:
+                self.curator.guarantee  # noqa: B018 (raises if the budget was never charged)
+            except BudgetError as error:
+                raise BudgetError(f"{error}{self._strange_releasers()}") from None
+
+    def _strange_releasers(self) -> str:
+        """Return the names of releasers that are not of the agent's own curator, as a remark."""
+        parts = [self, *vars(self).get("copies", ())[:1]]
+        names = [
+            f"self.{name}"
+            for part in parts
+            for name, value in vars(part).items()
+            if isinstance(behind(value), Releaser)
+        ]
+        if not names:
+            return ""
+        return (
+            f". {', '.join(names)} is of another curator: make releasers in `begin`, with the "
+            "curator that it gets"
+        )
 
     def set_up_again(self) -> None:
         """Set up for the same problem and budget, with other random numbers.

@@ -32,11 +32,12 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dpb_gym import privacy, state
-from dpb_gym.errors import AgentError, CheckpointError
+from dpb_gym.errors import AgentError, CheckpointError, EarlyError
 from dpb_gym.files import read_regular, write_whole
 from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.privacy.generations import Continuation, Holder, Lease, Saved
@@ -53,14 +54,25 @@ class Policy(state.Registered):
 
     Attributes:
         protects: Notion and unit of the agent's guarantee (see `Guarantee`); None: as registered.
-        curator: Creates the releasers, the policy's only access to raw feedback; without a budget
-            they are exact.
         retired: Error text by name of a removed parameter.
     """
 
     protects: tuple[str, str] | None = None
     retired: ClassVar[Mapping[str, str]] = {}
-    curator: privacy.Curator
+
+    @cached_property
+    def curator(self) -> privacy.Curator:
+        """Creates the releasers, the policy's only access to raw feedback.
+
+        Without a budget they are exact.
+
+        Raises:
+            EarlyError: Before `begin`.
+        """
+        raise EarlyError(
+            f"{type(self).__name__} has no curator yet: make releasers in `begin`, not in "
+            "`__init__`"
+        )
 
     def set_up_again(self) -> None:
         """Set up for the same problem and budget, with other random numbers."""
@@ -216,7 +228,7 @@ def dumps(agent: Policy, *, try_it: bool = True) -> bytes:
     try:
         payload = state.dumps(agent)
         if try_it:
-            _restored(payload)
+            restored(payload)
     except Exception as error:
         raise AgentError(
             f"{name} cannot be saved: {error}. Its attributes must be data, and objects of classes "
@@ -239,7 +251,7 @@ def loads(payload: bytes, source: str | os.PathLike[str]) -> Policy:
     """
     load_plugins(AGENTS)
     try:
-        return _restored(payload)
+        return restored(payload)
     except Exception as error:  # also of `begin`
         raise CheckpointError(f"{source}: cannot be restored: {error}") from error
 
@@ -285,7 +297,7 @@ def _saved(header: Mapping[str, Any], target: Path) -> Saved:
     return Saved(session, generation, token)
 
 
-def _restored(payload: bytes) -> Policy:
+def restored(payload: bytes) -> Policy:
     """Return the agent of a state after a check of what decides its privacy.
 
     Raises:

@@ -98,6 +98,10 @@ class AgentError(DPBError, ValueError):
     """An agent is misregistered, unsupported on a problem, or broke its protocol."""
 
 
+class EarlyError(AgentError, AttributeError):
+    """A policy uses its curator before `begin`."""
+
+
 class CheckpointError(DPBError, RuntimeError):
     """A checkpoint is damaged, of another version, or was loaded before."""
 

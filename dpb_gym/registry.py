@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from dpb_gym import docstrings, privacy, state, validation
+from dpb_gym import docstrings, predictors, privacy, state, validation
 from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.checkpoint import Policy
-from dpb_gym.errors import AgentError, ParameterError, shown, unknown_name, unknown_parameter
+from dpb_gym.errors import AgentError, ParameterError, unknown_name, unknown_parameter
 from dpb_gym.lazy import AGENTS, load_plugins
 from dpb_gym.play.algorithm import Algorithm
 from dpb_gym.play.player import Player
@@ -294,10 +294,11 @@ def agent_spec(name: str, **params: Any) -> AgentSpec:
 
 
 def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
-    """Return the spec of an agent given as a name, a spec, a class, or a factory function.
+    """Return the spec of an agent given as a name, a spec, a class, a function or a model.
 
     Args:
-        agent: The agent. A class or function that is not registered gets a generated name.
+        agent: The agent. A class or function that is not registered gets a generated name, and so
+            does an object with `predict`, see `dpb_gym.predictors`.
         kind: The problem kind that it plays if it is not registered.
         label: Name for a function; ``__name__`` by default.
 
@@ -315,14 +316,21 @@ def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
             f"give the class {type(agent).__name__} or a function that makes the agent, "
             "not an agent that exists already: every block of replicates needs a fresh one"
         )
-    if not callable(agent) or (inspect.isclass(agent) and not issubclass(agent, Policy)):
-        raise ParameterError(
-            "an agent must be a registered name, (name, budget), (name, budget, parameters), an "
-            f"agent class, or a function that makes an agent, got {shown(agent)}"
+    if predictors.is_model(agent):
+        agent = predictors.PredictorMaker(agent)
+        return AgentSpec(
+            validation.slug(label or agent.__name__),
+            f"{FACTORY}{type(agent.model).__module__}:{type(agent.model).__qualname__}",
+            (kind,),
+            maker=agent,
+            summary=(inspect.getdoc(predictors.Predictor) or "").partition("\n")[0],
         )
+    if not callable(agent) or (inspect.isclass(agent) and not issubclass(agent, Policy)):
+        raise predictors.unfit(agent)
     name = str(getattr(agent, "__name__", "agent"))
     place = f"{getattr(agent, '__module__', '?')}:{getattr(agent, '__qualname__', '?')}"
     if not inspect.isclass(agent):
+        _check_factory(agent)
         return AgentSpec(
             validation.slug(label or name), FACTORY + place, (kind,), "optional", maker=agent
         )
@@ -335,6 +343,16 @@ def spec_of(agent: Any, kind: str, label: str | None = None) -> AgentSpec:
     name = validation.slug(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name))
     protects = cast("type[Policy]", agent).protects
     return AgentSpec(name, place, (kind,), "optional", protects, maker=agent)
+
+
+def _check_factory(function: Any) -> None:
+    """Raise ParameterError if a function needs arguments, as one of observations does."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        raise predictors.unfit(function) from None
+    except ValueError:  # a builtin without a signature
+        return
 
 
 def list_agents() -> list[dict[str, Any]]:

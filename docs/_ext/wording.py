@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".css", ".js", ".j2"}
 WORDS = re.compile(
-    r"\b(the house|as house|zoo|yardsticks?|who(m|se)?ever|anew|hearths?|riddles?|senseless"
+    r"\b(the house|as house|(?<!-)zoo|yardsticks?|who(m|se)?ever|anew|hearths?|riddles?|senseless"
     r"|nobody['’]s|strangers?['’]?s?|told apart|of one['’]s own|foretold?)\b",
     re.IGNORECASE,
 )

@@ -116,7 +116,7 @@ def _interrupted(words: list[str]) -> int:
     if words[0] in ("run", "tune", "reproduce"):
         from dpb_gym.suites.provenance import shell_word
 
-        resume = ": finished results are kept; resume with: dpb " + " ".join(map(shell_word, words))
+        resume = "; resume with: dpb " + " ".join(map(shell_word, words))
     print(f"dpb: interrupted{resume}", file=sys.stderr)
     return INTERRUPTED
 

@@ -77,6 +77,7 @@ def run(
 
     Example: dpb run --env DPB/Pricing-v0 --agent fixed-price --horizon 5000 --set dim=5
     """
+    from dpb_gym.exchange.archive import unfit_for_submission
     from dpb_gym.planning.costs import forecast
     from dpb_gym.running.api import plan_task
     from dpb_gym.running.callbacks import logger
@@ -101,6 +102,9 @@ def run(
         return
     for path in (html, None if "://" in (out or "") else out):
         options.new_folder(path)
+    tasks_run = [plan.task for plan in plans if plan.runs]
+    if suite is not None and (reason := unfit_for_submission(found, tasks_run, replicates)):
+        options.log(f"dpb: {reason}")
     done = run_plan(
         found, plans, out or f"results/{place}", replicates=replicates, workers=workers,
         backend=backend, scheduler=scheduler, show=not quiet,

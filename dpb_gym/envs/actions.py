@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -10,8 +11,8 @@ import numpy as np
 
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
-from dpb_gym.problems.base import Array
-from dpb_gym.problems.kinds import action_array
+from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.kinds import action_array, kind_of
 
 MAX_ASSORTMENTS = 100_000
 
@@ -66,7 +67,12 @@ class Slate(ActionMode):
         self._n_items, self._capacity = n_items, capacity
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
-        slates = self.batch(actions, replicates, True, "slate")
+        try:
+            slates = self.batch(actions, replicates, True, "slate")
+        except ActionError as error:
+            raise ActionError(
+                f"{error}. To offer fewer items, repeat one of them or use action_mode='mask'"
+            ) from None
         if _outside(slates, 0, self._n_items - 1) is not None:
             bad = slates[((slates < 0) | (slates >= self._n_items)).any(axis=1).argmax()]
             raise ActionError(f"slate {bad.tolist()} holds an item outside 0..{self._n_items - 1}")
@@ -173,3 +179,41 @@ def _outside(values: Array, low: float, high: float) -> Any:
             return None
     inside = (values >= low) & (values <= high)
     return None if inside.all() else values.flat[int(inside.argmin())]
+
+
+def mode_of(info: ProblemInfo, space: Any = None) -> tuple[ActionMode, bool]:
+    """Return the action mode of a space, and whether its numbers are rescaled to [-1, 1].
+
+    Args:
+        info: The problem.
+        space: An action space that a model was trained on; None for the default mode.
+
+    Raises:
+        ParameterError: If no mode of the problem has this space.
+    """
+    kind = kind_of(info.kind)
+    make = resolve_name(kind.actions) if isinstance(kind.actions, str) else kind.actions
+    usual: ActionMode = make(info)
+    if space is None or usual.space == space:
+        return usual, False
+    discrete = isinstance(space, gymnasium.spaces.Discrete)
+    options: list[dict[str, Any]] = [{}]
+    if "action_mode" in kind.interface:
+        names = ["index"] if discrete else list(MODES)
+        options += [{"action_mode": name} for name in names]
+    if "n_prices" in kind.interface and discrete:
+        options.append({"n_prices": int(space.n)})
+    for option in options:
+        try:
+            mode: ActionMode = make(info, **option)
+        except ParameterError:  # too many slates for an index, or too few prices
+            continue
+        if mode.space == space:
+            return mode, False
+        boxes = isinstance(mode.space, gymnasium.spaces.Box)
+        if boxes and space == gymnasium.spaces.Box(-1.0, 1.0, mode.space.shape, np.float32):
+            return mode, True
+    raise ParameterError(
+        f"the model was trained on actions {space}, and this environment has {usual.space}: train "
+        "it on an environment with the same parameters"
+    )

@@ -189,6 +189,9 @@ class AdaptedInstance(Instance):
             )
         return env, observation, float(reward), info
 
+    def saved(self) -> dict[str, Any] | None:
+        return None  # the state of another package's environment is any object
+
     def coming(self, most: int) -> list[Context]:
         return [self.context()]
 

@@ -58,17 +58,28 @@ class Observations:
 
     def encode(self, context: Context) -> Array | dict[str, Array]:
         """Return fresh arrays with leading axis B."""
-        named = {"features": context.features}
-        if context.revenues is not None:
-            named["revenues"] = context.revenues
-        if self.mode == "flat":
-            flat = [part.reshape(len(part), -1) for part in named.values()]
-            return np.concatenate(flat, axis=1)
-        if self._user and context.users is not None:
-            named["user"] = context.users.astype(np.int64)[:, None]
-        if context.available is not None:
-            named["available"] = context.available.astype(np.int8)
-        return {name: np.array(part) for name, part in named.items()}
+        return encode(context, self.mode, self._user)
+
+
+def encode(context: Context, mode: str, user: bool = True) -> Array | dict[str, Array]:
+    """Return the observations of a context as fresh arrays with leading axis B.
+
+    Args:
+        context: The context.
+        mode: ``"flat"`` or ``"dict"``; see `Observations`.
+        user: Whether a dict has the user, if there is one.
+    """
+    named = {"features": context.features}
+    if context.revenues is not None:
+        named["revenues"] = context.revenues
+    if mode == "flat":
+        flat = [part.reshape(len(part), -1) for part in named.values()]
+        return np.concatenate(flat, axis=1)
+    if user and context.users is not None:
+        named["user"] = context.users.astype(np.int64)[:, None]
+    if context.available is not None:
+        named["available"] = context.available.astype(np.int8)
+    return {name: np.array(part) for name, part in named.items()}
 
 
 def only(rows: Array, i: int = 0) -> Any:

@@ -12,7 +12,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from dpb_gym.running.plan import blocks
 from dpb_gym.suites import provenance
 from dpb_gym.suites.code_digest import source_reference
 from dpb_gym.suites.schema import printable
-from dpb_gym.suites.spec import ALGORITHM_VERSION, AgentRun, Cell
+from dpb_gym.suites.spec import ALGORITHM_VERSION, AgentRun, Cell, Task
 from dpb_gym.suites.suite import Suite, resolve_checkpoints
 
 MEMBERS = {MANIFEST: 1 << 22, TABLE: 1 << 28}
@@ -183,6 +183,23 @@ def check_cell(cell: Cell, suite: Suite, where: str) -> None:
     else:
         return
     raise ResultError(f"{where}: {cell} {wrong}")
+
+
+def unfit_for_submission(suite: Suite, tasks: Iterable[Task], replicates: int | None) -> str:
+    """Return why results of a suite with another number of replicates cannot be submitted.
+
+    Empty if they can, because the number only adds to whole blocks of each task.
+    """
+    if replicates is None:
+        return ""
+    for task in tasks:
+        allowed = blocks(suite, task)
+        if any(block not in allowed for block in blocks(suite, task, replicates)):
+            return (
+                f"with {replicates} replicates the results cannot be submitted (dpb submit): suite "
+                f"{suite.name!r} prescribes {allowed[-1].stop} on {task.name}"
+            )
+    return ""
 
 
 def check_block(cell: Cell, suite: Suite, where: str) -> None:

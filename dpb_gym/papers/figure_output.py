@@ -178,4 +178,5 @@ def _line(axes: Axes, curve: Curve, colour: Any, label: str) -> None:
     rounds, _ = curve.with_origin
     mean, low, high = np.insert(curve.bands, 0, 0.0, axis=1)
     axes.plot(rounds, mean, color=colour, label=label)
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)
+    if np.isfinite(high).all():
+        axes.fill_between(rounds, low, high, color=colour, alpha=0.16, linewidth=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dpb_gym.papers.curves import Curve, distinct, word, words
 from dpb_gym.papers.figure_spec import Figure
 from dpb_gym.papers.pairing import interval, jackknife
 from dpb_gym.papers.verdicts import Judgement
+from dpb_gym.report.exports import plain as json_of
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.report.number_format import number
 from dpb_gym.results import metrics
@@ -147,9 +148,9 @@ class FigureResult:
                     "budget": curve.series.budget,
                     "axes": dict(curve.axes),
                     "replicates": len(curve.series.replicates),
-                    "regret": asdict(curve.final),
+                    "regret": json_of(curve.final),
                     "recorded": {
-                        name: asdict(metrics.interval(list(column.values())))
+                        name: json_of(metrics.interval(list(column.values())))
                         for name, column in curve.recorded.items()
                     },
                     "guarantee": curve.guarantee,
@@ -168,7 +169,7 @@ class FigureResult:
             fixed |= {f"axis_{axis}": curve.axes[axis] for axis in self.figure.axes}
             fixed |= {"replicates": len(s.replicates), "guarantee": curve.guarantee}
             rows += [
-                {**fixed, "round": t, "regret": mean, "low": low, "high": high}
+                {**fixed, "round": t, "regret": mean, "low": _finite(low), "high": _finite(high)}
                 for t, mean, low, high in zip(s.rounds.tolist(), *curve.bands.tolist())
             ]
         for column in (f"axis_{axis}" for axis in self.figure.axes):
@@ -180,16 +181,20 @@ class FigureResult:
         return rows
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 def _decided(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict,
         "summary": judgement.summary,
-        "comparisons": [asdict(comparison) for comparison in judgement.comparisons],
+        "comparisons": [json_of(comparison) for comparison in judgement.comparisons],
     }
 
 
 def _interval(value: Interval) -> str:
-    if value.low == value.high:
+    if value.low == value.high or not value.bounded:
         return number(value.mean)
     return f"{number(value.mean)} [{number(value.low)}, {number(value.high)}]"
 
@@ -289,7 +294,8 @@ def _cell(table: FigureTable, curve: Curve, curves: Sequence[Curve]) -> Cell | N
     try:
         measured = table.quantity.of(curve, curves)
         (values,), count = jackknife(measured)
-        ends = interval(values) if len(measured.columns) > 1 else None
+        ends = interval(values, count) if len(measured.columns) > 1 else None
+        ends = ends if ends is not None and ends.bounded else None
     except ResultError:
         return None
     single = len(measured.columns) == 1 and count > 1

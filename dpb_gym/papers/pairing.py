@@ -16,7 +16,7 @@ import numpy as np
 
 from dpb_gym.errors import ResultError
 from dpb_gym.problems.base import Array
-from dpb_gym.report.leaderboard_data import Interval
+from dpb_gym.report.leaderboard_data import UNBOUNDED, Interval
 from dpb_gym.results.metrics import CONFIDENCE
 from dpb_gym.results.rulings import paired_p
 
@@ -67,11 +67,14 @@ def jackknife(*measured: Measured) -> tuple[list[Array], int]:
     return values, len(shared)
 
 
-def interval(values: Array) -> Interval:
-    """Return a quantity with its 95% interval, which has no width for a single value.
+def interval(values: Array, replicates: int) -> Interval:
+    """Return a quantity with its 95% interval.
+
+    The interval of a constant has no width, that of a single replicate has no ends.
 
     Args:
         values: The quantity as `jackknife` returns it.
+        replicates: Their number, as `jackknife` returns it.
 
     Raises:
         ResultError: If a value is not finite.
@@ -82,7 +85,7 @@ def interval(values: Array) -> Interval:
 
     centre, n = float(values[0]), len(values) - 1
     if n < 2:
-        return Interval(centre, centre, centre)
+        return Interval(centre, *((centre, centre) if replicates == 0 else UNBOUNDED))
     error = float(_pseudo(values).std(ddof=1) / np.sqrt(n))
     half = float(stdtrit(n - 1, 0.5 + 0.5 * CONFIDENCE)) * error
     return Interval(centre, centre - half, centre + half)

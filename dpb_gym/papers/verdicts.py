@@ -229,12 +229,14 @@ def _compare(
     else:
         against, description = constant(right), word(right)
     (value, reference), replicates = jackknife(claim.quantity.of(curve, curves), against)
-    left, other = interval(value), interval(reference)
+    left, other = interval(value, replicates), interval(reference, replicates)
     near = claim.expect == "near"
     # positive values support the claim
     ahead = reference - value if claim.expect in ("falls", "below") else value - reference
-    effect = interval(claim.tolerance - np.abs(ahead) if near
-                      else ahead + claim.tolerance * np.abs(reference))  # fmt: skip
+    margin = (
+        claim.tolerance - np.abs(ahead) if near else ahead + claim.tolerance * np.abs(reference)
+    )
+    effect = interval(margin, replicates)
     if 0 < replicates < MIN_REPLICATES:
         outcome = OPEN
     elif near:
@@ -242,7 +244,7 @@ def _compare(
     elif effect.low > 0:
         outcome = SUPPORTED
     else:
-        least, apart = claim.least * abs(other.mean), interval(ahead)
+        least, apart = claim.least * abs(other.mean), interval(ahead, replicates)
         # A claim with a tolerance says itself which miss counts.
         if not claim.tolerance and -least <= apart.low and apart.high <= least:
             outcome = EQUAL

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable, state, validation
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems import exhaustive_search, rounds
 from dpb_gym.problems.base import Field, Problem
@@ -22,6 +22,7 @@ CHOICES: dict[str, dict[str, float]] = {"mnl": {}, "nested": {"nests": 4, "dissi
 DESIGNS = ("gaussian", "uniform", "sphere", "low-rank")
 
 
+@state.register
 class AssortmentProblem(Problem):
     """Assortments of at most K of N items; one customer a round buys one of them or nothing.
 

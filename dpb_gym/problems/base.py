@@ -407,6 +407,38 @@ class Instance:
             values.append(self.oracle()[1])
         return np.array(values) if values else None
 
+    def saved(self) -> dict[str, Any] | None:
+        """Return as plain state what the rounds so far have changed, for `restore`.
+
+        Of an instance whose replicates are in the same round. None if it cannot be saved.
+        """
+        return {
+            "round": int(self.t[0]),
+            "cursor": int(self._cursor[0]),
+            "start": int(self._start[0]),
+            "hidden": self.hidden,
+            "block": self._block,
+            "generators": self._generators,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Move a new instance of the same problem and seeds to the round that `saved` describes.
+
+        Raises:
+            ParameterError: If it is of another problem or of other replicates.
+        """
+        for own, found in ((self.hidden, saved["hidden"]), (self._block, saved["block"])):
+            layout = {name: (value.shape, value.dtype) for name, value in own.items()}
+            if {name: (value.shape, value.dtype) for name, value in found.items()} != layout:
+                raise ParameterError("the saved instance is of another problem")
+            for name, value in own.items():
+                value[...] = found[name]
+        self.t[:] = saved["round"]
+        self._cursor[:] = saved["cursor"]
+        self._start[:] = saved["start"]
+        self._generators = list(saved["generators"])
+        self._shown = self._ahead = None
+
     def context(self) -> Context:
         """Return what policies may see of the current round."""
         return self.round().context

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpb_gym import validation
+from dpb_gym import state, validation
 from dpb_gym.errors import DataError, ParameterError, shown
 from dpb_gym.problems.base import Array, Hidden
 
@@ -55,6 +55,7 @@ def read_rank(rank: Any, dim: int, design: str, low: tuple[str, ...]) -> int:
     return validation.integer("rank", max(1, dim // 2) if rank is None else rank, 1, dim)
 
 
+@state.register
 class ContextSchedule:
     """Features of every round of one replicate.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -306,6 +306,27 @@ class Delivery:
         buffer = self._buffers[agent]
         (arrived,) = self.arrivals.swap(buffer, {"action": action}).values()
         return self._context, arrived, self.arrivals.exchange(buffer, feedback)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the pending responses as plain state, for `restore`."""
+        queues = [] if self.arrivals is None else self.arrivals._queues
+        return {
+            "queues": [vars(queue) for queue in queues],
+            "buffers": {agent: buffer._rows for agent, buffer in self._buffers.items()},
+        }
+
+    def restore(self, saved: Mapping[str, Any], numbers: Sequence[int]) -> None:
+        """Continue a delivery of the same problem and seeds, with some of its agents.
+
+        Args:
+            saved: What `saved` returned.
+            numbers: Numbers that the agents had there, in their new order.
+        """
+        assert self.arrivals is not None
+        for queue, state in zip(self.arrivals._queues, saved["queues"], strict=True):
+            vars(queue).update(state)
+        for new, old in [(None, None), *enumerate(numbers)]:
+            self._buffers[new]._rows = saved["buffers"][old]
 
 
 def _arrays(batch: Context | Feedback) -> dict[str, Array]:

@@ -11,7 +11,7 @@ every lambda >= 0 (Gallego & van Ryzin 1994; Talluri & van Ryzin 1998).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -207,6 +207,10 @@ def on_sale(round_: Round, has: Array) -> Array:
     return np.asarray((has if available is None else available).any(axis=1))
 
 
+_SAVED = ("left", "_before", "_at", "_bids", "_resolved", "_lost")
+"""Attributes of a `StockInstance` that its rounds change."""
+
+
 class StockInstance(Instance):
     """Instance with limited stock.
 
@@ -235,6 +239,18 @@ class StockInstance(Instance):
     def fork(self) -> StockInstance:
         """Return an instance with the same customers and a separate stock, for another agent."""
         return StockInstance(self.customers, self._unit_values)
+
+    def saved(self) -> dict[str, Any] | None:
+        customers = self.customers.saved()
+        own = {name: getattr(self, name) for name in _SAVED}
+        return None if customers is None else {"customers": customers, **own}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        if int(self.t[0]) != saved["customers"]["round"]:  # forks share customers
+            self.customers.restore(saved["customers"])
+        for name in _SAVED:
+            getattr(self, name)[...] = saved[name]
+        self._now = None
 
     def restart(self, i: int, seed: int, episode: int) -> None:
         self.customers.restart(i, seed, episode)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpb_gym import kernels, portable, validation
+from dpb_gym import kernels, portable, state, validation
 from dpb_gym.errors import ActionError
 from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
@@ -22,6 +22,7 @@ DEMANDS = (*GLM, "probit", "exponential")
 CUSTOMERS = ("uniform", "drifting", "two-type", "switched", "sorted")
 
 
+@state.register
 class PricingProblem(Problem):
     """Personalised pricing of one product: a price in [0, 1] for each customer.
 

@@ -80,10 +80,15 @@ class ResultColumn:
         return None if found == "" else found
 
     def entries(self, source: TaskResult | TrackResult, row: Row | TrackRow) -> dict[str, Any]:
-        """Return the value by name; an interval also by ``NAME_low`` and ``NAME_high``."""
+        """Return the value by name; an interval also by ``NAME_low`` and ``NAME_high``.
+
+        Ends that are unknown are None.
+        """
         value = self.of(source, row)
         if not self.is_interval:
             return {self.name: value}
+        if isinstance(value, Interval) and not value.bounded:
+            return {self.name: value.mean, f"{self.name}_low": None, f"{self.name}_high": None}
         parts = (("", "mean"), ("_low", "low"), ("_high", "high"))
         return {self.name + suffix: getattr(value, part, None) for suffix, part in parts}
 

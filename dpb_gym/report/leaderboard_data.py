@@ -8,6 +8,7 @@ or if fields contradict each other.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field, replace
@@ -62,6 +63,20 @@ Label: TypeAlias = Annotated[str, check(validation.text)]
 MaybeLabel: TypeAlias = Annotated[str, check(validation.text, empty=True)]
 Prose: TypeAlias = Annotated[str, check(validation.text, empty=True, lines=True)]
 Number: TypeAlias = Annotated[float, check(validation.real)]
+UNBOUNDED = -math.inf, math.inf
+
+
+def _end(value: Any, info: pydantic.ValidationInfo) -> Any:
+    infinite = isinstance(value, float) and math.isinf(value)
+    return value if infinite else validation.real(str(info.field_name), value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+End: TypeAlias = Annotated[float, BeforeValidator(_end), pydantic.PlainSerializer(_finite)]
+"""End of an interval; an infinite one is null in JSON."""
 Positive: TypeAlias = Annotated[float, check(validation.real, 0.0, open_low=True)]
 NotNegative: TypeAlias = Annotated[float, check(validation.real, 0.0)]
 Chance: TypeAlias = Annotated[float, check(validation.real, 0.0, 1.0)]
@@ -81,17 +96,24 @@ class Interval:
 
     Attributes:
         mean: The estimate.
-        low: Lower end of the interval.
-        high: Upper end, at least `low`.
+        low: Lower end of the interval; -inf if it is unknown, as for a single replicate.
+        high: Upper end, at least `low`; inf where `low` is -inf.
     """
 
     mean: Number
-    low: Number
-    high: Number
+    low: End
+    high: End
 
     def __post_init__(self) -> None:
         if self.low > self.high:
             raise ValueError(f"low {self.low} exceeds high {self.high}")
+        if not self.bounded and (self.low, self.high) != UNBOUNDED:
+            raise ValueError(f"both ends are finite or none, got {self.low} and {self.high}")
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the ends are known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
 
 
 @model
@@ -112,7 +134,13 @@ class Audit:
 def _curve(points: Any) -> tuple[CurvePoint, ...]:
     """Validate a curve as one array; a large leaderboard has a hundred thousand points."""
     points = list(points) if isinstance(points, Iterable) else points
-    table = validation.array("curve", points if points != [] else np.empty((0, 4)), (None, 4))
+    table = validation.numbers("curve", points if points != [] else np.empty((0, 4)))
+    known = np.isfinite(table)
+    if table.shape[1:] == (4,):  # ends that are unknown, see `Interval`
+        known[:, 2:] |= table[:, 2:] == UNBOUNDED
+    validation.array("curve", np.where(known, 0.0, table), (None, 4))
+    if (np.isinf(table[:, 2]) != np.isinf(table[:, 3])).any():
+        raise ValueError("both ends of an interval of curve are finite or none")
     rounds = table[:, 0]
     if (rounds < 0).any() or (rounds != np.floor(rounds)).any():
         raise ValueError("a round of curve must be an integer >= 0")
@@ -121,6 +149,10 @@ def _curve(points: Any) -> tuple[CurvePoint, ...]:
     if (table[:, 2] > table[:, 3]).any():
         raise ValueError("a low of curve exceeds its high")
     return tuple((int(t), *values) for t, *values in table.tolist())
+
+
+def _curve_json(curve: tuple[CurvePoint, ...]) -> list[list[float | None]]:
+    return [[t, mean, _finite(low), _finite(high)] for t, mean, low, high in curve]
 
 
 def _finals(values: Any) -> dict[int, float]:
@@ -218,7 +250,8 @@ class Row(Entry):
         score: Normalised score, random = 0 and oracle = 1.
         reward: Cumulative reward at the horizon.
         rounds_per_second: Agent rounds per second, positive.
-        curve: Points (round, mean, low, high) of the cumulative pseudo-regret, rounds increasing.
+        curve: Points (round, mean, low, high) of the cumulative pseudo-regret, rounds increasing;
+            the ends are infinite where they are unknown.
         params: Agent parameters.
         audit: Result of an audit of this agent with these parameters, None without one.
         verdict: Verdict of an audit of the agent's code, or ``"not audited"``; empty without a
@@ -243,7 +276,9 @@ class Row(Entry):
     score: Interval | None
     reward: Interval
     rounds_per_second: Positive | None
-    curve: Annotated[tuple[CurvePoint, ...], PlainValidator(_curve)]
+    curve: Annotated[
+        tuple[CurvePoint, ...], PlainValidator(_curve), pydantic.PlainSerializer(_curve_json)
+    ]
     params: Mapping[Label, Any] = field(default_factory=dict)
     audit: Audit | None = None
     verdict: MaybeLabel = ""

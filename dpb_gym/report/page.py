@@ -10,6 +10,7 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -231,26 +232,35 @@ def _curve(row: Any, points: int, known: Sequence[int]) -> dict[str, Any]:
 
 
 def _value(value: Value) -> Any:
-    """Return a column's value with six digits, an interval as [mean, low, high]."""
+    """Return a column's value with six digits, an interval as [mean, low, high].
+
+    An interval without known ends is [mean].
+    """
+    if isinstance(value, Interval) and not value.bounded:
+        return [_digits(value.mean, 6)]
     if isinstance(value, Interval):
         return [_digits(part, 6) for part in (value.mean, value.low, value.high)]
     return _digits(value, 6) if isinstance(value, float) else value
 
 
-def thin(curve: Sequence[CurvePoint], points: int) -> list[list[float]]:
+def thin(curve: Sequence[CurvePoint], points: int) -> list[list[float | None]]:
     """Return a curve as columns of at most `points` entries.
 
     The columns are rounds, means (5 digits), and the interval's distance below and above the mean
-    (3 digits).
+    (3 digits, None where it is unknown).
     """
+
+    def distance(value: float) -> float | None:
+        return _digits(value, 3) if math.isfinite(value) else None
+
     last = len(curve) - 1
     if last >= points:
         curve = [curve[round(i * last / (points - 1))] for i in range(points)]
     return [
         [t for t, *_ in curve],
         [_digits(mean, 5) for _, mean, _, _ in curve],
-        [_digits(mean - low, 3) for _, mean, low, _ in curve],
-        [_digits(high - mean, 3) for _, mean, _, high in curve],
+        [distance(mean - low) for _, mean, low, _ in curve],
+        [distance(high - mean) for _, mean, _, high in curve],
     ]
 
 

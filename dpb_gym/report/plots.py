@@ -6,6 +6,7 @@ smaller budgets are fainter, those without a guarantee dashed. Panels have the w
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -248,7 +249,8 @@ def _headings(axes: Axes, title: str, x: str, y: str) -> None:
 def _intervals(axes: Axes, bars: Sequence[tuple[str, Interval, str]]) -> None:
     """Draw means with their intervals from top to bottom, each with its label and colour."""
     for k, (_, one, colour) in enumerate(bars):
-        axes.plot([one.low, one.high], [k, k], color=colour, linewidth=2.2)
+        if one.bounded:
+            axes.plot([one.low, one.high], [k, k], color=colour, linewidth=2.2)
         axes.plot([one.mean], [k], "o", color=colour, markersize=4.5)
     axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
@@ -273,7 +275,8 @@ def _curves(task: TaskResult, lines: list[Line], log_x: bool, log_y: bool, axes:
         if log_y:
             low = tuple(max(value, 1e-3 * centre) for value, centre in zip(low, mean))
         faint = 0.16 * line.strength
-        axes.fill_between(t, low, high, color=line.colour[0], alpha=faint, linewidth=0)
+        if all(map(math.isfinite, high)):
+            axes.fill_between(t, low, high, color=line.colour[0], alpha=faint, linewidth=0)
         marked = list(range(len(points) - 1, -1, -max(1, len(points) // 5)))[::-1]
         axes.plot(t, mean, alpha=line.strength, markevery=marked, **look(line))
     _name(axes, task, "round", "cumulative pseudo-regret")
@@ -288,15 +291,18 @@ def _frontier(table: Table, lines: list[Line], scale: str, log_y: bool, axes: Ax
 
     best = None if table.rival is None else table.rival.row.loss
     if best is not None and (best.mean > 0 or not log_y):
-        axes.axhspan(_floor(best, log_y), best.high, color=MUTED, alpha=0.15, linewidth=0)
+        if best.bounded:
+            axes.axhspan(_floor(best, log_y), best.high, color=MUTED, alpha=0.15, linewidth=0)
         axes.axhline(best.mean, color=MUTED, linestyle=DASHES["dashed"])
     budgets = sorted({line.row.budget for line in lines if line.row.budget}, key=budget_order)
     for agent, first in agents_of(lines).items():
         mine = {x.row.budget: x.row.loss for x in lines if x.row.agent == agent}
         drawn = [b for b in budgets if b in mine and (mine[b].mean > 0 or not log_y)]
         losses = [mine[budget] for budget in drawn]
-        below = [max(0.0, one.mean - _floor(one, log_y)) for one in losses]
-        ends = below, [max(0.0, one.high - one.mean) for one in losses]
+        below = [
+            max(0.0, one.mean - _floor(one, log_y)) if one.bounded else math.nan for one in losses
+        ]
+        ends = below, [max(0.0, one.high - one.mean) if one.bounded else math.nan for one in losses]
         at, mean = [budget.limit for budget in drawn], [one.mean for one in losses]
         axes.errorbar(at, mean, ends, capsize=1.8, elinewidth=0.8, **look(first))
     _name(axes, table.task, scale, "regret at the horizon")

@@ -165,7 +165,8 @@ class Table:
             if column.is_numeric:
                 places = self.places[column.name]
                 if isinstance(value, Interval):
-                    ends = f"[{number(value.low, places)}, {number(value.high, places)}]"
+                    if value.bounded:
+                        ends = f"[{number(value.low, places)}, {number(value.high, places)}]"
                     value = value.mean
                 text = number(value, places)  # type: ignore[arg-type]
             else:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym.errors import ParameterError
-from dpb_gym.report.leaderboard_data import Interval, Normalisation
+from dpb_gym.report.leaderboard_data import UNBOUNDED, Interval, Normalisation
 
 CONFIDENCE = 0.95
 MIDDLE = 0.25
@@ -91,11 +91,11 @@ def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Fl
     """Return means of columns with the ends of their 95% intervals.
 
     Args:
-        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. Where the mean is
-            that of a single replicate, the interval has no width.
+        values: ``(n, C)``, replicates by columns, e.g. checkpoints of a curve. A single replicate
+            does not show how replicates differ: its ends are -inf and inf.
         cut: In [0, 1/2): the share of replicates left out at each end; `MIDDLE` gives the
             interquartile mean.
-        floor: Lower bound of all values and interval ends.
+        floor: Lower bound of all values and finite ends.
 
     Returns:
         Means, lower and upper ends: ``(3, C)``.
@@ -104,7 +104,10 @@ def limits(values: ArrayLike, cut: float = 0.0, *, floor: float = -np.inf) -> Fl
         ParameterError: If there is no replicate or a value is not finite, or beyond `LARGEST`.
     """
     centre, variance, freedom = _spread(_sample(values), cut)
-    half = _half(variance, freedom) if freedom else np.zeros_like(centre)
+    if freedom < 1:
+        infinite = np.full_like(centre, np.inf)
+        return np.stack([centre, -infinite, infinite])
+    half = _half(variance, freedom)
     return np.stack([centre, np.minimum(centre, np.maximum(centre - half, floor)), centre + half])
 
 
@@ -117,7 +120,8 @@ def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
     """Return the mean of several tasks' means, with equal weights, and its 95% interval.
 
     Args:
-        tasks: One array of numbers per task, of any lengths; a single number adds no width.
+        tasks: One array of numbers per task, of any lengths. With a task of a single number the
+            ends are -inf and inf, see `limits`.
 
     Raises:
         ParameterError: If there is no task, or one has no finite number.
@@ -126,12 +130,14 @@ def mean_of_tasks(tasks: Sequence[ArrayLike]) -> Interval:
         raise ParameterError("a mean of tasks needs at least one")
     parts = [_spread(_sample(np.asarray(values)[..., None]), 0.0) for values in tasks]
     centre = float(np.mean([centre for centre, _, _ in parts]))
+    if any(freedom < 1 for _, _, freedom in parts):
+        return Interval(centre, *UNBOUNDED)
     variances = np.array([float(v[0]) for _, v, _ in parts]) / len(parts) ** 2
     total = variances.sum()
     if total == 0.0:
         return Interval(centre, centre, centre)
     shares = variances / total
-    freedom = 1.0 / sum(share**2 / f for share, (_, _, f) in zip(shares, parts) if f)
+    freedom = 1.0 / sum(share**2 / f for share, (_, _, f) in zip(shares, parts))
     half = float(_half(total, freedom))
     return Interval(centre, centre - half, centre + half)
 

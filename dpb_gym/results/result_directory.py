@@ -3,6 +3,7 @@
 DIR/manifest.json     suite, versions, runs, audits; digest, guarantee and timing of every cell
 DIR/result.parquet    the numbers of the cells in the manifest, see `dpb_gym.results.parquet`
 DIR/cells/TASK/*      during a run: one file per finished cell
+DIR/unfinished/*      during a run: state of jobs, see `dpb_gym.running.unfinished`
 DIR/set-aside/*       damaged or outdated files, never read
 DIR/.lock, .owner     held while a run is writing
 
@@ -27,6 +28,7 @@ from dpb_gym.results.storage import (
     CELLS,
     MANIFEST,
     TABLE,
+    UNFINISHED,
     DamagedResult,
     Storage,
     UnreachableError,
@@ -153,7 +155,7 @@ class ResultDirectory:
                     "tasks, agents or seeds differ: give another directory (--out)"
                 )
             return old
-        others = sorted(set(names) - {TABLE, CELLS, ASIDE})
+        others = sorted(set(names) - {TABLE, CELLS, UNFINISHED, ASIDE})
         if others:
             raise ResultError(
                 f"{place} is not a result directory (it has no {MANIFEST}) and not empty "

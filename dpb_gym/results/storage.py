@@ -24,7 +24,9 @@ from dpb_gym.errors import MissingExtraError, ParameterError, ResultError, shown
 from dpb_gym.files import TEMPORARY, make_folder, read_regular, unwritable, write_file
 
 MANIFEST, TABLE, CELLS, ASIDE = "manifest.json", "result.parquet", "cells", "set-aside"
+UNFINISHED = "unfinished"
 LOCK, OWNER, PULSE = ".lock", ".owner", ".pulse"
+OWN_NAMES = (MANIFEST, TABLE, CELLS, UNFINISHED, ASIDE, LOCK, OWNER)
 STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "memory")
 LEASE_SECONDS, PULSE_SECONDS, MOST_NOTE = 30.0, 5.0, 1 << 12
 
@@ -96,8 +98,9 @@ class Storage:
             raise ResultError(f"{self} is a file; results need a directory")
         if not self._folder.is_dir():
             return None
-        ours = [self._folder / name for name in (MANIFEST, TABLE, CELLS, ASIDE, LOCK, OWNER)]
-        for path in (*ours, *(self._folder / CELLS).glob("*")):
+        ours = [self._folder / name for name in OWN_NAMES]
+        inner = [path for name in (CELLS, UNFINISHED) for path in (self._folder / name).glob("*")]
+        for path in (*ours, *inner):
             if path.is_symlink():
                 raise ResultError(f"{path} is a link; a result directory holds its own files")
         here = [path.name for path in self._folder.iterdir()]
@@ -121,6 +124,11 @@ class Storage:
         """Write a file atomically; raise `ResultError` if that fails."""
         write_file(self._folder / name, content)
 
+    def remove(self, name: str) -> None:
+        """Remove a file, as far as possible."""
+        with contextlib.suppress(OSError):
+            (self._folder / name).unlink()
+
     def set_aside(self, name: str, *, copy: bool = False) -> str:
         """Move or copy a file to the folder of unused files, and return its new path."""
         first = f"{ASIDE}/{name.rpartition('/')[2]}"
@@ -143,9 +151,16 @@ class Storage:
         return True
 
     def remove_cells(self) -> None:
-        """Remove the files of single cells, as far as possible."""
+        """Remove the files of single cells, and empty folders, as far as possible."""
         if (self._folder / CELLS).is_dir():  # opening a pipe of this name would block
             shutil.rmtree(self._folder / CELLS, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self._folder / UNFINISHED).rmdir()
+
+    def unfinished(self) -> list[str]:
+        """Return the files with the state of unfinished jobs, in order."""
+        found = (self._folder / UNFINISHED).glob("*.state")
+        return sorted(path.relative_to(self._folder).as_posix() for path in found)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:
@@ -272,6 +287,10 @@ class ObjectStorage(Storage):
         except FileNotFoundError as error:
             raise UnreachableError(f"cannot write {self.at(name)}: no such bucket") from error
 
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError, UnreachableError):
+            self._ask("rm_file", name)
+
     def _moved(self, name: str, target: str, copy: bool) -> bool:
         if self._ask("exists", target):
             return False
@@ -282,6 +301,9 @@ class ObjectStorage(Storage):
     def remove_cells(self) -> None:
         with contextlib.suppress(FileNotFoundError, UnreachableError):
             self._ask("rm", CELLS, recursive=True)
+
+    def unfinished(self) -> list[str]:
+        return [name for name in self._listed("find", UNFINISHED) if name.endswith(".state")]
 
     @contextlib.contextmanager
     def held(self) -> Iterator[str]:
@@ -328,8 +350,7 @@ class ObjectStorage(Storage):
 
     def _remove(self, token: str) -> None:
         for name in (OWNER + token, PULSE + token):
-            with contextlib.suppress(FileNotFoundError, UnreachableError):
-                self._ask("rm_file", name)
+            self.remove(name)
 
 
 def _this_process() -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
 
 from dpb_gym import validation
 from dpb_gym.envs.registration import environment
-from dpb_gym.errors import AgentError, ParameterError, shown
+from dpb_gym.errors import AgentError, ParameterError, shown, unknown_parameter
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, spec_of
 from dpb_gym.results.cell_result import CellResult, Failure
@@ -30,6 +32,27 @@ LARGEST_BLOCK = 64
 AD_HOC = "ad-hoc"
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def explains_env_kwargs(function: Callable[P, T]) -> Callable[P, T]:
+    """Name `env_kwargs` in the error for a keyword argument that the function does not have."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in kwargs.items():
+            if name not in known:
+                pair = f"{{{name!r}: {shown(value)}}}"
+                takes = f"parameters of the environment go into env_kwargs={pair}"
+                raise unknown_parameter(f"{function.__name__}()", name, known, takes)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@explains_env_kwargs
 def evaluate(
     env_id: str,
     agents: Any,
@@ -57,7 +80,8 @@ def evaluate(
         env_id: Environment id, e.g. ``"DPB/Assortment-v0"``.
         agents: A mapping from labels to agents, a list of agents, or one agent. An agent
             is a registered name, ``(name, budget)``, ``(name, budget, parameters)``, an
-            agent class, or a function without arguments that makes an agent.
+            agent class, a function without arguments that makes an agent, or an object with
+            ``predict``, such as a trained model of Stable-Baselines3 (`dpb_gym.predictors`).
         horizon: Rounds T; the environment's default if not given.
         replicates: Independent replicates, at least 1.
         seed: Replicate i has seed ``seed + i``.

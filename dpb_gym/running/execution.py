@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,21 +20,24 @@ from dpb_gym import validation
 from dpb_gym.errors import DPBError, ParameterError, optional_module
 from dpb_gym.kernel_cache import compilations
 from dpb_gym.results.cell_result import CellResult, Failure
+from dpb_gym.results.parquet import cell_file
 from dpb_gym.results.result_directory import ResultDirectory, keep
-from dpb_gym.results.storage import Storage
+from dpb_gym.results.storage import CELLS, Storage
+from dpb_gym.running import unfinished
 from dpb_gym.running.agent_checks import checked
 from dpb_gym.running.callbacks import Callback, listening, replay
 from dpb_gym.running.plan import Job, TaskPlan, make_jobs
 from dpb_gym.running.progress import Report, Show, board
 from dpb_gym.running.runner import run_block
+from dpb_gym.running.unfinished import JobState, state_file
 from dpb_gym.suites.provenance import command_line
+from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
 WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
 LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
 """Seconds without progress after which a cluster is given up, and after which a worker counts
 as stable."""
-KEPT = "Finished results are kept: run the same command again"
 LOST = "the dask cluster is lost"
 
 
@@ -55,7 +59,8 @@ class RunReport:
         keys: Keys of the plan's cells.
         computed: Cells computed in this run.
         failures: The cells that failed.
-        rounds: Agent rounds played in this run.
+        rounds: Agent rounds of the jobs of this run, also those that an interrupted run had
+            played and saved.
         seconds: Wall time.
     """
 
@@ -210,21 +215,51 @@ def execute(
     ):
         beats = [watched.heartbeat(i) if watched is not None else None for i in range(len(jobs))]
         whole = place is None or (notify is not None and elsewhere)
-        calls = [(i, job, place, beat, whole) for i, (job, beat) in enumerate(zip(jobs, beats))]
+        seconds = unfinished.SAVE_SECONDS
+        calls = [
+            (i, job, place, beat, whole, seconds) for i, (job, beat) in enumerate(zip(jobs, beats))
+        ]
         if backend == "dask":
             source = _dask(calls, scheduler)
         elif elsewhere:
             source = in_processes(run_job, calls, workers)
         else:
             source = (run_job(*call, notify) for call in calls)
-        for index, outcomes in source:
-            if watched is not None:
-                watched.finish(index)
-            if notify is not None and elsewhere:
-                replay(outcomes, notify)
-            done[index] = outcomes
-            check_interrupt()
+        try:
+            for index, outcomes in source:
+                if watched is not None:
+                    watched.finish(index)
+                if notify is not None and elsewhere:
+                    replay(outcomes, notify)
+                done[index] = outcomes
+                check_interrupt()
+        except KeyboardInterrupt:
+            warnings.warn(kept(jobs, place), RuntimeWarning, stacklevel=2)
+            raise
+        except WorkerError as error:
+            raise WorkerError(f"{error}. {kept(jobs, place)}") from error
     return [outcome for index in range(len(jobs)) for outcome in done[index]]
+
+
+def kept(jobs: Sequence[Job], place: Storage | None) -> str:
+    """Return what an interrupted run has stored, as a sentence."""
+    if place is None:
+        return "Nothing is kept: this run has no result directory"
+    cells = [cell for job in jobs for cell in job.cells]
+    try:
+        files = set(place.cells())
+        states = set(place.unfinished())
+    except DPBError as error:  # a store that does not answer
+        return f"Finished results are kept, as far as {place} has them ({error})"
+    finished = sum(f"{CELLS}/{cell_file(cell)}" in files for cell in cells)
+    waiting = [job for job in jobs if state_file(job.cells[0]) in states]
+    text = f"Finished results are kept: {finished} of {len(cells)} cells"
+    if waiting:
+        saved = sum(
+            f"{CELLS}/{cell_file(cell)}" not in files for job in waiting for cell in job.cells
+        )
+        text += f", and the last saved state of {saved} unfinished ones"
+    return text
 
 
 def run_job(
@@ -233,19 +268,46 @@ def run_job(
     place: Storage | None,
     heartbeat: Report | None,
     whole: bool,
+    save_seconds: float,
     notify: Callback | None = None,
 ) -> Done:
     """Run a job's cells in lockstep and write their results if there is a place.
 
-    Return all outcomes if `whole`, else the failures alone.
+    A job that runs longer than `save_seconds` writes its state at such intervals, and continues
+    from the state of an interrupted run. Return all outcomes if `whole`, else the failures alone.
     """
-    with nullcontext() if heartbeat is None else compilations(partial(heartbeat, 0)):
-        problem = job.task.problem() if job.problem is None else job.problem
-        outcomes = run_block(problem, job.cells, heartbeat, notify, job.study, isolate=job.isolate)
-    for outcome in outcomes:
-        if place is not None and isinstance(outcome, CellResult):
-            keep(place, outcome)
+    states = None if place is None or job.isolate else JobState(place, job.cells[0], save_seconds)
+    found: dict[int, Outcome] = {}
+    problem = job.task.problem() if job.problem is None else job.problem
+    for cells in [job.cells] if states is None else _parts(job, states):
+        report = heartbeat
+        if heartbeat is not None and found:
+            report = partial(_further, heartbeat, len(found) * job.rounds // len(job.cells))
+        with nullcontext() if report is None else compilations(partial(report, 0)):
+            outcomes = run_block(
+                problem, cells, report, notify, job.study, isolate=job.isolate, states=states
+            )
+        for cell, outcome in zip(cells, outcomes):
+            found[id(cell)] = outcome
+            if place is not None and isinstance(outcome, CellResult):
+                keep(place, outcome)
+    if states is not None:
+        states.remove()
+    outcomes = [found[id(cell)] for cell in job.cells]
     return index, outcomes if whole else [o for o in outcomes if isinstance(o, Failure)]
+
+
+def _parts(job: Job, states: JobState) -> list[tuple[Cell, ...]]:
+    """Return the cells that continue from a saved state together, and those that begin."""
+    resumed = states.of(job.cells)
+    keys = {cell.key for cell in resumed}
+    rest = tuple(cell for cell in job.cells if cell.key not in keys)
+    return [cells for cells in (resumed, rest) if cells]
+
+
+def _further(report: Report, before: int, rounds: int, *compiling: Any) -> None:
+    """Report the rounds of a later part of a job."""
+    report(before + rounds, *compiling)
 
 
 def _job_of(parent: int, run: Callable[..., Any], *call: Any) -> Any:
@@ -297,8 +359,8 @@ def in_processes(run: Callable[..., Any], calls: Sequence[Any], workers: int) ->
             yield from parallel(task(*call) for call in calls)
     except BrokenProcessPool as error:
         raise WorkerError(
-            f"a worker process died, perhaps for lack of memory. {KEPT}, with fewer --workers or a "
-            "smaller block"
+            "a worker process died, perhaps for lack of memory: run the same command again, with "
+            "fewer --workers or a smaller block"
         ) from error
     except BaseException:
         # Otherwise workers would finish their jobs after an interruption.
@@ -321,7 +383,7 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[Done]:
         try:
             yield from _completed(client, done, len(futures))
         except (OSError, dask.CancelledError, KilledWorker) as error:
-            raise WorkerError(f"{LOST}: {error or type(error).__name__}. {KEPT}") from error
+            raise WorkerError(f"{LOST}: {error or type(error).__name__}") from error
         finally:
             if client.status == "running":
                 client.cancel(futures)
@@ -354,7 +416,7 @@ def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
             last = now
         elif now - last > LOST_SECONDS + (SETTLED_SECONDS if there else 0.0):
             who = "it has no workers that stay" if running else "it does not answer"
-            raise WorkerError(f"{LOST}: {who}, since {now - last:.0f} s. {KEPT}")
+            raise WorkerError(f"{LOST}: {who}, since {now - last:.0f} s")
         time.sleep(POLL_SECONDS)
 
 

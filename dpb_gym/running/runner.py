@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpb_gym import state
 from dpb_gym.agent import Agent, plays_stretches
-from dpb_gym.errors import DPBError, ParameterError, line_of
+from dpb_gym.checkpoint import restored
+from dpb_gym.errors import DPBError, ParameterError, StateError, line_of
 from dpb_gym.kernel_cache import spent
 from dpb_gym.problems.base import Array, Context, Instance, Problem
 from dpb_gym.problems.delay import Delivery
@@ -29,7 +32,9 @@ from dpb_gym.problems.limited_stock import StockInstance
 from dpb_gym.problems.stretch import JudgedStretch
 from dpb_gym.registry import AgentSpec, check_supported
 from dpb_gym.results.cell_result import CellResult, Failure, Study, Timing
+from dpb_gym.results.storage import warn
 from dpb_gym.running.callbacks import Callback, Checkpoint
+from dpb_gym.running.unfinished import JobState
 from dpb_gym.suites.spec import Cell
 
 if TYPE_CHECKING:
@@ -41,7 +46,14 @@ PROGRESS_SECONDS = 0.2
 class _Runner:
     """State of one cell during a run; `failure` is set if it has failed."""
 
-    def __init__(self, cell: Cell, number: int, agent: Agent, instance: Instance) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        number: int,
+        agent: Agent,
+        instance: Instance,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
         self.cell, self.number, self.agent = cell, number, agent
         self.instance = instance.fork() if isinstance(instance, StockInstance) else instance
         self.failure: Failure | None = None
@@ -51,6 +63,9 @@ class _Runner:
         self.agent_seconds = self.response_seconds = 0.0
         self.stage, self.t = "begin", 0
         run, info = cell.agent, instance.problem.info
+        if saved is not None:
+            self._restore(saved)
+            return
         try:
             check_supported(run.spec, info, run.budget is not None)
             if run.spec.uses_oracle:
@@ -59,6 +74,39 @@ class _Runner:
             agent.curator.rounds.attended = True
         except Exception as error:
             self.failure = _failure(self, error)
+
+    def saved(self) -> dict[str, Any]:
+        """Return the cell's state between two rounds as plain state.
+
+        Raises:
+            StateError: If the agent has attributes that are no data.
+        """
+        agent = vars(self.agent)
+        oracle = {name: value for name, value in agent.items() if value is self.instance}
+        for name in oracle:
+            agent[name] = None
+        try:
+            payload = state.dumps(self.agent)
+        finally:
+            agent.update(oracle)
+        return {
+            "number": self.number,
+            "sums": [self.regret, self.reward],
+            "noted": [self.regrets, self.rewards],
+            "seconds": [self.agent_seconds, self.response_seconds],
+            "stock": self.instance.saved() if isinstance(self.instance, StockInstance) else None,
+            "oracle": list(oracle),
+            "agent": np.frombuffer(payload, np.uint8),
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        """Continue from what `saved` returned, with an agent that was restored from it."""
+        self.regret, self.reward = saved["sums"]
+        self.regrets, self.rewards = saved["noted"]
+        self.agent_seconds, self.response_seconds = saved["seconds"]
+        if saved["stock"] is not None:
+            self.instance.restore(saved["stock"])
+        vars(self.agent).update(dict.fromkeys(saved["oracle"], self.instance))
 
     def play(
         self, contexts: Sequence[Context], shared: Instance, delivery: Delivery | None
@@ -122,8 +170,12 @@ class _Runner:
         """Record regret and reward of round t as checkpoint number `at`, and call the callback."""
         self.regrets[at], self.rewards[at] = self.regret, self.reward
         if notify is not None:
-            guarantee = self.agent.curator.guarantee
-            notify(Checkpoint.of(self.cell, t, self.regret, self.reward, guarantee))
+            self.show(at, t, notify)
+
+    def show(self, at: int, t: int, notify: Callback) -> None:
+        """Call the callback with regret and reward of round t, checkpoint number `at`."""
+        guarantee = self.agent.curator.guarantee
+        notify(Checkpoint.of(self.cell, t, self.regrets[at], self.rewards[at], guarantee))
 
     def result(
         self, shared: float, companions: int, busy: float, study: Study | None
@@ -162,6 +214,7 @@ def run_block(
     *,
     stretches: bool = True,
     isolate: bool = False,
+    states: JobState | None = None,
 ) -> list[CellResult | Failure]:
     """Run cells of one task and one block of replicates in lockstep, to the horizon.
 
@@ -177,6 +230,8 @@ def run_block(
         stretches: Whether agents may play several rounds at once (`Agent.play`).
         isolate: Whether the code of agents with a budget runs in other processes, see
             `dpb_gym.running.isolation`. Times then include the processes' messages.
+        states: Saves the block's state at intervals. Cells that it has the state of, all or none
+            of the block's, continue from there.
 
     Returns:
         One `CellResult` or `Failure` per cell, in order.
@@ -194,20 +249,26 @@ def run_block(
         raise ParameterError(
             f"checkpoints must increase within 1..{problem.horizon} and end there, got {rounds}"
         )
-    instance = problem.instance(seeds)
     with ExitStack() as running:
-        agents: list[Agent] = [
-            running.enter_context(closing(_isolated(run.spec)))
-            if isolate and run.budget is not None
-            else run.spec.make()
-            for run in (cell.agent for cell in cells)
-        ]
-        runners = [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))]
-        began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
-        shared = _rounds(instance, runners, rounds, progress, notify, stretches)
-        # Reading the processor time in every round would cost 1 to 3% of a round.
-        used = time.thread_time() - spent.processor - began[0]
-        passed = time.perf_counter() - spent.wall - began[1]
+        block = None if states is None else _resumed(problem, cells, states)
+        if block is not None:
+            block.replay(notify)
+        else:
+            instance = problem.instance(seeds)
+            agents: list[Agent] = [
+                running.enter_context(closing(_isolated(run.spec)))
+                if isolate and run.budget is not None
+                else run.spec.make()
+                for run in (cell.agent for cell in cells)
+            ]
+            block = _Block(
+                instance,
+                [_Runner(c, i, a, instance) for i, (c, a) in enumerate(zip(cells, agents))],
+                Delivery(problem, seeds) if problem.info.delay is not None else None,
+            )
+        runners = block.runners
+        shared = _rounds(block, rounds, progress, notify, stretches, states)
+        used, passed = block.times
         busy = min(1.0, used / passed) if used and not isolate else 1.0
         found: list[CellResult | Failure] = []
         for runner in runners:
@@ -220,6 +281,104 @@ def run_block(
         return found
 
 
+class _Block:
+    """State of a block of cells between two rounds.
+
+    Attributes:
+        instance: The customers, in round `t` if any round was played.
+        runners: The cells.
+        delivery: Delayed responses; None without a delay.
+        t: Rounds played.
+        shared: Seconds spent for all agents.
+    """
+
+    def __init__(
+        self, instance: Instance, runners: Sequence[_Runner], delivery: Delivery | None
+    ) -> None:
+        self.instance, self.runners, self.delivery = instance, runners, delivery
+        self.t, self.shared = 0, 0.0
+        self._earlier = 0.0, 0.0
+        self._began = time.thread_time() - spent.processor, time.perf_counter() - spent.wall
+        self._left_out: set[str] = set()
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Processor and wall seconds without compilation, also those before a resumption."""
+        # Reading the processor time in every round would cost 1 to 3% of a round.
+        used = time.thread_time() - spent.processor - self._began[0]
+        passed = time.perf_counter() - spent.wall - self._began[1]
+        return used + self._earlier[0], passed + self._earlier[1]
+
+    def saved(self) -> dict[str, Any] | None:
+        """Return the state of the cells that can be saved; None if there are none."""
+        customers = self.instance.saved()
+        if customers is None:
+            return None
+        cells = {}
+        for runner in self.runners:
+            key = runner.cell.key
+            if runner.failure is not None or key in self._left_out:
+                continue
+            try:
+                cells[key] = runner.saved()
+            except StateError as error:
+                self._left_out.add(key)
+                warn(f"{runner.cell.agent.title}: begins again if it is interrupted: {error}")
+        return (
+            None
+            if not cells
+            else {
+                "round": self.t,
+                "customers": customers,
+                "delivery": None if self.delivery is None else self.delivery.saved(),
+                "cells": cells,
+                "shared": self.shared,
+                "times": list(self.times),
+            }
+        )
+
+    @classmethod
+    def resume(cls, problem: Problem, cells: Sequence[Cell], saved: Mapping[str, Any]) -> _Block:
+        """Return the block that `saved` describes, with the given cells of it.
+
+        Raises:
+            DPBError: If the state does not fit the problem or an agent's plan.
+        """
+        instance = problem.instance(cells[0].seeds)
+        instance.restore(saved["customers"])
+        states = [saved["cells"][cell.key] for cell in cells]
+        runners = []
+        for number, (cell, own) in enumerate(zip(cells, states)):
+            agent = restored(own["agent"].tobytes())
+            assert isinstance(agent, Agent)
+            runners.append(_Runner(cell, number, agent, instance, own))
+        delivery = None
+        if saved["delivery"] is not None:
+            delivery = Delivery(problem, instance.seeds)
+            delivery.restore(saved["delivery"], [own["number"] for own in states])
+        made = cls(instance, runners, delivery)
+        made.t, made.shared, made._earlier = saved["round"], saved["shared"], saved["times"]
+        return made
+
+    def replay(self, notify: Callback | None) -> None:
+        """Call the callback with the checkpoints before a resumption."""
+        for runner in self.runners if notify is not None else ():
+            for at, t in enumerate(runner.cell.checkpoints):
+                if t <= self.t and notify is not None:
+                    runner.show(at, t, notify)
+
+
+def _resumed(problem: Problem, cells: Sequence[Cell], states: JobState) -> _Block | None:
+    """Return the saved block of these cells; None if there is none, or it cannot be read."""
+    if not states.of(cells):
+        return None
+    try:
+        return _Block.resume(problem, cells, states.saved)
+    except Exception as error:  # also of an agent's `begin`
+        warn(f"{states.name} cannot be continued, its job begins again: {error}")
+        return None
+
+
 def _isolated(spec: AgentSpec) -> IsolatedAgent:
     from dpb_gym.running.isolation import IsolatedAgent
 
@@ -227,25 +386,26 @@ def _isolated(spec: AgentSpec) -> IsolatedAgent:
 
 
 def _rounds(
-    instance: Instance,
-    runners: Sequence[_Runner],
+    block: _Block,
     checkpoints: Sequence[int],
     progress: Callable[[int], None] | None,
     notify: Callback | None,
     stretches: bool,
+    states: JobState | None,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
-    clock, shared, t, at = time.perf_counter, 0.0, 0, 0
+    instance, runners, delivery = block.instance, block.runners, block.delivery
+    clock, shared, t = time.perf_counter, block.shared, block.t
+    at = bisect_right(checkpoints, t)
     last_report = clock() - spent.wall
-    late = instance.problem.info.delay is not None
-    delivery = Delivery(instance.problem, instance.seeds) if late else None
+    pace = 1 << 62
     live = [runner for runner in runners if runner.failure is None]
     while live and t < instance.problem.horizon:
-        start = clock() - spent.wall
+        start = began = clock() - spent.wall
         if t:
             instance.advance()
         # the first round is not timed, and delayed responses are delivered round by round
-        most = checkpoints[at] - t if t and delivery is None else 1
+        most = min(pace, checkpoints[at] - t) if t and delivery is None else 1
         quick = set()
         if stretches and delivery is None:
             quick = {r.number for r in live if r.agent.stretches and plays_stretches(r.agent)}
@@ -276,7 +436,8 @@ def _rounds(
             shared = 0.0
             for runner in live:
                 runner.agent_seconds = runner.response_seconds = 0.0
-        t += len(rounds.best) if rounds is not None else len(contexts)
+        played = len(rounds.best) if rounds is not None else len(contexts)
+        t += played
         if t == checkpoints[at]:
             for runner in live:
                 runner.note(at, t, notify)
@@ -284,6 +445,10 @@ def _rounds(
         if progress is not None and start - last_report > PROGRESS_SECONDS:
             last_report = start
             progress(t * instance.replicates * len(runners))
+        if states is not None and t < instance.problem.horizon:
+            pace = states.most(played, clock() - spent.wall - began)
+            block.t, block.shared = t, shared
+            states.save(block.saved)
     return shared
 
 

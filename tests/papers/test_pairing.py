@@ -42,7 +42,10 @@ def test_differences_are_the_paired_t_test(values: Any, seed: int) -> None:
     (a, b), count = jackknife(one(values), one(other))
     expected = reference.confidence_interval(0.95)
     assert count == len(values)
-    for got in (interval(a - b), interval(leave_one_out(values - other))):
+    for got in (
+        interval(a - b, len(values)),
+        interval(leave_one_out(values - other), len(values)),
+    ):
         assert got.mean == pytest.approx((values - other).mean(), abs=1e-9)
         assert (got.low, got.high) == pytest.approx(
             (expected.low, expected.high), rel=1e-6, abs=1e-9
@@ -61,7 +64,7 @@ def test_ratios_by_the_delta_method() -> None:
     error = (values - centre * over).std(ddof=1) / over.mean() / np.sqrt(400)
     expected = 2 * stats.t.sf(abs(centre - 0.5) / error, 399)
     assert p_value(found - 0.5) == pytest.approx(expected, rel=0.05)
-    got = interval(found)
+    got = interval(found, len(found) - 1)
     assert got.mean == pytest.approx(centre)
     assert got.high - got.low == pytest.approx(2 * stats.t.ppf(0.975, 399) * error, rel=0.01)
 
@@ -98,7 +101,7 @@ def test_the_interval_covers_at_small_samples_too(n: int) -> None:
     samples = rng.normal(1.0, 3.0, (4000, n))
     inside = 0
     for sample in samples:
-        found = interval(leave_one_out(sample))
+        found = interval(leave_one_out(sample), len(sample))
         inside += found.low <= 1.0 <= found.high
     assert stats.binomtest(inside, 4000, 0.95).pvalue > 1e-3
 

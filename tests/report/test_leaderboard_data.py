@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
+from dpb_gym.report.exports import plain
 from dpb_gym.report.leaderboard_data import Interval
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -28,8 +29,27 @@ def test_interval_holds_exactly_the_ordered_triples(mean, low, high):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), None, "1", True, 1j])
 @pytest.mark.parametrize("place", ["mean", "low", "high"])
 def test_interval_rejects_values_that_are_not_finite(bad, place):
-    with pytest.raises(ParameterError, match=place):
+    half = "both ends" if isinstance(bad, float) and np.isinf(bad) and place != "mean" else place
+    backwards = (place, bad) in [("low", np.inf), ("high", -np.inf)]
+    with pytest.raises(ParameterError, match="exceeds" if backwards else half):
         Interval(**({"mean": 0.0, "low": -1e9, "high": 1e9} | {place: bad}))
+
+
+def test_an_interval_without_ends_is_null_in_json_and_has_no_text_anywhere(make):
+    unknown = Interval(3.0, -np.inf, np.inf)
+    assert not unknown.bounded and Interval(3.0, 3.0, 3.0).bounded
+    row = make.row(
+        np.random.default_rng(0), regret=unknown, iqm_regret=unknown, score=None, excess=None,
+        lead=None, reward=unknown, curve=[(5, 3.0, -np.inf, np.inf)],
+    )  # fmt: skip
+    written = plain(row)
+    assert written["regret"] == {"mean": 3.0, "low": None, "high": None}
+    assert written["curve"] == [[5, 3.0, None, None]]
+    with pytest.raises(ParameterError, match="both ends"):
+        make.row(np.random.default_rng(0), curve=[(5, 3.0, -np.inf, 4.0)])
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ParameterError, match="finite"):
+            make.row(np.random.default_rng(0), curve=[(5, bad, -np.inf, np.inf)])
 
 
 def test_numpy_scalars_become_plain_numbers(make):

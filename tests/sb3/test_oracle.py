@@ -223,3 +223,30 @@ def test_sac() -> None:
             weights, moments, steps, widths, rounds, due, *one, target, rate
         )
         np.testing.assert_allclose(weights[0], theirs(), atol=1e-5)
+
+
+def test_evaluate_plays_a_trained_model_as_its_environment_does() -> None:
+    import gymnasium as gym
+    from stable_baselines3 import PPO
+
+    import dpb_gym
+
+    env = gym.make("DPB/Pricing-v0", horizon=30)
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, seed=1, device="cpu").learn(32)
+    result = dpb_gym.evaluate("DPB/Pricing-v0", {"ppo": model}, 30, 2, progress=False)
+    expected = []
+    for seed in range(2):
+        observation, _ = env.reset(seed=seed)
+        total = 0.0
+        for _ in range(30):
+            action, _ = model.predict(observation, deterministic=True)
+            observation, _, _, _, info = env.step(action)
+            total += info["regret"]
+        expected.append(total)
+    np.testing.assert_allclose(result.final_regret("ppo"), expected, rtol=1e-6)
+    from dpb_gym.predictors import PredictorMaker
+
+    before = PredictorMaker(model).version
+    assert PredictorMaker(model).version == before
+    model.learn(32)
+    assert PredictorMaker(model).version != before

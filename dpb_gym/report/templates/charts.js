@@ -123,7 +123,7 @@ function picture(holder, width, plan) {
   for (const { row, rows, name, points, ...asked } of lines.slice().reverse()) {
     const group = paint(draw('g', { 'class': 'series', 'data-rows': rows }, svg), row);
     for (const p of points) Object.assign(p, { x: x(p.t), y: y(p.mean) });
-    if (asked.band) {
+    if (asked.band && points.every(bounded)) {
       const upper = points.map(p => [p.x, y(p.high)]), lower = points.map(p => [p.x, y(floor(p.low))]).reverse();
       draw('path', { d: path(upper.concat(lower)) + 'Z', 'class': 'band' }, group);
     }
@@ -131,9 +131,9 @@ function picture(holder, width, plan) {
       d: path(points.map(p => [p.x, p.y])), 'class': 'path ' + row.stroke, 'stroke-opacity': asked.band ? row.strength : 1
     }, group);
     for (const p of asked.dots || points.length === 1 ? points : []) {
-      if (asked.dots) draw('line', { x1: p.x, x2: p.x, y1: y(floor(p.low)), y2: y(p.high), 'class': 'error' }, group);
+      if (asked.dots && bounded(p)) draw('line', { x1: p.x, x2: p.x, y1: y(floor(p.low)), y2: y(p.high), 'class': 'error' }, group);
       const dot = draw('circle', { cx: p.x, cy: p.y, r: 3.4, 'class': 'dot' }, group);
-      if (p.label) draw('title', {}, dot).textContent = p.label + ': ' + text(p.mean) + ' (' + text(p.low) + ' to ' + text(p.high) + ')';
+      if (p.label) draw('title', {}, dot).textContent = p.label + ': ' + text(p.mean) + ' (' + range(p) + ')';
     }
     const last = points[points.length - 1];
     ends.unshift({ x: last.x, y: last.y, text: name, row, rows: String(rows) });
@@ -160,7 +160,8 @@ function points(row) {
   const first = state.logx ? Math.min(row.table.horizon / 100, rounds[Math.max(0, rounds.length - 2)]) : 0;
   means.forEach((mean, k) => {
     if ((state.logx && rounds[k] <= 0) || rounds[k] < first || (state.logy && mean <= 0)) return;
-    result.push({ t: rounds[k], mean, low: mean - below[k], high: mean + above[k] });
+    const ends = below[k] === null ? {} : { low: mean - below[k], high: mean + above[k] };
+    result.push({ t: rounds[k], mean, ...ends });
   });
   return result;
 }
@@ -200,7 +201,7 @@ function drawCurves(view) {
     return;
   }
   const every = series.flatMap(s => s.points), xs = reach(every.map(p => p.t), state.logx);
-  const ys = reach(every.flatMap(p => state.logy ? [p.mean, p.high] : [p.mean, p.high, p.low, 0]), state.logy);
+  const ys = reach(every.flatMap(p => state.logy ? [p.mean, p.high ?? p.mean] : [p.mean, p.high ?? p.mean, p.low ?? p.mean, 0]), state.logy);
   if (!state.logx && xs[1] > 0) xs[0] = 0;
   endNames(series);
   const named = series.length <= CROWD + 8 && width >= 560;
@@ -242,7 +243,7 @@ function drawFrontier(view, plan, holder, width) {
     const points = mine.map(row => ({ t: row.limit, ...row.loss, label: row.label }));
     return { row: mine[mine.length - 1], rows: mine.map(row => row.i).join(' '), name: shorten(agent, 26), points, dots: true };
   }).filter(line => line.row);
-  const heights = lines.flatMap(line => line.points.flatMap(p => [p.low, p.mean, p.high]));
+  const heights = lines.flatMap(line => line.points.flatMap(p => [p.low ?? p.mean, p.mean, p.high ?? p.mean]));
   if (best && (!state.logy || best.loss.mean > 0)) {
     const { mean } = best.loss;
     heights.push(mean);
@@ -288,7 +289,7 @@ function readout(view, event) {
     paint(make('td', line, s.row.label), s.row);
     make('td', line, text(s.near.mean));
   }
-  make('p', panel, '95% interval ' + text(when.low) + ' to ' + text(when.high), 'when');
+  if (bounded(when)) make('p', panel, '95% interval ' + range(when), 'when');
   const right = when.x + 14 + panel.offsetWidth > chart.width;
   panel.style.left = clamp(right ? when.x - 14 - panel.offsetWidth : when.x + 14, 0,
     Math.max(0, chart.width - panel.offsetWidth)) + 'px';

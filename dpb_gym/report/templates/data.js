@@ -13,7 +13,11 @@ const linked = name => $('meta[name=' + name + ']').content;
 const COLUMNS = new Map(columns.map(column => [column.name, column]));
 const isInterval = column => ['interval', 'mean', 'score'].includes(column.kind);
 const isNumeric = column => column.kind === 'number' || isInterval(column);
+/* The ends are undefined where they are unknown, as for a single replicate. */
 const interval = ([mean, low, high]) => ({ mean, low, high });
+const bounded = one => one.low !== undefined;
+const range = (one, places) => bounded(one) ? text(one.low, places) + ' to ' + text(one.high, places) : 'interval unknown';
+const oneMinus = ({ mean, low, high }) => interval(low === undefined ? [1 - mean] : [1 - mean, 1 - high, 1 - low]);
 const TABLES = tables.map((table, t) => {
   const drawing = Object.entries(table.rows), varying = Object.entries(table.values), section = $('#task-' + t), whole = table.kind === 'track';
   const made = { ...table, t, section, whole, visible: [], shown: new Map(), open: new Set(), limit: 40 };
@@ -24,7 +28,7 @@ const TABLES = tables.map((table, t) => {
       if (isInterval(column) && values[column.name]) values[column.name] = interval(values[column.name]);
     }
     const own = Object.fromEntries(drawing.map(([name, each]) => [name, each[i]])), { regret, score } = values;
-    const loss = whole ? { mean: 1 - score.mean, low: 1 - score.high, high: 1 - score.low } : regret;
+    const loss = whole ? oneMinus(score) : regret;
     return { ...values, values, loss, i, table: made, ...BUDGETS[values.budget], ...GROUPS[own.group], ...own };
   });
   made.rival = made.rows[table.rival] || null;

@@ -193,7 +193,7 @@ function heatCell(tr, task, row, base, best) {
   const value = make(best ? 'b' : 'span', td, shown, 'times');
   if (mark) make('span', value, ' ' + mark, 'mark', { title: MARKED[mark], role: 'img', 'aria-label': MARKED[mark] });
   make('small', td, text(row.loss.mean)).prepend(make('span', null, 'regret ', 'word'));
-  td.title = 'regret ' + text(row.loss.mean) + ' (' + text(row.loss.low) + ' to ' + text(row.loss.high) + ')' +
+  td.title = 'regret ' + text(row.loss.mean) + ' (' + range(row.loss) + ')' +
     (epsilon === null ? '' : '; epsilon ' + text(epsilon) + ' at delta ' + state.delta);
 }
 

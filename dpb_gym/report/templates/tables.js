@@ -70,14 +70,14 @@ function build(view) {
   }
   make('span', make('th', head, null, 'more'), 'Details', 'unseen');
   const scores = view.rows.filter(row => row.score).map(row => row.score);
-  view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low))),
-    Math.min(1.25, Math.max(1, ...scores.map(score => score.high)))];
+  view.axis = [Math.max(-0.5, Math.min(0, ...scores.map(score => score.low ?? score.mean))),
+    Math.min(1.25, Math.max(1, ...scores.map(score => score.high ?? score.mean)))];
   view.parts = view.members.map(task => new Map(task.rows.map(row => [row.key, row])));
   listenRows(view, grid);
 }
 
 function ends(parent, interval, places) {
-  make('span', parent, text(interval.low, places) + ' to ' + text(interval.high, places), 'ends');
+  if (bounded(interval)) make('span', parent, range(interval, places), 'ends');
 }
 
 function cellClass(column) {
@@ -88,8 +88,8 @@ function fillScore(cell, row) {
   if (row.score) {
     const [low, high] = row.table.axis, place = v => 100 * clamp((v - low) / (high - low), 0, 1);
     const box = make('div', cell, null, 'gauge'), bar = make('span', box, null, 'bar');
-    bar.title = text(row.score.low, 3) + ' to ' + text(row.score.high, 3);
-    const zero = place(0), mean = place(row.score.mean), start = place(row.score.low);
+    bar.title = range(row.score, 3);
+    const zero = place(0), mean = place(row.score.mean);
     const part = (name, left, width) => {
       const node = make('i', bar, null, name);
       node.style.left = left.toFixed(2) + '%';
@@ -98,7 +98,7 @@ function fillScore(cell, row) {
     };
     paint(part('fill', Math.min(zero, mean), Math.abs(mean - zero)), row);
     part('zero', zero);
-    part('whisker', start, place(row.score.high) - start);
+    if (bounded(row.score)) part('whisker', place(row.score.low), place(row.score.high) - place(row.score.low));
     make('span', box, text(row.score.mean, 3), 'mean');
   } else make('span', cell, DASH, 'mean');
   if (row.table.whole) ends(cell, row.score, 3);
@@ -138,7 +138,7 @@ function makeRow(view, row) {
     CELLS[column.kind](make(head ? 'th' : 'td', tr, null, cellClass(column), head && { scope: 'row' }), row, column);
     for (const part of view.whole && column.kind === 'score' ? view.parts : []) {
       const score = part.get(row.key)?.score, cell = make('td', tr, score ? text(score.mean, 3) : DASH, 'num part');
-      if (score) cell.title = text(score.low, 3) + ' to ' + text(score.high, 3);
+      if (score) cell.title = range(score, 3);
     }
   }
   const button = make('button', make('td', tr, null, 'more'), null, '', {

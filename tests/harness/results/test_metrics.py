@@ -53,8 +53,11 @@ def test_intervals_have_their_coverage_from_two_replicates_on(n: int) -> None:
     assert stats.binomtest(covered, 4000, 0.95).pvalue > 1e-3
 
 
-def test_one_value_or_equal_ones_have_no_width() -> None:
-    assert metrics.interval([2.0]) == metrics.Interval(2.0, 2.0, 2.0)
+def test_equal_values_have_no_width_and_one_value_has_no_ends() -> None:
+    unknown = metrics.Interval(2.0, -np.inf, np.inf)
+    assert metrics.interval([2.0]) == metrics.interval([2.0], metrics.MIDDLE, floor=0.0) == unknown
+    assert not unknown.bounded and metrics.grouped([2.0], [0]) == unknown
+    assert metrics.mean_of_tasks([[2.0], [2.0, 2.0]]) == unknown
     assert metrics.interval([2.0, 2.0, 2.0]) == metrics.Interval(2.0, 2.0, 2.0)
 
 

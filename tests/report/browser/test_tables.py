@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -322,3 +323,24 @@ def test_guarantees_are_explained_on_demand(opened, make):
     assert not text.is_displayed()
     page.press("#task-0 tbody tr.group summary")
     assert text.is_displayed() and "one customer" in text.text
+
+
+def test_one_replicate_has_no_interval_on_the_page(opened):
+    import dpb_gym
+
+    agents = {
+        "ours": ("one-pass-pricing", "rho=1"),
+        "more": ("one-pass-pricing", "rho=9"),
+        "random": "random",
+    }
+    result = dpb_gym.evaluate("DPB/Pricing-v0", agents, 200, replicates=1, progress=False)
+    page = opened(result.to_leaderboard())
+    page.unfold_all()
+    assert len(page.ends()) == 3
+    page.hover("#task-0 .curves svg")
+    text = page.find("body").text
+    assert "ours" in text and "NaN" not in text and "undefined" not in text
+    assert not re.search(r"([\d.,]+) to \1\b|\[([\d.,]+), \2\]", text), text
+    titles = " ".join(e.get_attribute("textContent") for e in page.all("svg title"))
+    titles += " ".join(e.get_attribute("title") for e in page.all("[title]"))
+    assert not re.search(r"([\d.,]+) to \1\b|NaN|undefined", titles), titles
