@@ -18,11 +18,11 @@ def best_candidate(x, theta, u):
 
     Args:
         x: ``(m, d)``.
-        theta: ``(d,)``, or longer.
+        theta: ``(d,)``.
         u: Of n equally long ones number floor(u n) is taken; 0 for the first.
     """
     m, d = x.shape
-    if m == 0 or theta.shape[0] < d:
+    if m == 0 or theta.shape[0] != d:
         raise IndexError("shapes differ")
     best = -np.inf
     longest = 0.0

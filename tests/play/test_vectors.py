@@ -14,7 +14,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 
-from dpb_gym.kernels import assortment, pricing, vectors
+from dpb_gym.kernels import assortment, filters, pricing, recommendation, vectors
 from dpb_gym.kernels.deferred import Deferred
 
 RNG = np.random.default_rng(7)
@@ -49,6 +49,25 @@ class Case(NamedTuple):
 
 def inverse(M):
     return np.linalg.inv(M)
+
+
+def slogdet(M):
+    return tuple(np.linalg.slogdet(M))
+
+
+def optimistic(x, theta, metric, logistic, zeta, gamma, tolerance):
+    """The best price on a fine grid, refined."""
+
+    def value(p):
+        phi = np.append(x, -p) / math.sqrt(len(theta))
+        return p * expit(zeta * (phi @ theta)) + gamma * math.sqrt(phi @ metric @ phi)
+
+    grid = np.linspace(0.0, 1.0, 2001)
+    near = grid[np.argmax([value(p) for p in grid])]
+    ends = max(0.0, near - 1e-3), min(1.0, near + 1e-3)
+    return minimize_scalar(
+        lambda p: -value(p), bounds=ends, method="bounded", options={"xatol": 1e-9}
+    ).x
 
 
 def chosen(slate, choice):
@@ -178,6 +197,10 @@ CASES: dict[str, Case] = {
     "vectors.eigh": Case((M,), np.linalg.eigh),
     "vectors.cholesky": Case((M,), np.linalg.cholesky),
     "vectors.inverse": Case((M,), inverse),
+    "vectors.definite": Case((M,), lambda M: bool((np.linalg.eigvalsh(M) > 0.0).all())),
+    "vectors.solved": Case((M, V), np.linalg.solve),
+    "vectors.matmul": Case((X, M), np.matmul, ((0, 0), (1, 1))),
+    "vectors.signed_logdet": Case((E @ np.diag([2.0, -1.0, 3.0]),), slogdet),
     "vectors.compose": Case((E, V), lambda E, v: E @ np.diag(v) @ E.T),
     "vectors.mean_row": Case((P, X), np.dot, ((1, 1),)),
     "vectors.softmax": Case(
@@ -193,7 +216,17 @@ CASES: dict[str, Case] = {
     "pricing.best_net_price": Case(
         (V, PRICE_THETA, 4.0, 0.2), lambda x, t, zeta, cost: best_price(x, t, True, zeta, cost)
     ),
+    "pricing.optimistic_price": Case(
+        (V, PRICE_THETA, np.eye(D + 1), True, 4.0, 0.3, 1e-9), optimistic
+    ),
     "pricing.revenue": Case((V, PRICE_THETA, 0.4, 4.0), sold),
+    "recommendation.best_candidate": Case((X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)),
+    "recommendation.mean_candidate": Case(
+        (X,), lambda x: (x.mean(axis=0), (x**2).sum(axis=1).mean()), ((0, 0), (0, 1))
+    ),
+    "recommendation.shared_part": Case(
+        (5, 3, 1.0, 0.6), lambda m, d, a, t: 1.0 - (1.0 + 2.0 / d) * (a - t) / ((m - 1) * t)
+    ),
     "assortment.utilities": Case((X, V), np.dot, ((0, 0),)),
     "assortment.all_offered": Case((REVENUES,), lambda r: True, ((0, 0),)),
     "assortment.best_slate": Case((SCORES, REVENUES, 2, False, False), best_slate),
@@ -215,7 +248,7 @@ def functions():
     """Return every function of the modules by name."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}": value
-        for module in (vectors, pricing, assortment)
+        for module in (vectors, pricing, assortment, recommendation)
         for name, value in vars(module).items()
         if isinstance(value, Deferred)
         and value.py_func.__module__ == module.__name__
@@ -337,3 +370,21 @@ def test_prices_of_other_demands():
         for logistic in (True, False):
             found = pricing.best_price(V, theta, logistic, 4.0)
             assert found == pytest.approx(best_price(V, theta, logistic, 4.0), abs=1e-6)
+
+
+def test_equal_candidates_are_chosen_at_random():
+    x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, 1.0 + 1e-9], [0.0, 0.5]])
+    found = [recommendation.best_candidate(x, np.zeros(2), u) for u in (0.0, 0.1, 0.3, 0.6, 0.9)]
+    assert found == [0, 0, 1, 2, 3], "the shorter candidate is never chosen among equals"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 6])
+def test_a_step_of_the_filter_refuses_other_shapes(number):
+    m, n = 2, 3
+    args = [np.zeros(n + m), np.eye(n + m), np.ones((m, n)), np.eye(m), 1.0, 1.0, np.ones(m), 1.0]
+    filters.filter_step(*args)
+    for axis in range(args[number].ndim):
+        wrong = list(args)
+        wrong[number] = np.delete(args[number], 0, axis)
+        with pytest.raises(IndexError):
+            filters.filter_step(*wrong)

@@ -104,7 +104,7 @@ def act(c, s, t, x, z):
     u = normal_cdf(z[0, 0]) if c.ties else 0.0
     scale = s.repeated[0]
     if scale == 0.0:
-        return best_candidate(x, s.theta, u)
+        return best_candidate(x, s.theta[: x.shape[1]], u)
     d = x.shape[1]
     draw = np.zeros(d)
     for i in range(d):

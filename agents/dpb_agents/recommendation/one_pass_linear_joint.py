@@ -100,7 +100,7 @@ class State(NamedTuple):
 @jit
 def act(c, s, t, x, z):
     """Candidate of the largest <x, theta>."""
-    return best_candidate(x, s.theta, 0.0)
+    return best_candidate(x, s.theta[: x.shape[1]], 0.0)
 
 
 @jit
