@@ -201,7 +201,7 @@ class OnePassOffers(PriceShocks):
             return
         d = self.theta.shape[1]
         sums = self._sums.value
-        agent_kernels.posterior.unpack(sums, 1.0 / self.norm, self._curvature)
+        agent_kernels.offers.unpack(sums, 1.0 / self.norm, self._curvature)
         # the largest eigenvalue of a symmetric matrix of such noise is about sqrt(2 d) deviations
         noise = self._sums.noise_std / self.norm * math.sqrt(2.0 * d)
         values, vectors = kernels.linalg.eigh(self._curvature)

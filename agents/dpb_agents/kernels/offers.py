@@ -7,8 +7,64 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpb_agents.kernels.newton_records import ROUNDING, _fill, _mean, _softmax
+from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import jit
+
+ROOT2 = np.sqrt(2.0)
+# Keeps the norm of a row below its bound in floating point.
+ROUNDING = 1.0 - 1e-12
+
+
+@jit
+def _softmax(scores, scale, p):
+    """Write the choice probabilities of utilities ``scores / scale`` to `p`."""
+    top = scores[0]
+    for i in range(1, scores.shape[0]):
+        top = max(top, scores[i])
+    total = 0.0
+    for i in range(scores.shape[0]):
+        p[i] = elementary.exp((scores[i] - top) / scale)
+        total += p[i]
+    for i in range(scores.shape[0]):
+        p[i] /= total
+
+
+@jit
+def _mean(p, x, out):
+    for j in range(x.shape[1]):
+        out[j] = 0.0
+        for i in range(p.shape[0]):
+            out[j] += p[i] * x[i, j]
+
+
+@jit
+def _fill(h, u, curvature_factor, response_factor, row):
+    column = 0
+    d = u.shape[0]
+    for j in range(d):
+        row[column] = curvature_factor * h[j, j]
+        column += 1
+        for k in range(j + 1, d):
+            row[column] = ROOT2 * curvature_factor * h[j, k]
+            column += 1
+    for j in range(d):
+        row[column + j] = response_factor * u[j]
+
+
+@jit
+def unpack(rows, factor, out):
+    """Write symmetric matrices ``(B, d, d)``: `factor` times the halves that begin `rows`."""
+    d = out.shape[1]
+    for b in range(out.shape[0]):
+        column = 0
+        for j in range(d):
+            out[b, j, j] = factor * rows[b, column]
+            column += 1
+            for k in range(j + 1, d):
+                value = factor * rows[b, column] / ROOT2
+                out[b, j, k] = value
+                out[b, k, j] = value
+                column += 1
 
 
 @jit
