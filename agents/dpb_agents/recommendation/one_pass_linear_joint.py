@@ -43,7 +43,7 @@ ROOT2 = math.sqrt(2.0)
 SHARE = 0.02  # of the squared distance of two rows, for lengths
 KNOWN = 0.14  # standard deviation of log2 of a length that is used: a tenth of the length
 OCTAVES = 16.0  # lengths from 2^-8 to 2^8 differ in a row
-LN2 = math.log(2.0)
+LN2 = 0.6931471805599453
 
 
 class Known(NamedTuple):
