@@ -83,7 +83,7 @@ def chosen_records(problem, agent, seed, rounds):
         feedback = instance.respond(action).feedback
         agent.observe(context, action, feedback)
         x = context.features[0].astype(float)
-        own = x[action[0]] - (james_stein(x) if agent.contrast else 0.0) * x.mean(0)
+        own = x[action[0]] - (james_stein(x) if agent.known.contrast else 0.0) * x.mean(0)
         phi.append(np.concatenate([x[action[0]], [1.0], x.mean(0)]))
         own = np.append(own / np.linalg.norm(own), agent.intercept)
         z.append(own / np.linalg.norm(own))
@@ -98,7 +98,7 @@ def test_without_budget_it_is_the_posterior_given_exact_sums():
     problem = problem_of(130)
     agent = begin(problem, [3], None, effect=0.0, link="identity")
     phi, z, r = chosen_records(problem, agent, 3, 130)
-    ends = agent.releaser.schedule.ends
+    ends = agent.plan.sums.schedule.ends
     parts = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
     batches = [(z[part], phi[part]) for part in parts]
     sums = list(np.cumsum([z[part].T @ r[part] for part in parts], axis=0))
@@ -106,7 +106,7 @@ def test_without_budget_it_is_the_posterior_given_exact_sums():
     # (1/2)^2 / d, and what a round's candidates share has none
     k, prior = len(ends), np.repeat([0.05, 0.0], [6, 5])
     wanted = gaussian_posterior(prior, batches, [1.0] * k, sums, [1e-3] * k, 0.25)[:6]
-    np.testing.assert_allclose(agent.theta[0], wanted, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(agent.state.theta[0], wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_the_prior_mean_is_played_and_then_corrected():
@@ -115,8 +115,8 @@ def test_the_prior_mean_is_played_and_then_corrected():
     for name, k in AGENTS:
         params = {"prior_mean": known, "max_rounds_per_user": k}
         agent = begin(problem_of(300, **USERS), [2], Budget.zcdp(1.0), name, **params)
-        np.testing.assert_array_equal(agent.theta[0, :-1], known)
-        assert agent.theta[0, -1] == 0.0
+        np.testing.assert_array_equal(agent.state.theta[0, :-1], known)
+        assert agent.state.theta[0, -1] == 0.0
     with pytest.raises(ParameterError, match="prior_mean must have shape"):
         begin(problem, [2], None, prior_mean=[1.0])
 
@@ -195,7 +195,7 @@ def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
         context = first._replace(features=np.repeat(row[None, None], 5, axis=1))
         for agent in agents:
             agent.observe(context, np.array([0]), Feedback(np.array([float(reward)])))
-    until = int(agents[0].releaser.schedule.ends[-1])
+    until = int(agents[0].plan.sums.schedule.ends[-1])
     logits = 4.0 * np.column_stack([x, np.ones(rounds)])[:until]
     signs = np.where(paid[:until], 1.0, -1.0)
 
@@ -206,7 +206,7 @@ def test_exact_sums_of_logistic_rewards_find_what_scipy_finds():
     chance = expit(logits @ wanted)
     curvature = (logits.T * chance * (1.0 - chance)) @ logits + np.eye(6) / 0.05
     found, missed = (
-        math.sqrt((agent.theta[0] - wanted) @ curvature @ (agent.theta[0] - wanted))
+        math.sqrt((agent.state.theta[0] - wanted) @ curvature @ (agent.state.theta[0] - wanted))
         for agent in agents
     )
     # in standard deviations of the posterior
@@ -226,7 +226,7 @@ def test_the_features_unit_does_not_matter(name):
             actions.append(agent.act(context))
             paid = coin < expit(row[[0, 1], actions[-1]] @ np.ones(5))
             agent.observe(context, actions[-1], Feedback(paid.astype(float)))
-        assert (agent.theta[:, :5] > 0.0).mean() > 0.8
+        assert (agent.state.theta[:, :5] > 0.0).mean() > 0.8
     played = np.reshape(actions, (3, 600, 2))
     assert (played == played[1]).all()
 
@@ -239,7 +239,7 @@ def test_ample_budget_and_no_budget_agree():
     exact = begin(problem, seeds, None)
     play(exact, problem, seeds, 3000)
     theta = problem.instance(seeds).hidden["theta"]
-    for estimate in (ample.theta[:, :-1], exact.theta[:, :-1]):
+    for estimate in (ample.state.theta[:, :-1], exact.state.theta[:, :-1]):
         cosine = (estimate * theta).sum(1) / np.linalg.norm(estimate, axis=1) / 2.0
         # greedy play leaves some directions to chance
         assert cosine.mean() > 0.95 and cosine.min() > 0.8
@@ -255,8 +255,8 @@ def test_a_replicate_does_not_depend_on_its_batch(name, k):
     np.testing.assert_array_equal(
         play(whole, problem, seeds, 150)[1][:, 2], play(alone, problem, [7], 150)[1][:, 0]
     )
-    np.testing.assert_array_equal(whole.theta[2], alone.theta[0])
-    assert whole.theta.any()
+    np.testing.assert_array_equal(whole.state.theta[2], alone.state.theta[0])
+    assert whole.state.theta.any()
 
 
 # ------------------------------------------------------------------ the planned schedule
@@ -296,13 +296,13 @@ def test_the_schedule_is_a_minimum_and_spends_the_budget_of_every_record(noise):
 
 def test_a_short_horizon_has_a_schedule():
     agent = begin(problem_of(2), [0], Budget.zcdp(1.0))
-    assert agent.releaser.schedule.ends.tolist() == [2]
+    assert agent.plan.sums.schedule.ends.tolist() == [2]
 
 
 def test_the_anytime_schedule_does_not_depend_on_the_horizon():
     short, long = (begin(problem_of(T), [0], Budget.zcdp(1.0), anytime=True) for T in (200, 900))
-    np.testing.assert_array_equal(short.releaser.schedule.scales, long.releaser.schedule.scales)
-    assert short.releaser.schedule.ends[-1] > 1e8
+    np.testing.assert_array_equal(short.plan.sums.schedule.scales, long.plan.sums.schedule.scales)
+    assert short.plan.sums.schedule.ends[-1] > 1e8
     assert short.curator.guarantee.rho == pytest.approx(1.0)
 
 
@@ -555,7 +555,7 @@ def test_the_typical_length_is_known_to_a_tenth_when_it_is_used(size, budget, pa
     agent = begin(problem, range(8), budget, "one-pass-linear-joint", **params)
     play(agent, problem, range(8), rounds)
     trusted = not str(budget).endswith("@local")
-    assert bool(agent._weights[2]) == (trusted and "length" not in params)
+    assert bool(agent.known.w_l) == (trusted and "length" not in params)
     z = np.array([own - james_stein(own) * own.mean(0) for own in x.astype(float)])
     octaves = np.log2(np.linalg.norm(z, axis=2)).mean()
     if learnt and abs(octaves) < 7:
@@ -655,7 +655,7 @@ def test_agents_state_and_spend_their_budget(name, k):
     assert 1 - 1e-6 <= guarantee.epsilon(1e-5) <= 1 + 1e-9
     reach = {"reward": 1.0, "user-round": 1.0, "user": 4.0}
     wanted = reach.get(guarantee.unit, math.sqrt(4 * (1 + 3 / math.sqrt(6))))
-    assert agent.releaser.sensitivity == pytest.approx(wanted)
+    assert agent.plan.sums.sensitivity == pytest.approx(wanted)
     before = str(guarantee)
     play(agent, problem, [0, 1], 200)
     assert str(agent.curator.guarantee) == before
@@ -683,8 +683,8 @@ BOTH = ["one-pass-linear", "one-pass-linear-joint"]
 def test_only_the_first_rounds_of_a_user_count(name):
     problem = problem_of(120, **USERS)
     agent = begin(problem, [0], Budget.zcdp(1.0), name, max_rounds_per_user=2)
-    spy = Spy(agent.releaser)
-    agent.releaser = spy
+    spy = Spy(agent.plan.sums)
+    agent.plan = agent.plan._replace(sums=spy)
     instance = problem.instance([0])
     seen = {}
     for t in range(120):
@@ -742,16 +742,16 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
                 context = context._replace(features=rng.permuted(context.features, axis=-1))
                 feedback = feedback._replace(reward=rng.random(2))
             agent.observe(context, action, feedback)
-            releases.append(agent.releaser.value.copy())
+            releases.append(agent.plan.sums.value.copy())
             if t < 299:
                 instance.advance()
         return np.array(actions), releases
 
     first = begin(problem, seeds, Budget.zcdp(5.0), "one-pass-linear-joint")
     actions, releases = run(first, scramble=False)
-    assert first.theta.any()
+    assert first.state.theta.any()
 
-    class Fixed(type(behind(first.releaser))):
+    class Fixed(type(behind(first.plan.sums))):
         def add(self, records, along=None, users=None):
             self.rounds += 1
 
@@ -760,7 +760,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
             return releases[self.rounds - 1]
 
     second = begin(problem, seeds, Budget.zcdp(5.0), "one-pass-linear-joint")
-    behind(second.releaser).__class__ = Fixed
+    behind(second.plan.sums).__class__ = Fixed
     np.testing.assert_array_equal(run(second, scramble=True)[0], actions)
 
 
@@ -825,7 +825,7 @@ def test_arms_that_every_round_offers_are_public_and_only_if_they_stay_the_same(
     """Contexts contain nothing about customers, so the joint agent releases rewards alone."""
     problem = dpb_gym.make_problem("DPB/MultiArmed-v0", horizon=100, n_arms=5)
     agent = begin(problem, range(3), Budget.zcdp(0.5), "one-pass-linear-joint")
-    assert agent.curator.guarantee.notion == "joint" and agent.releaser.value.shape == (3, 6)
+    assert agent.curator.guarantee.notion == "joint" and agent.plan.sums.value.shape == (3, 6)
     instance = problem.instance(range(3))
     context = instance.context()
     turned = context._replace(features=context.features[:, ::-1], arms=context.arms[:, ::-1])
@@ -851,11 +851,11 @@ def test_observed_rounds_of_fixed_arms_are_not_counted_for_the_joint_agent():
 def test_the_joint_agent_counts_the_rounds_of_a_user_in_its_releaser():
     name, limit = "one-pass-linear-joint", {"max_rounds_per_user": 2}
     agent = begin(problem_of(90, **USERS), [0], Budget.zcdp(0.01), name, **limit)
-    assert agent.curator.guarantee.basis == "computed" and agent.releaser.schedule.ends[0] > 20
-    row = np.full_like(behind(agent.releaser)._total, 0.01)
+    assert agent.curator.guarantee.basis == "computed" and agent.plan.sums.schedule.ends[0] > 20
+    row = np.full_like(behind(agent.plan.sums)._total, 0.01)
     for _ in range(20):
-        agent.releaser.add(row, users=[3])
-    np.testing.assert_array_equal(behind(agent.releaser)._total, 2 * row)
+        agent.plan.sums.add(row, users=[3])
+    np.testing.assert_array_equal(behind(agent.plan.sums)._total, 2 * row)
 
 
 def test_until_the_first_release_the_longest_candidate_is_played():
@@ -887,17 +887,17 @@ def test_the_taste_of_a_customer_does_not_bias_theta():
             paid = coins < 0.5 + chosen @ theta + u[:, 0] @ (taste - theta)
             feedback = instance.respond(action).feedback
             agent.observe(context, action, feedback._replace(reward=paid.astype(float)))
-    found, missed = (agent.theta[:, :2].sum(axis=1) for agent in agents)
+    found, missed = (agent.state.theta[:, :2].sum(axis=1) for agent in agents)
     assert (found > 0.6).all() and found.mean() > 2 * missed.mean()
 
 
 def test_the_releaser_is_the_weighted_sum_of_the_library():
     problem = problem_of(100)
     agent = begin(problem, [0], Budget.zcdp(1.0))
-    assert isinstance(behind(agent.releaser), WeightedSum)
-    assert behind(agent.releaser).clipped_count.tolist() == [0]
+    assert isinstance(behind(agent.plan.sums), WeightedSum)
+    assert behind(agent.plan.sums).clipped_count.tolist() == [0]
     play(agent, problem, [0], 100, change=lambda outcome: outcome.expected + 1.0)
-    assert behind(agent.releaser).clipped_count[0] > 50
+    assert behind(agent.plan.sums).clipped_count[0] > 50
 
 
 @pytest.mark.parametrize("budget", ["eps=0.5,delta=1e-5", None])
@@ -912,5 +912,5 @@ def test_without_any_record_theta_is_finite(name, budget):
         context = instance.context()
         action = agent.act(context)
         agent.observe(context, action, Feedback(np.zeros(2), observed=nobody))
-        assert np.isfinite(agent.theta).all(), t
+        assert np.isfinite(agent.state.theta).all(), t
         instance.advance() if t < 59 else None

@@ -34,9 +34,9 @@ def begun(name, budget, **params):
 )
 def test_noise_at_the_budgets_of_the_paper(name, centre, eps, printed, exact):
     paper = begun(name, Budget.zcdp(textbook_rho(eps, DELTA)), centre=centre)
-    assert paper.releaser.sigma == pytest.approx(printed, rel=1e-3)
+    assert paper.plan.sums.sigma == pytest.approx(printed, rel=1e-3)
     ours = begun(name, Budget.approx(eps, DELTA), centre=centre)
-    assert ours.releaser.sigma == pytest.approx(exact, rel=2e-3)
+    assert ours.plan.sums.sigma == pytest.approx(exact, rel=2e-3)
     assert ours.curator.guarantee.epsilon(DELTA) == pytest.approx(eps, rel=1e-6)
     assert paper.curator.guarantee.epsilon(DELTA) < eps
 
@@ -60,7 +60,7 @@ def test_guarantee_and_ledger(play, name, rho):
     # Three disjoint batches of 300 cost as much as one; the partial batch is never released.
     ledger = agent.curator.ledger
     assert ledger.spent == pytest.approx(rho, rel=1e-9)
-    assert len(ledger.entries) == 1 and agent.releaser.releases == 3
+    assert len(ledger.entries) == 1 and agent.plan.sums.releases == 3
     assert ledger.guarantee == promised
     assert Guarantee.from_dict(promised.to_dict()) == promised
     assert accounted_epsilon(ledger.composition, DELTA) == eps
@@ -68,7 +68,7 @@ def test_guarantee_and_ledger(play, name, rho):
 
 def test_without_a_budget_there_is_no_guarantee(play):
     run = play("adaprivate-ucb", range(2), 10)
-    assert run.agent.curator.guarantee is None and run.agent.releaser.sigma == 0.0
+    assert run.agent.curator.guarantee is None and run.agent.plan.sums.sigma == 0.0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,7 +77,8 @@ def test_releases_are_noisy_sums_of_whole_batches(play, recorder, name):
     recorded = {}
 
     def prepare(agent):
-        agent.releaser = recorded["it"] = recorder(agent.releaser)
+        recorded["it"] = recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=recorded["it"])
 
     run = play(name, range(B), 700, Budget.zcdp(rho), {"batch": 200}, prepare=prepare, dim=d)
     releases = recorded["it"].releases
@@ -102,10 +103,11 @@ def test_rewards_reach_the_actions_through_releases_only(play, recorder, playbac
     budget, recorded = Budget.zcdp(1.0), {}
 
     def record(agent):
-        agent.releaser = recorded["it"] = recorder(agent.releaser)
+        recorded["it"] = recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=recorded["it"])
 
     def replay(agent):
-        agent.releaser = playback(recorded["it"].releases)
+        agent.plan = agent.plan._replace(sums=playback(recorded["it"].releases))
 
     other = np.random.default_rng(1)
 
@@ -128,7 +130,8 @@ def test_rewards_outside_their_range_are_clipped_and_counted(play, recorder, nam
     recorded = {}
 
     def record(agent):
-        agent.releaser = recorded["it"] = recorder(agent.releaser)
+        recorded["it"] = recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=recorded["it"])
 
     def wild(t, reward):
         return np.where(np.arange(len(reward)) == 1, 1e6, reward)

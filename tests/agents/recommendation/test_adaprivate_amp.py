@@ -56,7 +56,7 @@ def hockey_stick(q, sigma, first, second, epsilon):
 @pytest.mark.parametrize(("eps", "q"), [(0.5, 0.3), (1.0, 0.5), (2.0, 0.9), (5.0, 0.1)])
 def test_noise_of_the_verified_calibration_is_exact(centre, eps, q):
     agent = begun(Budget.approx(eps, DELTA), sampling=q, centre=centre)
-    sigma = agent.releaser.sigma
+    sigma = agent.plan.sums.sigma
     worst = (0.5, -0.5) if centre else (1.0, 0.0)
     assert hockey_stick(q, sigma, *worst, eps) == pytest.approx(DELTA, rel=1e-4)
     # the guarantee is the budget, and so is the charge in the ledger
@@ -106,7 +106,7 @@ def test_sampling_never_reduces_the_noise(eps, q):
     amplified = sampled(budget, (0.0, 1.0), q)[0].sigma / q
     plain = make_agent("adaprivate-ts")
     plain.set_up(make_problem("DPB/Recommendation-v0", horizon=10).info, AgentStreams([0]), budget)
-    assert amplified > plain.releaser.sigma
+    assert amplified > plain.plan.sums.sigma
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_sampling_never_reduces_the_noise(eps, q):
 def test_the_papers_noise_is_reported_with_its_true_epsilon(q, eps, sigma, true):
     """RU, Eq. 3.6; erratum R2."""
     agent = begun(Budget.approx(eps, DELTA), sampling=q, calibration="paper")
-    found = agent.releaser.sigma
+    found = agent.plan.sums.sigma
     if sigma is not None:
         assert found == pytest.approx(sigma, abs=5e-4)
 
@@ -149,7 +149,7 @@ def test_budgets_that_cannot_be_calibrated():
 def test_a_zcdp_budget_has_no_amplification():
     """zCDP holds at every Renyi order, and sampling does not help at large orders."""
     agent = begun(Budget.zcdp(0.5), sampling=0.3)
-    assert agent.releaser.sigma == pytest.approx(1.0)
+    assert agent.plan.sums.sigma == pytest.approx(1.0)
     assert agent.curator.guarantee.rho == pytest.approx(0.5)
     q, sigma = 0.3, 1.0
 
@@ -167,7 +167,7 @@ def test_a_zcdp_budget_has_no_amplification():
 def test_ledger_of_a_run(play):
     run = play(NAME, range(2), 950, Budget.approx(1.0, DELTA))
     ledger, promised = run.agent.curator.ledger, run.agent.curator.guarantee
-    assert len(ledger.entries) == 1 and run.agent.releaser.releases == 3
+    assert len(ledger.entries) == 1 and run.agent.plan.sums.releases == 3
     assert ledger.spent == pytest.approx(1.0, rel=1e-6)
     assert ledger.guarantee == promised
     assert Guarantee.from_dict(promised.to_dict()) == promised
@@ -183,7 +183,8 @@ def test_releases_are_rescaled_sums_of_secret_samples(play, recorder):
     q, B, kept = 0.4, 150, {}
 
     def prepare(agent):
-        agent.releaser = kept["it"] = recorder(agent.releaser)
+        kept["it"] = recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=kept["it"])
 
     params = {"sampling": q, "batch": 12}
     run = play(NAME, range(B), 24, Budget.zcdp(1e20), params, prepare=prepare, dim=30)
@@ -215,8 +216,8 @@ def test_inclusion_bits_come_from_the_privacy_stream_only(play, recorder):
     for tamper in (lambda t, r: np.ones(len(r)), lambda t, r: np.full(len(r), 0.25)):
 
         def prepare(agent):
-            agent.releaser = recorder(agent.releaser)
-            kept.append(agent.releaser)
+            agent.plan = agent.plan._replace(sums=recorder(agent.plan.sums))
+            kept.append(agent.plan.sums)
 
         params = {"batch": 30, "sampling": 0.5}
         play(NAME, range(3), 30, Budget.zcdp(1e20), params, prepare=prepare, tamper=tamper)
@@ -236,7 +237,7 @@ class Nominal(AdaPrivateAmp):
         super().begin(problem, streams, curator)
         curator.seal()
         printed = amplified_sigma_ru(curator.budget.epsilon, curator.budget.delta, 0.3).sigma
-        behind(self.releaser)._sigma = printed
+        behind(self.plan.sums)._sigma = printed
 
 
 @pytest.mark.slow

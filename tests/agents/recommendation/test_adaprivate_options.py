@@ -101,7 +101,7 @@ def test_summed_directions_stay_in_the_unit_ball(play, intercept):
             return self.inner.release()
 
     def spy(agent):
-        agent.releaser = Spy(agent.releaser)
+        agent.plan = agent.plan._replace(sums=Spy(agent.plan.sums))
 
     # MovieLens features are not of unit norm
     params = {"intercept": intercept, "batch": 50}
@@ -121,12 +121,12 @@ def test_an_intercept_estimates_what_centring_subtracts(play, name):
 @pytest.mark.parametrize(("eps", "d"), [(0.5, 20), (2.0, 7)])
 def test_the_tuned_width_follows_the_noise(eps, d):
     agent = begun("adaprivate-adaptive", Budget.approx(eps, DELTA), env={"dim": d}, v=None)
-    assert agent._width == pytest.approx(1.0 + agent.releaser.sigma / math.sqrt(d))
+    assert agent.known.width == pytest.approx(1.0 + agent.plan.sums.sigma / math.sqrt(d))
     amp = begun("adaprivate-amp", Budget.approx(eps, DELTA), env={"dim": d}, v=None)
-    assert amp._width == pytest.approx(1.0 + amp.releaser.sigma / 0.5 / math.sqrt(d))
+    assert amp.known.width == pytest.approx(1.0 + amp.plan.sums.sigma / 0.5 / math.sqrt(d))
     # without noise there is nothing to add
-    assert begun("adaprivate-adaptive", None, v=None)._width == 1.0
-    assert begun("adaprivate-adaptive", None)._width == 1.5
+    assert begun("adaprivate-adaptive", None, v=None).known.width == 1.0
+    assert begun("adaprivate-adaptive", None).known.width == 1.5
 
 
 # ------------------------------------------------------------------ forced exploration
@@ -142,7 +142,7 @@ def test_forced_rounds_have_their_rate_and_are_uniform(gamma, name):
     agent.set_up(problem.info, AgentStreams(range(B)))
     context = problem.instance([0]).context()
     context = context._replace(features=np.repeat(context.features, B, axis=0))
-    agent._response[:] = context.features[0, 2]  # candidate 2 is the best
+    agent.state.b[:] = context.features[0, 2]  # candidate 2 is the best
     for t in (1, 2, 40, 3000):
         agent._rounds = t - 1
         counts = np.bincount(agent.act(context), minlength=m)
@@ -199,7 +199,7 @@ def test_forced_exploration_widens_the_design(play):
     for gamma in (None, 1.0):
         params = {"centre": False, "gamma": gamma}
         run = play("lin-greedy", range(8), 1500, params=params, dim=6, n_arms=12)
-        inverse = run.agent._inverse
+        inverse = run.agent.state.A
         least.append(1.0 / np.linalg.eigvalsh(0.5 * (inverse + inverse.swapaxes(1, 2)))[:, -1])
     gap = least[1] - least[0]
     assert gap.mean() > 4.0 * gap.std(ddof=1) / math.sqrt(len(gap))
@@ -216,17 +216,17 @@ def test_the_noise_of_the_paper_is_larger_than_its_guarantee_needs(name, eps, pr
     """RU, Eq. 2.8; erratum R1."""
     budget = Budget.approx(eps, DELTA)
     agent = begun(name, budget, calibration="paper")
-    assert agent.releaser.sigma == pytest.approx(printed, rel=1e-3)
+    assert agent.plan.sums.sigma == pytest.approx(printed, rel=1e-3)
     # the exact profile of a Gaussian with mu = 1 / sigma
     mu, true = 1.0 / printed, agent.curator.guarantee.epsilon(DELTA)
     left = stats.norm.cdf(mu / 2 - true / mu)
     right = math.exp(true) * stats.norm.cdf(-mu / 2 - true / mu)
     assert left - right == pytest.approx(DELTA, rel=0.02)
     assert true == pytest.approx(spent, abs=0.01) and true < eps
-    assert begun(name, budget).releaser.sigma < printed
+    assert begun(name, budget).plan.sums.sigma < printed
     # with a zCDP budget there is nothing to convert
     zcdp = [
-        begun(name, Budget.zcdp(0.1), calibration=c).releaser.sigma for c in ("paper", "verified")
+        begun(name, Budget.zcdp(0.1), calibration=c).plan.sums.sigma for c in ("paper", "verified")
     ]
     assert zcdp[0] == pytest.approx(zcdp[1], rel=1e-12)
 
@@ -249,7 +249,7 @@ def test_bits_do_not_depend_on_the_batch(play, name, params):
         part = play(name, seeds[start : start + size], 400, budget, params)
         np.testing.assert_array_equal(part.actions, full.actions[:, start : start + size])
         np.testing.assert_array_equal(
-            part.agent._response, full.agent._response[start : start + size]
+            part.agent.state.b, full.agent.state.b[start : start + size]
         )
 
 

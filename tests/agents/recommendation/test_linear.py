@@ -127,7 +127,7 @@ def test_features_outside_the_unit_ball_and_their_rewards_are_scaled_alike(play,
         agent.observe(context, action, feedback)
         twin.observe(context, action, feedback)
     assert (
-        behind(agent.releaser).clipped_count == 0
+        behind(agent.plan.sums).clipped_count == 0
     ).all()  # rewards are in range, features are public
 
 
@@ -140,12 +140,12 @@ def test_statistics_after_a_run(play, rule):
         x = run.features[np.arange(2000), i, run.actions[:, i]].astype(np.float64)
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         A, b = np.eye(d) + x.T @ x, x.T @ run.rewards[:, i]
-        np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-12)
+        np.testing.assert_allclose(run.agent.plan.sums.value[i], b, rtol=1e-12)
         if rule == "ts":
-            factor = run.agent._upper[i].T
+            factor = run.agent.state.A[i].T
             np.testing.assert_allclose(factor, np.linalg.cholesky(A), rtol=1e-9, atol=1e-10)
         else:
-            inverse = run.agent._inverse[i]
+            inverse = run.agent.state.A[i]
             np.testing.assert_allclose(inverse, np.linalg.inv(A), rtol=1e-9, atol=1e-13)
 
 
@@ -212,16 +212,16 @@ def test_rejected_rounds_leave_no_trace(play, name):
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
         A = np.eye(6) + x.T @ x
         if "ts" in name:
-            found = run.agent._upper[i].T @ run.agent._upper[i]
+            found = run.agent.state.A[i].T @ run.agent.state.A[i]
         else:
-            found = np.linalg.inv(run.agent._inverse[i])
+            found = np.linalg.inv(run.agent.state.A[i])
         np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
         if budget_of(name) is None:
             b = x.T @ (run.rewards[seen, i] - run.agent._shift)
-            np.testing.assert_allclose(run.agent.releaser.value[i], b, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(run.agent.plan.sums.value[i], b, rtol=1e-10, atol=1e-12)
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
-        assert run.agent.releaser.releases == 1500 // 200
+        assert run.agent.plan.sums.releases == 1500 // 200
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def begun(budget, replicates=1, k=5, **params):
 def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipped):
     rho = 0.3
     agent = begun(Budget.zcdp(rho), k=k, **params)
-    assert isinstance(behind(agent.releaser), UserSum) is clipped
-    assert agent.releaser.sensitivity == pytest.approx(sensitivity)
-    assert agent.releaser.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
+    assert isinstance(behind(agent.plan.sums), UserSum) is clipped
+    assert agent.plan.sums.sensitivity == pytest.approx(sensitivity)
+    assert agent.plan.sums.sigma == pytest.approx(sensitivity / math.sqrt(2 * rho))
     guarantee = agent.curator.guarantee
     assert (guarantee.notion, guarantee.unit, guarantee.relation) == (
         "central",
@@ -57,7 +57,7 @@ def test_noise_follows_the_sensitivity_to_one_user(params, k, sensitivity, clipp
     assert "per user-rewards" in str(guarantee)
     # group privacy: a single reward is protected by rho / k^2
     if "clip" in params and params["clip"] is None:
-        assert 0.5 / agent.releaser.sigma**2 == pytest.approx(rho / sensitivity**2)
+        assert 0.5 / agent.plan.sums.sigma**2 == pytest.approx(rho / sensitivity**2)
 
 
 @pytest.mark.parametrize("params", [{"centre": True}, {}, {"clip": None}])
@@ -66,13 +66,13 @@ def test_the_whole_budget_is_spent(play, params):
     params = {"batch": 50, **params}
     run = play("adaprivate-user-ucb", range(2), 260, budget, params, **env)
     ledger = run.agent.curator.ledger
-    assert len(ledger.entries) == 1 and run.agent.releaser.releases == 5
+    assert len(ledger.entries) == 1 and run.agent.plan.sums.releases == 5
     assert ledger.spent == pytest.approx(2.0, rel=1e-6)
 
 
 def released_without_noise(agent):
     """Return the list that collects the batches' sums before their noise."""
-    sums = behind(agent.releaser)
+    sums = behind(agent.plan.sums)
     kept, original = [], sums._noise.gaussian
 
     def gaussian(std, width):
@@ -119,7 +119,7 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
 
         def prepare(agent):
             kept["sums"] = released_without_noise(agent)
-            inner = behind(agent.releaser)
+            inner = behind(agent.plan.sums)
             silent = playback(releases)
             original = inner.release
             inner.release = lambda: (original(), silent.release())[1]
@@ -141,7 +141,7 @@ def test_replacing_a_user_moves_all_releases_by_the_sensitivity_at_most(
             tamper=tamper,
             **env,
         )
-        return np.array(kept["sums"]), run.agent.releaser.sensitivity
+        return np.array(kept["sums"]), run.agent.plan.sums.sensitivity
 
     rng = np.random.default_rng(0)
     largest = 0.0
@@ -171,7 +171,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(play):
                 expected[b] += np.outer(x, x)
         if t < T - 1:
             instance.advance()
-    factor = run.agent._upper.transpose(0, 2, 1)
+    factor = run.agent.state.A.transpose(0, 2, 1)
     np.testing.assert_allclose(factor @ factor.swapaxes(1, 2), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -195,7 +195,7 @@ def test_bits_do_not_depend_on_the_batch(play):
     for i, seed in enumerate([5, 2, 9]):
         alone = play("adaprivate-user-ts", [seed], 200, budget, params, **env)
         np.testing.assert_array_equal(alone.actions[:, 0], full.actions[:, i])
-        np.testing.assert_array_equal(alone.agent._response[0], full.agent._response[i])
+        np.testing.assert_array_equal(alone.agent.state.b[0], full.agent.state.b[i])
 
 
 @pytest.mark.parametrize("clip", [1.0, None])
@@ -243,7 +243,7 @@ def test_users_of_a_data_set_are_protected_too(play):
     env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 6}
     run = play("adaprivate-user-ts", range(2), 400, Budget.zcdp(1.0), params, **env)
     assert run.agent.curator.guarantee.unit == "user-rewards"
-    assert run.agent.releaser.sensitivity == pytest.approx(
+    assert run.agent.plan.sums.sensitivity == pytest.approx(
         math.sqrt(5) * 1.0 * np.ptp(run.problem.info.reward_range)
     )
     replay = play(
@@ -297,9 +297,9 @@ class AsPrinted(AdaPrivateUserUCB):
         super().begin(problem, streams, curator)
         if self.fault == "half":
             curator.seal()
-            behind(self.releaser)._sigma /= 2.0
+            behind(self.plan.sums)._sigma /= 2.0
         if self.fault == "fresh":
-            behind(self.releaser)._clip.__class__ = Forgetful
+            behind(self.plan.sums)._clip.__class__ = Forgetful
 
 
 @pytest.mark.slow

@@ -19,17 +19,17 @@ def test_a_window_contains_the_last_half_and_the_rounds_after_it(play, name):
     x = np.take_along_axis(run.features, run.actions[..., None, None], axis=2)[-5:, :, 0]
     gram = np.eye(4) + np.einsum("tbi,tbj->bij", x, x)
     if name == "lin-ucb":
-        np.testing.assert_allclose(run.agent._inverse, np.linalg.inv(gram), atol=1e-6)
+        np.testing.assert_allclose(run.agent.state.A, np.linalg.inv(gram), atol=1e-6)
     else:
-        factor = np.tril(run.agent._upper.transpose(0, 2, 1))
+        factor = np.tril(run.agent.state.A.transpose(0, 2, 1))
         np.testing.assert_allclose(factor @ factor.transpose(0, 2, 1), gram, atol=1e-6)
     response = np.einsum("tbi,tb->bi", x, run.rewards[-5:] - 0.5)
-    np.testing.assert_allclose(run.agent._response, response, atol=1e-6)
+    np.testing.assert_allclose(run.agent.state.b, response, atol=1e-6)
     # seven rounds on: that block and the seven rounds since, of which five ended another block
     run = play(name, [3, 4], 32, params={"window": 10, "centre": True}, dim=4, n_arms=12)
     x = np.take_along_axis(run.features, run.actions[..., None, None], axis=2)[-7:, :, 0]
     response = np.einsum("tbi,tb->bi", x, run.rewards[-7:] - 0.5)
-    np.testing.assert_allclose(run.agent._response, response, atol=1e-6)
+    np.testing.assert_allclose(run.agent.state.b, response, atol=1e-6)
 
 
 def test_a_private_window_costs_what_the_whole_sum_costs():
@@ -38,7 +38,7 @@ def test_a_private_window_costs_what_the_whole_sum_costs():
     for window in (None, 20):
         agent = make_agent("adaprivate-ucb", batch=5, window=window)
         agent.set_up(problem.info, AgentStreams([0]), Budget(rho=0.5))
-        told.append((agent.curator.guarantee, agent.releaser.sigma))
+        told.append((agent.curator.guarantee, agent.plan.sums.sigma))
     assert told[0] == told[1]
 
 

@@ -48,10 +48,10 @@ def test_actions_and_sums_are_equal_in_every_round(lockstep, name, own, case, se
     run = lockstep(name, env_id, budget, seeds, 700, params, scale, **env)
     for _, fast, copies, (action, expected) in run:
         np.testing.assert_array_equal(action, expected)
-        for response, copy in zip(fast._response, copies):
+        for response, copy in zip(fast.state.b, copies):
             # sums of at most 700 rounded products
             np.testing.assert_allclose(response, copy.b, rtol=1e-12, atol=1e-10)
-    assert fast.releaser.releases >= 2
+    assert fast.plan.sums.releases >= 2
 
 
 def test_the_width_of_section_4_2(lockstep):

@@ -36,9 +36,9 @@ def test_actions_and_theta_are_equal_with_a_public_length(lockstep, length):
     )
     for _, fast, copies, (action, expected) in run:
         np.testing.assert_array_equal(action, expected)
-        for theta, copy in zip(fast.theta, copies):
+        for theta, copy in zip(fast.state.theta, copies):
             np.testing.assert_allclose(theta, copy.theta, rtol=1e-6, atol=1e-8)
-    assert fast.releaser.releases > 8 and fast.theta.any()
+    assert fast.plan.sums.releases > 8 and fast.state.theta.any()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -49,7 +49,7 @@ def test_actions_and_theta_are_equal_in_every_round(lockstep, name, seeds, case)
     run = lockstep(name, env_id, budget, seeds, 600, params, **env)
     for _, fast, copies, (action, expected) in run:
         np.testing.assert_array_equal(action, expected)
-        for theta, copy in zip(fast.theta, copies):
+        for theta, copy in zip(fast.state.theta, copies):
             # exact sums count as of noise 1e-3, which makes the filter's systems worst
             np.testing.assert_allclose(theta, copy.theta, rtol=1e-6, atol=1e-8)
-    assert fast.releaser.releases > 8 and fast.theta.any()
+    assert fast.plan.sums.releases > 8 and fast.state.theta.any()
