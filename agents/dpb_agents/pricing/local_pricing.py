@@ -114,7 +114,6 @@ class LocalPricing(Algorithm):
     """
 
     functions = Functions(act, record, learn, draws=draws)
-    State = State
     tuning_grid: ClassVar[dict[str, Any]] = {
         "curvature": [0.15, 0.3],
         "size": [0.3, 0.6],

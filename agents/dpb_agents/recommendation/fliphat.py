@@ -240,7 +240,6 @@ class FLIPHAT(LinearRival):
     """
 
     functions = Functions(act, record, learn)
-    State = State
     player: ClassVar[Any] = FLIPHATPlayer
     # all coordinates are selected, so the one that the target moves is among them
     audit_params: ClassVar[dict[str, Any]] = {"sparsity": 2, "radius": 0.01, "length": 16}

@@ -221,7 +221,6 @@ class InformationWeighted(LinearRival):
     """
 
     functions = Functions(act, record, learn)
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [1.0, 3.0],
         "length": [100, 400],

@@ -202,7 +202,6 @@ class JDPGLM(LinearRival):
     """
 
     functions = Functions(act, record, learn, due=due, adopt=adopt)
-    State = State
     # a single estimate, which the records of an audit's target can change by much
     audit_params: ClassVar[dict[str, Any]] = {"updates": 1, "share": 0.5}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {

@@ -10,7 +10,6 @@ import numpy as np
 
 from dpb_agents.common.local_sgd import Descent, descend, descent, gradient, gradient_plan
 from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.linear_records import shifted_inverse, take_recommended
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
@@ -226,7 +225,6 @@ class LocalLinear(Algorithm):
     """
 
     functions = Functions(act, record, learn)
-    State = State
     tuning_grid: ClassVar[dict[str, Any]] = {
         "local-lin-ucb": {"shift": [0.5, 1.0, 2.0, 4.0], "alpha": [0.1, 1.0]},
         "local-lin-greedy": {"shift": [0.5, 1.0, 2.0, 4.0], "refresh": [25, 100]},
@@ -340,7 +338,6 @@ class LocalGLM(Algorithm):
     """
 
     functions = Functions(act_glm, record_glm, learn_glm)
-    State = StateGLM
     tuning_grid: ClassVar[dict[str, Any]] = {
         "curvature": [0.2, 0.4, 0.8, 1.6],
         "size": [0.15, 0.3],

@@ -198,7 +198,6 @@ class CoresetElimination(LinearRival):
     """
 
     functions = Functions(act, record, learn, see)
-    State = State
     context = ("features", "arms")
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "composition": ["sequential", "parallel"],

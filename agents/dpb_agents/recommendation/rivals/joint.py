@@ -227,7 +227,6 @@ class JDPLinUCB(LinearRival):
     """
 
     functions = FUNCTIONS
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [10, 100],
@@ -313,7 +312,6 @@ class NoisyGramUCB(LinearRival):
     """
 
     functions = FUNCTIONS
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [300, 1000],
@@ -375,7 +373,6 @@ class ShuffleLinUCB(LinearRival):
     """
 
     functions = FUNCTIONS
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [300, 1000],

@@ -106,7 +106,6 @@ class BatchedAggregation(LinearRival):
     """
 
     functions = Functions(act_batches, record, learn_batches, see_batches)
-    State = StateBatches
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "composition": ["sequential", "parallel"],
         "ridge": [1.0, 100.0],
@@ -223,7 +222,6 @@ class DynamicSensitivity(LinearRival):
     """
 
     functions = Functions(act_dynamic, record, learn_dynamic, see_dynamic, image=image_dynamic)
-    State = StateDynamic
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "every": [1, 1000],
         "ridge": [1.0, 100.0],
@@ -374,7 +372,6 @@ class Episodic(LinearRival):
     functions = Functions(
         act_episodes, record, learn_episodes, see_episodes, due_episodes, image=image_episodes
     )
-    State = StateEpisodic
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.1, 0.5],
         "ridge": [1.0, 100.0],

@@ -201,7 +201,6 @@ class RarelySwitching(LinearRival):
     """
 
     functions = Functions(act, record, switch, see, due)
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "growth": [4.0, 16.0],
         "ridge": [1.0, 100.0],
@@ -240,7 +239,6 @@ class AdaCOFUL(LinearRival):
     """
 
     functions = Functions(act, record, switch_adac, see, due)
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "growth": [1.0, 4.0],
         "ridge": [1.0, 100.0],
@@ -281,7 +279,6 @@ class OFUL(LinearRival):
     """
 
     functions = Functions(act, record, switch_oful, see, due)
-    State = State
     tuning_grid: ClassVar[dict[str, list[Any]]] = {"alpha": WIDTHS, **CENTRED}
 
     growth: float = positive(1.0)
