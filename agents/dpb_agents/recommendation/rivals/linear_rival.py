@@ -182,6 +182,11 @@ class RewardSums(Sum):
         sigma = gaussian_sigma(rho, self.sensitivity * self.gain)
         return sigma, 0.0, GaussianEvent(sigma, self.sensitivity * self.gain)
 
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a sum; that of an image is `norm` times it."""
+        return float(self.sigma)
+
     def add_rounds(self, records: Array, along: Array | None = None) -> None:
         if overridden(self, "add_rounds", "add"):
             super().add_rounds(records, along)

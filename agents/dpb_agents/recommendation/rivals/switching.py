@@ -72,7 +72,7 @@ class State(NamedTuple):
         A: A^-1 of all rounds, ``(d, d)``.
         b: Sum of all releases, ``(d,)``.
         gain: Growth of log det A since the start, ``(1,)``.
-        at: Its value at the last switch, ``(1,)``.
+        last: Its value at the last switch, ``(1,)``.
         switches: l, ``(1,)``.
         width: Width of the bonus, ``(1,)``.
     """
@@ -82,7 +82,7 @@ class State(NamedTuple):
     A: Any
     b: Any
     gain: Any
-    at: Any
+    last: Any
     switches: Any
     width: Any
 
@@ -110,14 +110,14 @@ def see(c, s, t, x, k):
 @jit
 def due(c, s, t):
     """Whether det A has grown by the factor 1 + growth since the last switch."""
-    return s.gain[0] - s.at[0] > c.rise
+    return s.gain[0] - s.last[0] > c.rise
 
 
 @jit
 def switch(c, s, released, t):
     """b <- b + the noisy sum since the last switch, V <- A, theta <- V^-1 b."""
     add(s.b, 1.0, released.sum)
-    s.at[0] = s.gain[0]
+    s.last[0] = s.gain[0]
     s.switches[0] += 1
     copy_matrix(s.A, s.V)
     copy_to(times(s.V, s.b), s.theta)
@@ -131,7 +131,7 @@ def switch_adac(c, s, released, t):
     noise = c.sigma * math.sqrt(s.switches[0] * eigenvalues(s.V)[d - 1])
     s.width[0] = c.alpha * (
         math.sqrt(c.ridge) * c.norm
-        + c.half * math.sqrt(c.level + s.at[0])
+        + c.half * math.sqrt(c.level + s.last[0])
         + noise * (math.sqrt(d) + math.sqrt(c.level))
     )
 
@@ -140,7 +140,7 @@ def switch_adac(c, s, released, t):
 def switch_oful(c, s, released, t):
     """`switch`, and the width of OFUL."""
     switch(c, s, released, t)
-    printed = c.half * math.sqrt(s.at[0] + c.level) + math.sqrt(c.ridge) * c.norm
+    printed = c.half * math.sqrt(s.last[0] + c.level) + math.sqrt(c.ridge) * c.norm
     s.width[0] = c.alpha * printed
 
 
@@ -177,7 +177,7 @@ def switching_start(
         A=start,
         b=np.zeros(facts.dim),
         gain=np.zeros(1),
-        at=np.zeros(1),
+        last=np.zeros(1),
         switches=np.zeros(1, np.int64),
         width=np.full(1, width),
     )
