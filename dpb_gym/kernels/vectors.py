@@ -334,13 +334,6 @@ def signed_logdet(M):
 
 
 @shape_checked
-def positive_definite(M):
-    """Whether a symmetric matrix is positive definite."""
-    _same(M.shape[0], M.shape[1])
-    return kernels.linalg.cholesky_one(M, np.empty(M.shape))
-
-
-@shape_checked
 def inverse(M):
     """M^-1 of a positive definite matrix, exactly symmetric."""
     _same(M.shape[0], M.shape[1])

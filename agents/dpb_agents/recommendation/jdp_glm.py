@@ -21,10 +21,10 @@ from dpb_gym.kernels.vectors import (
     clipped,
     copy_matrix,
     copy_to,
+    definite,
     eigh,
     exp,
     inner,
-    positive_definite,
     spectral,
 )
 from dpb_gym.parameters import inside, integer, positive, real
@@ -138,7 +138,7 @@ def learn(c, s, released, t):
         for k in range(d):
             left[j, k] = c.factor * s.frozen[j, k] - s.H[j, k]
         left[j, j] -= c.lift
-    s.due[0] = not positive_definite(left)
+    s.due[0] = not definite(left)
 
 
 @jit

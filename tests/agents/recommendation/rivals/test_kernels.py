@@ -148,4 +148,4 @@ def test_matrices(drawn):
     product = vectors.between(outer, M)
     np.testing.assert_allclose(product, outer @ M @ outer, atol=1e-12)
     np.testing.assert_array_equal(product, product.T)
-    assert vectors.positive_definite(M) and not vectors.positive_definite(-M)
+    assert vectors.definite(M) and not vectors.definite(-M)
