@@ -173,11 +173,10 @@ def check_demand(releaser: Any, given: Given, users: Any) -> None:
     check_array(what, "demand", given.get("demand"), "bif", batch)
 
 
-def check_vectors(releaser: Any, given: Given, users: Any) -> None:
-    """Check the vectors of chosen candidates and their rewards."""
+def check_rows(releaser: Any, given: Given, users: Any) -> None:
+    """Check rows of vectors."""
     batch = releaser.replicates
-    check_array(releaser.what, "vectors", given.get("vectors"), "f", batch, releaser.dim)
-    check_array(releaser.what, "rewards", given.get("rewards"), "bif", batch)
+    check_array(releaser.what, "records", given.get("records"), "f", batch, releaser.shape.width)
 
 
 def check_choices(releaser: Any, given: Given, users: Any) -> None:
@@ -250,7 +249,7 @@ plain.describe_releaser(
     DEMAND_MLE,
     {
         **plain.MINIMISED,
-        "add": plain.adding({"vectors": DIRECTION, "rewards": RECORD}, check_vectors),
+        "add": plain.adding({"records": RECORD}, check_rows),
     },
     size=squares_of,
     centre=plain.numbers,
@@ -275,18 +274,26 @@ plain.describe_releaser(
 # ------------------------------------------------------------------ local messages
 
 
-def check_gradient(releaser: Any, given: Given, users: Any) -> None:
-    """Check a gradient and the bound of its length."""
+def check_directed(releaser: Any, given: Given, users: Any) -> None:
+    """Check rewards and their directions."""
     batch = releaser.replicates
-    dim = releaser.mechanism.dim
-    check_array(releaser.what, "gradient", given.get("gradient"), "f", batch, dim)
-    check_array(releaser.what, "reach", given.get("reach"), "f", batch, low=TINY)
+    check_array(releaser.what, "records", given.get("records"), "bif", batch)
+    check_array(releaser.what, "along", given.get("along"), "f", batch, releaser.shape.width)
 
 
 plain.describe_argument(BernoulliResponse, {"epsilon": plain.positive, **RANGE})
-plain.describe_messages(Statistics, GaussianStatistics, CapStatistics, centre=plain.real())
+RELEASE = Method({}, lambda *_: None)
+plain.describe_messages(
+    Statistics,
+    GaussianStatistics,
+    CapStatistics,
+    methods={
+        "add": plain.adding({"records": RECORD, "along": DIRECTION}, check_directed),
+        "release": RELEASE,
+    },
+)
 plain.describe_messages(
     Gradients,
     GaussianContexts,
-    methods={"send": Method({"gradient": RECORD, "reach": PUBLIC}, check_gradient, records=True)},
+    methods={"add": plain.adding({"records": RECORD}, check_rows), "release": RELEASE},
 )

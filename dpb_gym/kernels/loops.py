@@ -33,7 +33,9 @@ def act_rounds(c, R, t, contexts, buffers, shown, z, out):
 
 
 @vectorised
-def record_rounds(c, R, t, contexts, buffers, shown, actions, responses, observed, z, values, rows):
+def record_rounds(
+    c, R, t, contexts, buffers, shown, actions, responses, observed, z, values, rows, others
+):
     """Write the records of n rounds; zeros where there is no response."""
     for b in range(actions.shape[1]):
         s = State({lanes_R})
@@ -45,14 +47,16 @@ def record_rounds(c, R, t, contexts, buffers, shown, actions, responses, observe
                 values[i, b] = 0.0
                 for j in range(rows.shape[2]):
                     rows[i, b, j] = 0.0
+                for j in range(others.shape[2]):
+                    others[i, b, j] = 0.0
 
 
 @vectorised
-def learn_lanes(c, S, sums, std, record_std, numbers, records, t, due):
+def learn_lanes(c, S, sums, std, record_std, numbers, records, second, t, due):
     """Update the states of the replicates in `due` with a release."""
     for b in range(due.shape[0]):
         if due[b]:
-            given = Released(sums[b], std, record_std, numbers[b], records[b])
+            given = Released(sums[b], std, record_std, numbers[b], records[b], second[b])
             learn(c, State({lanes_S}), given, t)
 '''
 SEE = '''
@@ -72,20 +76,18 @@ TABLE = '''
 @vectorised
 def play_table(
     c, R, S, t, contexts, buffers, shown, z, repeats, rewards, observed, follow, totals, sums, clip,
-    counts, counted, scratch, actions, values, rows
+    counts, counted, scratch, actions, values, rows, others
 ):
-    """Play rounds with a table of the candidates' rewards, one replicate after the other.
+    """Play rounds with a table of the candidates' rewards.
 
     With `follow` records are added to the exact `sums`, which `learn` receives after every round.
+    Otherwise it stops after the first round in which a release is due.
 
     Returns:
-        A status of `dpb_gym.kernels.continual`.
+        A status of `dpb_gym.kernels.continual`, and the number of rounds played.
     """
     low, high = clip
-    for b in range(actions.shape[1]):
-        r = State({lanes_R})
-        s = State({lanes_S})
-        for i in range(actions.shape[0]):
+    {table_loops}
             {load}
             action = act(c, r, t + i, {x}, z[i, b])
             actions[i, b] = action
@@ -97,18 +99,36 @@ def play_table(
                 values[i, b] = 0.0
                 for j in range(rows.shape[2]):
                     rows[i, b, j] = 0.0
-            if follow:
-                {follow}
-    return OK
+                for j in range(others.shape[2]):
+                    others[i, b, j] = 0.0
+            {table_end}
+    return OK, actions.shape[0]
 '''
-FOLLOW = """status, beyond = add_scaled_one(
+# one replicate after the other, whose state stays in cache
+LANES = """for b in range(actions.shape[1]):
+        r = State({lanes_R})
+        s = State({lanes_S})
+        for i in range(actions.shape[0]):"""
+# one round after the other, because a release in one replicate stops all
+ROUNDS = """stop = False
+    for i in range(actions.shape[0]):
+        for b in range(actions.shape[1]):
+            r = State({lanes_R})
+            s = State({lanes_S})"""
+FOLLOW = """if follow:
+                status, beyond = add_scaled_one(
                     values[i, b], rows[i, b], low, high, 1.0, scratch, totals[b]
                 )
                 if status != OK:
-                    return status
+                    return status, i
                 counts[b] += beyond
                 counted[b] += 1.0 if observed[i, b, action] else 0.0
-                learn(c, s, Released(sums[b], 0.0, 0.0, t + i - 1, counted[b]), t + i)"""
+                given = Released(sums[b], 0.0, 0.0, t + i - 1, counted[b], sums[b, :0])
+                learn(c, s, given, t + i)"""
+STOP = """if due(c, r, t + i):
+                stop = True
+        if stop:
+            return OK, i + 1"""
 DUE = '''
 
 @vectorised
@@ -116,6 +136,29 @@ def due_lanes(c, R, t, out):
     """Write which replicates have a release after round t."""
     for b in range(out.shape[0]):
         out[b] = due(c, State({lanes_R}), t)
+'''
+IMAGE = '''
+
+@vectorised
+def image_lanes(c, S, t, due, matrices, norms):
+    """Write the matrices of which a release is an image, of the replicates in `due`."""
+    for b in range(due.shape[0]):
+        if due[b]:
+            matrix, norms[b] = image(c, State({lanes_S}), t)
+            for j in range(matrices.shape[1]):
+                for k in range(matrices.shape[2]):
+                    matrices[b, j, k] = matrix[j, k]
+'''
+
+
+ADOPT = '''
+
+@vectorised
+def adopt_lanes(c, S, second, t, due):
+    """Update the states of the replicates in `due` with a release of the second sums."""
+    for b in range(due.shape[0]):
+        if due[b]:
+            adopt(c, State({lanes_S}), second[b], t)
 '''
 
 
@@ -138,18 +181,23 @@ def _loading(dims: int, field: int, pad: str) -> str:
     return "\n".join(lines).lstrip()
 
 
-def _record(directed: bool, index: str, pad: str) -> str:
+def _record(directed: bool, second: bool, index: str, pad: str) -> str:
     """Return code that writes a record."""
     call = f"record(c, {index})"
-    if directed:
-        lines = [f"value, row = {call}", "values[i, b] = value"]
-    else:
-        lines = [f"row = {call}"]
+    names = ["value"] * directed + ["row"] + ["other"] * second
+    lines = [f"{', '.join(names)} = {call}"]
+    lines += ["values[i, b] = value"] * directed
     lines += [
         "same_length(row.shape[0], rows.shape[2])",
         "for j in range(rows.shape[2]):",
         "    rows[i, b, j] = row[j]",
     ]
+    if second:
+        lines += [
+            "same_length(other.shape[0], others.shape[2])",
+            "for j in range(others.shape[2]):",
+            "    others[i, b, j] = other[j]",
+        ]
     return f"\n{pad}".join(lines)
 
 
@@ -168,6 +216,8 @@ def loops(
     slate: bool,
     table: bool,
     directed: bool,
+    second: bool,
+    follow: bool,
 ) -> Any:
     """Return the compiled loops of an algorithm, as attributes of one object.
 
@@ -181,9 +231,12 @@ def loops(
         slate: Whether actions are slates.
         table: Whether rewards come as a table of all candidates.
         directed: Whether records are numbers with directions.
+        second: Whether there are second sums.
+        follow: Whether exact sums of the records can be followed round by round.
     """
     fields = state._fields
     deep, deeper = " " * 12, " " * 16
+    stops = functions.due is not None and functions.adopt is None
     x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
     parts = {
         "lanes_R": ", ".join(f"R.{name}[b]" for name in fields) + ",",
@@ -194,16 +247,23 @@ def loops(
         if slate
         else "out[i, b] = action",
         "record": _record(
-            directed, f"s, t + i, {x}, actions[i, b], responses[i, b], z[i, b]", deeper
+            directed, second, f"s, t + i, {x}, actions[i, b], responses[i, b], z[i, b]", deeper
         ),
         "table_record": _record(
-            directed, f"r, t + i, {x}, action, rewards[i, b, action], repeats[i, b]", deeper
+            directed, second, f"r, t + i, {x}, action, rewards[i, b, action], repeats[i, b]", deeper
         ),
         "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
-        "follow": FOLLOW if directed else "pass",
+        "table_end": STOP if stops else FOLLOW if follow else "pass",
     }
-    optional = ((SEE, functions.see), (TABLE, table), (DUE, functions.due))
+    optional = (
+        (SEE, functions.see),
+        (TABLE, table),
+        (DUE, functions.due),
+        (IMAGE, functions.image),
+        (ADOPT, functions.adopt),
+    )
     text = TEXT + "".join(part for part, wanted in optional if wanted)
+    text = text.replace("{table_loops}", ROUNDS if stops else LANES)
     for pad in (deeper, deep):
         loading = f"\n{pad}".join(
             _loading(dims, field, pad).replace("\n", "\n") for field, dims in enumerate(context)

@@ -61,6 +61,13 @@ def dot(a, b):
 
 
 @shape_checked
+def inner(a, b):
+    """<a, b>, in the order of `linalg.dot_one`."""
+    _same(a.shape[0], b.shape[0])
+    return kernels.linalg.dot_one(a, b)
+
+
+@shape_checked
 def squared_norm(v):
     """||v||^2, in index order."""
     s = 0.0
@@ -380,6 +387,91 @@ def compose(E, values):
             for k in range(d):
                 out[i, j] += E[i, k] * values[k] * E[j, k]
     return out
+
+
+@shape_checked
+def spectral(values, E):
+    """E diag(values) E', exactly symmetric, in the order of `linalg.compose`."""
+    d = values.shape[0]
+    _same(E.shape[0], d)
+    _same(E.shape[1], d)
+    out = np.zeros((d, d))
+    for i in range(d):
+        for j in range(d):
+            weighted = values[i] * E[j, i]
+            for k in range(j + 1):
+                out[j, k] += weighted * E[k, i]
+    for j in range(d):
+        for k in range(j):
+            out[k, j] = out[j, k]
+    return out
+
+
+@shape_checked
+def operator_norm(M):
+    """Largest absolute eigenvalue of a symmetric matrix, rounded up."""
+    d = M.shape[0]
+    _same(M.shape[1], d)
+    values = eigenvalues(M)
+    largest = 0.0
+    for i in range(d):
+        largest = max(largest, abs(values[i]))
+    return largest * (1.0 + 1e-9)
+
+
+@shape_checked
+def eigenvalues(M):
+    """Ascending eigenvalues of a symmetric matrix."""
+    d = M.shape[0]
+    _same(M.shape[1], d)
+    one = np.empty((1, d, d))
+    for j in range(d):
+        for k in range(d):
+            one[0, j, k] = M[j, k]
+    return kernels.linalg.eigvalsh(one)[0]
+
+
+@shape_checked
+def between(outer, inner):
+    """outer inner outer for symmetric matrices, exactly symmetric."""
+    d = outer.shape[0]
+    _same(outer.shape[1], d)
+    _same(inner.shape[0], d)
+    _same(inner.shape[1], d)
+    product = np.empty((d, d))
+    out = np.empty((d, d))
+    for j in range(d):
+        kernels.linalg.multiply_one(inner, outer[j], product[j])
+    for j in range(d):
+        for k in range(j + 1):
+            out[j, k] = kernels.linalg.dot_one(product[j], outer[k])
+            out[k, j] = out[j, k]
+    return out
+
+
+@shape_checked
+def shifted_inverse(M, shift):
+    """V^-1 and log det V of V = M + shift I, M symmetric, shift > 0.
+
+    Eigenvalues of V below half the shift are raised to that.
+    """
+    d = M.shape[0]
+    _same(M.shape[1], d)
+    lower = np.empty((d, d))
+    out = np.empty((d, d))
+    if kernels.linalg.cholesky_shifted_one(M, 0.5 * shift, lower):
+        kernels.linalg.cholesky_shifted_one(M, shift, lower)
+        kernels.linalg.inverse_cholesky_one(lower, out)
+        return out, kernels.linalg.logdet_cholesky_one(lower)
+    values = np.empty(d)
+    E = np.empty((d, d))
+    kernels.linalg.eigh_one(M, values, E)
+    logdet = 0.0
+    for i in range(d):
+        value = max(values[i] + shift, 0.5 * shift)
+        logdet += kernels.elementary.log(value)
+        values[i] = 1.0 / value
+    return spectral(values, E), logdet
 
 
 @shape_checked

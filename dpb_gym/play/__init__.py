@@ -4,6 +4,6 @@
 """
 
 from dpb_gym.kernels.deferred import jit
-from dpb_gym.play.algorithm import Algorithm, Functions, Offer, Plan, Released
+from dpb_gym.play.algorithm import Algorithm, Candidates, Functions, Offer, Plan, Released
 
-__all__ = ["Algorithm", "Functions", "Offer", "Plan", "Released", "jit"]
+__all__ = ["Algorithm", "Candidates", "Functions", "Offer", "Plan", "Released", "jit"]

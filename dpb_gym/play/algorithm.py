@@ -27,17 +27,31 @@ class Offer(NamedTuple):
     revenues: Any
 
 
+class Candidates(NamedTuple):
+    """Context of a recommendation whose candidates can be arms of a pool.
+
+    Attributes:
+        features: ``(m, d)``.
+        arms: Numbers of their arms ``(m,)``; -1 if candidates are new in every round.
+    """
+
+    features: Any
+    arms: Any
+
+
 class Released(NamedTuple):
     """A noisy sum of records, as `Functions.learn` receives it.
 
     Attributes:
-        sum: The newest release, ``(width,)``.
-        std: Standard deviation of its noise per coordinate; 0 if it is exact.
+        sum: The newest release, ``(width,)``, or a symmetric matrix.
+        std: Standard deviation of its noise per coordinate; 0 if it is exact, and of a running
+            sum, whose largest one is known at the start.
         record_std: Standard deviation of noise that every record has along its direction, instead
             (local privacy); 0 otherwise.
         number: Number of the release, from 0.
         records: Records so far. In rejection replay, where which rounds have one is protected, the
             expected number.
+        second: Release of the second sums of the plan; ``(0,)`` if there are none.
     """
 
     sum: Any
@@ -45,6 +59,7 @@ class Released(NamedTuple):
     record_std: float
     number: int
     records: float
+    second: Any
 
 
 @state.register
@@ -52,9 +67,15 @@ class Plan(NamedTuple):
     """What an algorithm has from the curator, and its random numbers. Public.
 
     Attributes:
-        sums: The releaser of the sums of its records, from a method of the curator.
-        directed: Whether records are numbers with directions, for sums of rewards.
+        sums: The releaser of the sums of its records, from a method of the curator; or a function
+            of the agent's random streams that returns it, for users who draw their own noise.
+        directed: Whether records are numbers with directions, for sums of rewards and for
+            symmetric matrices w v v'.
+        second: The releaser of second sums or of a fit, of vectors, which `Functions.record`
+            returns last.
         every: Rounds between releases, for a releaser without a schedule of its own.
+        ends: Rounds after which there is a release, instead.
+        running: Whether the releaser has a release by itself after every so many rounds.
         forget: Every so many rounds the releaser forgets its older half; 0: never.
         draws: Vectors of random numbers that `Functions.act` gets in a round.
         repeats: Such vectors that `Functions.record` gets.
@@ -71,7 +92,10 @@ class Plan(NamedTuple):
 
     sums: Any
     directed: bool = False
+    second: Any = None
     every: int = 1
+    ends: tuple[int, ...] = ()
+    running: bool = False
     forget: int = 0
     draws: int = 0
     repeats: int = 0
@@ -93,15 +117,20 @@ class Functions(NamedTuple):
     Attributes:
         act: ``act(c, s, t, x, z)`` returns the action.
         record: ``record(c, s, t, x, action, y, z)`` returns what the curator receives, for the
-            response y to an action: a vector ``(width,)``, or a number and its direction. No other
-            function sees y.
+            response y to an action: a vector ``(width,)``, or a number and its direction, and then
+            the vector of the second sums, if there are any. No other function sees y.
         learn: ``learn(c, s, released, t)`` updates s with the release after round t.
         see: ``see(c, s, t, x, action)`` updates s with the public part of a round that has a
             response. None: s changes with releases only.
         due: ``due(c, s, t)`` returns whether the sums are released after round t. None: at the
-            rounds of the schedule.
+            rounds of the schedule. With `adopt`: whether the second sums are, after `learn`.
         draws: ``draws(c, t)`` returns the number of normal vectors for `act` in round t. None:
             `Plan.draws` in every round.
+        image: ``image(c, s, t)`` returns a public symmetric matrix M and a bound of its norm, and
+            may update s, before a release: M times the sum is released, with the noise of the sum
+            times the bound. None: the sum is released.
+        adopt: ``adopt(c, s, release, t)`` updates s with a release of the second sums ``(d,)``,
+            for example a fit, after a `learn` that makes it due. None: `learn` receives it.
     """
 
     act: Callable[..., Any]
@@ -110,6 +139,8 @@ class Functions(NamedTuple):
     see: Callable[..., Any] | None = None
     due: Callable[..., Any] | None = None
     draws: Callable[..., Any] | None = None
+    image: Callable[..., Any] | None = None
+    adopt: Callable[..., Any] | None = None
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
@@ -124,7 +155,8 @@ class Algorithm(Policy, ABC):
         functions: The algorithm.
         player: Class of its player; None: `dpb_gym.play.player.Player`.
         context: Fields of the context that it sees; None for those of the kind. With ``("arms",)``
-            x has the numbers of the candidates' arms, ``(m,)``, in a random order of the arms.
+            x has the numbers of the candidates' arms, ``(m,)``, in a random order of the arms. With
+            ``("features", "arms")`` x is a `Candidates`.
     """
 
     functions: ClassVar[Functions]
@@ -158,7 +190,8 @@ class Algorithm(Policy, ABC):
 
         Args:
             problem: Public facts.
-            sums: The releaser, after calibration: `sums.sigma` and its schedule are public.
+            sums: The releaser, after calibration: `sums.sigma` and its schedule are public. With
+                second sums the pair of both.
         """
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from functools import cache
 from typing import Any
 
-from dpb_gym.play.algorithm import Functions, Offer, Released
+from dpb_gym.play.algorithm import Candidates, Functions, Offer, Released
 
 
 @cache
@@ -15,11 +15,16 @@ def compiled_loops(
     functions: Functions,
     state: Hashable,
     context: tuple[int, ...],
+    integral: bool,
     slate: bool,
     table: bool,
     directed: bool,
+    second: bool,
+    follow: bool,
 ) -> Any:
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
-    return loops(algorithm, functions, state, Released, Offer, context, slate, table, directed)
+    kind = Candidates if integral else Offer
+    options = slate, table, directed, second, follow
+    return loops(algorithm, functions, state, Released, kind, context, *options)

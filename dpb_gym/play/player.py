@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from dpb_gym import kernels, privacy, state, validation
+from dpb_gym import kernels, privacy, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.play.algorithm import Algorithm, Plan
@@ -79,7 +79,10 @@ class Player(Agent):
         algorithm, B = self.algorithm, streams.replicates
         algorithm.check(problem)
         self.problem = problem
-        self.plan = plan = algorithm.plan(problem, curator)
+        plan = algorithm.plan(problem, curator)
+        if isinstance(plan, Plan) and callable(plan.sums):
+            plan = plan._replace(sums=plan.sums(streams))
+        self.plan = plan
         if not isinstance(plan, Plan) or not hasattr(plan.sums, "shape"):
             raise AgentError(
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
@@ -92,8 +95,11 @@ class Player(Agent):
                 "private: leave out see, and let record return what is learnt from them"
             )
         schedule = getattr(plan.sums, "schedule", None)
-        self._ends = None if schedule is None else [int(end) for end in schedule.ends]
-        self.known, first = algorithm.start(problem, plan.sums)
+        ends = list(plan.ends) or None if schedule is None else schedule.ends
+        self._ends = None if ends is None else [int(end) for end in ends]
+        self._planned = schedule is not None
+        sums = plan.sums if plan.second is None else (plan.sums, plan.second)
+        self.known, first = algorithm.start(problem, sums)
         check_functions(self.class_name, functions, tuples_in(self.known, first))
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
@@ -135,10 +141,21 @@ class Player(Agent):
             self._functions,
             kind,
             tuple(buffer.ndim for buffer in self._buffers),
+            "arms" in self._fields,
             bool(self._kind.action_shape(self.problem)),
             self._kind.one_candidate,
             self.plan.directed,
+            self.plan.second is not None,
+            self._sums_of_rewards,
         )
+
+    @property
+    def _sums_of_rewards(self) -> bool:
+        """Whether compiled code can add the records to exact sums in every round."""
+        plan = self.plan
+        own = not self._stops and plan.second is None
+        own = own and plan.directed and not plan.sums.shape.symmetric
+        return own and getattr(plan.sums, "cumulative", False)
 
     def _contexts(self, context: Context, rounds: bool = False) -> tuple[Array, ...]:
         """Return the fields that the algorithm sees, ``(n, B, ...)``; n = 1 without `rounds`."""
@@ -198,7 +215,7 @@ class Player(Agent):
         responses = np.asarray(self._responses(feedback))[None]
         seen = np.ascontiguousarray(observed)[None]
         z = self._draw(1, self.plan.repeats)
-        values, rows = self._record(contexts, actions, responses, seen, z)
+        values, rows, others = self._record(contexts, actions, responses, seen, z)
         if self.plan.scale is not None:
             weights = self.plan.scale.scale(context.users, observed, rows[0])
             self.state.weight[:, 0] = weights
@@ -209,12 +226,14 @@ class Player(Agent):
             self.plan.sums.add(values[0], rows[0], **users)
         else:
             self.plan.sums.add(rows[0], **users)
+        if self.plan.second is not None:
+            self.plan.second.add(others[0])
         self._count_records(seen)
         self._moved(1)
 
     def _check(self, actions: Array, observed: Array) -> None:
         """Raise `ActionError` for the first observed action that does not exist."""
-        if self._fields == ("features",) and self._kind.integral:
+        if "features" in self._fields and self._kind.integral and not self._slates():
             many = self._buffers[0].shape[0]
             bad = observed & ((actions[0] < 0) | (actions[0] >= many))
             if bad.any():
@@ -231,12 +250,18 @@ class Player(Agent):
 
     def _record(
         self, contexts: tuple[Array, ...], actions: Array, responses: Array, seen: Array, z: Array
-    ) -> tuple[Array, Array]:
-        n, B = seen.shape
-        values = np.zeros((n, B))
-        rows = np.zeros((n, B, self.plan.sums.shape.width))
-        self._run("record_rounds", self._R, contexts, actions, responses, seen, z, values, rows)
-        return values, rows
+    ) -> tuple[Array, Array, Array]:
+        out = self._empty_records(*seen.shape)
+        self._run("record_rounds", self._R, contexts, actions, responses, seen, z, *out)
+        return out
+
+    def _empty_records(self, n: int, B: int) -> tuple[Array, Array, Array]:
+        """Return zeros for numbers, rows or directions, and rows of the second sums."""
+        plan, shape = self.plan, self.plan.sums.shape
+        # v of a symmetric record w v v' is as long as the matrix is wide
+        width = shape.symmetric if plan.directed and shape.symmetric else shape.width
+        second = 0 if plan.second is None else plan.second.shape.width
+        return np.zeros((n, B)), np.zeros((n, B, width)), np.zeros((n, B, second))
 
     def _count_records(self, seen: Array) -> None:
         """Count the records of rounds ``(n, B)``; see `Released.records`."""
@@ -253,41 +278,73 @@ class Player(Agent):
         if self._ends is not None:
             k = int(self._releases[0])
             if k < len(self._ends) and t == self._ends[k]:
-                self._learn(plan.sums.value)
-        elif self._functions.due is not None:
-            due = np.zeros(len(self._releases), bool)
-            self._loops.due_lanes(self._c, self._R, t, due)
+                self._learn(plan.sums.value if self._planned else self._release())
+        elif self._stops:
+            due = self._due()
             if due.any():
-                self._learn(plan.sums.release(due), due)
+                self._learn(self._release(due), due)
         elif plan.forget and t % plan.forget == 0:
             plan.sums.release()
             self._learn(plan.sums.forget())
         elif t % plan.every == 0:
-            self._learn(plan.sums.release())
+            self._learn(plan.sums.value if plan.running else self._release())
+
+    @property
+    def _stops(self) -> bool:
+        """Whether the state says when the sums are released."""
+        functions = self._functions
+        return functions.due is not None and functions.adopt is None
+
+    def _due(self) -> Array:
+        """Return the replicates with a release after this round, ``(B,)`` bool."""
+        due = np.zeros(len(self._releases), bool)
+        self._loops.due_lanes(self._c, self._R, self.rounds, due)
+        return due
+
+    def _release(self, due: Array | None = None) -> Array:
+        """Return the newest releases, for the replicates in `due`; None: all."""
+        plan = self.plan
+        if self._functions.image is None:
+            return np.asarray(plan.sums.release() if due is None else plan.sums.release(due))
+        B, width = len(self._releases), plan.sums.shape.width
+        due = np.ones(B, bool) if due is None else due
+        matrices, norms = np.zeros((B, width, width)), np.ones(B)
+        self._loops.image_lanes(self._c, self.state, self.rounds, due, matrices, norms)
+        return np.asarray(plan.sums.release(due, matrices, norms))
 
     def _learn(self, sums: Array, due: Array | None = None) -> None:
         due = np.ones(len(self._releases), bool) if due is None else due
         sums = read_only(np.ascontiguousarray(sums))
-        releaser = self.plan.sums
-        std = float(getattr(releaser, "noise_std", 0.0))
+        releaser, second = self.plan.sums, np.zeros((len(due), 0))
+        adopt = self._functions.adopt
+        if self.plan.second is not None and adopt is None:
+            second = np.ascontiguousarray(self.plan.second.release())
+        std = 0.0 if self.plan.running else float(getattr(releaser, "noise_std", 0.0))
         record_std = float(getattr(releaser, "record_std", 0.0))
+        numbers, second = self._releases, read_only(second)
         self._loops.learn_lanes(
             self._c,
             self.state,
             sums,
             std,
             record_std,
-            self._releases,
+            numbers,
             self._records,
+            second,
             self.rounds,
             due,
         )
         self._releases += due
+        if adopt is not None:
+            due = self._due()
+            if due.any():
+                second = read_only(np.ascontiguousarray(self.plan.second.release(due)))
+                self._loops.adopt_lanes(self._c, self.state, second, self.rounds, due)
 
     def _until_release(self) -> int:
-        """Return the rounds until the next release."""
-        if self._functions.due is not None:
-            return 1
+        """Return the rounds until the next release; if they are not known, the most."""
+        if self._stops:
+            return 1 << 60
         if self._ends is not None:
             k = int(self._releases[0])
             return self._ends[k] - self.rounds if k < len(self._ends) else 1 << 60
@@ -299,13 +356,16 @@ class Player(Agent):
             return self._play_steadily(rounds)
         n, B = rounds.shape
         contexts, plan = self._contexts(rounds.context, rounds=True), self.plan
-        actions, width = np.zeros((n, B), np.int64), plan.sums.shape.width
-        values, rows, scratch = np.zeros((n, B)), np.zeros((n, B, width)), np.zeros(width)
+        actions = np.zeros((n, B), np.int64)
+        values, rows, others = self._empty_records(n, B)
+        scratch = np.zeros(rows.shape[2])
         numbers = self._draw(n, plan.draws + plan.repeats)
         z = np.ascontiguousarray(numbers[:, :, : plan.draws])
         repeats = np.ascontiguousarray(numbers[:, :, plan.draws :])
-        follow = plan.directed and plan.every == 1 and not plan.forget and self._ends is None
-        follow = follow and not self.curator.private and self._functions.due is None
+        follow = (
+            self._sums_of_rewards and plan.every == 1 and not plan.forget and self._ends is None
+        )
+        follow = follow and not self.curator.private
         totals, clip = UNUSED_SUMS, (0.0, 0.0)
         counts = np.zeros(B, np.int64)
         start = 0
@@ -315,7 +375,7 @@ class Player(Agent):
             if follow:
                 totals, low, high, counts = plan.sums.exact_sums(stop - start)
                 clip = low, high
-            status = self._loops.play_table(
+            status, played = self._loops.play_table(
                 self._c,
                 self._R,
                 self.state,
@@ -337,18 +397,20 @@ class Player(Agent):
                 actions[part],
                 values[part],
                 rows[part],
+                others[part],
             )
             if status != kernels.continual.OK:
                 raise ParameterError("records must be finite; got NaN or infinity")
+            part = slice(start, start + played)
             self._check_table(actions[part], rounds.observed.shape[2], self.rounds + 1)
             if follow:
-                self.rounds += stop - start
-                self._releases += stop - start
+                self.rounds += played
+                self._releases += played
             else:
                 chosen = actions[part][:, :, None]
                 seen = np.take_along_axis(rounds.observed[part], chosen, axis=2)[:, :, 0]
-                self._add_rounds(values[part], rows[part], seen)
-            start = stop
+                self._add_rounds(values[part], rows[part], others[part], seen)
+            start += played
         return actions
 
     def _check_table(self, actions: Array, many: int, t: int) -> None:
@@ -361,11 +423,13 @@ class Player(Agent):
             error.round = t + int(i)
             raise error
 
-    def _add_rounds(self, values: Array, rows: Array, seen: Array) -> None:
+    def _add_rounds(self, values: Array, rows: Array, others: Array, seen: Array) -> None:
         if self.plan.directed:
             self.plan.sums.add_rounds(values, rows)
         else:
             self.plan.sums.add_rounds(rows)
+        if self.plan.second is not None:
+            self.plan.second.add_rounds(others)
         self._count_records(seen)
         self._moved(len(rows))
 
@@ -377,7 +441,9 @@ class Player(Agent):
         actions = self._actions(n)
         start = 0
         while start < n:
-            count, most = self._steady(min(n - start, self._until_release()))
+            # actions that are answered at once cannot stop where a release is due
+            until = 1 if self._stops else self._until_release()
+            count, most = self._steady(min(n - start, until))
             part = slice(start, start + most)
             numbers = self._draw(most, count + plan.repeats)
             now = tuple(field[part] for field in contexts)
@@ -385,10 +451,10 @@ class Player(Agent):
             self._run("act_rounds", self._R, now, np.ascontiguousarray(numbers[:, :, :count]), out)
             played, responses, seen = rounds.answer(part, out, self._responses)
             repeats = np.ascontiguousarray(numbers[:, :, count:])
-            values, rows = self._record(now, read_only(played), responses, seen, repeats)
+            records = self._record(now, read_only(played), responses, seen, repeats)
             if self._functions.see is not None:
                 self._run("see_rounds", self.state, now, read_only(played), seen)
-            self._add_rounds(values, rows, seen)
+            self._add_rounds(*records, seen)
             start += most
         return actions
 
@@ -416,6 +482,7 @@ class Player(Agent):
         """Return 1 for the candidate that is played if the algorithm draws no random numbers."""
         if self._numbers is not None or not self._kind.integral or self._slates():
             return None
+        self._ready()
         shown, index = stand_ins(context)
         actions = self._actions(1)
         self._run("act_rounds", self._R, self._contexts(shown), self._draw(1, 0), actions)
@@ -431,9 +498,6 @@ class Player(Agent):
         if "_loops" not in vars(self):
             self._bind()
 
-
-def _written(player: Player) -> dict[str, Any]:
-    return {name: value for name, value in vars(player).items() if name not in BOUND}
-
-
-state.register(Player, out=_written, into=state.set_attributes)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, without those that `_bind` makes."""
+        return {name: value for name, value in vars(self).items() if name not in BOUND}

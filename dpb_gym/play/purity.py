@@ -26,7 +26,7 @@ import numpy as np
 
 from dpb_gym.errors import AgentError
 from dpb_gym.kernels.deferred import Deferred
-from dpb_gym.play.algorithm import Functions, Offer, Released
+from dpb_gym.play.algorithm import Candidates, Functions, Offer, Released
 
 _OPERATIONS = """
 BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL UNARY_NEGATIVE
@@ -71,7 +71,7 @@ class _Check:
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen: set[int] = set()
-        self.fields = set(Released._fields) | set(Offer._fields)
+        self.fields = {*Released._fields, *Offer._fields, *Candidates._fields}
 
     def fail(self, function: Any, what: str) -> AgentError:
         where = f"{self.name}: the function {function.__name__!r}"

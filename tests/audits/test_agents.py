@@ -7,6 +7,7 @@ import math
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
 from dpb_agents.recommendation.linear import LinUCB
-from dpb_agents.recommendation.local_linear import LocalLinear
+from dpb_agents.recommendation.local_linear import LocalLinear, Statistics
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import AuditReport, Pair, World, audit, interference, paired_run
@@ -114,20 +115,21 @@ def test_erratum_a1_end_to_end():
     assert audit("dpmnl", budget, params=params, **how).verdict == "PASS"
 
 
+class SilentStatistics(Statistics):
+    """Send noise only where feedback was observed, which reveals the logged action."""
+
+    def send(self, records, along):
+        return super().send(records, along) * along.any(axis=1)[:, None]
+
+
 class Silent(LocalLinear):
-    """Release noise only where feedback was observed, which reveals the logged action."""
+    """LocalLinear on messages that are missing where nothing was observed."""
 
     protects = ("local", "user-round")
 
-    def begin(self, problem, streams, curator):
-        super().begin(problem, streams, curator)
-        send = self.statistics.send
-
-        def sends(context, action, feedback):
-            seen = np.ones(len(action)) if feedback.observed is None else feedback.observed
-            return send(context, action, feedback) * seen[:, None]
-
-        self.statistics.send = sends
+    def plan(self, problem, curator):
+        plan = super().plan(problem, curator)
+        return plan._replace(sums=partial(SilentStatistics, *plan.sums.args))
 
 
 @pytest.mark.parametrize(("agent", "verdict"), [(Silent, "FAIL"), ("local-lin-ucb", "PASS")])

@@ -541,9 +541,9 @@ class TestArgumentsOfMethods:
         with pytest.raises(ParameterError):
             checked(mle, "add", features=np.ones((B, 3)), price=np.ones(B), demand=np.ones(B))
         rewards = crossed(RewardMLE, 3, 100, demand, to=curator("user-round"))
-        checked(rewards, "add", vectors=np.ones((B, 3)), rewards=np.ones(B))
+        checked(rewards, "add", records=np.ones((B, 4)))
         with pytest.raises(ParameterError):
-            checked(rewards, "add", vectors=np.ones((B, 2)), rewards=np.ones(B))
+            checked(rewards, "add", records=np.ones((B, 3)))
         checked(rewards, "release", due=None)
 
         peeling = crossed(
@@ -554,7 +554,10 @@ class TestArgumentsOfMethods:
             checked(peeling, "add", features=np.ones((B, 4)), rewards=np.ones(B))
 
         gradients = crossed(Gradients, GaussianContexts(3.0, 1, 3), AgentStreams)
-        checked(gradients, "send", gradient=np.ones((B, 3)), reach=np.ones(B))
-        for reach in (np.zeros(B), -np.ones(B), np.full(B, np.inf)):
-            with pytest.raises(ParameterError):
-                checked(gradients, "send", gradient=np.ones((B, 3)), reach=reach)
+        checked(gradients, "add", records=np.ones((B, 3)))
+        with pytest.raises(ParameterError):
+            checked(gradients, "add", records=np.ones((B, 4)))
+        statistics = crossed(Statistics, GaussianStatistics(5.0, 3, -0.5, 0.5), AgentStreams)
+        checked(statistics, "add", records=np.ones(B), along=np.ones((B, 3)))
+        with pytest.raises(ParameterError):
+            checked(statistics, "add", records=np.ones(B), along=np.ones((B, 2)))

@@ -81,9 +81,9 @@ def spy(agent):
     seen, record = [], agent._record
 
     def recorded(contexts, actions, responses, observed, z):
-        values, rows = record(contexts, actions, responses, observed, z)
+        values, rows, others = record(contexts, actions, responses, observed, z)
         seen.append((agent.rounds + 1, contexts, actions[0].copy(), values[0], rows[0].copy()))
-        return values, rows
+        return values, rows, others
 
     agent._record = recorded
     return seen

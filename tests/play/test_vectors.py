@@ -202,6 +202,14 @@ CASES: dict[str, Case] = {
     "vectors.matmul": Case((X, M), np.matmul, ((0, 0), (1, 1))),
     "vectors.signed_logdet": Case((E @ np.diag([2.0, -1.0, 3.0]),), slogdet),
     "vectors.compose": Case((E, V), lambda E, v: E @ np.diag(v) @ E.T),
+    "vectors.inner": Case((V, W), np.dot),
+    "vectors.spectral": Case((V, E), lambda v, E: E @ np.diag(v) @ E.T),
+    "vectors.eigenvalues": Case((M,), np.linalg.eigvalsh),
+    "vectors.operator_norm": Case((M,), lambda M: np.linalg.norm(M, 2) * (1 + 1e-9)),
+    "vectors.between": Case((M, inverse(M) + M), lambda A, B: A @ B @ A),
+    "vectors.shifted_inverse": Case(
+        (M, 0.7), lambda M, k: (inverse(M + k * np.eye(D)), slogdet(M + k * np.eye(D))[1])
+    ),
     "vectors.mean_row": Case((P, X), np.dot, ((1, 1),)),
     "vectors.softmax": Case(
         (SCORES, 0.7), lambda s, k: np.exp(s / k) / np.exp(s / k).sum(), ((0, 0),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpb_gym.kernels._jit import jit
-from dpb_gym.kernels.demand_models import LOGISTIC, add_demands_one, mean_demand
+from dpb_gym.kernels.demand_models import add_demands_one
 from dpb_gym.kernels.determinants import signed_logdet_one
 from dpb_gym.kernels.linalg import dot_one
 from dpb_gym.kernels.newton import minimise
@@ -174,35 +174,3 @@ def demand_vectors(features, price, out):
         for k in range(m):
             out[b, k] = features[b, k] / root
         out[b, m] = -price[b] / root
-
-
-@jit
-def negative_scores(vectors, response, theta, model, scale, limit, gradient, reach):
-    """Compute gradients (f(<v, theta>) - y) v, and their largest possible norm for ||v|| <= 1.
-
-    Args:
-        vectors: v, ``(B, d)``.
-        response: y, ``(B,)``; in [0, 1] for the logistic model, else clipped to +-`limit`.
-        theta: ``(B, d)``.
-        model: `LOGISTIC` or Gaussian, see `mean_demand`.
-        scale: Scale of the logistic link, f(z) = sigmoid(scale z).
-        limit: Bound of a Gaussian response.
-        gradient: Output ``(B, d)``.
-        reach: Output ``(B,)``.
-    """
-    B, d = vectors.shape
-    for b in range(B):
-        z = square = 0.0
-        for k in range(d):
-            z += vectors[b, k] * theta[b, k]
-            square += theta[b, k] * theta[b, k]
-        y, norm = response[b], np.sqrt(square)
-        if model == LOGISTIC:
-            y = min(1.0, max(0.0, y))
-            reach[b] = mean_demand(norm, model, scale)
-        else:
-            y = min(limit, max(-limit, y))
-            reach[b] = limit + norm
-        gap = mean_demand(z, model, scale) - y
-        for k in range(d):
-            gradient[b, k] = gap * vectors[b, k]

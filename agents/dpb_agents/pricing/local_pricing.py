@@ -2,20 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.local_sgd import GAUSSIAN, LOGISTIC, LocalSGD
-from dpb_agents.common.parameters import integer, real
-from dpb_agents.pricing.demand_records import recorded
-from dpb_gym import kernels
+from dpb_agents.common.local_sgd import Descent, descend, descent, gradient, gradient_plan
 from dpb_gym.agent import unsuitable
+from dpb_gym.kernels.pricing import best_price
+from dpb_gym.kernels.vectors import copy_to
+from dpb_gym.parameters import integer, positive, real
+from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
-from dpb_gym.streams import AgentStreams
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        descent: See `Descent`.
+        explore: Rounds with random prices.
+        growth: Factor of rounds between two updates of the theta used for prices.
+    """
+
+    descent: Descent
+    explore: int
+    growth: float
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Newest estimate, ``(d,)``.
+        step: t + t_0, ``(1,)``.
+        epoch: Estimate used for prices, ``(d,)``.
+        next: Round of its next update, ``(1,)``.
+    """
+
+    theta: Any
+    step: Any
+    epoch: Any
+    next: Any
+
+
+@jit
+def draws(c, t):
+    """One random number per round of exploration."""
+    return 1 if t <= c.explore else 0
+
+
+@jit
+def act(c, s, t, x, z):
+    """A random price, or the best one for the epoch's theta."""
+    if t <= c.explore:
+        return z[0, 0]
+    return best_price(x, s.epoch, c.descent.logistic, c.descent.scale)
+
+
+@jit
+def record(c, s, t, x, price, y, z):
+    """Gradient (f(<phi, theta>) - y) phi, phi = [x; -p] / sqrt(d)."""
+    d = s.theta.shape[0]
+    root = math.sqrt(d)
+    phi = np.zeros(d)
+    for j in range(d - 1):
+        phi[j] = x[j] / root
+    phi[d - 1] = -price / root
+    return gradient(c.descent, s.theta, phi, y)
+
+
+@jit
+def learn(c, s, released, t):
+    """Move theta against the message; a new epoch takes it for prices."""
+    descend(c.descent, s.theta, s.step, released.sum)
+    if t >= s.next[0]:
+        copy_to(s.theta, s.epoch)
+        s.next[0] = c.growth * t
 
 
 @register_agent(
@@ -24,18 +89,23 @@ from dpb_gym.streams import AgentStreams
     protects=("local", "user-round"),
     budget="required",
 )
-class LocalPricing(LocalSGD):
+class LocalPricing(Algorithm):
     """Personalised prices from locally private gradients (Zhao, Jiang & Yu 2024; Han et al. 2021).
 
     The first `explore` customers get uniformly random prices. Afterwards the price is the best
     one at theta_k, the estimate at the start of epoch k, and epochs grow by the factor `growth`.
     Every customer sends the gradient (f(<phi, theta_t>) - y) phi of their demand y with noise,
-    phi = [x; -p] / sqrt(d), and the server moves theta_t against it. The papers commit after the
-    exploration (ETC-LDP). Here learning continues, at no privacy cost: each customer sends once.
+    phi = [x; -p] / sqrt(d), and the server moves theta_t against it, see
+    `dpb_agents.common.local_sgd`. The papers commit after the exploration (ETC-LDP). Here learning
+    continues, at no privacy cost: each customer sends once.
 
     The guarantee is local, for the features and the demand of one user-round.
 
     Args:
+        prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
+            give a cold start. None: use `ProblemInfo.prior`.
+        curvature: h in units of the steepest slope of f over d, > 0.
+        size: Prior standard deviation of a coordinate of theta, > 0.
         explore: Random prices at the start, >= 0.
         growth: Factor of rounds between two updates of the theta used for prices, > 1.
 
@@ -43,42 +113,30 @@ class LocalPricing(LocalSGD):
         AgentError: Without a budget.
     """
 
+    functions = Functions(act, record, learn, draws=draws)
     tuning_grid: ClassVar[dict[str, Any]] = {
         "curvature": [0.15, 0.3],
         "size": [0.3, 0.6],
         "explore": [0, 100],
     }
 
-    curvature: float = 0.3
-    size: float = 0.6
+    prior_mean: Any = None
+    curvature: float = positive(0.3)
+    size: float = positive(0.6)
     explore: int = integer(100, 0)
     growth: float = real(1.1, 1.0, open_low=True)
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+    def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("local-pricing", problem, "pricing", "demand")
-        self._link = LOGISTIC if problem.demand == "logistic" else GAUSSIAN
-        self._zeta = 1.0 if problem.zeta is None else problem.zeta
-        self.open(problem, streams, curator, self._link, self._zeta)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        return gradient_plan(problem, curator)._replace(draws=1, dim=1, law="uniforms")
+
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        zeta = 1.0 if problem.zeta is None else problem.zeta
+        logistic = problem.demand == "logistic"
+        known, step = descent(problem, sums, self.curvature, self.size, logistic, zeta)
         explore = min(self.explore, problem.longest)
-        self._start = np.stack([rng.random(explore) for rng in streams.agent])
-        self._rounds, self._next = 0, 1.0
-        self._epoch = self.theta
-        self._phi, self._value = np.empty_like(self.theta), np.empty(len(self.theta))
-
-    def act(self, context: Context) -> Array:
-        if self._rounds < self._start.shape[1]:
-            return self._start[:, self._rounds].copy()
-        price = np.empty(len(self.theta))
-        kernels.demand_models.best_prices(
-            context.features, self._epoch, self._link, self._zeta, price, self._value
-        )
-        return price
-
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        features, price, demand = recorded(context, action, feedback)
-        agent_kernels.demand.demand_vectors(features, price, self._phi)
-        self.step(self._phi, demand)
-        self._rounds += 1
-        if self._rounds >= self._next:
-            self._epoch, self._next = self.theta, self.growth * self._rounds
+        state = State(known.centre, step, known.centre, np.ones(1))
+        return Known(known, explore, self.growth), state

@@ -12,13 +12,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import integer, positive
 from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.rivals.linear_rival import LinearRival
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival, doubling, record_reward
 from dpb_gym import portable
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import Curator, Releaser, Segment, ZCDPEvent
+from dpb_gym.kernels.vectors import copy_to, dots, largest
+from dpb_gym.parameters import flag, integer, positive
+from dpb_gym.play import Functions, Plan, jit
+from dpb_gym.play.player import Player
+from dpb_gym.privacy import Curator, Releaser, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
 from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.registry import register_agent
 
@@ -84,8 +88,12 @@ class Peeling(Releaser):
         start: Array,
     ) -> None:
         B = curator.replicates
-        self.dim, self.sparsity, self.radius = dim, sparsity, radius
-        self.x_max, self.bound = x_max, bound
+        self.dim = dim
+        self.shape = RecordShape(dim)
+        self.sparsity = sparsity
+        self.radius = radius
+        self.x_max = x_max
+        self.bound = bound
         self.start = start * min(1.0, radius / max(float(np.abs(start).sum()), 1e-300))
         self.kept: Kept | None = None
         self._gram, self._response = np.zeros((B, dim, dim)), np.zeros((B, dim))
@@ -103,8 +111,13 @@ class Peeling(Releaser):
         """Return lambda, the sensitivity of a coordinate of v at a step of `step` = eta / n."""
         return 2.0 * step * self.x_max * (self.bound + self.x_max * self.radius)
 
-    def add(self, features: Array, rewards: Array) -> None:
-        """Add one record per replicate: x ``(B, d)``, all 0 for none, and y ``(B,)``.
+    def add_rounds(self, rewards: Array, features: Array) -> None:
+        """Add the records of several rounds, ``(n, B)`` and ``(n, B, d)``."""
+        for values, vectors in zip(rewards, features):
+            self.add(values, vectors)
+
+    def add(self, rewards: Array, features: Array) -> None:
+        """Add one record per replicate: y ``(B,)``, and x ``(B, d)``, all 0 for none.
 
         Raises:
             ParameterError: If a number is not finite; nothing changes.
@@ -149,6 +162,54 @@ class Peeling(Releaser):
         return out
 
 
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        shift: Subtracted from rewards.
+        noisy: Whether releases carry noise.
+    """
+
+    shift: float
+    noisy: bool
+
+
+class State(NamedTuple):
+    """State of one replicate: the newest estimate theta, ``(d,)``."""
+
+    theta: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Candidate of the largest <x, theta>."""
+    return largest(dots(x, s.theta), z[0, 0] if z.shape[0] > 0 else 0.0)
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """r and x."""
+    return record_reward(c, x, k, reward)
+
+
+@jit
+def learn(c, s, released, t):
+    """theta <- the estimate of the episode."""
+    copy_to(released.sum, s.theta)
+
+
+class FLIPHATPlayer(Player):
+    """Player whose releases are noisy descents, with public steps that depend on the episode."""
+
+    def _release(self, due: Array | None = None) -> Array:
+        own: Any = self.algorithm
+        stretch = own.facts(self.problem).stretch
+        # an episode is as long as all before it and the first
+        n = (self.rounds + own.length * stretch) / (2 * stretch)
+        steps = math.ceil(own.steps * portable.log1p(n))
+        return np.asarray(self.plan.sums.release(own.step * self.problem.dim / n, steps))
+
+
 @register_agent("fliphat", supports=SUPPORTS, protects=("joint", "user-round"))
 class FLIPHAT(LinearRival):
     """Forgetful iterative private hard thresholding (Chakraborty, Roy & Basu 2024).
@@ -167,7 +228,7 @@ class FLIPHAT(LinearRival):
     noise of `Peeling`. Features of a user affect other users' rounds through releases only.
 
     Args:
-        prior_mean: See `WarmStart`: the first iterate of every episode.
+        prior_mean: See `LinearRival`: the first iterate of every episode.
         centre: Subtract the middle of the reward's range (erratum R9).
         sparsity: s, the number of nonzero coordinates of theta; at most d are used.
         length: Rounds of the first episode. Where only one in n_candidates rounds is observed
@@ -178,7 +239,8 @@ class FLIPHAT(LinearRival):
         radius: C, the bound of ||theta||_1 in units of the reward, > 0.
     """
 
-    releaser: Peeling = field(init=False, repr=False)  # type: ignore[assignment]
+    functions = Functions(act, record, learn)
+    player: ClassVar[Any] = FLIPHATPlayer
     # all coordinates are selected, so the one that the target moves is among them
     audit_params: ClassVar[dict[str, Any]] = {"sparsity": 2, "radius": 0.01, "length": 16}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -189,7 +251,7 @@ class FLIPHAT(LinearRival):
 
     alpha: float = field(init=False, default=0.0, repr=False)
     ridge: float = field(init=False, default=1.0, repr=False)
-    centre: bool = True
+    centre: bool = flag(True)
     sparsity: int = integer(5, 1)
     length: int = integer(100, 1)
     steps: float = positive(0.2)
@@ -197,28 +259,20 @@ class FLIPHAT(LinearRival):
     spread: float = positive(2.0)
     radius: float = positive(1.0)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        d = self._theta.shape[1]
-        self.releaser = Peeling(
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        sums = Peeling(
             curator,
-            d,
-            sparsity=min(self.sparsity, d),
-            x_max=min(1.0, self.spread / math.sqrt(d)),
-            bound=max(abs(bound.low), abs(bound.high)),
+            facts.dim,
+            sparsity=min(self.sparsity, facts.dim),
+            x_max=min(1.0, self.spread / math.sqrt(facts.dim)),
+            bound=max(abs(facts.low), abs(facts.high)),
             radius=self.radius,
-            start=self.prior(problem).centre,
+            start=facts.mean,
         )
-        self._theta[:] = self.prior(problem).centre
-        self._informed, self._length = False, self.length * self._stretch
-        self._next = self._length
+        first = self.length * facts.stretch
+        return self.planned(problem, sums, ends=doubling(first, facts.horizon))
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        for x, r in zip(chosen, reward):
-            self.releaser.add(x, r)
-        if self._rounds < self._next:
-            return
-        n, d = self._length / self._stretch, self._theta.shape[1]
-        M = math.ceil(self.steps * portable.log1p(n))
-        self._theta = self.releaser.release(self.step * d / n, M)
-        self._length *= 2
-        self._next += self._length
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        facts = self.facts(problem)
+        return Known(facts.shift, sums.curator.private), State(facts.mean)

@@ -6,20 +6,184 @@ After arXiv:2502.13115.
 from __future__ import annotations
 
 import math
-from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import integer, real
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
-from dpb_agents.recommendation.rivals.linear_rival import LinearRival
-from dpb_gym import kernels
-from dpb_gym.privacy import BatchSum, Curator, PSDBall, Segment
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_agents.recommendation.rivals.linear_rival import (
+    LinearRival,
+    doubling,
+    optimistic,
+    record_reward,
+    shrunk,
+)
+from dpb_gym.kernels.vectors import (
+    add,
+    between,
+    copy_matrix,
+    copy_to,
+    eigh,
+    inner,
+    spectral,
+    times,
+)
+from dpb_gym.parameters import flag, integer, real
+from dpb_gym.play import Functions, Plan, jit
+from dpb_gym.privacy import Curator, PSDBall
+from dpb_gym.problems.rounds import ProblemInfo
 
 LEAST = 0.5  # lower bound of eigenvalues, as a share of the regularisation
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Factor of the confidence width.
+        ridge: lambda.
+        mean: Prior mean of theta, ``(d,)``.
+        informed: Whether it is not 0.
+        shift: Subtracted from rewards.
+        low: Lowest shifted reward.
+        high: Highest shifted reward.
+        half: Half the width of the rewards' range.
+        noisy: Whether sums carry noise.
+        weight: Factor of gamma.
+        scale: Multiple of the bound of the norm of A's noise that is added to A.
+        norm: That bound, for one episode.
+        sigma: Standard deviation of the noise of u, for one episode.
+        length: Rounds of the first episode.
+        stretch: Rounds per observed one.
+    """
+
+    alpha: float
+    ridge: float
+    mean: Any
+    informed: bool
+    shift: float
+    low: float
+    high: float
+    half: float
+    noisy: bool
+    weight: float
+    scale: float
+    norm: float
+    sigma: float
+    length: int
+    stretch: int
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: V^-1 sum r x, ``(d,)``.
+        V: V^-1, ``(d, d)``.
+        width: Width of the bonus, ``(1,)``.
+        pull: ridge m, or the pull of the prior mean in units of the sums, ``(d,)``.
+        root: W^(1/2), ``(d, d)``.
+        size: ||W||, ``(1,)``.
+        gamma: gamma of the episode, ``(1,)``.
+        bound: R = ||W|| / (1 + gamma ||W||), ``(1,)``.
+        A: Sum of all W^(-1/2) A W^(-1/2), ``(d, d)``.
+        u: Sum of all W^-1 u, ``(d,)``.
+        squares: Sum of R^2 over the episodes, ``(1,)``.
+    """
+
+    theta: Any
+    V: Any
+    width: Any
+    pull: Any
+    root: Any
+    size: Any
+    gamma: Any
+    bound: Any
+    A: Any
+    u: Any
+    squares: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + width ||x||_{V^-1}."""
+    if c.informed:
+        return optimistic(x, shrunk(s.theta, s.V, 1.0, s.pull), s.V, s.width[0], z)
+    return optimistic(x, s.theta, s.V, s.width[0], z)
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """w (W^(1/2) x)(W^(1/2) x)' and w r W x, in units of R, with w = 1 / (1 + gamma ||W x||)."""
+    r, v = record_reward(c, x, k, reward)
+    r = min(max(r, c.low), c.high)
+    scaled = times(s.root, v)
+    y = times(s.root, scaled)
+    w = 1.0 / ((1.0 + s.gamma[0] * math.sqrt(inner(y, y))) * s.bound[0])
+    for j in range(y.shape[0]):
+        y[j] = w * r * y[j]
+    return w, scaled, y
+
+
+@jit
+def learn(c, s, released, t):
+    """V, theta and W <- those of the noisy sums of all episodes."""
+    n = t / c.stretch
+    d = s.theta.shape[0]
+    R = s.bound[0]
+    roots, frame = eigh(s.root)
+    back = spectral(1.0 / roots, frame)
+    A = np.zeros((d, d))
+    u = np.zeros(d)
+    for j in range(d):
+        u[j] = R * released.second[j]
+        for k in range(d):
+            A[j, k] = R * released.sum[j, k]
+    A = between(back, A)
+    for j in range(d):
+        for k in range(d):
+            s.A[j, k] += A[j, k]
+    add(s.u, 1.0, times(back, times(back, u)))
+    s.squares[0] += R * R
+    noise = math.sqrt(s.squares[0])
+    shift = c.scale * c.norm * noise
+    copy_to(times(spectral(shift / (roots * roots) + c.ridge, frame), c.mean), s.pull)
+    reweigh(c, s, shift, n)
+    copy_to(times(s.V, s.u), s.theta)
+    s.width[0] = c.alpha * (c.half + c.sigma * noise / math.sqrt(n))
+    # the next episode is as long as all before it and the first
+    weigh(c, s, t + c.length)
+
+
+@jit
+def reweigh(c, s, shift, n):
+    """V = A + shift W^-1 + ridge I, and the next W = (V / n)^(-1/2).
+
+    In units of W^(-1/2), eigenvalues of V are at least half of shift + ridge.
+    """
+    d = s.theta.shape[0]
+    roots, frame = eigh(s.root)
+    scaled = between(s.root, s.A)
+    lift = spectral(shift + c.ridge * roots * roots, frame)
+    for j in range(d):
+        for k in range(d):
+            scaled[j, k] += lift[j, k]
+    values, vectors = eigh(scaled)
+    for j in range(d):
+        values[j] = 1.0 / max(values[j], LEAST * (shift + c.ridge))
+    copy_matrix(between(s.root, spectral(values, vectors)), s.V)
+    values, vectors = eigh(s.V)
+    for j in range(d):
+        values[j] = math.sqrt(math.sqrt(n * max(values[j], 0.0)))
+    copy_matrix(spectral(values, vectors), s.root)
+    s.size[0] = values[d - 1] * values[d - 1]
+
+
+@jit
+def weigh(c, s, length):
+    """Set gamma and R of an episode of so many rounds."""
+    s.gamma[0] = c.weight * c.sigma / (c.half * math.sqrt(length / c.stretch))
+    s.bound[0] = s.size[0] / (1.0 + s.gamma[0] * s.size[0])
 
 
 @joint("information-weighted")
@@ -56,102 +220,63 @@ class InformationWeighted(LinearRival):
         shift: Multiple of the bound on the operator norm of A's noise that is added to A, >= 0.
     """
 
-    releaser: BatchSum = field(init=False, repr=False)
+    functions = Functions(act, record, learn)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [1.0, 3.0],
         "length": [100, 400],
         "alpha": [0.0, 0.2],
     }
 
-    alpha: float = 0.2
-    centre: bool = True
+    alpha: float = real(0.2, 0.0)
+    centre: bool = flag(True)
     length: int = integer(100, 1)
     weight: float = real(1.0, 0.0)
     shift: float = real(1.0, 0.0)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        B, d = self._theta.shape
-        self._low, self._high = bound.low, bound.high
-        largest = max(abs(bound.low), abs(bound.high))
-        what = "information-weighted sums of x x'"
-        self.releaser = curator.batch_sum(symmetric=d, clip=PSDBall(1.0), what=what)
-        self.response = curator.batch_sum(d, clip=largest, what="information-weighted sums of r x")
-        self._root = np.tile(math.sqrt(math.sqrt(d)) * np.eye(d), (B, 1, 1))
-        self._size = np.full(B, math.sqrt(d))
-        self._total, self._summed = np.zeros((B, d, d)), np.zeros((B, d))
-        self._noise, self._known = np.zeros(B), self._mean.copy()
-        self._next = self._length = self.length * self._stretch
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        largest = max(abs(facts.low), abs(facts.high))
+        sums = curator.batch_sum(
+            symmetric=facts.dim, clip=PSDBall(1.0), what="information-weighted sums of x x'"
+        )
+        second = curator.batch_sum(facts.dim, clip=largest, what="information-weighted sums of r x")
+        first = self.length * facts.stretch
+        return self.planned(problem, sums, second=second, ends=doubling(first, facts.horizon))
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        if self._rounds - len(reward) == self._next - self._length:
-            self._weigh()
-        inside = np.minimum(np.maximum(reward, self._low), self._high)
-        records = chosen, inside, self._root, self._gamma, self._bound
-        weights, (scaled, response) = np.empty_like(reward), np.empty((2, *chosen.shape))
-        agent_kernels.linear.records(*records, weights, scaled, response)
-        self.releaser.add_rounds(weights, scaled)
-        self.response.add_rounds(response)
-        if self._rounds == self._next:
-            self._update()
-            self._length *= 2
-            self._next += self._length
-
-    def _weigh(self) -> None:
-        """Set gamma and R of an episode."""
-        n = self._length / self._stretch
-        gamma = self.weight * self.response.sigma / (self._half * math.sqrt(n))
-        self._gamma = np.full(len(self._size), gamma)
-        self._bound = self._size / (1.0 + gamma * self._size)
-
-    def _update(self) -> None:
-        d, n, R = self._theta.shape[1], self._rounds / self._stretch, self._bound
-        roots, frame = kernels.linalg.eigh(self._root)
-        back = kernels.linalg.compose(1.0 / roots, frame)
-        A, u = R[:, None, None] * self.releaser.release(), R[:, None] * self.response.release()
-        self._total += agent_kernels.linear.between(back, A)
-        self._summed += _multiplied(back, _multiplied(back, u))
-        self._noise += R * R
-        noise = np.sqrt(self._noise)
-        norm = isometric_noise_norm(self.releaser.sigma, d, self._horizon)
-        shift = (self.shift * norm * noise)[:, None]
-        pull = kernels.linalg.compose(shift / (roots * roots) + self.ridge, frame)
-        self._mean = _multiplied(pull, self._known)
-        known = self._total, shift, self.ridge, n, self._root
-        self._inverse, self._root, self._size = next_weights(*known)
-        self._theta = _multiplied(self._inverse, self._summed)
-        self._pull, self._informed = np.ones(len(R)), bool(self._mean.any())
-        self._width = self.alpha * (self._half + self.response.sigma * noise / math.sqrt(n))
-
-
-def next_weights(
-    total: Array, shift: Array, ridge: float, rounds: float, root: Array
-) -> tuple[Array, Array, Array]:
-    """Return the inverse of V = total + shift W^-1 + ridge I, and the next W = (V / rounds)^(-1/2).
-
-    In units of W^(-1/2), eigenvalues of V are at least half of shift + ridge.
-
-    Args:
-        total: Noisy sum ``(B, d, d)``.
-        shift: ``(B, 1)``.
-        ridge: > 0.
-        rounds: Number of rounds in the sum.
-        root: W^(1/2), ``(B, d, d)``.
-
-    Returns:
-        V^-1, the root of the next W, and the operator norm of that W, ``(B,)``.
-    """
-    roots, frame = kernels.linalg.eigh(root)
-    scaled = agent_kernels.linear.between(root, total)
-    scaled += kernels.linalg.compose(shift + ridge * roots * roots, frame)
-    values, vectors = kernels.linalg.eigh(scaled)
-    values = 1.0 / np.maximum(values, LEAST * (shift + ridge))
-    inverse = agent_kernels.linear.between(root, kernels.linalg.compose(values, vectors))
-    values, vectors = kernels.linalg.eigh(inverse)
-    values = np.sqrt(np.sqrt(rounds * np.maximum(values, 0.0)))
-    return inverse, kernels.linalg.compose(values, vectors), values[:, -1] * values[:, -1]
-
-
-def _multiplied(matrices: Array, vectors: Array) -> Array:
-    out = np.empty(matrices.shape[:2])
-    kernels.linalg.multiply(matrices, vectors, out)
-    return out
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        facts = self.facts(problem)
+        first, second = sums
+        d = facts.dim
+        known = Known(
+            alpha=self.alpha,
+            ridge=self.ridge,
+            mean=facts.mean,
+            informed=bool(facts.mean.any()),
+            shift=facts.shift,
+            low=facts.low,
+            high=facts.high,
+            half=facts.half,
+            noisy=first.sigma > 0.0,
+            weight=self.weight,
+            scale=self.shift,
+            norm=isometric_noise_norm(float(first.sigma), d, facts.horizon),
+            sigma=float(second.sigma),
+            length=self.length * facts.stretch,
+            stretch=facts.stretch,
+        )
+        # W = sqrt(d) I, the fixed point for even records without noise
+        state = State(
+            theta=np.zeros(d),
+            V=np.eye(d) / self.ridge,
+            width=np.full(1, self.alpha),
+            pull=self.ridge * facts.mean,
+            root=math.sqrt(math.sqrt(d)) * np.eye(d),
+            size=np.full(1, math.sqrt(d)),
+            gamma=np.zeros(1),
+            bound=np.zeros(1),
+            A=np.zeros((d, d)),
+            u=np.zeros(d),
+            squares=np.zeros(1),
+        )
+        weigh(known, state, known.length)
+        return known, state

@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import inside, integer, positive, real
 from dpb_agents.pricing.paper_constants import Demand
 from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_agents.recommendation.rivals.joint import isometric_noise_norm, joint
-from dpb_agents.recommendation.rivals.linear_rival import LinearRival
-from dpb_gym import kernels, portable
+from dpb_agents.recommendation.rivals.linear_rival import LinearRival, RivalFacts, optimistic
+from dpb_gym import portable
 from dpb_gym.errors import ParameterError
-from dpb_gym.privacy import (
-    Curator,
-    ObjectivePerturbation,
-    PSDBall,
-    RunningSum,
-    Segment,
-    gaussian_sigma,
+from dpb_gym.kernels.vectors import (
+    clipped,
+    copy_matrix,
+    copy_to,
+    definite,
+    eigh,
+    exp,
+    inner,
+    spectral,
 )
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.parameters import inside, integer, positive, real
+from dpb_gym.play import Functions, Plan, jit
+from dpb_gym.privacy import Curator, ObjectivePerturbation, PSDBall, gaussian_sigma
+from dpb_gym.privacy.releasers.record_bounds import RecordShape
+from dpb_gym.problems.rounds import Array, ProblemInfo
 
 STEEPEST = 0.25  # largest slope mu'(z) of the logistic mean
 SLACK = 100.0  # factor of the tolerance, see `RewardMLE`
@@ -40,6 +44,11 @@ class RewardMLE(PrivateMLE):
     rewards far from 1/2 move theta to the bound ||theta|| <= 2, where the search is less exact.
     """
 
+    @property
+    def shape(self) -> RecordShape:
+        """Shape of a record [x; r]."""
+        return RecordShape(self.dim + 1)
+
     def _calibrated(self, rho: float) -> ObjectivePerturbation:
         plan = super()._calibrated(rho)
         return replace(plan, tolerance=SLACK * plan.tolerance, output_std=SLACK * plan.output_std)
@@ -49,10 +58,107 @@ class RewardMLE(PrivateMLE):
     ) -> tuple[Array, Array]:
         return super().minimise(due, linear, ridge, tolerance / SLACK)
 
-    def add(self, vectors: Array, rewards: Array) -> None:  # type: ignore[override]
-        """Store one record per replicate: x ``(B, d)``, 0 for none, and r ``(B,)``."""
+    def add(self, records: Array) -> None:  # type: ignore[override]
+        """Store one record [x; r] per replicate, ``(B, d + 1)``; x = 0 for none."""
         root = math.sqrt(self.dim)
-        super().add(root * vectors[:, :-1], -root * vectors[:, -1], rewards)
+        vectors = records[:, :-1]
+        super().add(root * vectors[:, :-1], -root * vectors[:, -1], records[:, -1])
+
+    def add_rounds(self, records: Array) -> None:
+        """Store the records of several rounds, ``(n, B, d + 1)``."""
+        for rows in records:
+            self.add(rows)
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Width of the bonus.
+        lift: lambda, which is added to H.
+        factor: 1 + growth.
+        updates: Most releases of theta.
+    """
+
+    alpha: float
+    lift: float
+    factor: float
+    updates: int
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Newest MLE, ``(d,)``.
+        H: Newest noisy sum of mu' x x', ``(d, d)``.
+        frozen: H_tau + lambda I, ``(d, d)``.
+        inverse: Its inverse, ``(d, d)``.
+        updates: Releases of theta so far, ``(1,)``.
+        due: Whether theta is due, ``(1,)``.
+    """
+
+    theta: Any
+    H: Any
+    frozen: Any
+    inverse: Any
+    updates: Any
+    due: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + alpha ||x||_{H_tau^-1}."""
+    return optimistic(x, s.theta, s.inverse, c.alpha, z)
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """mu'(<x, theta>) x x' for H, and [x; r] for the MLE."""
+    v = clipped(x[k])
+    d = v.shape[0]
+    row = np.zeros(d + 1)
+    for j in range(d):
+        row[j] = v[j]
+    row[d] = reward
+    e = exp(-abs(inner(v, s.theta)))
+    return e / ((1.0 + e) * (1.0 + e)), v, row
+
+
+@jit
+def learn(c, s, released, t):
+    """H <- its release. theta is due if H + lambda I exceeds (1 + growth) H_tau somewhere."""
+    d = s.theta.shape[0]
+    s.due[0] = False
+    if s.updates[0] == c.updates:
+        return
+    copy_matrix(released.sum, s.H)
+    left = np.zeros((d, d))
+    for j in range(d):
+        for k in range(d):
+            left[j, k] = c.factor * s.frozen[j, k] - s.H[j, k]
+        left[j, j] -= c.lift
+    s.due[0] = not definite(left)
+
+
+@jit
+def due(c, s, t):
+    """Whether H has outgrown H_tau."""
+    return s.due[0]
+
+
+@jit
+def adopt(c, s, theta, t):
+    """Take the MLE, and freeze H + lambda I, with eigenvalues of at least half of lambda."""
+    copy_to(theta, s.theta)
+    values, vectors = eigh(s.H)
+    for i in range(values.shape[0]):
+        values[i] = max(values[i], -0.5 * c.lift) + c.lift
+    copy_matrix(spectral(values, vectors), s.frozen)
+    for i in range(values.shape[0]):
+        values[i] = 1.0 / values[i]
+    copy_matrix(spectral(values, vectors), s.inverse)
+    s.updates[0] += 1
 
 
 @joint("jdp-glm-ucb", needs_horizon=True)
@@ -95,7 +201,7 @@ class JDPGLM(LinearRival):
         ParameterError: If rewards are not in [0, 1] when the agent begins.
     """
 
-    releaser: RunningSum = field(init=False, repr=False)
+    functions = Functions(act, record, learn, due=due, adopt=adopt)
     # a single estimate, which the records of an audit's target can change by much
     audit_params: ClassVar[dict[str, Any]] = {"updates": 1, "share": 0.5}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -104,7 +210,7 @@ class JDPGLM(LinearRival):
         "shift": [0.3, 1.0],
     }
 
-    alpha: float = 0.3
+    alpha: float = real(0.3, 0.0)
     centre: bool = field(init=False, default=False, repr=False)
     share: float = inside(0.8)
     updates: int | None = integer(None, 1)
@@ -112,61 +218,58 @@ class JDPGLM(LinearRival):
     every: int = integer(10, 1)
     shift: float = real(1.0, 0.0)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        if (bound.low, bound.high) != (0.0, 1.0):
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        if facts.reward != (0.0, 1.0):
             raise ParameterError(
-                f"logistic rewards lie in [0, 1], got the range [{bound.low}, {bound.high}]"
+                f"logistic rewards lie in [0, 1], got the range [{facts.low}, {facts.high}]"
             )
-        (B, d), T = self._theta.shape, self._horizon
-        self._next = self._interval = min(self.every * self._stretch, T)
-        self.releaser = curator.running_sum(
-            symmetric=d,
+        every = min(self.every * facts.stretch, facts.horizon)
+        sums = curator.running_sum(
+            symmetric=facts.dim,
             clip=PSDBall(STEEPEST),
-            every=self._interval,
+            every=every,
             share=1.0 - self.share,
             what="running sum of mu' x x'",
         )
+        mle = RewardMLE(
+            curator,
+            facts.dim,
+            facts.horizon,
+            Demand.of("logistic", 1.0, 1.0),
+            calls=self.most(facts, self.lift(facts, sums), curator.private),
+            share=self.share,
+        )
+        mle.centre = facts.mean
+        return self.planned(problem, sums, second=mle, every=every, running=True)
+
+    def lift(self, facts: RivalFacts, sums: Any) -> float:
+        """Return lambda, which bounds the noise of H; known before the budget is calibrated."""
         std = 0.0
+        curator = sums.curator
         if curator.private:
             rho = (1.0 - self.share) * curator.most_rho
-            sigma = gaussian_sigma(rho, self.releaser.sensitivity * self.releaser.gain)
-            std = sigma * math.sqrt(float(self.releaser.variances.max()))
-        self._lambda = self.ridge + self.shift * isometric_noise_norm(std, d, T)
-        room = portable.log1p(STEEPEST * T / (self._stretch * d * self._lambda))
-        likely = math.ceil(room / portable.log1p(self.growth)) if curator.private else T
-        self._most = self.updates or max(1, likely)
-        demand = Demand.of("logistic", 1.0, 1.0)
-        self.mle = RewardMLE(curator, d, T, demand, calls=self._most, share=self.share)
-        self.mle.centre = self._theta[:] = self.prior(problem).centre
-        self._frozen = np.tile(self._lambda * np.eye(d), (B, 1, 1))
-        self._inverse[:] = np.eye(d) / self._lambda
-        self._due, self._informed = np.zeros(B, bool), False
-        self._updates = np.zeros(B, np.int64)
+            sigma = gaussian_sigma(rho, sums.sensitivity * sums.gain)
+            std = sigma * math.sqrt(float(sums.variances.max()))
+        return self.ridge + self.shift * isometric_noise_norm(std, facts.dim, facts.horizon)
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        slopes = np.empty_like(reward)
-        agent_kernels.linear.slopes(chosen, self._theta, slopes)
-        self.releaser.add_rounds(slopes, chosen)
-        for x, r in zip(chosen, reward):
-            self.mle.add(x, r)
-        if self._rounds < self._next:
-            return
-        self._next += self._interval
-        if (self._updates == self._most).all():
-            return
-        H = self.releaser.value
-        grown = agent_kernels.linear.outgrown(
-            H, self._lambda, self._frozen, 1.0 + self.growth, self._due
+    def most(self, facts: RivalFacts, lift: float, private: bool) -> int:
+        """Return the most releases of theta."""
+        room = portable.log1p(STEEPEST * facts.horizon / (facts.stretch * facts.dim * lift))
+        likely = math.ceil(room / portable.log1p(self.growth))
+        return self.updates or max(1, likely if private else facts.horizon)
+
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        facts = self.facts(problem)
+        d = facts.dim
+        gram, mle = sums
+        lift = self.lift(facts, gram)
+        known = Known(self.alpha, lift, 1.0 + self.growth, mle.max_calls)
+        return known, State(
+            theta=facts.mean,
+            H=np.zeros((d, d)),
+            frozen=lift * np.eye(d),
+            inverse=np.eye(d) / lift,
+            updates=np.zeros(1, np.int64),
+            due=np.zeros(1, np.bool_),
         )
-        due = self._due & (self._updates < self._most)
-        if grown and due.any():
-            self._theta[due] = self.mle.release(due)[due]
-            self._updates += due
-            self._freeze(H, due)
-
-    def _freeze(self, H: Array, due: Array) -> None:
-        """Set H_tau = H_t + lambda I, with eigenvalues of at least half of lambda."""
-        values, vectors = kernels.linalg.eigh(H[due])
-        values = np.maximum(values, -0.5 * self._lambda) + self._lambda
-        self._frozen[due] = kernels.linalg.compose(values, vectors)
-        self._inverse[due] = kernels.linalg.compose(1.0 / values, vectors)

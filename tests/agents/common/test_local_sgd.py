@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
-from dpb_agents import kernels as agent_kernels
+from dpb_agents.common.local_sgd import Descent, gradient, largest_gradient
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
@@ -35,16 +35,16 @@ def sigmoid(z):
     return 1.0 / (1.0 + np.exp(-z))
 
 
-def kernel(vectors, response, theta, model, scale=1.0):
-    gradient, reach = np.empty_like(vectors), np.empty(len(vectors))
-    agent_kernels.demand.negative_scores(
-        vectors, response, theta, model, scale, 3.0, gradient, reach
-    )
-    return gradient, reach
+def kernel(vectors, response, theta, logistic, scale=1.0):
+    """The gradients, and their largest norms."""
+    c = Descent(logistic, scale, 1.0, 1.0, np.zeros(vectors.shape[1]))
+    reach = np.array([largest_gradient(c, at) for at in theta])
+    units = [gradient(c, at, v, float(y)) for at, v, y in zip(theta, vectors, response)]
+    return reach[:, None] * np.array(units), reach
 
 
-@pytest.mark.parametrize("model", [0, 1])
-def test_no_customer_has_a_larger_gradient_than_is_allowed(model):
+@pytest.mark.parametrize("logistic", [True, False])
+def test_no_customer_has_a_larger_gradient_than_is_allowed(logistic):
     """Adversarial records at any theta: the norm stays within `reach`, and attains it; two
     opposite ones are twice that apart."""
     rng = np.random.default_rng(2)
@@ -55,19 +55,28 @@ def test_no_customer_has_a_larger_gradient_than_is_allowed(model):
     worst = theta[: n // 2] / np.maximum(np.linalg.norm(theta[: n // 2], axis=1), 1e-9)[:, None]
     vectors[: n // 2] = np.where(np.abs(worst).max(axis=1, keepdims=True) > 0, worst, vectors[:1])
     response = rng.choice([-9.0, 0.0, 1.0, 9.0], size=n)
-    gradient, reach = kernel(vectors, response, theta, model, 2.0)
+    gradient, reach = kernel(vectors, response, theta, logistic, 2.0)
     norms = np.linalg.norm(gradient, axis=1)
     assert (norms <= reach * (1 + 1e-12)).all()
     far = np.linalg.norm(theta, axis=1) > 0.5
     assert (norms / reach)[far].max() > 0.999 and (norms / reach)[~far].max() > 0.999
-    clipped = np.clip(response, 0, 1) if model == 0 else np.clip(response, -3, 3)
+    clipped = np.clip(response, 0, 1) if logistic else np.clip(response, -3, 3)
     z = (vectors * theta).sum(axis=1)
-    mean = sigmoid(2.0 * z) if model == 0 else z
+    mean = sigmoid(2.0 * z) if logistic else z
     np.testing.assert_allclose(gradient, (mean - clipped)[:, None] * vectors, atol=1e-13)
     away, same = np.zeros((2, d)), np.zeros((2, d))
     away[0, 0], away[1, 0] = 1.0, -1.0
-    pair, most = kernel(away, np.full(2, 5.0), same, model)
+    pair, most = kernel(away, np.full(2, 5.0), same, logistic)
     assert np.linalg.norm(pair[0] - pair[1]) == pytest.approx(2.0 * most[0])
+
+
+def messages(agent, gradients):
+    """2000 messages with the same gradients."""
+    sent = []
+    for _ in range(2000):
+        agent.plan.sums.add(gradients)
+        sent.append(agent.plan.sums.release())
+    return np.array(sent)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -75,14 +84,14 @@ def test_no_customer_has_a_larger_gradient_than_is_allowed(model):
 def test_messages_carry_the_noise_that_is_charged(case, rho):
     """sigma = 2 / sqrt(2 rho) in units of the largest gradient; the ledger says the same."""
     agent, _ = begun(case, Budget.zcdp(rho))
-    reach, gradient = np.full(len(SEEDS), 0.7), np.zeros((len(SEEDS), 4))
-    gradient[:, 0] = 0.35
-    sent = np.array([agent.gradients.send(gradient, reach) for _ in range(2000)])
-    sigma = 0.7 * 2.0 / math.sqrt(2.0 * rho)
+    gradients = np.zeros((len(SEEDS), 4))
+    gradients[:, 0] = 0.5
+    sent = messages(agent, gradients)
+    sigma = 2.0 / math.sqrt(2.0 * rho)
     assert sent.std(axis=(0, 1)) == pytest.approx(np.full(4, sigma), rel=0.05)
-    assert sent.mean(axis=(0, 1)) == pytest.approx([0.35, 0, 0, 0], abs=5 * sigma / 110)
-    longer = np.array([agent.gradients.send(9.0 * gradient, reach) for _ in range(2000)])
-    assert longer.mean(axis=(0, 1))[0] == pytest.approx(0.7, abs=5 * sigma / 110), "clipped"
+    assert sent.mean(axis=(0, 1)) == pytest.approx([0.5, 0, 0, 0], abs=5 * sigma / 110)
+    longer = messages(agent, 9.0 * gradients)
+    assert longer.mean(axis=(0, 1))[0] == pytest.approx(1.0, abs=5 * sigma / 110), "clipped"
     promise = agent.curator.guarantee
     assert (promise.notion, promise.unit) == ("local", "user-round")
     assert promise.rho == pytest.approx(rho) and len(agent.curator.ledger.entries) == 1
@@ -116,8 +125,8 @@ def test_the_server_moves_against_the_gradient(case):
         length = np.linalg.norm(theta, axis=1, keepdims=True)
         theta = theta * np.minimum(1.0, 4 * 0.7 * math.sqrt(d) / np.maximum(length, 1e-300))
         agent.observe(context, action, feedback)
-        np.testing.assert_allclose(agent.theta, theta, atol=2e-4)
-        theta = agent.theta.copy()
+        np.testing.assert_allclose(agent.state.theta, theta, atol=2e-4)
+        theta = agent.state.theta.copy()
         if t < 40:
             instance.advance()
 
@@ -128,10 +137,10 @@ def test_prices_are_random_first_and_renewed_by_epochs():
     for t in range(1, 401):
         context = instance.context()
         prices.append(agent.act(context))
-        before = agent._epoch
+        before = agent.state.epoch.copy()
         agent.observe(context, prices[-1], instance.respond(prices[-1]).feedback)
-        if agent._epoch is not before:
-            assert agent._epoch is agent.theta
+        if (agent.state.epoch != before).any():
+            np.testing.assert_array_equal(agent.state.epoch, agent.state.theta)
             epochs.append(t)
         if t < 400:
             instance.advance()
@@ -151,7 +160,7 @@ def test_messages_are_sent_where_nothing_was_observed():
     feedback = instance.respond(action).feedback
     assert not feedback.observed.all()
     agent.observe(context, action, feedback)
-    assert (agent.theta != 0).all()
+    assert (agent.state.theta != 0).all()
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 from scipy.optimize import minimize
 
 import dpb_gym
-from dpb_agents import kernels as agent_kernels
+from dpb_agents.recommendation import information_weighted, jdp_glm
 from dpb_agents.recommendation.fliphat import Peeling
-from dpb_agents.recommendation.information_weighted import next_weights
 from dpb_gym import make_agent, make_problem
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, SystemNoise
@@ -69,13 +68,22 @@ def worst_pair(distance, draw, rounds=400, starts=20, seed=0):
 
 
 def weighted(x, r, root, gamma, bound):
-    """The two records of one round, by the kernel."""
-    d = len(x)
-    x = x / max(1.0, np.linalg.norm(x))
-    weight, (scaled, response) = np.empty((1, 1)), np.empty((2, 1, 1, d))
-    args = x[None, None], np.array([[r]]), root[None], np.array([gamma]), np.array([bound])
-    agent_kernels.linear.records(*args, weight, scaled, response)
-    return weight[0, 0] * np.outer(scaled[0, 0], scaled[0, 0]), response[0, 0]
+    """The two records of one round."""
+    known, state = begun(len(x), root, gamma, bound)
+    weight, scaled, response = information_weighted.record(
+        known, state, 1, x[None].copy(), 0, r + 0.5, np.zeros((0, 0))
+    )
+    return weight * np.outer(scaled, scaled), response
+
+
+def begun(d, root, gamma=0.0, bound=1.0, ridge=1.0):
+    """c and s of information-weighted, with centred rewards."""
+    problem = make_problem("DPB/Recommendation-v0", horizon=100, dim=d)
+    agent = make_agent("information-weighted", ridge=ridge)
+    agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(1.0))
+    state = type(agent.state)(*(part[0].copy() for part in agent.state))
+    one = np.full(1, 1.0)
+    return agent.known, state._replace(root=root, gamma=gamma * one, bound=bound * one)
 
 
 def a_root(rng, d):
@@ -122,7 +130,7 @@ def test_the_bound_of_records_is_never_exceeded_and_nearly_met(play):
     sizes = []
 
     def keep(agent):
-        releaser = behind(agent.releaser)
+        releaser = behind(agent.plan.sums)
         add = releaser.add
         releaser.add = lambda weights, along: (
             sizes.append(weights[0] * np.linalg.norm(along[0]) ** 2),
@@ -130,8 +138,8 @@ def test_the_bound_of_records_is_never_exceeded_and_nearly_met(play):
         )
 
     run = play("information-weighted", [3], 320, Budget.zcdp(5.0), prepare=keep, dim=3)
-    assert not behind(run.agent.releaser).clipped_count.any()
-    assert not behind(run.agent.response).clipped_count.any()
+    assert not behind(run.agent.plan.sums).clipped_count.any()
+    assert not behind(run.agent.plan.second).clipped_count.any()
     assert 0.9 < max(sizes[300:]) <= 1.0 + 1e-12
 
 
@@ -141,12 +149,14 @@ def test_without_noise_it_is_ridge_regression_of_all_episodes(play):
     for i in range(2):
         X, r = x[:700, i], run.rewards[:700, i] - 0.5
         gram = X.T @ X + 2.0 * np.eye(5)
-        np.testing.assert_allclose(run.agent._theta[i], np.linalg.solve(gram, X.T @ r), atol=1e-6)
-        np.testing.assert_allclose(run.agent._inverse[i], np.linalg.inv(gram), atol=1e-6)
+        np.testing.assert_allclose(
+            run.agent.state.theta[i], np.linalg.solve(gram, X.T @ r), atol=1e-6
+        )
+        np.testing.assert_allclose(run.agent.state.V[i], np.linalg.inv(gram), atol=1e-6)
         # the next W solves W (V / n) W = I
-        W = run.agent._root[i] @ run.agent._root[i]
+        W = run.agent.state.root[i] @ run.agent.state.root[i]
         np.testing.assert_allclose(W @ gram @ W / 700.0, np.eye(5), atol=1e-6)
-        assert run.agent._size[i] == pytest.approx(np.linalg.norm(W, 2))
+        assert run.agent.state.size[i, 0] == pytest.approx(np.linalg.norm(W, 2))
 
 
 def test_w_approaches_the_fixed_point_of_the_information_matrix():
@@ -155,12 +165,12 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
     x = rng.standard_normal((500, 3)) * [1.0, 0.1, 0.02]
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
     gamma, n = 0.4, len(x)
-    root = np.eye(3)[None].copy()
+    known, state = begun(3, np.eye(3), ridge=1e-9)
     for _ in range(12):
-        back = np.linalg.inv(root)
-        total = back @ sum(weighted(v, 0.0, root[0], gamma, 1.0)[0] for v in x) @ back
-        _, root, _ = next_weights(total, np.zeros((1, 1)), 1e-9, float(n), root)
-    W = root[0] @ root[0]
+        back = np.linalg.inv(state.root)
+        state.A[:] = back @ sum(weighted(v, 0.0, state.root, gamma, 1.0)[0] for v in x) @ back
+        information_weighted.reweigh(known, state, 0.0, float(n))
+    W = state.root @ state.root
     weights = 1.0 / (1.0 + gamma * np.linalg.norm(x @ W, axis=1))
     found = W @ (x.T * weights) @ x @ W / n
     np.testing.assert_allclose(found, np.eye(3), atol=1e-2)
@@ -170,11 +180,15 @@ def test_w_approaches_the_fixed_point_of_the_information_matrix():
 
 
 def test_glm_records_have_a_quarter_of_the_gram_sensitivity():
+    agent = make_agent("jdp-glm-ucb", share=0.5)
+    problem = make_problem("DPB/Recommendation-v0", horizon=200, dim=3)
+    agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(0.3))
+    state = type(agent.state)(*(part[0] for part in agent.state))
+
     def record(x, theta):
-        slope = np.empty((1, 1))
-        x = x / max(1.0, np.linalg.norm(x))
-        agent_kernels.linear.slopes(x[None, None], theta[None], slope)
-        return slope[0, 0] * np.outer(x, x)
+        s = state._replace(theta=theta)
+        slope, v, _ = jdp_glm.record(agent.known, s, 1, x[None].copy(), 0, 0.0, np.zeros((0, 0)))
+        return slope * np.outer(v, v)
 
     def apart(x, y, theta):
         return np.linalg.norm(record(x, theta) - record(y, theta))
@@ -184,11 +198,8 @@ def test_glm_records_have_a_quarter_of_the_gram_sensitivity():
 
     worst = worst_pair(apart, draw, starts=8)
     assert 0.97 * math.sqrt(2.0) / 4.0 < worst <= math.sqrt(2.0) / 4.0
-    agent = make_agent("jdp-glm-ucb", share=0.5)
-    problem = make_problem("DPB/Recommendation-v0", horizon=200, dim=3)
-    agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(0.3))
-    assert agent.releaser.sensitivity == pytest.approx(math.sqrt(2.0) / 4.0)
-    assert agent.mle.plan.event.sensitivity == 2.0  # gradients of norm at most 1
+    assert agent.plan.sums.sensitivity == pytest.approx(math.sqrt(2.0) / 4.0)
+    assert agent.plan.second.plan.event.sensitivity == 2.0  # gradients of norm at most 1
 
 
 def test_without_noise_theta_is_the_ridge_mle_when_h_has_outgrown(play):
@@ -203,7 +214,7 @@ def test_without_noise_theta_is_the_ridge_mle_when_h_has_outgrown(play):
         H += slope * np.outer(x[t], x[t])
         V = H + 5.0 * np.eye(3)
         grown = np.linalg.eigvals(np.linalg.solve(frozen, V)).real.max()
-        if grown > 1.5 and updates < run.agent._most:
+        if grown > 1.5 and updates < run.agent.known.updates:
             X, y = x[: t + 1], r[: t + 1]
 
             def loss(v, X=X, y=y):
@@ -212,9 +223,9 @@ def test_without_noise_theta_is_the_ridge_mle_when_h_has_outgrown(play):
             ball = {"type": "ineq", "fun": lambda v: 4.0 - v @ v}
             theta = minimize(loss, theta, constraints=ball, tol=1e-12).x
             frozen, at, updates = V, t + 1, updates + 1
-    assert at and updates == run.agent._updates[0] > 1
-    np.testing.assert_allclose(run.agent._theta[0], theta, atol=1e-3)
-    np.testing.assert_allclose(run.agent._inverse[0], np.linalg.inv(frozen), atol=1e-4)
+    assert at and updates == run.agent.state.updates[0, 0] > 1
+    np.testing.assert_allclose(run.agent.state.theta[0], theta, atol=1e-3)
+    np.testing.assert_allclose(run.agent.state.inverse[0], np.linalg.inv(frozen), atol=1e-4)
 
 
 def test_glm_takes_rewards_in_the_unit_interval_only():
@@ -239,7 +250,7 @@ def peeling(budget="rho=0.7", replicates=1, dim=4, **changed):
 def step_of(releaser, theta, x, y, step):
     """v - theta of one record, through the releaser's own sums."""
     releaser._gram[:], releaser._response[:] = 0.0, 0.0
-    releaser.add(x[None], np.array([y]))
+    releaser.add(np.array([y]), x[None])
     return -step * (releaser._gram[0] @ theta - releaser._response[0])
 
 
@@ -281,7 +292,7 @@ def test_a_coordinate_attains_its_sensitivity():
 
 def test_the_noise_spends_the_budget():
     releaser = peeling("rho=0.7", x_max=0.3)
-    releaser.add(np.full((1, 4), 0.2), np.array([0.4]))
+    releaser.add(np.array([0.4]), np.full((1, 4), 0.2))
     releaser.release(0.1, 3)
     kept, bound = releaser.kept, releaser.sensitivity(0.1)
     together = bound * math.sqrt(2.0)
@@ -296,10 +307,10 @@ def test_selections_of_peeling_have_the_stated_density():
     releaser = peeling("rho=0.7", replicates=n)
     x, y = np.tile([0.6, -0.5, 0.3, 0.0], (n, 1)), np.full(n, 0.5)
     for _ in range(3):
-        releaser.add(x, y)
+        releaser.add(y, x)
     twin = peeling("rho=0.7", replicates=n)
     for _ in range(3):
-        twin.add(x, y)
+        twin.add(y, x)
     releaser.release(0.3, 1)
     kept = releaser.kept
     v = 0.3 * twin._response[0]
@@ -331,14 +342,14 @@ def test_the_selection_costs_as_much_privacy_as_is_charged():
 def test_peeling_refuses_invalid_records():
     releaser = peeling()
     with pytest.raises(ParameterError, match="finite"):
-        releaser.add(np.full((1, 4), np.nan), np.zeros(1))
+        releaser.add(np.zeros(1), np.full((1, 4), np.nan))
 
 
 def test_peeling_takes_system_noise():
     pytest.importorskip("opendp")
     curator = Curator("rho=1", UNIT, noise=SystemNoise(2), horizon=10)
     releaser = Peeling(curator, 4, start=np.zeros(4), **HOW)
-    releaser.add(np.zeros((2, 4)), np.zeros(2))
+    releaser.add(np.zeros(2), np.zeros((2, 4)))
     first, second = releaser.release(0.1, 3)
     assert first.any() and second.any() and (first != second).any()
 

@@ -3,18 +3,173 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import choice, integer
 from dpb_agents.recommendation.linear import central
-from dpb_agents.recommendation.rivals.linear_rival import COMPOSITIONS, LinearRival, RewardSums
-from dpb_gym import kernels, portable
-from dpb_gym.privacy import Curator, Segment
-from dpb_gym.problems.availability import among_available
-from dpb_gym.problems.base import Array, Context, ProblemInfo
+from dpb_agents.recommendation.rivals.linear_rival import (
+    COMPOSITIONS,
+    LinearRival,
+    RivalFacts,
+    doubling,
+    record_reward,
+    shrunk,
+)
+from dpb_gym import portable
+from dpb_gym.kernels.vectors import (
+    clipped,
+    copy_matrix,
+    copy_to,
+    grow_inverse,
+    inner,
+    largest,
+    times,
+)
+from dpb_gym.parameters import choice, integer
+from dpb_gym.play import Functions, Plan, jit
+from dpb_gym.privacy import Curator
+from dpb_gym.problems.rounds import ProblemInfo
+
+
+class Known(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        ridge: lambda.
+        mean: Prior mean of theta, ``(d,)``.
+        informed: Whether it is not 0.
+        shift: Subtracted from rewards.
+        noisy: Whether sums carry noise.
+        spread: Width for the randomness of the rewards.
+        noise: Width for the privacy noise.
+    """
+
+    ridge: float
+    mean: Any
+    informed: bool
+    shift: float
+    noisy: bool
+    spread: float
+    noise: float
+
+
+class State(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Estimate of the last phase, ``(d,)``.
+        V: V^-1 of the last phase, ``(d, d)``.
+        own: V^-1 of this phase, ``(d, d)``.
+        phase: Finished phases, ``(1,)``.
+        table: Features of the arms of a pool, ``(n, d)``; n = 0 without a pool.
+        seen: Whether an arm was offered, ``(n,)``.
+        active: Whether it remains, ``(n,)``.
+    """
+
+    theta: Any
+    V: Any
+    own: Any
+    phase: Any
+    table: Any
+    seen: Any
+    active: Any
+
+
+@jit
+def estimate(c, s):
+    """theta, shrunk towards the prior mean."""
+    if c.informed:
+        return shrunk(s.theta, s.V, c.ridge, c.mean)
+    return s.theta.copy()
+
+
+@jit
+def eliminate(c, s, x, left):
+    """Deactivate rows of x whose upper bound is below the largest lower bound."""
+    theta = estimate(c, s)
+    upper = np.zeros(x.shape[0])
+    highest = -np.inf
+    for k in range(x.shape[0]):
+        if left[k]:
+            v = clipped(x[k])
+            image = times(s.V, v)
+            form = max(0.0, inner(v, image))
+            width = c.spread * math.sqrt(form) + c.noise * math.sqrt(inner(image, image))
+            mean = inner(v, theta)
+            upper[k] = mean + width
+            highest = max(highest, mean - width)
+    for k in range(x.shape[0]):
+        if left[k] and upper[k] < highest:
+            left[k] = False
+
+
+@jit
+def remaining(c, s, x):
+    """Which candidates are not eliminated."""
+    left = np.ones(x.features.shape[0], np.bool_)
+    if s.active.shape[0] > 0:
+        for k in range(left.shape[0]):
+            left[k] = s.active[x.arms[k]]
+    elif s.phase[0] > 0:
+        eliminate(c, s, x.features, left)
+    return left
+
+
+@jit
+def act(c, s, t, x, z):
+    """Remaining candidate of the largest ||x||_{V^-1}; without one, the largest <x, theta>."""
+    left = remaining(c, s, x)
+    some = left.any()
+    theta = estimate(c, s)
+    scores = np.zeros(left.shape[0])
+    for k in range(left.shape[0]):
+        v = clipped(x.features[k])
+        if not some:
+            scores[k] = inner(v, theta)
+        elif left[k]:
+            scores[k] = inner(v, times(s.own, v))
+        else:
+            scores[k] = -np.inf
+    return largest(scores, z[0, 0] if z.shape[0] > 0 else 0.0)
+
+
+@jit
+def see(c, s, t, x, k):
+    """V <- V + x x', and remember the features of arms."""
+    grow_inverse(s.own, clipped(x.features[k]))
+    if s.active.shape[0] > 0:
+        for i in range(x.arms.shape[0]):
+            arm = x.arms[i]
+            if not s.seen[arm]:
+                s.seen[arm] = True
+                copy_to(x.features[i], s.table[arm])
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """r and x."""
+    return record_reward(c, x.features, k, reward)
+
+
+@jit
+def learn(c, s, released, t):
+    """theta <- V^-1 (noisy sum of the phase). Drop arms; those never offered remain."""
+    d = s.theta.shape[0]
+    copy_matrix(s.own, s.V)
+    for i in range(d):
+        for j in range(d):
+            s.own[i, j] = 1.0 / c.ridge if i == j else 0.0
+    copy_to(times(s.V, released.sum), s.theta)
+    s.phase[0] += 1
+    n = s.active.shape[0]
+    if n > 0:
+        left = np.zeros(n, np.bool_)
+        for arm in range(n):
+            left[arm] = s.active[arm] and s.seen[arm]
+        eliminate(c, s, s.table, left)
+        for arm in range(n):
+            s.active[arm] = left[arm] or not s.seen[arm]
 
 
 @central("coreset-elimination")
@@ -42,6 +197,8 @@ class CoresetElimination(LinearRival):
             ``"parallel"``: each phase spends all of it.
     """
 
+    functions = Functions(act, record, learn, see)
+    context = ("features", "arms")
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "composition": ["sequential", "parallel"],
         "ridge": [1.0, 100.0],
@@ -52,71 +209,41 @@ class CoresetElimination(LinearRival):
     length: int = integer(100, 1)
     composition: str = choice("sequential", COMPOSITIONS)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        first, T = self.length * self._stretch, self._horizon
-        phases = math.ceil(math.log2(T / first + 1))
-        split = phases if self.composition == "sequential" else 1
-        self.releaser = RewardSums(
-            curator, self._theta.shape[1], bound, "reward sum of a phase", split=split
+    def phases(self, facts: RivalFacts) -> tuple[int, ...]:
+        """Return the ends of the phases, of which the last may be cut short."""
+        return doubling(self.length * facts.stretch, facts.horizon)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        ends = self.phases(facts)
+        split = len(ends) if self.composition == "sequential" else 1
+        sums = curator.batch_sum(
+            facts.dim, reward=facts.reward, share=1.0 / split, what="reward sum of a phase"
         )
-        B, d = self._theta.shape
-        assert problem.n_candidates is not None
-        n = problem.n_arms or problem.n_candidates
-        log = math.sqrt(2.0 * portable.log(2.0 * n * phases * T))
-        self._spread = self.alpha * self._half * log
-        self._noise = self.alpha * self.releaser.sigma * log
-        self._grown = self._grams(1)
-        self._start = self._inverse[0].copy()
-        self._phase = self._next = first
-        self._estimated = False
-        self._pool = problem.n_arms is not None
-        size = n if self._pool else 0
-        self._table = np.zeros((B, size, d), np.float32)
-        self._seen = np.zeros((B, size), bool)
-        self._active = np.ones((B, size), bool)
+        return self.planned(problem, sums, ends=ends)
 
-    @among_available
-    def act(self, context: Context) -> Array:
-        B, m, _ = context.features.shape
-        if self._pool:
-            assert context.arms is not None
-            agent_kernels.linear.remember(context.features, context.arms, self._table, self._seen)
-            active = np.take_along_axis(self._active, context.arms, axis=1)
-        else:
-            active = np.ones((B, m), bool)
-            if self._estimated:
-                self._eliminate(context.features, active)
-        action = np.empty(B, np.int64)
-        agent_kernels.linear.choose_widest(
-            context.features, active, self._estimate(), self._grown[0][0], action
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        facts = self.facts(problem)
+        arms = problem.n_arms or problem.n_candidates
+        phases = len(self.phases(facts))
+        log = math.sqrt(2.0 * portable.log(2.0 * arms * phases * facts.horizon))
+        known = Known(
+            ridge=self.ridge,
+            mean=facts.mean,
+            informed=bool(facts.mean.any()),
+            shift=facts.shift,
+            noisy=sums.sigma > 0.0,
+            spread=self.alpha * facts.half * log,
+            noise=self.alpha * float(sums.sigma) * log,
         )
-        return action
-
-    def _eliminate(self, features: Array, active: Array) -> None:
-        agent_kernels.linear.eliminate(
-            features, self._estimate(), self._inverse, self._spread, self._noise, active
+        n = problem.n_arms or 0
+        start = np.eye(facts.dim) / self.ridge
+        return known, State(
+            theta=np.zeros(facts.dim),
+            V=start,
+            own=start,
+            phase=np.zeros(1, np.int64),
+            table=np.zeros((n, facts.dim)),
+            seen=np.zeros(n, np.bool_),
+            active=np.ones(n, np.bool_),
         )
-
-    play = LinearRival.play
-
-    def _play(self, rounds: tuple[Array, ...], arms: Array | None, *out: Array) -> int:
-        pool = np.empty((*out[-1].shape, 0), np.int64) if arms is None else arms
-        pool = pool, self._active, self._seen, self._table
-        bounds = self._estimate(), self._inverse, self._spread, self._noise, self._estimated
-        return int(agent_kernels.linear.play_widest(rounds, pool, bounds, self._grown, *out))
-
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        self.releaser.add_rounds(reward, chosen)
-        if self._rounds < self._next:
-            return
-        self._inverse[:] = self._grown[0][0]
-        self._grown[0][:] = self._start
-        kernels.linalg.multiply(self._inverse, self.releaser.release(self._all), self._theta)
-        self._estimated = True
-        if self._pool:
-            # arms never offered are not compared and not dropped
-            left = self._active & self._seen
-            self._eliminate(self._table, left)
-            self._active = left | ~self._seen
-        self._phase *= 2
-        self._next += self._phase

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear import SUPPORTS
-from dpb_agents.recommendation.linear_records import shifted_inverse
-from dpb_agents.recommendation.rivals.linear_rival import LinearRival
+from dpb_agents.recommendation.rivals.linear_rival import (
+    LinearRival,
+    RivalFacts,
+    optimistic,
+    record_reward,
+    shrunk,
+)
 from dpb_gym import portable
 from dpb_gym.errors import BudgetError
-from dpb_gym.privacy import (
-    BatchSum,
-    Curator,
-    PSDBall,
-    RunningSum,
-    Segment,
-    ShuffledSum,
-    gaussian_sigma,
-    textbook_rho,
-)
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.kernels.vectors import copy_matrix, copy_to, shifted_inverse, times
+from dpb_gym.parameters import choice, integer, real
+from dpb_gym.play import Functions, Plan, jit
+from dpb_gym.privacy import Curator, PSDBall, gaussian_sigma, textbook_rho
+from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
 CALIBRATIONS = ("verified", "paper")
@@ -47,65 +43,156 @@ def isometric_noise_norm(std: float, side: int, horizon: int) -> float:
     return std * (math.sqrt(2 * side) + math.sqrt(4 * portable.log(horizon)))
 
 
-class JointLinUCB(LinearRival):
-    """LinUCB on noisy sums of [x; r] [x; r]'.
+class Published(NamedTuple):
+    """Constants of the published width beta_t of `jdp-lin-ucb`.
 
-    V is the noisy sum of x x' plus a shift that bounds the noise's operator norm with high
-    probability. theta = V^-1 u with the noisy u = sum r x. Eigenvalues of V below half the shift
-    are raised to half the shift.
-
-    Args:
-        shift: Multiple of the bound on the noise's operator norm that is added to V, >= 0.
-        ridge: Added to V in addition, > 0.
+    Attributes:
+        used: Whether that width is used.
+        half: Half the width of the rewards' range.
+        level: 2 log(4 T).
+        volume: d log Upsilon.
+        size: ||theta|| sqrt(3 Upsilon).
+        noise: Part of the noise of u.
     """
 
-    releaser: RunningSum | BatchSum = field(init=False, repr=False)
-    every: int = integer(1, 1)
-    calibration: str = choice("verified", CALIBRATIONS)
-    shift: float = real(1.0, 0.0)
+    used: bool
+    half: float
+    level: float
+    volume: float
+    size: float
+    noise: float
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        # ||[x; r]||^2, with rewards in `bound` and ||x|| <= 1
-        self._size = 1.0 + max(bound.low * bound.low, bound.high * bound.high)
-        self._low, self._high = bound.low, bound.high
-        self._next = self._interval = min(self.every * self._stretch, self._horizon)
-        self._logdet = np.empty(len(self._theta))
-        self._open_sums(PSDBall(self._size), curator)
 
-    @abstractmethod
-    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        """Make the releaser."""
+class Known(NamedTuple):
+    """Public constants.
 
-    @abstractmethod
-    def _newest(self) -> Array:
-        """Return the release that is due, ``(B, d + 1, d + 1)``."""
+    Attributes:
+        alpha: Width of the bonus, or its factor.
+        ridge: Added to V.
+        mean: Prior mean of theta, ``(d,)``.
+        informed: Whether it is not 0.
+        shift: Subtracted from rewards.
+        low: Lowest shifted reward.
+        high: Highest shifted reward.
+        noisy: Whether sums carry noise.
+        fixed: Shift of V in a running sum; 0 in batch sums, whose noise grows.
+        scale: Multiple of the bound of the noise's norm that is added to V.
+        norm: That bound, per standard deviation of batch sums.
+        published: See `Published`.
+    """
 
-    @abstractmethod
-    def _noise_norm(self) -> float:
-        """Return a high-probability bound on the operator norm of the current noise."""
+    alpha: float
+    ridge: float
+    mean: Any
+    informed: bool
+    shift: float
+    low: float
+    high: float
+    noisy: bool
+    fixed: float
+    scale: float
+    norm: float
+    published: Published
 
-    def _widths(self) -> Array:
-        """Return the widths of the bonus after a release, ``(B,)``."""
-        return self._width
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        inside = np.minimum(np.maximum(reward, self._low), self._high)
-        records = np.empty((*chosen.shape[:2], chosen.shape[2] + 1))
-        agent_kernels.linear.with_reward(chosen, inside, records)
-        self.releaser.add_rounds(np.ones_like(reward), records)
-        if self._rounds == self._next:
-            self._next += self._interval
-            self._refresh(self._newest())
+class State(NamedTuple):
+    """State of one replicate.
 
-    def _refresh(self, noisy: Array) -> None:
-        shift = self.ridge + self.shift * self._noise_norm()
-        self._pull[:] = shift
-        shifted_inverse(noisy, shift, self._inverse, self._theta, self._logdet)
-        self._width = self._widths()
+    Attributes:
+        theta: V^-1 u, ``(d,)``.
+        V: V^-1, ``(d, d)``.
+        pull: Multiple of the identity in V, ``(1,)``.
+        width: Width of the bonus, ``(1,)``.
+    """
+
+    theta: Any
+    V: Any
+    pull: Any
+    width: Any
+
+
+@jit
+def act(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + width ||x||_{V^-1}."""
+    if c.informed:
+        return optimistic(x, shrunk(s.theta, s.V, s.pull[0], c.mean), s.V, s.width[0], z)
+    return optimistic(x, s.theta, s.V, s.width[0], z)
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """[x; r] [x; r]', as 1 in the direction [x; r]."""
+    r, v = record_reward(c, x, k, reward)
+    d = v.shape[0]
+    row = np.zeros(d + 1)
+    for j in range(d):
+        row[j] = v[j]
+    row[d] = min(max(r, c.low), c.high)
+    return 1.0, row
+
+
+@jit
+def learn(c, s, released, t):
+    """V <- the noisy sum of x x' plus a shift, theta <- V^-1 u."""
+    d = s.theta.shape[0]
+    s.pull[0] = c.fixed if c.fixed > 0.0 else c.ridge + c.scale * (released.std * c.norm)
+    V, logdet = shifted_inverse(released.sum[:d, :d].copy(), s.pull[0])
+    copy_matrix(V, s.V)
+    copy_to(times(V, released.sum[:d, d].copy()), s.theta)
+    if c.published.used:
+        gain = max(0.0, logdet - c.published.volume)
+        statistical = c.published.half * math.sqrt(c.published.level + gain)
+        s.width[0] = c.alpha * (statistical + c.published.size + c.published.noise)
+
+
+FUNCTIONS = Functions(act, record, learn)
+ORDINARY = Published(False, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def joint_start(
+    agent: Any,
+    facts: RivalFacts,
+    sums: Any,
+    fixed: float = 0.0,
+    published: Published = ORDINARY,
+) -> tuple[Known, State]:
+    """Return c and s; see `Known`."""
+    known = Known(
+        alpha=agent.alpha,
+        ridge=agent.ridge,
+        mean=facts.mean,
+        informed=bool(facts.mean.any()),
+        shift=facts.shift,
+        low=facts.low,
+        high=facts.high,
+        noisy=sums.sigma > 0.0,
+        fixed=fixed,
+        scale=agent.shift,
+        norm=isometric_noise_norm(1.0, facts.dim, facts.horizon),
+        published=published,
+    )
+    # before the first release V is the shift alone
+    first = fixed or agent.ridge
+    return known, State(
+        theta=np.zeros(facts.dim),
+        V=np.eye(facts.dim) / first,
+        pull=np.full(1, first),
+        width=np.full(1, agent.alpha),
+    )
+
+
+def square(facts: RivalFacts) -> float:
+    """Return the largest ||[x; r]||^2, the norm of a record."""
+    return 1.0 + max(facts.low * facts.low, facts.high * facts.high)
+
+
+def interval(agent: Any, facts: RivalFacts) -> int:
+    """Return the rounds between releases."""
+    return int(min(agent.every * facts.stretch, facts.horizon))
 
 
 @joint("jdp-lin-ucb", budget="required", needs_horizon=True)
-class JDPLinUCB(JointLinUCB):
+class JDPLinUCB(LinearRival):
     """LinUCB on a private running sum of [x; r] [x; r]' (Shariff & Sheffet 2018).
 
     arXiv:1810.00068.
@@ -123,7 +210,10 @@ class JDPLinUCB(JointLinUCB):
     Args:
         alpha: Width of the bonus; with ``calibration="paper"`` a factor of the paper's beta_t.
         mechanism: ``"binary-tree"`` (the paper), ``"blt"`` or ``"sqrt-toeplitz"``.
-        every: Rounds between releases; the mechanism runs over T / every steps.
+        every: Rounds between releases; the mechanism runs over T / every steps. Where only one in
+            n_candidates rounds is observed (rejection replay), n_candidates times as many.
+        shift: Multiple of the bound on the noise's operator norm that is added to V, >= 0.
+        ridge: Added to V in addition, > 0. Eigenvalues below half of both are raised to that.
         calibration: ``"verified"``: sigma from the sensitivity above and the budget.
             ``"paper"``: node noise N' of standard deviation s = 4 sqrt(m) L log(4/delta) /
             epsilon, symmetrised by (N' + N'^T) / sqrt(2), shift 2 Upsilon and width beta_t of
@@ -136,68 +226,72 @@ class JDPLinUCB(JointLinUCB):
         BudgetError: If ``calibration="paper"`` gets a budget without epsilon and delta.
     """
 
-    releaser: RunningSum = field(init=False, repr=False)
+    functions = FUNCTIONS
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [10, 100],
         "centre": [False, True],
     }
 
+    every: int = integer(10, 1)
+    calibration: str = choice("verified", CALIBRATIONS)
+    shift: float = real(1.0, 0.0)
     mechanism: str = choice("binary-tree", MECHANISMS)
-    every: int = 10
     norm: float = real(1.0, 0.0)
 
-    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        budget, sigma, d = curator.budget, None, self._theta.shape[1]
-        if self.calibration == "paper":
-            if budget is None or budget.epsilon is None or budget.delta is None:
-                raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
-            self._levels = 1 + (self._horizon - 1).bit_length()
-            log = portable.log(4.0 / budget.delta)
-            self._entry_std = 4 * math.sqrt(self._levels) * self._size * log / budget.epsilon
-            # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
-            sigma = math.sqrt(2.0) * self._entry_std
-        self.releaser = curator.running_sum(
-            symmetric=d + 1,
-            clip=clip,
+    def printed(self, facts: RivalFacts, curator: Curator) -> float | None:
+        """Return sigma of the paper; None: of the budget."""
+        if self.calibration != "paper":
+            return None
+        budget = curator.budget
+        if budget is None or budget.epsilon is None or budget.delta is None:
+            raise BudgetError("calibration='paper' takes an (epsilon, delta) budget")
+        levels = 1 + (facts.horizon - 1).bit_length()
+        log = portable.log(4.0 / budget.delta)
+        entry = 4 * math.sqrt(levels) * square(facts) * log / budget.epsilon
+        # (N' + N'^T) / sqrt(2) is isometric, with twice the variance on its diagonal
+        return math.sqrt(2.0) * entry
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        every = interval(self, facts)
+        sums = curator.running_sum(
+            symmetric=facts.dim + 1,
+            clip=PSDBall(square(facts)),
             mechanism=self.mechanism,
-            every=self._interval,
-            sigma=sigma,
+            every=every,
+            sigma=self.printed(facts, curator),
             what="running sum of [x; r] [x; r]'",
         )
-        # before the first release V is the shift alone
-        start = self.ridge + self.shift * self._noise_norm()
-        self._inverse[:] = np.eye(d) / start
-        self._pull[:] = start
+        return self.planned(problem, sums, every=every, running=True)
 
-    def _newest(self) -> Array:
-        return self.releaser.value
-
-    def _noise_norm(self) -> float:
-        d, T = self._theta.shape[1], self._horizon
-        if self.calibration == "paper":
-            # 2 Upsilon, with failure probability 1 / (2 T)
-            log = portable.log(2.0 * T * 2.0 * T)
-            spread = 4.0 * math.sqrt(d) + 2.0 * log
-            return 2.0 * self._entry_std * math.sqrt(2.0 * self._levels) * spread
-        return isometric_noise_norm(self.releaser.noise_std_max, d, T)
-
-    def _widths(self) -> Array:
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        facts = self.facts(problem)
+        T, d = facts.horizon, facts.dim
         if self.calibration != "paper":
-            return self._width
-        d, T = self._theta.shape[1], self._horizon
-        upsilon = 0.5 * self._noise_norm()
-        log = portable.log(2.0 * T)
-        gain = np.maximum(0.0, self._logdet - d * portable.log(upsilon))
-        statistical = self._half * np.sqrt(2.0 * portable.log(4.0 * T) + gain)
-        shifted = self.norm * math.sqrt(3.0 * upsilon)
-        noise = math.sqrt(self._levels / upsilon) * self._entry_std
-        noise *= math.sqrt(d) + math.sqrt(2.0 * (log + portable.log(T)))
-        return self.alpha * (statistical + shifted + noise)
+            bound = isometric_noise_norm(float(sums.noise_std_max), d, T)
+            return joint_start(self, facts, sums, self.ridge + self.shift * bound)
+        levels = 1 + (T - 1).bit_length()
+        entry = float(sums.sigma) / math.sqrt(2.0)
+        # 2 Upsilon bounds the noise, with failure probability 1 / (2 T)
+        spread = 4.0 * math.sqrt(d) + 2.0 * portable.log(2.0 * T * 2.0 * T)
+        bound = 2.0 * entry * math.sqrt(2.0 * levels) * spread
+        upsilon = 0.5 * bound
+        noise = math.sqrt(levels / upsilon) * entry
+        noise *= math.sqrt(d) + math.sqrt(2.0 * (portable.log(2.0 * T) + portable.log(T)))
+        published = Published(
+            used=True,
+            half=facts.half,
+            level=2.0 * portable.log(4.0 * T),
+            volume=d * portable.log(upsilon),
+            size=self.norm * math.sqrt(3.0 * upsilon),
+            noise=noise,
+        )
+        return joint_start(self, facts, sums, self.ridge + self.shift * bound, published)
 
 
 @joint("noisy-gram-ucb", budget="required")
-class NoisyGramUCB(JointLinUCB):
+class NoisyGramUCB(LinearRival):
     """LinUCB on batch sums of x x' and r x that both carry noise: RU's "A&b-noise" [construct].
 
     The first row of RU's ablation (Table 4), which the paper does not specify. Every `every`
@@ -217,42 +311,46 @@ class NoisyGramUCB(JointLinUCB):
         ridge: Added to V in addition, > 0. Eigenvalues below half of both are raised to that.
     """
 
-    releaser: BatchSum = field(init=False, repr=False)
+    functions = FUNCTIONS
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "shift": [0.3, 1.0],
         "every": [300, 1000],
         "centre": [False, True],
     }
-    every: int = 300
 
-    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        budget, sigma = curator.budget, None
-        if self.calibration == "paper" and budget is not None:
-            # the noise in the paper costs more than the budget
-            curator.as_printed("RU, Table 4")
-            rho = budget.rho
-            if budget.epsilon is not None and budget.delta is not None:
-                rho = textbook_rho(budget.epsilon, budget.delta)
-            assert rho is not None
-            sigma = math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * self._half)
-        self.releaser = curator.batch_sum(
-            symmetric=self._theta.shape[1] + 1,
-            clip=clip,
-            sigma=sigma,
+    every: int = integer(300, 1)
+    calibration: str = choice("verified", CALIBRATIONS)
+    shift: float = real(1.0, 0.0)
+
+    def printed(self, facts: RivalFacts, curator: Curator) -> float | None:
+        """Return sigma of the paper, which costs more than the budget; None: of the budget."""
+        budget = curator.budget
+        if self.calibration != "paper" or budget is None:
+            return None
+        curator.as_printed("RU, Table 4")
+        rho = budget.rho
+        if budget.epsilon is not None and budget.delta is not None:
+            rho = textbook_rho(budget.epsilon, budget.delta)
+        assert rho is not None
+        return math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * facts.half)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        sums = curator.batch_sum(
+            symmetric=facts.dim + 1,
+            clip=PSDBall(square(facts)),
+            sigma=self.printed(facts, curator),
             cumulative=True,
             what="batch sums of [x; r] [x; r]'",
         )
+        return self.planned(problem, sums, every=interval(self, facts))
 
-    def _newest(self) -> Array:
-        return self.releaser.release()
-
-    def _noise_norm(self) -> float:
-        d = self._theta.shape[1]
-        return isometric_noise_norm(self.releaser.noise_std, d, self._horizon)
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        return joint_start(self, self.facts(problem), sums)
 
 
 @register_agent("shuffle-lin-ucb", supports=SUPPORTS, protects=("shuffle", "user-round"))
-class ShuffleLinUCB(NoisyGramUCB):
+class ShuffleLinUCB(LinearRival):
     """LinUCB on shuffled batch sums of x x' and r x (Chowdhury & Zhou 2022; Garcelon et al. 2022).
 
     Customers of batch m receive V_{m-1} and theta_{m-1}, choose the largest <x, theta> + alpha
@@ -270,16 +368,32 @@ class ShuffleLinUCB(NoisyGramUCB):
     Args:
         every: Customers of a batch, B. Where only one in n_candidates rounds is observed
             (rejection replay), n_candidates times as many; customers without feedback send x = 0.
+        shift: See `NoisyGramUCB`.
+        ridge: See `NoisyGramUCB`.
     """
 
-    releaser: ShuffledSum = field(init=False, repr=False)
-    calibration: str = field(default="verified", init=False)
+    functions = FUNCTIONS
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "shift": [0.3, 1.0],
+        "every": [300, 1000],
+        "centre": [False, True],
+    }
 
-    def _open_sums(self, clip: PSDBall, curator: Curator) -> None:
-        self.releaser = curator.shuffled_sum(
-            symmetric=self._theta.shape[1] + 1,
-            clip=clip,
-            batch=self._interval,
+    every: int = integer(300, 1)
+    calibration: str = field(default="verified", init=False)
+    shift: float = real(1.0, 0.0)
+
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        every = interval(self, facts)
+        sums = curator.shuffled_sum(
+            symmetric=facts.dim + 1,
+            clip=PSDBall(square(facts)),
+            batch=every,
             cumulative=True,
             what="shuffled sums of [x; r] [x; r]'",
         )
+        return self.planned(problem, sums, every=every)
+
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
+        return joint_start(self, self.facts(problem), sums)

@@ -1,163 +1,138 @@
-"""Base of the private linear bandits of this package, and private sums of rewards."""
+"""Parts of the private linear bandits of this package, and private sums of rewards."""
 
 from __future__ import annotations
 
 import math
-import sys
-from abc import abstractmethod
-from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.common.parameters import flag, positive, real
-from dpb_agents.common.prior import WarmStart
-from dpb_agents.recommendation.linear_records import take_recommended
-from dpb_gym import kernels
-from dpb_gym.errors import AgentError, BudgetExceeded, ParameterError
+from dpb_gym.agent import unsuitable
+from dpb_gym.errors import BudgetExceeded, ParameterError
+from dpb_gym.kernels.vectors import clip_factor, clipped, largest, times, upper_bounds
 from dpb_gym.overrides import overridden
+from dpb_gym.parameters import flag, positive, real
+from dpb_gym.play import Algorithm, Plan, jit
 from dpb_gym.privacy import Curator, Event, GaussianEvent, Segment, Sum, gaussian_sigma
-from dpb_gym.problems.availability import among_available
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
-from dpb_gym.problems.stretch import Stretch
-from dpb_gym.streams import AgentStreams
+from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.prior import Prior
 
 COMPOSITIONS = ("sequential", "parallel")
 AHEAD = 256  # normals that are drawn at a time
 
 
-class LinearRival(WarmStart):
+@jit
+def optimistic(x, theta, M, width, z):
+    """Candidate of the largest <x, theta> + width ||x||_M; z is empty or decides ties."""
+    u = z[0, 0] if z.shape[0] > 0 else 0.0
+    return largest(upper_bounds(x, theta, M, width), u)
+
+
+@jit
+def shrunk(theta, M, pull, m):
+    """theta + pull M m: an estimate M b with the prior mean m, where M^-1 includes pull I."""
+    out = np.zeros(theta.shape[0])
+    for j in range(theta.shape[0]):
+        out[j] = pull * m[j]
+    out = times(M, out)
+    for j in range(theta.shape[0]):
+        out[j] = theta[j] + out[j]
+    return out
+
+
+@jit
+def record_reward(c, x, k, reward):
+    """r and x, in the unit ball. In exact sums both are scaled: a linear model is unchanged."""
+    centred = reward - c.shift
+    if not c.noisy:
+        centred *= clip_factor(x[k])
+    return centred, clipped(x[k])
+
+
+def doubling(first: int, horizon: int) -> tuple[int, ...]:
+    """Return the ends of phases that double in length, of which the last reaches the horizon."""
+    phases = math.ceil(math.log2(horizon / first + 1))
+    return tuple(first * (2**k - 1) for k in range(1, phases + 1))
+
+
+class RivalFacts(NamedTuple):
+    """Numbers of a linear bandit on a problem.
+
+    Attributes:
+        dim: d.
+        shift: Subtracted from rewards.
+        low: Lowest shifted reward.
+        high: Highest shifted reward.
+        half: Half the width of the rewards' range.
+        stretch: Factor of schedules: the candidates, where one in so many rounds is observed.
+        horizon: T.
+        mean: Prior mean of theta, ``(d,)``.
+    """
+
+    dim: int
+    shift: float
+    low: float
+    high: float
+    half: float
+    stretch: int
+    horizon: int
+    mean: Any
+
+    @property
+    def reward(self) -> tuple[float, float]:
+        """Range of the shifted rewards."""
+        return self.low, self.high
+
+
+class LinearRival(Algorithm):
     """A linear bandit that plays the largest <x, theta> + width ||x||_M for a metric M.
 
-    Subclasses make their releasers in `_open` and update in `_learn`. Between releases they use
-    public numbers only. Records are added to the Gram matrices in ``_grown``, given by their
-    inverses ``(G, B, d, d)`` and the growth of log det ``(G, B)``.
+    Between releases it uses public numbers only.
 
     Args:
+        prior_mean: Public prior mean of theta, ``(d,)``, which theta is shrunk towards. It replaces
+            `ProblemInfo.prior`; zeros give a cold start. None: use `ProblemInfo.prior`.
         alpha: Width of the bonus, >= 0.
         ridge: lambda, > 0.
         centre: Subtract the middle of the reward's range (erratum R9).
-
-    Attributes:
-        tuning_grid: Values to try per parameter, eight points for every agent.
-        releaser: Receives the raw records; the policy reads its releases only.
     """
 
-    releaser: Sum = field(init=False, repr=False)
-    moves: ClassVar[bool] = False
-    """Whether M is the inverse of the first of the Gram matrices in ``_grown``."""
-    tuning_grid: ClassVar[dict[str, list[Any]]] = {}
+    prior_mean: Any = None
     alpha: float = real(1.0, 0.0)
     ridge: float = positive(1.0)
     centre: bool = flag(False)
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        name = type(self).__name__
+    def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "recommendation":
-            raise AgentError(f"{name} plays recommendation, not {problem.kind}")
+            raise unsuitable(type(self).__name__, problem, "recommendation")
+
+    def facts(self, problem: ProblemInfo) -> RivalFacts:
+        """Return the numbers of the bandit.
+
+        Raises:
+            ParameterError: If rewards are not bounded.
+        """
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
-        B, d = streams.replicates, problem.dim
-        self._shift = 0.5 * (low + high) if self.centre else 0.0
-        self._noisy = curator.private
-        self._half = 0.5 * (high - low)
-        # schedules stretch as much where only one in n_candidates rounds is observed
-        self._stretch = problem.n_candidates or 1 if problem.partial_feedback else 1
-        self._horizon = problem.longest
-        self._rounds, self._next = 0, sys.maxsize  # the next scheduled update
-        self._theta = np.zeros((B, d))
-        self._mean, self._pull = np.tile(self.prior(problem).centre, (B, 1)), np.full(B, self.ridge)
-        self._informed = bool(self._mean.any())
-        self._inverse = np.broadcast_to(np.eye(d) / self.ridge, (B, d, d)).copy()
-        self._width = np.full(B, self.alpha)
-        self._all = np.ones(B, bool)
-        bound = Segment(low - self._shift, high - self._shift)
-        self._grown = self._grams(0)
-        self._open(problem, bound, curator)
-        self.stretches = True
-
-    def _grams(self, number: int) -> tuple[Array, Array]:
-        """Return so many Gram matrices ridge I; see `_grown`."""
-        shape = number, len(self._theta)
-        return np.tile(self._inverse[0], (*shape, 1, 1)), np.zeros(shape)
-
-    @property
-    def _metric(self) -> Array:
-        """M, ``(B, d, d)``."""
-        return self._grown[0][0] if self.moves else self._inverse
-
-    def _limits(self) -> tuple[Array, Array, float]:
-        """Return the least rounds until an update, a log det A and its growth that cause one."""
-        return np.zeros(len(self._theta), np.int64), np.zeros(len(self._theta)), math.inf
-
-    @abstractmethod
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        """Make the releasers; rewards minus the shift are in `bound`."""
-
-    @abstractmethod
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        """Update after rounds of one policy: shifted rewards ``(n, B)`` of x ``(n, B, d)``."""
-
-    @among_available
-    def act(self, context: Context) -> Array:
-        action, theta = np.empty(len(self._theta), np.int64), self._estimate()
-        agent_kernels.linear.choose(context.features, theta, self._metric, self._width, action)
-        return action
-
-    def play(self, rounds: Stretch) -> Array:
-        (n, B), features, arms = rounds.shape, rounds.context.features, rounds.context.arms
-        chosen, (weight, reward) = np.empty((n, *self._theta.shape)), np.empty((2, n, B))
-        action, start = np.empty((n, B), np.int64), 0
-        while start < n:
-            part = slice(start, min(n, start + self._next - self._rounds))
-            shown = features[part], rounds.reward[part], rounds.observed[part]
-            out = chosen[part], weight[part], reward[part], action[part]
-            played = self._play(shown, None if arms is None else arms[part], *out)
-            part = slice(start, start + played)
-            self._rounds += played
-            shifted = reward[part] - self._shift
-            self._learn(shifted if self._noisy else weight[part] * shifted, chosen[part])
-            start = part.stop
-        return action
-
-    def _play(self, rounds: tuple[Array, ...], arms: Array | None, *out: Array) -> int:
-        """Play until the next update; see `kernels.linear.play_growing`."""
-        policy = self._theta, self._pulled(), self._metric, self._width
-        return int(
-            agent_kernels.linear.play_growing(rounds, policy, self._grown, self._limits(), *out)
+        shift = 0.5 * (low + high) if self.centre else 0.0
+        prior = (problem.prior or Prior((0.0,) * problem.dim)).fitting(problem.dim)
+        return RivalFacts(
+            dim=problem.dim,
+            shift=shift,
+            low=low - shift,
+            high=high - shift,
+            half=0.5 * (high - low),
+            stretch=problem.n_candidates or 1 if problem.partial_feedback else 1,
+            horizon=problem.longest,
+            mean=prior.centre,
         )
 
-    def _pulled(self) -> Array:
-        """Return the vectors that V^-1 multiplies in the estimate, ``(B, d)``, or no row."""
-        pulled = self._pull[:, None] * self._mean
-        return pulled if self._informed else pulled[:0]
-
-    def _estimate(self) -> Array:
-        """Return V^-1 (b + pull m); ``_theta`` is V^-1 b, and V includes ``_pull`` I."""
-        pulled = self._pulled()
-        if not len(pulled):
-            return self._theta
-        image = np.empty_like(self._theta)
-        kernels.linalg.multiply(self._metric, pulled, image)
-        return self._theta + image
-
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        observed = self._all if feedback.observed is None else feedback.observed
-        chosen = np.empty((1, *self._theta.shape))
-        weight = take_recommended(context.features, action, observed, chosen[0])
-        for gram, gain in zip(*self._grown):
-            agent_kernels.linear.grow(gram, chosen[0], gain)
-        self._rounds += 1
-        reward = feedback.reward - self._shift
-        self._learn((reward if self._noisy else weight * reward)[None], chosen)
-
-
-def operator_norm(matrices: Array) -> Array:
-    """Return the largest absolute eigenvalues of symmetric matrices ``(n, d, d)``, rounded up."""
-    largest: Array = np.abs(kernels.linalg.eigvalsh(matrices)).max(axis=1)
-    return largest * (1.0 + 1e-9)
+    def planned(self, problem: ProblemInfo, sums: Any, **options: Any) -> Plan:
+        """Return a plan of sums of rewards, with a number that decides ties among fixed arms."""
+        ties = int(problem.fixed_arms)
+        return Plan(sums, directed=True, draws=ties, dim=ties, law="uniforms", **options)
 
 
 class RewardSums(Sum):
@@ -206,6 +181,11 @@ class RewardSums(Sum):
         """Return sigma, no grid, and the cost; images of sums would leave a grid."""
         sigma = gaussian_sigma(rho, self.sensitivity * self.gain)
         return sigma, 0.0, GaussianEvent(sigma, self.sensitivity * self.gain)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a sum; that of an image is `norm` times it."""
+        return float(self.sigma)
 
     def add_rounds(self, records: Array, along: Array | None = None) -> None:
         if overridden(self, "add_rounds", "add"):

@@ -1,26 +1,87 @@
-"""LinUCB on noisy sums or estimates that are released on a fixed schedule."""
+"""LinUCB on noisy sums or estimates that are released on a fixed schedule, or by episodes."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.common.parameters import choice, integer, real
 from dpb_agents.recommendation.linear import central
 from dpb_agents.recommendation.rivals.linear_rival import (
     COMPOSITIONS,
     LinearRival,
     RewardSums,
-    operator_norm,
+    optimistic,
+    record_reward,
+    shrunk,
 )
 from dpb_gym import portable
+from dpb_gym.kernels.vectors import (
+    add,
+    clipped,
+    copy_matrix,
+    copy_to,
+    grow_inverse,
+    log,
+    operator_norm,
+    times,
+)
+from dpb_gym.parameters import choice, integer, real
+from dpb_gym.play import Functions, Plan, jit
 from dpb_gym.privacy import Curator, Segment
-from dpb_gym.problems.base import Array, ProblemInfo
+from dpb_gym.problems.rounds import ProblemInfo
 
 # Growth of the number of rounds between two updates of the norm of A^-1.
 STALE = 1.02
+
+
+@jit
+def record(c, s, t, x, k, reward, z):
+    """r and x."""
+    return record_reward(c, x, k, reward)
+
+
+# ------------------------------------------------------------------ batched-aggregation
+
+
+class KnownBatches(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Width of the bonus.
+        shift: Subtracted from rewards.
+        noisy: Whether sums carry noise.
+    """
+
+    alpha: float
+    shift: float
+    noisy: bool
+
+
+class StateBatches(NamedTuple):
+    """State of one replicate: A^-1 ``(d, d)`` and b ``(d,)``."""
+
+    A: Any
+    b: Any
+
+
+@jit
+def act_batches(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b."""
+    return optimistic(x, times(s.A, s.b), s.A, c.alpha, z)
+
+
+@jit
+def see_batches(c, s, t, x, k):
+    """A <- A + x x'."""
+    grow_inverse(s.A, clipped(x[k]))
+
+
+@jit
+def learn_batches(c, s, released, t):
+    """b <- b + the noisy sum of the batch."""
+    add(s.b, 1.0, released.sum)
 
 
 @central("batched-aggregation", needs_horizon=True)
@@ -44,34 +105,98 @@ class BatchedAggregation(LinearRival):
             ``"parallel"``: each batch spends all of it.
     """
 
+    functions = Functions(act_batches, record, learn_batches, see_batches)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "composition": ["sequential", "parallel"],
         "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 
-    moves = True
     batch: int = integer(300, 1)
     composition: str = choice("sequential", COMPOSITIONS)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self._next = self._interval = self.batch * self._stretch
-        batches = max(1, self._horizon // self._interval)
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        interval = self.batch * facts.stretch
+        batches = max(1, facts.horizon // interval)
         split = batches if self.composition == "sequential" else 1
-        self.releaser = RewardSums(
-            curator, self._theta.shape[1], bound, "reward sum of a batch", split=split
+        sums = curator.batch_sum(
+            facts.dim, reward=facts.reward, share=1.0 / split, what="reward sum of a batch"
         )
-        self._grown = self._grams(1)
-        self._response = self._pull[:, None] * self._mean
+        return self.planned(problem, sums, every=interval)
 
-    def _pulled(self) -> Array:
-        return self._response
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[KnownBatches, StateBatches]:
+        facts = self.facts(problem)
+        known = KnownBatches(self.alpha, facts.shift, sums.sigma > 0.0)
+        return known, StateBatches(np.eye(facts.dim) / self.ridge, self.ridge * facts.mean)
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        self.releaser.add_rounds(reward, chosen)
-        if self._rounds == self._next:
-            self._next += self._interval
-            self._response += self.releaser.release(self._all)
+
+# ------------------------------------------------------------------ dgs-lin-ucb
+
+
+class KnownDynamic(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Width of the bonus.
+        ridge: lambda.
+        mean: Prior mean of theta, ``(d,)``.
+        informed: Whether it is not 0.
+        shift: Subtracted from rewards.
+        noisy: Whether releases carry noise.
+    """
+
+    alpha: float
+    ridge: float
+    mean: Any
+    informed: bool
+    shift: float
+    noisy: bool
+
+
+class StateDynamic(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Newest release, ``(d,)``.
+        A: A^-1, ``(d, d)``.
+        norm: Upper bound of ||A^-1||, ``(1,)``.
+        renewal: First round in which the bound is computed again, ``(1,)``.
+    """
+
+    theta: Any
+    A: Any
+    norm: Any
+    renewal: Any
+
+
+@jit
+def act_dynamic(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + alpha ||x||_{A^-1}."""
+    if c.informed:
+        return optimistic(x, shrunk(s.theta, s.A, c.ridge, c.mean), s.A, c.alpha, z)
+    return optimistic(x, s.theta, s.A, c.alpha, z)
+
+
+@jit
+def see_dynamic(c, s, t, x, k):
+    """A <- A + x x'."""
+    grow_inverse(s.A, clipped(x[k]))
+
+
+@jit
+def image_dynamic(c, s, t):
+    """A^-1 and a bound of its norm, at most 2% of the rounds old."""
+    if t >= s.renewal[0]:
+        s.norm[0] = operator_norm(s.A)
+        s.renewal[0] = math.ceil(STALE * t)
+    return s.A, s.norm[0]
+
+
+@jit
+def learn_dynamic(c, s, released, t):
+    """theta <- the noisy A^-1 b."""
+    copy_to(released.sum, s.theta)
 
 
 @central("dgs-lin-ucb", needs_horizon=True)
@@ -96,34 +221,131 @@ class DynamicSensitivity(LinearRival):
             n_candidates rounds is observed (rejection replay), n_candidates times as many.
     """
 
+    functions = Functions(act_dynamic, record, learn_dynamic, see_dynamic, image=image_dynamic)
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "every": [1, 1000],
         "ridge": [1.0, 100.0],
         "centre": [False, True],
     }
 
-    moves = True
     every: int = integer(1, 1)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self._next = self._interval = self.every * self._stretch
-        releases = max(1, self._horizon // self._interval)
-        self.releaser = RewardSums(
-            curator, self._theta.shape[1], bound, "estimates from all rounds", keep=releases
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        interval = self.every * facts.stretch
+        sums = RewardSums(
+            curator,
+            facts.dim,
+            Segment(*facts.reward),
+            "estimates from all rounds",
+            keep=max(1, facts.horizon // interval),
         )
-        self._grown = self._grams(1)
-        self._norm = np.full(len(self._theta), 1.0 / self.ridge)
-        self._renew_norm = 1
+        return self.planned(problem, sums, every=interval)
 
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        self.releaser.add_rounds(reward, chosen)
-        if self._rounds < self._next:
-            return
-        self._next += self._interval
-        if self._rounds >= self._renew_norm:
-            self._norm = operator_norm(self._metric)
-            self._renew_norm = math.ceil(STALE * self._rounds)
-        self._theta = self.releaser.release(self._all, self._metric, self._norm)
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[KnownDynamic, StateDynamic]:
+        facts = self.facts(problem)
+        known = KnownDynamic(
+            self.alpha,
+            self.ridge,
+            facts.mean,
+            bool(facts.mean.any()),
+            facts.shift,
+            sums.sigma > 0.0,
+        )
+        return known, StateDynamic(
+            theta=np.zeros(facts.dim),
+            A=np.eye(facts.dim) / self.ridge,
+            norm=np.full(1, 1.0 / self.ridge),
+            renewal=np.ones(1, np.int64),
+        )
+
+
+# ------------------------------------------------------------------ zcdp-episodic
+
+
+class KnownEpisodic(NamedTuple):
+    """Public constants.
+
+    Attributes:
+        alpha: Width of the bonus.
+        ridge: lambda.
+        mean: Prior mean of theta, ``(d,)``.
+        informed: Whether it is not 0.
+        shift: Subtracted from rewards.
+        noisy: Whether releases carry noise.
+        gain: log det A must grow by more in an episode.
+    """
+
+    alpha: float
+    ridge: float
+    mean: Any
+    informed: bool
+    shift: float
+    noisy: bool
+    gain: float
+
+
+class StateEpisodic(NamedTuple):
+    """State of one replicate.
+
+    Attributes:
+        theta: Release of the last episode, ``(d,)``.
+        V: V^-1 of the last episode, ``(d, d)``.
+        A: A^-1 of all rounds, ``(d, d)``.
+        own: V^-1 of this episode, ``(d, d)``.
+        gain: Growth of log det A in this episode, ``(1,)``.
+        begin: Rounds before it, ``(1,)``.
+        length: Its least number of rounds, ``(1,)``.
+    """
+
+    theta: Any
+    V: Any
+    A: Any
+    own: Any
+    gain: Any
+    begin: Any
+    length: Any
+
+
+@jit
+def act_episodes(c, s, t, x, z):
+    """Candidate of the largest <x, theta> + alpha ||x||_{V^-1}."""
+    if c.informed:
+        return optimistic(x, shrunk(s.theta, s.V, c.ridge, c.mean), s.V, c.alpha, z)
+    return optimistic(x, s.theta, s.V, c.alpha, z)
+
+
+@jit
+def see_episodes(c, s, t, x, k):
+    """A <- A + x x' and V <- V + x x'."""
+    v = clipped(x[k])
+    s.gain[0] += log(grow_inverse(s.A, v))
+    grow_inverse(s.own, v)
+
+
+@jit
+def due_episodes(c, s, t):
+    """Whether the episode is long enough and det A has grown."""
+    return t - s.begin[0] >= s.length[0] and s.gain[0] > c.gain
+
+
+@jit
+def image_episodes(c, s, t):
+    """V^-1 of the episode and its norm."""
+    return s.own, operator_norm(s.own)
+
+
+@jit
+def learn_episodes(c, s, released, t):
+    """theta <- the noisy V^-1 b of the episode; the next one is at least twice as long."""
+    copy_to(released.sum, s.theta)
+    copy_matrix(s.own, s.V)
+    for i in range(s.own.shape[0]):
+        for j in range(s.own.shape[0]):
+            s.own[i, j] = 1.0 / c.ridge if i == j else 0.0
+    s.gain[0] = 0.0
+    s.begin[0] = t
+    s.length[0] *= 2
 
 
 @central("zcdp-episodic")
@@ -147,6 +369,9 @@ class Episodic(LinearRival):
         trigger: Least growth of det A per episode, >= 1; at 1 only the length counts.
     """
 
+    functions = Functions(
+        act_episodes, record, learn_episodes, see_episodes, due_episodes, image=image_episodes
+    )
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "alpha": [0.1, 0.5],
         "ridge": [1.0, 100.0],
@@ -157,29 +382,31 @@ class Episodic(LinearRival):
     length: int = integer(100, 1)
     trigger: float = real(2.0, 1.0)
 
-    def _open(self, problem: ProblemInfo, bound: Segment, curator: Curator) -> None:
-        self.releaser = RewardSums(curator, self._theta.shape[1], bound, "estimate of one episode")
-        self._grown = self._grams(2)
-        self._start = self._inverse[0].copy()
-        self._length = np.zeros(len(self._theta), np.int64)
-        self._least = np.full(len(self._theta), self.length * self._stretch)
-        self._less = math.nextafter(portable.log(self.trigger), -math.inf)
+    def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
+        facts = self.facts(problem)
+        bound = Segment(*facts.reward)
+        sums = RewardSums(curator, facts.dim, bound, "estimate of one episode")
+        return self.planned(problem, sums)
 
-    def _limits(self) -> tuple[Array, Array, float]:
-        return self._least - self._length, np.zeros(len(self._theta)), self._less
-
-    def _learn(self, reward: Array, chosen: Array) -> None:
-        self.releaser.add_rounds(reward, chosen)
-        (_, episode), (gain, _) = self._grown
-        self._length += len(reward)
-        due = (self._length >= self._least) & (gain > self._less)
-        if not due.any():
-            return
-        norm = np.ones(len(due))
-        norm[due] = operator_norm(episode[due])
-        self._theta = self.releaser.release(due, episode, norm)
-        self._inverse[due] = episode[due]
-        episode[due] = self._start
-        self._least[due] *= 2
-        self._length[due] = 0
-        gain[due] = 0.0
+    def start(self, problem: ProblemInfo, sums: Any) -> tuple[KnownEpisodic, StateEpisodic]:
+        facts = self.facts(problem)
+        known = KnownEpisodic(
+            alpha=self.alpha,
+            ridge=self.ridge,
+            mean=facts.mean,
+            informed=bool(facts.mean.any()),
+            shift=facts.shift,
+            noisy=sums.sigma > 0.0,
+            # growth by exactly the trigger counts
+            gain=math.nextafter(portable.log(self.trigger), -math.inf),
+        )
+        start = np.eye(facts.dim) / self.ridge
+        return known, StateEpisodic(
+            theta=np.zeros(facts.dim),
+            V=start,
+            A=start,
+            own=start,
+            gain=np.zeros(1),
+            begin=np.zeros(1, np.int64),
+            length=np.full(1, self.length * facts.stretch),
+        )

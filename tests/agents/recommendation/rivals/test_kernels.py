@@ -1,4 +1,4 @@
-"""The rivals' kernels against plain NumPy."""
+"""The rivals' functions and the kernel of their sums, against plain NumPy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import numpy as np
 import pytest
 
 from dpb_agents import kernels as agent_kernels
+from dpb_agents.recommendation.rivals import coreset
+from dpb_agents.recommendation.rivals.linear_rival import optimistic, shrunk
+from dpb_gym.kernels import vectors
+from dpb_gym.play import Candidates
+
+NO_NUMBERS = np.zeros((0, 0))
 
 
 def clipped(x):
@@ -22,64 +28,76 @@ def inverses(rng, B, d):
 def drawn_fixture(request):
     B, m, d = request.param
     rng = np.random.default_rng(d)
-    features = rng.standard_normal((B, m, d)).astype(np.float32) * rng.choice([0.2, 2.0], (B, m, 1))
-    return rng, features.astype(np.float32), rng.standard_normal((B, d)), inverses(rng, B, d)
+    features = rng.standard_normal((B, m, d)) * rng.choice([0.2, 2.0], (B, m, 1))
+    return rng, features, rng.standard_normal((B, d)), inverses(rng, B, d)
 
 
-def test_choose(drawn):
-    rng, features, theta, inverse = drawn
-    B = len(theta)
-    width = rng.choice([0.0, 0.5, 3.0], B)
-    action = np.empty(B, np.int64)
-    agent_kernels.linear.choose(features, theta, inverse, width, action)
-    x = features.astype(np.float64)
-    form = np.einsum("bki,bij,bkj->bk", x, inverse, x)
-    score = np.einsum("bki,bi->bk", x, theta) + width[:, None] * np.sqrt(form)
-    np.testing.assert_array_equal(action, score.argmax(axis=1))
+def test_optimistic(drawn):
+    _, features, theta, inverse = drawn
+    for x, at, M in zip(features, theta, inverse):
+        for width in (0.0, 0.5, 3.0):
+            form = np.einsum("ki,ij,kj->k", x, M, x)
+            score = x @ at + width * np.sqrt(form)
+            assert optimistic(x, at, M, width, NO_NUMBERS) == score.argmax()
 
 
-def test_choose_widest(drawn):
-    rng, features, theta, inverse = drawn
-    B, m, _ = features.shape
-    active = rng.random((B, m)) < 0.5
-    active[0] = False
-    action = np.empty(B, np.int64)
-    agent_kernels.linear.choose_widest(features, active, theta, inverse, action)
-    x = clipped(features)
-    form = np.einsum("bki,bij,bkj->bk", x, inverse, x)
-    mean = np.einsum("bki,bi->bk", x, theta)
-    widest = np.where(active, form, -np.inf).argmax(axis=1)
-    expected = np.where(active.any(axis=1), widest, mean.argmax(axis=1))
-    np.testing.assert_array_equal(action, expected)
+def test_equal_scores_are_decided_by_the_number_that_is_given():
+    x, M = np.eye(4), np.eye(4)
+    played = [optimistic(x, np.zeros(4), M, 1.0, np.full((1, 1), u)) for u in (0.0, 0.3, 0.6, 0.9)]
+    assert played == [0, 1, 2, 3]
+    assert optimistic(x, np.zeros(4), M, 1.0, NO_NUMBERS) == 0
+
+
+def test_shrunk(drawn):
+    _, features, theta, inverse = drawn
+    for x, at, M in zip(features, theta, inverse):
+        np.testing.assert_allclose(shrunk(at, M, 0.7, x[0]), at + 0.7 * M @ x[0], atol=1e-12)
+
+
+def coreset_of(theta, M, own, arms):
+    d = len(theta)
+    known = coreset.Known(1.0, np.zeros(d), False, 0.0, True, 0.2, 0.1)
+    none = np.zeros(arms, np.bool_)
+    return known, coreset.State(
+        theta, M, own, np.ones(1, np.int64), np.zeros((arms, d)), none, ~none
+    )
 
 
 def test_eliminate(drawn):
     rng, features, theta, inverse = drawn
-    B, m, _ = features.shape
-    active = rng.random((B, m)) < 0.8
-    before = active.copy()
-    agent_kernels.linear.eliminate(features, theta, inverse, 0.2, 0.1, active)
-    x = clipped(features)
-    image = np.einsum("bki,bij->bkj", x, inverse)
-    width = 0.2 * np.sqrt((image * x).sum(-1)) + 0.1 * np.linalg.norm(image, axis=-1)
-    mean = np.einsum("bki,bi->bk", x, theta)
-    highest = np.where(before, mean - width, -np.inf).max(axis=1, keepdims=True)
-    np.testing.assert_array_equal(active, before & (mean + width >= highest))
-    if m > 1:
-        assert (active != before).any()
-    assert (active.any(axis=1) == before.any(axis=1)).all(), "the best lower bound stays"
+    changed = False
+    for x, at, M in zip(features, theta, inverse):
+        left = rng.random(len(x)) < 0.8
+        before = left.copy()
+        coreset.eliminate(*coreset_of(at, M, M, 0), x, left)
+        v = clipped(x)
+        image = v @ M
+        width = 0.2 * np.sqrt((image * v).sum(-1)) + 0.1 * np.linalg.norm(image, axis=-1)
+        highest = np.where(before, v @ at - width, -np.inf).max()
+        np.testing.assert_array_equal(left, before & (v @ at + width >= highest))
+        assert left.any() == before.any(), "the best lower bound stays"
+        changed = changed or (left != before).any()
+    assert changed or features.shape[1] == 1
 
 
-def test_remember(drawn):
-    rng, features, _, _ = drawn
-    B, m, d = features.shape
-    pool = 2 * m
-    arms = np.stack([rng.permutation(pool)[:m] for _ in range(B)])
-    table, seen = np.zeros((B, pool, d), np.float32), np.zeros((B, pool), bool)
-    agent_kernels.linear.remember(features, arms, table, seen)
-    assert (seen.sum(axis=1) == m).all()
-    np.testing.assert_array_equal(np.take_along_axis(table, arms[:, :, None], axis=1), features)
-    assert not table[~seen].any()
+def test_the_widest_remaining_arm_is_played_and_arms_are_remembered(drawn):
+    rng, features, theta, inverse = drawn
+    for x, at, M in zip(features, theta, inverse):
+        m = len(x)
+        known, state = coreset_of(at, inverse[0], M.copy(), 2 * m)
+        state.active[:] = rng.random(2 * m) < 0.5
+        arms = rng.permutation(2 * m)[:m]
+        shown = Candidates(x, arms)
+        v, left = clipped(x), state.active[arms]
+        form = np.einsum("ki,ij,kj->k", v, M, v)
+        expected = np.where(left, form, -np.inf).argmax() if left.any() else (v @ at).argmax()
+        action = coreset.act(known, state, 1, shown, NO_NUMBERS)
+        assert action == expected
+        coreset.see(known, state, 1, shown, action)
+        assert state.seen.sum() == m and state.seen[arms].all()
+        np.testing.assert_array_equal(state.table[arms], x)
+        grown = np.linalg.inv(np.linalg.inv(M) + np.outer(v[action], v[action]))
+        np.testing.assert_allclose(state.own, grown, atol=1e-10)
 
 
 @pytest.mark.parametrize("through", [False, True])
@@ -105,31 +123,29 @@ def test_release(drawn, through, keep):
     np.testing.assert_array_equal(sums[due], start[due] if keep else 0.0)
 
 
-def test_with_reward(drawn):
-    rng, _, x, _ = drawn
-    B, d = x.shape
-    x, reward = np.stack([x, 2.0 * x]), rng.random((2, B))
-    x[1, 0] = 0.0
-    out = np.empty((2, B, d + 1))
-    agent_kernels.linear.with_reward(x, reward, out)
-    v = np.concatenate([x, reward[..., None]], axis=2)
-    v[1, 0] = 0.0  # nothing was observed
-    np.testing.assert_array_equal(out, v)
+def test_shifted_inverse_raises_eigenvalues_below_half_the_shift():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    values = np.array([-50.0, -0.5, -0.4, 0.0, 1.0, 30.0])
+    for these in (values, np.abs(values)):
+        M = basis @ np.diag(these) @ basis.T
+        inverse, logdet = vectors.shifted_inverse(0.5 * (M + M.T), 0.8)
+        raised = np.maximum(these + 0.8, 0.4)
+        expected = basis @ np.diag(1.0 / raised) @ basis.T
+        np.testing.assert_allclose(inverse, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(inverse, inverse.T)
+        assert logdet == pytest.approx(np.log(raised).sum(), rel=1e-12)
 
 
-def test_shifted_inverse(drawn):
-    rng, _, _, good = drawn
-    B, d = good.shape[:2]
-    noisy = rng.standard_normal((B, d + 1, d + 1))
-    noisy[:, :d, :d] = good
-    noisy[:, :d, d] = noisy[:, d, :d]
-    noisy[0, :d, :d] = -0.3 * np.eye(d)  # positive definite after the shift, but below half of it
-    inverse, theta, logdet = np.full((B, d, d), 9.0), np.full((B, d), 9.0), np.empty(B)
-    agent_kernels.linear.shifted_inverse(noisy, 0.5, inverse, theta, logdet)
-    assert np.isnan(logdet[0]) and (inverse[0] == 9.0).all() and (theta[0] == 9.0).all()
-    for b in range(1, B):
-        V = good[b] + 0.5 * np.eye(d)
-        np.testing.assert_allclose(inverse[b], np.linalg.inv(V), rtol=1e-8, atol=1e-10)
-        solution = np.linalg.solve(V, noisy[b, :d, d])
-        np.testing.assert_allclose(theta[b], solution, rtol=1e-8, atol=1e-10)
-        assert logdet[b] == pytest.approx(np.linalg.slogdet(V)[1], abs=1e-9)
+def test_matrices(drawn):
+    _, _, _, inverse = drawn
+    M, outer = inverse[0], inverse[-1]
+    values, E = np.linalg.eigh(M)
+    np.testing.assert_allclose(vectors.spectral(values, E), M, atol=1e-12)
+    np.testing.assert_allclose(vectors.eigenvalues(M), values, atol=1e-12)
+    largest = np.linalg.norm(M, 2)
+    assert largest <= vectors.operator_norm(-M) <= largest * (1.0 + 1e-8)
+    product = vectors.between(outer, M)
+    np.testing.assert_allclose(product, outer @ M @ outer, atol=1e-12)
+    np.testing.assert_array_equal(product, product.T)
+    assert vectors.definite(M) and not vectors.definite(-M)

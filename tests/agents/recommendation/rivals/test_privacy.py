@@ -68,7 +68,7 @@ def test_reward_noise_follows_from_the_range_and_the_number_of_releases(name, ce
         # 100 (2^K - 1) >= 6000
         "coreset-elimination": 6,
     }.get(name, 1)
-    assert agent.releaser.sigma == pytest.approx(math.sqrt(releases / 0.04), rel=1e-9)
+    assert agent.plan.sums.sigma == pytest.approx(math.sqrt(releases / 0.04), rel=1e-9)
     # disjoint segments cost as much as one
     disjoint = name in ("batched-aggregation", "coreset-elimination")
     assert agent.curator.guarantee.rho == pytest.approx(
@@ -110,9 +110,9 @@ def test_joint_noise_follows_from_the_size_of_records(centre):
     tree = begun("jdp-lin-ucb", Budget.zcdp(rho), horizon=1000, centre=centre)
     # releases every 10 rounds: 100 steps, 7 levels
     expected = math.sqrt(2) * size * math.sqrt(7) / math.sqrt(2 * rho)
-    assert tree.releaser.sigma == pytest.approx(expected, rel=1e-9)
+    assert tree.plan.sums.sigma == pytest.approx(expected, rel=1e-9)
     batches = begun("noisy-gram-ucb", Budget.zcdp(rho), centre=centre)
-    assert batches.releaser.sigma == pytest.approx(math.sqrt(2) * size / math.sqrt(0.6), rel=1e-9)
+    assert batches.plan.sums.sigma == pytest.approx(math.sqrt(2) * size / math.sqrt(0.6), rel=1e-9)
 
 
 def test_the_published_constants_of_jdp_lin_ucb_cost_a_small_part_of_the_budget():
@@ -120,11 +120,11 @@ def test_the_published_constants_of_jdp_lin_ucb_cost_a_small_part_of_the_budget(
     agent = begun("jdp-lin-ucb", budget, calibration="paper", every=1, dim=d)
     m = 1 + 10
     s = 4 * math.sqrt(m) * 2 * math.log(4 / DELTA)
-    assert agent.releaser.sigma == pytest.approx(math.sqrt(2) * s, rel=1e-12)
+    assert agent.plan.sums.sigma == pytest.approx(math.sqrt(2) * s, rel=1e-12)
     # entries of (N' + N'^T) / sqrt(2) have standard deviation s off the diagonal
     upsilon = s * math.sqrt(2 * m) * (4 * math.sqrt(d) + 2 * math.log(4 * 1000**2))
-    assert agent._noise_norm() == pytest.approx(2 * upsilon, rel=1e-12)
-    mu = math.sqrt(2) * 2 * math.sqrt(10) / agent.releaser.sigma
+    assert agent.known.fixed == pytest.approx(1.0 + 2 * upsilon, rel=1e-12)
+    mu = math.sqrt(2) * 2 * math.sqrt(10) / agent.plan.sums.sigma
     assert agent.curator.guarantee.rho == pytest.approx(0.5 * mu**2, rel=1e-9)
     assert agent.curator.guarantee.epsilon(DELTA) < 0.1
     with pytest.raises(dpb_gym.errors.BudgetError, match="epsilon, delta"):
@@ -135,18 +135,18 @@ def test_the_published_constants_of_jdp_lin_ucb_cost_a_small_part_of_the_budget(
 def test_published_width_and_regret_are_finite(play, mechanism):
     params = {"calibration": "paper", "mechanism": mechanism}
     run = play("jdp-lin-ucb", range(2), 300, Budget.approx(5.0, DELTA), params, dim=3)
-    assert np.isfinite(run.agent._width).all() and (run.agent._width > 0).all()
+    assert np.isfinite(run.agent.state.width).all() and (run.agent.state.width > 0).all()
 
 
 def test_noise_for_rewards_only_is_four_times_too_small_for_user_rounds():
     rho = 0.1
     agent = begun("noisy-gram-ucb", Budget.zcdp(rho), calibration="paper")
     # standard deviation 1 / sqrt(2 rho) on the entries of b
-    assert agent.releaser.sigma / math.sqrt(2) == pytest.approx(1 / math.sqrt(2 * rho), rel=1e-9)
+    assert agent.plan.sums.sigma / math.sqrt(2) == pytest.approx(1 / math.sqrt(2 * rho), rel=1e-9)
     assert agent.curator.guarantee.rho == pytest.approx(4 * rho, rel=1e-9)
     # RU's Eq. 2.8 at epsilon 1, delta 1e-5
     agent = begun("noisy-gram-ucb", Budget.approx(1.0, DELTA), calibration="paper")
-    assert agent.releaser.sigma / math.sqrt(2) == pytest.approx(4.901, rel=1e-3)
+    assert agent.plan.sums.sigma / math.sqrt(2) == pytest.approx(4.901, rel=1e-3)
 
 
 class Recorder:
@@ -198,10 +198,11 @@ def test_rewards_reach_actions_and_schedules_through_releases_only(play, name):
     kept = {}
 
     def record(agent):
-        agent.releaser = kept["it"] = Recorder(agent.releaser)
+        kept["it"] = Recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=kept["it"])
 
     def replay(agent):
-        agent.releaser = Playback(agent.releaser, kept["it"])
+        agent.plan = agent.plan._replace(sums=Playback(agent.plan.sums, kept["it"]))
 
     other = np.random.default_rng(1)
 
@@ -222,7 +223,8 @@ def test_the_given_norms_bound_the_images(play, name):
     kept = {}
 
     def record(agent):
-        agent.releaser = kept["it"] = Recorder(agent.releaser)
+        kept["it"] = Recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=kept["it"])
 
     play(name, range(3), 500, Budget.zcdp(1.0), {**QUICK[name]}, prepare=record, dim=5)
     slack = []
@@ -247,7 +249,7 @@ def test_audit_passes_and_fails_for_a_tenth_of_the_noise_variance(name):
         def quieter(problem, streams, curator):
             begin(problem, streams, curator)
             curator.seal()
-            releaser = behind(agent.releaser)
+            releaser = behind(agent.plan.sums)
             quiet = [name for name in ("_sigma", "_scale") if hasattr(releaser, name)]
             assert quiet
             for attribute in quiet:
@@ -281,15 +283,16 @@ def test_rewards_outside_their_range_are_clipped_and_counted(play):
         ]
         np.testing.assert_array_equal(runs[0].actions, runs[1].actions)
         if name in REWARD:
-            np.testing.assert_array_equal(behind(runs[0].agent.releaser).clipped_count, [0, 60, 0])
-            assert not behind(runs[1].agent.releaser).clipped_count.any()
+            np.testing.assert_array_equal(behind(runs[0].agent.plan.sums).clipped_count, [0, 60, 0])
+            assert not behind(runs[1].agent.plan.sums).clipped_count.any()
 
 
 def test_unobserved_rounds_leave_no_trace_in_joint_sums(play):
     kept = {}
 
     def record(agent):
-        agent.releaser = kept["it"] = Recorder(agent.releaser)
+        kept["it"] = Recorder(agent.plan.sums)
+        agent.plan = agent.plan._replace(sums=kept["it"])
 
     env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 4, "protocol": "replay"}
     params = {"every": 40, "centre": True}

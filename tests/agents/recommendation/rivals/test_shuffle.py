@@ -27,7 +27,7 @@ def played(budget, rounds, horizon=40, env="DPB/Recommendation-v0", **params):
         x = context.features[0, action[0]].astype(float)
         records.append(np.append(x / max(1.0, np.linalg.norm(x)), feedback.reward[0]))
         agent.observe(context, action, feedback)
-        thetas.append(agent._theta[0].copy())
+        thetas.append(agent.state.theta[0].copy())
         instance.advance()
     return agent, np.array(records), np.array(thetas), problem
 
@@ -40,7 +40,7 @@ def test_without_a_budget_it_is_ridge_regression_on_whole_batches(every):
         gram = known.T @ known
         expected = np.linalg.solve(gram[:3, :3] + 0.7 * np.eye(3), gram[:3, 3])
         np.testing.assert_allclose(theta, expected, atol=1e-9)
-    assert agent.curator.guarantee is None and agent.releaser.releases == 35 // every
+    assert agent.curator.guarantee is None and agent.plan.sums.releases == 35 // every
 
 
 def test_noise_is_that_of_bits_and_the_guarantee_has_notion_shuffle():
@@ -50,9 +50,9 @@ def test_noise_is_that_of_bits_and_the_guarantee_has_notion_shuffle():
     assert 0.49 < promise.rho <= 0.5 and "shuffle zCDP" in str(promise)
     # the noise is as large as that of a trusted curator, and not twice that
     central = np.sqrt(2.0) * 2.0 / np.sqrt(2 * 0.5)
-    assert central < agent.releaser.sigma < 1.5 * central
+    assert central < agent.plan.sums.sigma < 1.5 * central
     # two batches of bits: a whole number of ones, less a whole number that is expected
-    ones = agent.releaser.value[0].diagonal() / (agent.releaser.grid / 0.6)
+    ones = agent.plan.sums.value[0].diagonal() / (agent.plan.sums.grid / 0.6)
     assert np.abs(ones - np.rint(ones)).max() < 1e-6
     again = played(Budget.zcdp(0.5), 20, every=10)[2]
     assert np.array_equal(thetas, again)
@@ -62,5 +62,5 @@ def test_batches_in_replay_count_n_candidates_times_as_many_customers():
     agent, *_, problem = played(
         Budget.zcdp(0.5), 70, horizon=200, every=10, env="DPB/MovieLensReplay-v0"
     )
-    assert agent.releaser.batch == 10 * problem.info.n_candidates
-    assert agent.releaser.releases == 70 // agent.releaser.batch
+    assert agent.plan.sums.batch == 10 * problem.info.n_candidates
+    assert agent.plan.sums.releases == 70 // agent.plan.sums.batch
