@@ -87,7 +87,6 @@ class Plan(NamedTuple):
         scale: Its method ``scale(users, observed, rows)`` scales the directions of a round in
             place, ``(B, width)``, by public user ids, and returns the factors ``(B,)``, which the
             state gets as its field ``weight`` before `Functions.see`. None: no scaling.
-        functions: Functions for this problem, instead of those of the class.
     """
 
     sums: Any
@@ -104,7 +103,6 @@ class Plan(NamedTuple):
     users: bool = False
     cap: Any = None
     scale: Any = None
-    functions: Any = None
 
 
 class Functions(NamedTuple):
@@ -172,6 +170,13 @@ class Algorithm(Policy, ABC):
 
     def check(self, problem: ProblemInfo) -> None:
         """Raise `AgentError` if the algorithm cannot play a problem."""
+
+    def functions_for(self, problem: ProblemInfo) -> Functions:
+        """Return the functions for a problem, by default those of the class.
+
+        Saved states have no functions, so the choice depends on parameters and problem alone.
+        """
+        return self.functions
 
     @abstractmethod
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:

@@ -67,6 +67,15 @@ class Player(Agent):
     def own_class(self) -> type:
         return type(self.algorithm)
 
+    @property
+    def public_contexts(self) -> bool:
+        """Whether contexts do not depend on customers, which a player that says so checks."""
+        return False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without what `_bind` makes again, such as compiled functions."""
+        return {name: value for name, value in vars(self).items() if name not in BOUND}
+
     def set_up(self, problem: ProblemInfo, *streams: Any, **options: Any) -> None:
         """Set up; a parameter `prior_mean` of the algorithm replaces the prior of the problem."""
         mean = getattr(self.algorithm, "prior_mean", None)
@@ -88,8 +97,9 @@ class Player(Agent):
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
                 "example Plan(curator.batch_sum(...))"
             )
-        functions = plan.functions or algorithm.functions
-        if functions.see is not None and curator.private and curator.unit not in RESPONSES:
+        functions = algorithm.functions_for(problem)
+        private = curator.private and curator.unit not in RESPONSES
+        if functions.see is not None and private and not self.public_contexts:
             raise AgentError(
                 f"{self.class_name} protects a {curator.unit}, so its contexts and actions are "
                 "private: leave out see, and let record return what is learnt from them"
@@ -122,7 +132,7 @@ class Player(Agent):
 
     def _bind(self) -> None:
         """Make what is no part of a saved state: compiled loops and read-only views."""
-        self._functions = self.plan.functions or self.algorithm.functions
+        self._functions = self.algorithm.functions_for(self.problem)
         self._kind = kind_of(self.problem.kind)
         self._fields = self.algorithm.context or self._kind.context
         shape = self._kind.feature_shape(self.problem)

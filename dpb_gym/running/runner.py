@@ -424,6 +424,8 @@ def _rounds(
                     runner.play(contexts, instance, delivery)
             except Exception as error:
                 runner.failure = _failure(runner, error)
+        if len(contexts) > 1:  # the last agent may have failed in an earlier one
+            instance.show(-1)
         live = [runner for runner in live if runner.failure is None]
         start = clock() - spent.wall
         best: Array | None = None

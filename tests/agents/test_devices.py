@@ -23,7 +23,7 @@ from dpb_gym.privacy import CountingShuffler, SimulatedAggregator
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.privacy.shuffler import HEADER
 from dpb_gym.problems.rounds import ProblemInfo
-from dpb_gym.streams import BlockDraws
+from dpb_gym.streams import BlockDraws, fill_uniforms
 
 AGENTS = {
     "one-pass-pricing": "DPB/Pricing-v0",
@@ -184,12 +184,13 @@ def test_a_device_decides_as_the_server_would(agent, trust):
         server = shop.session.agent
         device = shop.session.device(simulation=True)
         own = device._agent
-        for name in ("theta", "covariance", "root", "weak", "rounds", "_recorded", "_rare"):
-            if hasattr(server, name):
-                assert np.array_equal(getattr(own, name), getattr(server, name)), name
+        for mine, theirs in zip(own.state, server.state, strict=True):
+            assert np.array_equal(mine, theirs)
+        assert own.rounds == server.rounds and np.array_equal(own._records, server._records)
         for one in (server, own):
-            generator = np.random.default_rng(t)
-            one._normals = BlockDraws([generator], (shop.session.problem.dim,), fill_normals)
+            fill = fill_uniforms if one.plan.law == "uniforms" else fill_normals
+            if one.plan.dim:
+                one._numbers = BlockDraws([np.random.default_rng(t)], (one.plan.dim,), fill)
         x = features(shop.session, shop.rng)
         action = device.decide(x)
         context, decided = device._round
@@ -211,7 +212,7 @@ def test_devices_of_one_message_draw_their_own_numbers():
         draws, messages = set(), []
         for _ in range(4):
             device = Device(json.loads(kept))
-            draws.add(tuple(device._agent._normals.next().ravel()))
+            draws.add(tuple(device._agent._numbers.take(1).ravel()))
             device.decide([0.1, 0.2])
             messages.append(device.message(1)["values"])
         assert len(draws) == 4

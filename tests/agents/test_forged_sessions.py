@@ -36,7 +36,7 @@ CASES = {
     "batches": ("adaprivate-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "minimiser": ("private-pricing", "rho=1", "DPB/Pricing-v0", {}),
     "tree": ("jdp-lin-ucb", "rho=1", "DPB/Recommendation-v0", {"noise": "system"}),
-    "copies": ("reference-private-pricing", "rho=1", "DPB/Pricing-v0", {}),
+    "copies": ("reference-adaprivate-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "messages": ("local-reward-lin-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "exact": ("one-pass-pricing", None, "DPB/Pricing-v0", {}),
 }
@@ -274,7 +274,7 @@ def of_the_class(document: Any) -> Any:
 
 def another_agent(document: Any) -> Any:
     """An agent of other parameters, whose plan has other scales."""
-    return put(document, [*AGENT, "ratio"], 3.0)
+    return put(document, [*AGENT, "algorithm", "object", 1, "ratio"], 3.0)
 
 
 def charged_twice(document: Any) -> Any:

@@ -387,7 +387,7 @@ def linear_plan(agent: Any, problem: ProblemInfo, curator: Curator) -> Plan:
         model=model,
         what="running reward sums",
     )
-    return Plan(sums, directed=True, draws=1, dim=d, scale=scale, functions=FUNCTIONS)
+    return Plan(sums, directed=True, draws=1, dim=d, scale=scale)
 
 
 def linear_start(

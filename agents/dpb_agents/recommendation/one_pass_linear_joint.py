@@ -16,6 +16,7 @@ import numpy as np
 
 from dpb_agents.kernels.curvature import Combination, History, combination, estimate, store
 from dpb_agents.recommendation.one_pass_linear import (
+    FUNCTIONS,
     direction,
     linear_plan,
     linear_start,
@@ -322,6 +323,10 @@ JOINT = Functions(act, record, learn)
 class JointPlayer(Player):
     """Player that checks the features of arms where these are public."""
 
+    @property
+    def public_contexts(self) -> bool:
+        return self.problem.fixed_arms
+
     def begin(self, *arguments: Any) -> None:
         self._arms: Array | None = None
         super().begin(*arguments)
@@ -416,6 +421,9 @@ class OnePassLinearJoint(Algorithm):
     def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "recommendation":
             raise unsuitable("one-pass-linear-joint", problem, "recommendation")
+
+    def functions_for(self, problem: ProblemInfo) -> Functions:
+        return FUNCTIONS if problem.fixed_arms else JOINT
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         if problem.fixed_arms:

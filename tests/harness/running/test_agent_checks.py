@@ -100,7 +100,7 @@ def test_which_agents_are_checked(checks: list[str], monkeypatch: pytest.MonkeyP
     spec = agent_spec("adaprivate-ucb")
     monkeypatch.setitem(_REGISTRY, spec.name, spec)  # restored after the test
     register_agent(
-        spec.name, supports=spec.supports, protects=("anticipating", "user-round"), **spec.params
+        spec.name, supports=spec.supports, protects=("anticipating", "reward"), **spec.params
     )(spec.maker)
     evaluate({"ours": ("adaprivate-ucb", "rho=0.5")})
     assert checks[1:] == ["ours (rho=0.5)"]
