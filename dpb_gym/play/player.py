@@ -416,12 +416,17 @@ class Player(Agent):
         """Return 1 for the candidate that is played if the algorithm draws no random numbers."""
         if self._numbers is not None or not self._kind.integral or self._slates():
             return None
+        self._ready()
         shown, index = stand_ins(context)
         actions = self._actions(1)
         self._run("act_rounds", self._R, self._contexts(shown), self._draw(1, 0), actions)
         shares = np.zeros(shown.features.shape[:2])
         shares[np.arange(len(shares)), actions[0]] = 1.0
         return original_probabilities(shares, index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy needs views of its own state
+        return {name: value for name, value in vars(self).items() if name not in BOUND}
 
     def _slates(self) -> bool:
         return bool(self._kind.action_shape(self.problem))
@@ -432,8 +437,4 @@ class Player(Agent):
             self._bind()
 
 
-def _written(player: Player) -> dict[str, Any]:
-    return {name: value for name, value in vars(player).items() if name not in BOUND}
-
-
-state.register(Player, out=_written, into=state.set_attributes)
+state.register(Player)
