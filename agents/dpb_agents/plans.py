@@ -39,7 +39,7 @@ TINY = np.finfo(np.float64).tiny
 plain.describe_releaser(
     ArmSums,
     {"arms": plain.width, "reward": plain.pair, "law": plain.choice(*LAWS), "what": plain.text},
-    SUMMED,
+    {**SUMMED, **plain.RELEASED},
     size=lambda given: given.get("arms", 1),
 )
 

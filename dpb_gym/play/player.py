@@ -507,7 +507,3 @@ class Player(Agent):
         """Make the views again after loading."""
         if "_loops" not in vars(self):
             self._bind()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, without those that `_bind` makes."""
-        return {name: value for name, value in vars(self).items() if name not in BOUND}

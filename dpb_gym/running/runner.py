@@ -409,10 +409,16 @@ def _rounds(
         quick = set()
         if stretches and delivery is None:
             quick = {r.number for r in live if r.agent.stretches and plays_stretches(r.agent)}
-        contexts, rounds = [], instance.move(most) if len(quick) == len(live) else None
-        if rounds is None:
-            contexts = instance.coming(most)
-            rounds = instance.stretch(len(contexts), len(contexts) - 1) if quick else None
+        contexts: list[Context] = []
+        if len(quick) == len(live):
+            rounds = instance.move(most)
+        else:
+            rounds = instance.stretch(most) if quick else None
+        if rounds is None or len(quick) < len(live):
+            # agents of both kinds play the same rounds, as many as both forms can hold
+            contexts = instance.coming(most if rounds is None else len(rounds.best))
+            if rounds is not None and len(contexts) < len(rounds.best):
+                rounds = instance.stretch(len(contexts), len(contexts) - 1)
         if delivery is not None:
             delivery.open(contexts[0])
         shared += clock() - spent.wall - start

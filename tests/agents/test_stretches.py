@@ -169,6 +169,24 @@ def test_runs_are_the_same_with_and_without_stretches(environment, monkeypatch):
     assert sorted(alone) == sorted(expected) and sorted(mixed) == sorted(expected)
 
 
+def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
+    def run():
+        result = dpb_gym.evaluate(
+            "DPB/Pricing-v0",
+            ["random", "one-pass-pricing"],
+            horizon=200,
+            replicates=3,
+            budgets=["rho=2"],
+            workers=1,
+            progress=False,
+        )
+        return [(r["agent"], r["seed"], r["round"], r["regret"]) for r in result.records()]
+
+    expected = run()
+    monkeypatch.setattr("dpb_gym.problems.base.MOST_BYTES", 1000)  # of hidden state
+    assert run() == expected
+
+
 def test_subclasses_that_change_a_step_play_round_by_round():
     maker = agent_spec("lin-ucb").maker
 

@@ -501,11 +501,11 @@ class TestArgumentsOfMethods:
 
     def test_arms_and_items_exist(self):
         arms = crossed(ArmSums, 4, reward=(0.0, 1.0), law="gaussian", what="arms")
-        good = {"reward": np.ones(B), "arm": np.array([0, 3]), "seen": np.ones(B, bool)}
+        good = {"records": np.ones(B), "along": np.eye(4)[[0, 3]]}
         checked(arms, "add", **good)
-        for arm in ([0, 4], [-1, 0], [0.0, 1.0]):
+        for along in (np.eye(5)[[0, 4]], np.eye(4)[:1], np.array([0, 3]), np.full((B, 4), np.inf)):
             with pytest.raises(ParameterError):
-                checked(arms, "add", **{**good, "arm": np.array(arm)})
+                checked(arms, "add", **{**good, "along": along})
 
         choices = crossed(ChoiceMLE, 2, 3, 100, to=curator("user-round"))
         good = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import subprocess
@@ -74,6 +75,17 @@ def test_a_run_goes_on_after_a_checkpoint(run, game, budget, tmp_path):
     parts.append(broken.together(53))
     np.testing.assert_array_equal(np.concatenate(parts), expected)
     assert_equal(whole, broken)
+
+
+@pytest.mark.parametrize(("game", "budget"), PAIRS)
+@pytest.mark.parametrize("started", [0, 40])
+def test_a_copy_plays_on_with_a_state_of_its_own(run, game, budget, started):
+    own = run(*GAMES[game], budget)
+    own.singly(started)
+    twin = copy.deepcopy(own)
+    actions = own.singly(80)
+    np.testing.assert_array_equal(twin.singly(80), actions)
+    assert_equal(own, twin)
 
 
 def spy(agent):
