@@ -104,6 +104,7 @@ ELSEWHERE = (
     "dpb_gym/privacy/events.py",
     "dpb_gym/privacy/private_factors.py",
     "dpb_gym/privacy/objective_perturbation.py",
+    "dpb_gym/problems/endogeneity.py",
     "dpb_gym/problems/fitting.py",
     "dpb_gym/problems/released_fit.py",
     "dpb_gym/problems/log_likelihood.py",

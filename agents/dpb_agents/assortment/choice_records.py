@@ -170,8 +170,8 @@ class ChoiceMLE(Minimiser):
         )
 
     @property
-    def count(self) -> int:
-        """Records per replicate so far."""
+    def added(self) -> int:
+        """Records per replicate so far, folded ones included."""
         return self._folded + self.records.count
 
     def add(self, features: Array, slates: Array, choice: Array) -> None:
@@ -186,7 +186,7 @@ class ChoiceMLE(Minimiser):
             HorizonExceeded: If the horizon is full.
             ParameterError: If a feature vector is not finite.
         """
-        if self.count == self._horizon:
+        if self.added == self._horizon:
             raise HorizonExceeded(f"these records were declared for {self._horizon} rounds")
         if self.records.count == self.records.horizon:
             self._fold()

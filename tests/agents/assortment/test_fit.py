@@ -236,7 +236,7 @@ def test_folded_records_stand_for_their_losses(rounds: int) -> None:
         estimator.add(features, slates, choice)
         assert estimator.records.x.shape[1] <= 500
     theta = estimator.release(np.ones(2, bool))
-    assert estimator.count == rounds
+    assert estimator.added == rounds
     best = Fit(records).run(rounds, 1.0, tolerance=0.0, precision=1e-9)
     np.testing.assert_allclose(theta, best, atol=1e-4 if rounds <= 500 else 0.02)
     for b in range(2):
