@@ -189,6 +189,7 @@ class Assortment(Kind):
     actions = staticmethod(assortment_mode)
     revenues = True
     called = "slates"
+    counts = "n_items"
     nothing = -1
     refuses = MappingProxyType({})
     audit = AssortmentAudit()
@@ -282,6 +283,9 @@ class Assortment(Kind):
             earned = float(context.revenues[0, item])
         seen = np.array([True])
         return Feedback(np.array([earned]), choice=np.array([at]), observed=seen)
+
+    def action_schema(self, info: ProblemInfo, one: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "array", "items": one, "maxItems": info.capacity}
 
     def check_searchable(self, what: str, info: ProblemInfo) -> None:
         count = count_slates(info)

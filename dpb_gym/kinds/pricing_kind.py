@@ -200,6 +200,17 @@ class Pricing(Kind):
     def intercept(self, dim: int) -> tuple[slice, float]:
         return slice(-1), float(np.sqrt(dim))
 
+    def named_dim(self, actions: int | None, features: int) -> int | None:
+        """Return one coefficient per feature, and one of the price."""
+        return 1 + features
+
+    def named_features(self, info: ProblemInfo, values: Array) -> Array:
+        """Return the values without the constant, which the problem adds."""
+        return values[1:]
+
+    def action_schema(self, info: ProblemInfo, one: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "number", "minimum": 0.0, "maximum": 1.0}
+
     def check_searchable(self, what: str, info: ProblemInfo) -> None:
         """Accept every problem."""
 

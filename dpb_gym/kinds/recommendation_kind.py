@@ -149,6 +149,7 @@ class Recommendation(Kind):
 
     name = "recommendation"
     called = "candidate indices"
+    counts = "n_candidates"
     actions = staticmethod(recommendation_mode)
     one_candidate = True
     refuses = MappingProxyType({"stock": "a recommendation uses nothing up"})
@@ -187,6 +188,21 @@ class Recommendation(Kind):
             chosen = rows[int(action)]
             rows[int(action)] = chosen._replace(mark=mark, success=bool(feedback.reward > 0))
         return rows
+
+    def named_dim(self, actions: int | None, features: int) -> int | None:
+        """Return one coefficient per named candidate, for a constant and each feature."""
+        return None if actions is None else actions * (1 + features)
+
+    def named_features(self, info: ProblemInfo, values: Array) -> Array:
+        """Return a block of the values for each candidate, zero elsewhere."""
+        count, size = info.n_candidates or 0, len(values)
+        # block k of row k begins k (dim + size) numbers after the first one
+        flat = np.zeros(count * (info.dim + size))
+        flat.reshape(count, -1)[:, :size] = values
+        return flat[: count * info.dim].reshape(count, info.dim)
+
+    def action_schema(self, info: ProblemInfo, one: dict[str, Any]) -> dict[str, Any]:
+        return one
 
     def check_searchable(self, what: str, info: ProblemInfo) -> None:
         """Accept every problem."""

@@ -60,6 +60,8 @@ class Kind(state.Registered, ABC):
         integral: Whether actions are integers, not real numbers.
         called: Name of actions in error messages.
         nothing: Placeholder in all entries of an action for a round without feedback.
+        counts: The field of `ProblemInfo` with the number of actions, which a service can name and
+            exclude; None: it can do neither.
         one_candidate: Whether an action is the index of one of the context's feature vectors.
         refuses: Conditions that do not apply to the kind, and why.
         audit: Adversarial customers for audits of agents; None: agents are not audited.
@@ -74,6 +76,7 @@ class Kind(state.Registered, ABC):
     integral: ClassVar[bool] = True
     called: ClassVar[str] = "actions"
     nothing: ClassVar[int] = 0
+    counts: ClassVar[str | None] = None
     one_candidate: ClassVar[bool] = False
     refuses: ClassVar[Mapping[str, str]] = MappingProxyType(
         {"available": "it has no list of items", "stock": "it sells no items"}
@@ -141,6 +144,33 @@ class Kind(state.Registered, ABC):
     def intercept(self, dim: int) -> tuple[slice, float]:
         """Return the coordinates of theta that multiply features, and the features' divisor."""
         return slice(None), 1.0
+
+    def named_dim(self, actions: int | None, features: int) -> int | None:
+        """Return the dimension of customers with named features, None if they can have none.
+
+        Args:
+            actions: Number of named actions, None if they have numbers.
+            features: Number of features.
+        """
+        return None
+
+    def named_features(self, info: ProblemInfo, values: Array) -> Array:
+        """Return named features of a customer in the form of ``context.features``.
+
+        Args:
+            info: The problem, whose dimension is that of `named_dim`.
+            values: 1 and the features, each in [0, 1], scaled to norm at most 1.
+        """
+        raise ParameterError(f"customers of {self.name} problems have no named features")
+
+    def action_schema(self, info: ProblemInfo, one: dict[str, Any]) -> dict[str, Any]:
+        """Return the JSON schema of an action in answers of a service.
+
+        Args:
+            info: The problem.
+            one: Schema of the name or number of one action.
+        """
+        return {}
 
     def check_searchable(self, what: str, info: ProblemInfo) -> None:
         """Raise `ParameterError` for problems whose best actions `search` cannot find.

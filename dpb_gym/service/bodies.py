@@ -194,14 +194,7 @@ class Bodies:
                 "features",
                 f"unknown feature {shown(name)}; {close or 'known: ' + ', '.join(self._limits)}",
             )
-        if self.info.kind == "pricing":
-            return np.array(own[1:]) * self._norm
-        # Block k of row k begins k (dim + size) numbers after the first one.
-        count = len(self.actions or ())
-        size = len(own)
-        flat = np.zeros(count * (self.info.dim + size))
-        flat.reshape(count, -1)[:, :size] = np.array(own) * self._norm
-        return flat[: count * self.info.dim].reshape(count, self.info.dim)
+        return self._kind.named_features(self.info, np.array(own) * self._norm)
 
     def _user(self, given: Any) -> int | str:
         if not self.people:

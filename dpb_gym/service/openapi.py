@@ -214,12 +214,7 @@ def _customer(bodies: Bodies) -> Schema:
 
 
 def _action(bodies: Bodies) -> Schema:
-    kind = bodies.info.kind
-    if kind == "pricing":
-        return _number(0.0, 1.0)
-    if kind == "assortment":
-        return {"type": "array", "items": _name(bodies), "maxItems": bodies.info.capacity}
-    return _name(bodies) if kind == "recommendation" else {}
+    return kind_of(bodies.info.kind).action_schema(bodies.info, _name(bodies))
 
 
 def _response(bodies: Bodies) -> Schema:

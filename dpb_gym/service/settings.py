@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, SuiteError, shown
+from dpb_gym.problems.kinds import KINDS, kind_of
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.suites.schema import Spec, canonical, read_spec
 
@@ -197,23 +198,23 @@ class ServiceSettings(Spec):
         given = {k: v for k, v in self.problem.items() if k not in ("actions", "features")}
         actions = self.actions()
         features = self.features()
-        kind = given.get("kind")
+        name = given.get("kind")
+        # from_dict says what is wrong with a name that no kind has
+        kind = kind_of(name) if isinstance(name, str) and name in KINDS else None
         follows: dict[str, Any] = {}
         if actions is not None:
-            counts = {"recommendation": "n_candidates", "assortment": "n_items"}
-            if kind not in counts:
-                raise ParameterError(f"problem.actions: problems of kind {shown(kind)} have none")
-            follows[counts[kind]] = len(actions)
+            if kind is None or kind.counts is None:
+                raise ParameterError(f"problem.actions: problems of kind {shown(name)} have none")
+            follows[kind.counts] = len(actions)
         if features is not None:
-            if kind == "recommendation" and actions is not None:
-                follows["dim"] = len(actions) * (1 + len(features))
-            elif kind == "pricing":
-                follows["dim"] = 1 + len(features)
-            else:
+            count = None if actions is None else len(actions)
+            dim = None if kind is None else kind.named_dim(count, len(features))
+            if dim is None:
                 raise ParameterError(
                     "problem.features: for pricing, and for recommendation with problem.actions; "
                     "otherwise give dim, and send arrays"
                 )
+            follows["dim"] = dim
         for name in ("dim", "n_candidates", "n_items", "capacity", "horizon"):
             if given.get(name) is not None:
                 validation.integer(f"problem.{name}", given[name], 1)
@@ -222,7 +223,7 @@ class ServiceSettings(Spec):
                 raise ParameterError(
                     f"problem.{name}: {value} follows from the names, got {shown(given[name])}"
                 )
-        if kind in ("recommendation", "assortment") and not fixed_arms:
+        if kind is not None and kind.counts is not None and not fixed_arms:
             given.setdefault("masked", True)
         return ProblemInfo.from_dict(given)
 
