@@ -1,4 +1,4 @@
-"""Messy files, walked as by a stranger: at most three actions, no guess, no wrong claim."""
+"""Messy files, each read with at most three answers, no guess, no wrong claim."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
     **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
        for name in files.ID_NAMES},
 }  # fmt: skip
-"""Files with the answers that a stranger gives, the problem, and the columns that are read."""
+"""Files with the answers that a user gives, the problem, and the columns that are read."""
 
 
 def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.Reading:
