@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dpb_agents.assortment.dpmnl import DPMNL
-from dpb_agents.recommendation.linear import LinUCB
 from dpb_agents.recommendation.local_linear import LocalLinear, Statistics
+from dpb_agents.recommendation.ridge_agents import LinUCB
 from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import AuditReport, Pair, World, audit, interference, paired_run

@@ -14,7 +14,13 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, ndtr
 
-from dpb_gym.kernels import assortment, filters, pricing, recommendation, vectors
+from dpb_gym.kernels import (
+    customer_candidates,
+    customer_prices,
+    customer_slates,
+    filters,
+    vectors,
+)
 from dpb_gym.kernels.deferred import Deferred
 
 RNG = np.random.default_rng(7)
@@ -217,38 +223,38 @@ CASES: dict[str, Case] = {
     "vectors.any_nonzero": Case((X,), np.any, ((0, 0), (0, 1))),
     "vectors.positive_mean": Case((SCORES,), lambda v: np.maximum(v, 0).mean(), ((0, 0),)),
     "vectors.largest": Case((SCORES, 0.3), lambda s, u: np.argmax(s), ((0, 0),)),
-    "pricing.intercept": Case(
+    "customer_prices.intercept": Case(
         (V, PRICE_THETA), lambda x, t: (x @ t[:-1] / math.sqrt(len(t)), t[-1] / math.sqrt(len(t)))
     ),
-    "pricing.best_price": Case((V, PRICE_THETA, True, 4.0), best_price),
-    "pricing.best_net_price": Case(
+    "customer_prices.best_price": Case((V, PRICE_THETA, True, 4.0), best_price),
+    "customer_prices.best_net_price": Case(
         (V, PRICE_THETA, 4.0, 0.2), lambda x, t, zeta, cost: best_price(x, t, True, zeta, cost)
     ),
-    "pricing.optimistic_price": Case(
+    "customer_prices.optimistic_price": Case(
         (V, PRICE_THETA, np.eye(D + 1), True, 4.0, 0.3, 1e-9), optimistic
     ),
-    "pricing.revenue": Case((V, PRICE_THETA, 0.4, 4.0), sold),
-    "recommendation.best_candidate": Case((X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)),
-    "recommendation.mean_candidate": Case(
+    "customer_prices.revenue": Case((V, PRICE_THETA, 0.4, 4.0), sold),
+    "customer_candidates.best_candidate": Case((X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)),
+    "customer_candidates.mean_candidate": Case(
         (X,), lambda x: (x.mean(axis=0), (x**2).sum(axis=1).mean()), ((0, 0), (0, 1))
     ),
-    "recommendation.shared_part": Case(
+    "customer_candidates.shared_part": Case(
         (5, 3, 1.0, 0.6), lambda m, d, a, t: 1.0 - (1.0 + 2.0 / d) * (a - t) / ((m - 1) * t)
     ),
-    "assortment.utilities": Case((X, V), np.dot, ((0, 0),)),
-    "assortment.all_offered": Case((REVENUES,), lambda r: True, ((0, 0),)),
-    "assortment.best_slate": Case((SCORES, REVENUES, 2, False, False), best_slate),
-    "assortment.expected_slate": Case(
+    "customer_slates.utilities": Case((X, V), np.dot, ((0, 0),)),
+    "customer_slates.all_offered": Case((REVENUES,), lambda r: True, ((0, 0),)),
+    "customer_slates.best_slate": Case((SCORES, REVENUES, 2, False, False), best_slate),
+    "customer_slates.expected_slate": Case(
         (X, REVENUES, V, R, RNG.normal(size=(4, D)), 3, False), expected_slate, ((4, 0),)
     ),
-    "assortment.slate_revenue": Case(
+    "customer_slates.slate_revenue": Case(
         (SLATE, SCORES, REVENUES), expected_revenue, ((0, 0), (1, 0), (2, 0))
     ),
-    "assortment.alternatives": Case(
+    "customer_slates.alternatives": Case(
         (X, SLATE), lambda x, s: np.vstack([x[s[s >= 0]], np.zeros(x.shape[1])]),
         ((0, 0), (0, 1), (1, 0)),
     ),
-    "assortment.chosen_row": Case((SLATE, 1), chosen, ((0, 0),)),
+    "customer_slates.chosen_row": Case((SLATE, 1), chosen, ((0, 0),)),
 }  # fmt: skip
 
 
@@ -256,7 +262,7 @@ def functions():
     """Return every function of the modules by name."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}": value
-        for module in (vectors, pricing, assortment, recommendation)
+        for module in (vectors, customer_prices, customer_slates, customer_candidates)
         for name, value in vars(module).items()
         if isinstance(value, Deferred)
         and value.py_func.__module__ == module.__name__
@@ -335,14 +341,14 @@ def test_a_function_without_its_check_reads_beyond_its_arrays():
 def test_items_that_do_not_exist_are_refused():
     for slate in ([N], [0, N], [10**9]):
         with pytest.raises(IndexError):
-            assortment.slate_revenue(np.array(slate), SCORES, REVENUES)
+            customer_slates.slate_revenue(np.array(slate), SCORES, REVENUES)
         with pytest.raises(IndexError):
-            assortment.alternatives(X, np.array(slate))
+            customer_slates.alternatives(X, np.array(slate))
     for K in (-1, -5):
         with pytest.raises(IndexError):
-            assortment.best_slate(SCORES, REVENUES, K, False, False)
+            customer_slates.best_slate(SCORES, REVENUES, K, False, False)
         with pytest.raises(IndexError):
-            assortment.expected_slate(X, REVENUES, V, R, np.zeros((1, D)), K, False)
+            customer_slates.expected_slate(X, REVENUES, V, R, np.zeros((1, D)), K, False)
 
 
 @pytest.mark.parametrize("function", [vectors.softmax, vectors.largest])
@@ -357,11 +363,11 @@ def test_slates_of_more_items_than_there_are_are_padded(equal, exactly):
     """No entry is what happened to be in memory."""
     for _ in range(20):
         np.full(9, 123456.0)  # what may be in memory
-        slate = assortment.best_slate(SCORES, REVENUES, 9, equal, exactly)
+        slate = customer_slates.best_slate(SCORES, REVENUES, 9, equal, exactly)
         assert set(slate[slate >= 0]) <= set(range(N)) and (slate[slate < 0] == -1).all()
         assert (slate == -1).sum() >= 4
         z = np.zeros((2, D))
-        slate = assortment.expected_slate(X, REVENUES, V, R, z, 9, exactly)
+        slate = customer_slates.expected_slate(X, REVENUES, V, R, z, 9, exactly)
         assert (slate == -1).sum() >= 4 and slate.max() < N
 
 
@@ -376,13 +382,15 @@ def test_prices_of_other_demands():
     for slope in (-1.0, 0.0, 0.4, 3.0):
         theta = np.append(V, slope)
         for logistic in (True, False):
-            found = pricing.best_price(V, theta, logistic, 4.0)
+            found = customer_prices.best_price(V, theta, logistic, 4.0)
             assert found == pytest.approx(best_price(V, theta, logistic, 4.0), abs=1e-6)
 
 
 def test_equal_candidates_are_chosen_at_random():
     x = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, 1.0 + 1e-9], [0.0, 0.5]])
-    found = [recommendation.best_candidate(x, np.zeros(2), u) for u in (0.0, 0.1, 0.3, 0.6, 0.9)]
+    found = [
+        customer_candidates.best_candidate(x, np.zeros(2), u) for u in (0.0, 0.1, 0.3, 0.6, 0.9)
+    ]
     assert found == [0, 0, 1, 2, 3], "the shorter candidate is never chosen among equals"
 
 

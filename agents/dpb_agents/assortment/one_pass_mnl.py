@@ -31,7 +31,7 @@ from dpb_agents.kernels.curvature import (
 )
 from dpb_gym import kernels, portable
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.assortment import (
+from dpb_gym.kernels.customer_slates import (
     all_offered,
     alternatives,
     best_slate,

@@ -18,7 +18,7 @@ from dpb_agents.pricing.paper_constants import Demand
 from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.pricing import best_price, optimistic_price
+from dpb_gym.kernels.customer_prices import best_price, optimistic_price
 from dpb_gym.kernels.vectors import (
     add_outer,
     cholesky,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpb_agents.common.local_sgd import Descent, descend, descent, gradient, gradient_plan
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.pricing import best_price
+from dpb_gym.kernels.customer_prices import best_price
 from dpb_gym.kernels.vectors import copy_to
 from dpb_gym.parameters import integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit

@@ -32,7 +32,7 @@ from dpb_agents.kernels.curvature import (
 )
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.pricing import best_net_price, best_price, revenue
+from dpb_gym.kernels.customer_prices import best_net_price, best_price, revenue
 from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit

@@ -16,7 +16,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any, ClassVar
 
-from dpb_agents.recommendation.linear import (
+from dpb_agents.recommendation.ridge_agents import (
     CENTRED,
     SUPPORTS,
     WIDTHS,

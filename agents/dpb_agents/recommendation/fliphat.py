@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
-from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.ridge_agents import SUPPORTS
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival, doubling, record_reward
 from dpb_gym import portable
 from dpb_gym.errors import ParameterError

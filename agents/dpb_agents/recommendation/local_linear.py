@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents.common.local_sgd import Descent, descend, descent, gradient, gradient_plan
-from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.ridge_agents import SUPPORTS
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError

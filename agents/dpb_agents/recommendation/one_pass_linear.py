@@ -18,8 +18,8 @@ from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ParameterError
+from dpb_gym.kernels.customer_candidates import best_candidate, mean_candidate, shared_part
 from dpb_gym.kernels.filters import filter_step
-from dpb_gym.kernels.recommendation import best_candidate, mean_candidate, shared_part
 from dpb_gym.kernels.vectors import cholesky, copy_matrix, inverse, normal_cdf, sigmoid
 from dpb_gym.parameters import choice, flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit

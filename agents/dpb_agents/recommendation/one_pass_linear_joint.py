@@ -27,7 +27,7 @@ from dpb_agents.recommendation.one_pass_linear import (
 )
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
-from dpb_gym.kernels.recommendation import best_candidate, shared_part
+from dpb_gym.kernels.customer_candidates import best_candidate, shared_part
 from dpb_gym.kernels.vectors import definite, eigh, log, matmul, power, solved
 from dpb_gym.parameters import choice, flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit

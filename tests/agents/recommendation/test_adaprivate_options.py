@@ -248,9 +248,7 @@ def test_bits_do_not_depend_on_the_batch(play, name, params):
     for start, size in ((0, 1), (1, 3), (4, 1)):
         part = play(name, seeds[start : start + size], 400, budget, params)
         np.testing.assert_array_equal(part.actions, full.actions[:, start : start + size])
-        np.testing.assert_array_equal(
-            part.agent.state.b, full.agent.state.b[start : start + size]
-        )
+        np.testing.assert_array_equal(part.agent.state.b, full.agent.state.b[start : start + size])
 
 
 @pytest.mark.parametrize(

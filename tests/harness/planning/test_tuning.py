@@ -275,7 +275,7 @@ def test_bad_input(tmp_path: Path) -> None:
 
 
 def test_points_that_fail_are_not_chosen(monkeypatch: Any, tmp_path: Path) -> None:
-    from dpb_agents.recommendation.linear import LinUCB
+    from dpb_agents.recommendation.ridge_agents import LinUCB
 
     plan = LinUCB.plan
 

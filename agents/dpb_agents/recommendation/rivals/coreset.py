@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.recommendation.linear import central
+from dpb_agents.recommendation.ridge_agents import central
 from dpb_agents.recommendation.rivals.linear_rival import (
     COMPOSITIONS,
     LinearRival,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.recommendation.linear import SUPPORTS
+from dpb_agents.recommendation.ridge_agents import SUPPORTS
 from dpb_agents.recommendation.rivals.linear_rival import (
     LinearRival,
     RivalFacts,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.recommendation.linear import CENTRED, SUPPORTS, WIDTHS, central
+from dpb_agents.recommendation.ridge_agents import CENTRED, SUPPORTS, WIDTHS, central
 from dpb_agents.recommendation.rivals.linear_rival import (
     LinearRival,
     RewardSums,
