@@ -330,8 +330,8 @@ class Session:
                 "devices of real customers need noise='system'; in a simulation, "
                 "device(simulation=True) accepts seeded noise"
             )
-        aggregator = getattr(sums, "aggregator", None)
-        if isinstance(aggregator, privacy.SimulatedAggregator):
+        simulated = isinstance(sums.aggregator, privacy.SimulatedAggregator)
+        if simulated and sums.trust.aggregated:
             raise AgentError(
                 "the simulated aggregator reads every message, which has a part of the noise only: "
                 "give a real one to aggregate_with(...); device(simulation=True) accepts it"
