@@ -219,7 +219,10 @@ class Bodies:
             raise _Wrong("excluded", f"must be a list of actions, got {shown(given)}")
         mask = np.ones(count)
         for place, name in enumerate(given):
-            mask[self._index(f"excluded.{place}", name)] = 0.0
+            index = self._index(f"excluded.{place}", name)
+            if mask[index] == 0.0:
+                raise _Wrong(f"excluded.{place}", f"action {shown(name)} appears twice")
+            mask[index] = 0.0
         if not mask.any():
             raise _Wrong("excluded", "all actions are excluded; leave at least one")
         return mask

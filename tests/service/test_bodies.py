@@ -133,6 +133,7 @@ def test_any_value_in_a_right_body_is_read_or_its_field_is_named(field: str, val
         ({"user": None}, "user"),
         ({"excluded": list(NAMES)}, "excluded"),
         ({"excluded": ["sport", "sports"]}, "excluded.1"),
+        ({"excluded": ["sport", "music", "sport"]}, "excluded.2"),
         ({"excluded": [0]}, "excluded.0"),
         ({"excluded": "sport"}, "excluded"),
         ({"excluded": None}, "excluded"),
@@ -187,7 +188,7 @@ def test_texts_and_numbers_name_the_same_customers() -> None:
 
 
 def test_excluded_actions_are_a_mask() -> None:
-    (found,) = NEWS.decide({**ANA, "excluded": ["music", "sport", "music"]})
+    (found,) = NEWS.decide({**ANA, "excluded": ["music", "sport"]})
     assert found["available"].tolist() == [0.0, 1.0, 0.0]
     assert NEWS.excludes(found, "music") and not NEWS.excludes(found, "politics")
     slate = SLATES.decide(
