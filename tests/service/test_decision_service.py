@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dpb_gym.errors import (
 from dpb_gym.privacy import Account
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.service import DecisionService, decision_service
-from dpb_gym.service.bodies import BodyError
+from dpb_gym.service.bodies import Bodies, BodyError
 from dpb_gym.service.decision_service import ServiceError
 from dpb_gym.service.journal import Journal
 from tests.children import in_child
@@ -640,9 +641,35 @@ def test_keys_hash_the_names(tmp_path: Path) -> None:
 # upgrades
 
 
-def test_a_session_of_the_previous_version_goes_on(tmp_path: Path) -> None:
+def write_previous(folder: Path) -> None:
+    """Write a session with pending decisions, and its state directory.
+
+    `previous` is written again where its classes are gone, with this function and a new folder.
+    """
+    own = configured(folder.parent)
+    folder.mkdir()
+    bodies = Bodies(own.info(), own.actions(), own.features(), people=False)
+    session = dpb_gym.serve(
+        own.agent, own.budget, bodies.info, noise="seeded", seed=4, state_dir=folder,
+        warm=False,
+    )  # fmt: skip
+    rng = random.Random(0)
+    for _ in range(40):
+        number, _ = session.decide(**bodies.arguments(customer(NEWS, rng)))
+        if number % 5 != 1:
+            session.observe(number, rng.randint(0, 1))
+    session.save(folder / "shop.session")
+
+
+@pytest.mark.parametrize(
+    "write", [lambda folder: shutil.copytree(PREVIOUS, folder), write_previous],
+    ids=["stored", "new"],
+)  # fmt: skip
+def test_a_session_of_the_previous_version_goes_on(
+    tmp_path: Path, write: Callable[[Path], Any]
+) -> None:
     """`previous` has a file of `Session.save` and its state directory, as they were written."""
-    shutil.copytree(PREVIOUS, tmp_path / "state")
+    write(tmp_path / "state")
     file = tmp_path / "state" / "shop.session"
     with pytest.raises(CheckpointError, match="has budget 'rho=1', the configuration 'rho=2'"):
         started(tmp_path, session=file, budget="rho=2")
