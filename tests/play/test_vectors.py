@@ -234,7 +234,9 @@ CASES: dict[str, Case] = {
         (V, PRICE_THETA, np.eye(D + 1), True, 4.0, 0.3, 1e-9), optimistic
     ),
     "customer_prices.revenue": Case((V, PRICE_THETA, 0.4, 4.0), sold),
-    "customer_candidates.best_candidate": Case((X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)),
+    "customer_candidates.best_candidate": Case(
+        (X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)
+    ),
     "customer_candidates.mean_candidate": Case(
         (X,), lambda x: (x.mean(axis=0), (x**2).sum(axis=1).mean()), ((0, 0), (0, 1))
     ),
