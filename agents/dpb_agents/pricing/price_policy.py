@@ -1,7 +1,7 @@
 """The generalised-linear pricing policy: random start, then greedy or optimistic prices.
 
-The private agents `private-pricing` and `explore-commit-pricing` and all non-private pricing agents
-that fit by maximum likelihood share it. They differ in the releasers of theta and V.
+The non-private pricing agents that fit by maximum likelihood share it. They differ in the releasers
+of theta and V. The policy of `private-pricing` is written out in its own module.
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ class DemandReleasers:
         estimator: Releases theta.
         gram: Releases the running sum of phi phi'; None if the policy does not need it.
         shift: V = released Gram matrix + shift I, > 0.
-        max_updates: Largest number of releases of theta per replicate, None for no limit.
     """
 
     estimator: Estimator
     gram: RunningSum | None
     shift: float
-    max_updates: int | None = None
 
 
 class GLMPolicy(WarmStart):
@@ -124,8 +122,6 @@ class GLMPolicy(WarmStart):
         due = self._due_updates()
         if due is None:
             return
-        if known.max_updates is not None:
-            due &= self._updates < known.max_updates
         if not due.any():
             return
         self._next = math.ceil(self.growth * self._rounds)
