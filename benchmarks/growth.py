@@ -122,7 +122,8 @@ def draw(path: str, all_found: dict[str, dict[str, Any]]) -> None:
             for axes, (name, (along, found)) in zip(
                 grid[row], all_found.get(case.agent, {}).items()
             ):
-                ends = [interval(leave_one_out(np.asarray(sample))) for sample in found]
+                samples = [np.asarray(sample) for sample in found]
+                ends = [interval(leave_one_out(sample), len(sample)) for sample in samples]
                 shown = [(a, e) for a, e in zip(along, ends) if e.mean > 0]
                 # Clip at a hundredth of the mean, as a logarithmic axis has no zero.
                 below = [min(e.mean - e.low, 0.99 * e.mean) for _, e in shown]
@@ -155,7 +156,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             slope = exponent(tuple(along), samples)
             text = "–" if slope is None else f"{slope.mean:.2f} ± {slope.high - slope.mean:.2f}"
             cells += [text, f"{theorem:g}"]
-            ends = [interval(leave_one_out(sample)) for sample in samples]
+            ends = [interval(leave_one_out(sample), len(sample)) for sample in samples]
             each = [f"{a:g}: {e.mean:.3g} ± {e.high - e.mean:.3g}" for a, e in zip(along, ends)]
             exact = "itself" if case.exact == case.agent else f"`{case.exact}`"
             points.append(f"| `{case.agent}` | {exact} | {name} | {'; '.join(each)} |")

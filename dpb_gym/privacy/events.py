@@ -138,6 +138,11 @@ def randomised_response_rdp(epsilon: float, categories: int, orders: FloatArray)
     return np.maximum(total / (a - 1), 0.0)
 
 
+def zcdp_of_pure(epsilon: float, count: int) -> float:
+    """Return rho of `count` epsilon-DP releases (Bun & Steinke 2016, Proposition 1.4)."""
+    return 0.5 * count * epsilon**2
+
+
 @dataclass(frozen=True)
 class PureEvent(Event):
     """`count` releases of an epsilon-differentially private mechanism.
@@ -157,7 +162,7 @@ class PureEvent(Event):
 
     @property
     def zcdp(self) -> float:
-        return 0.5 * self.count * self.epsilon**2
+        return zcdp_of_pure(self.epsilon, self.count)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.count * randomised_response_rdp(self.epsilon, 2, orders)
@@ -182,7 +187,7 @@ class RandomizedResponseEvent(Event):
 
     @property
     def zcdp(self) -> float:
-        return 0.5 * self.count * self.epsilon**2
+        return zcdp_of_pure(self.epsilon, self.count)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         return self.count * randomised_response_rdp(self.epsilon, self.categories, orders)
@@ -208,7 +213,7 @@ class LaplaceEvent(Event):
 
     @property
     def zcdp(self) -> float:
-        return 0.5 * self.count * self.epsilon**2
+        return zcdp_of_pure(self.epsilon, self.count)
 
     def rdp(self, orders: FloatArray) -> FloatArray:
         """Return the exact Renyi divergence (Mironov 2017, Proposition 6)."""

@@ -324,18 +324,16 @@ class _Block:
             except StateError as error:
                 self._left_out.add(key)
                 warn(f"{runner.cell.agent.title}: begins again if it is interrupted: {error}")
-        return (
-            None
-            if not cells
-            else {
-                "round": self.t,
-                "customers": customers,
-                "delivery": None if self.delivery is None else self.delivery.saved(),
-                "cells": cells,
-                "shared": self.shared,
-                "times": list(self.times),
-            }
-        )
+        if not cells:
+            return None
+        return {
+            "round": self.t,
+            "customers": customers,
+            "delivery": None if self.delivery is None else self.delivery.saved(),
+            "cells": cells,
+            "shared": self.shared,
+            "times": list(self.times),
+        }
 
     @classmethod
     def resume(cls, problem: Problem, cells: Sequence[Cell], saved: Mapping[str, Any]) -> _Block:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpb_data import synthetic
-from dpb_data.column_reader import POSITIVE, Array, Column, Opened, take_columns
+from dpb_data.column_reader import POSITIVE, Array, Column, take_columns
 from dpb_data.data_folders import locate
 from dpb_data.dataset_registry import generated
-from dpb_data.rating_table import digest_of, encode_features, renumber
+from dpb_data.rating_table import encode_features, renumber
 from dpb_data.reading_questions import units_question
+from dpb_data.response_columns import ResponseColumns, read_responses
 from dpb_data.table_repair import Repair, unit_of_name
 from dpb_gym import validation
 from dpb_gym.errors import DataError, QuestionError
@@ -174,36 +175,7 @@ def read_open_bandit(log: Any, items: Any, name: str | None = None) -> BanditLog
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _ResponseColumns:
-    """Base of the tables of customers' responses.
-
-    Attributes:
-        name: Name of the file.
-        features: float64 ``(n, d)``, finite; text as one feature per level but the first.
-        feature_names: d names.
-        people: int64 ``(n,)``, index of the customer, or None.
-        notes: What was repaired when the table was read, each with the number of rows.
-        unit: Currency or percent sign of the price, or empty.
-    """
-
-    name: str
-    features: Array
-    feature_names: tuple[str, ...]
-    people: Array | None = None
-    notes: tuple[str, ...] = ()
-    unit: str = ""
-
-    def digest(self) -> str:
-        """Return a hexadecimal digest of the contents; the name does not count."""
-        own = (getattr(self, f.name) for f in fields(self)[6:])
-        return digest_of(*own, self.features, self.feature_names, self.people)
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class PriceTable(_ResponseColumns):
+class PriceTable(ResponseColumns):
     """Prices quoted to customers, and whether they bought.
 
     Attributes:
@@ -223,7 +195,7 @@ class PriceTable(_ResponseColumns):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ClickTable(_ResponseColumns):
+class ClickTable(ResponseColumns):
     """Items shown to customers at random, and whether they clicked.
 
     Attributes:
@@ -301,7 +273,7 @@ def prices(
     ]
     own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
     repair = Repair(missing, decimal, header, absent)
-    opened, read, shared = _responses(source, own, features, person, name, repair)
+    opened, read, shared = read_responses(source, own, features, person, name, repair)
     sold = read[bought].astype(np.int64)
     unit = repair.unit.get(price) or unit_of_name(price)
     if offered is None and (sold > 1).any():
@@ -375,32 +347,9 @@ def clicks(
         Column(propensity, POSITIVE, 1.0),
     ]
     repair = Repair(missing, decimal, header, absent, shares={propensity})
-    _, read, shared = _responses(source, own, features, person, name, repair)
+    _, read, shared = read_responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(
         items=items, item_ids=ids, clicked=read[reward].astype(np.int64),
         propensity=read[propensity], notes=tuple(repair.notes), **shared,
     )  # fmt: skip
-
-
-def _responses(
-    source: Any,
-    own: list[Column],
-    features: Sequence[str],
-    person: str | None,
-    name: str | None,
-    repair: Repair,
-) -> tuple[Opened, dict[str, Array], dict[str, Any]]:
-    """Open a table; read its columns `own`, and the fields of `_ResponseColumns`."""
-    features = [features] if isinstance(features, str) else features
-    about = [Column(feature, kind="any") for feature in features]
-    about += [Column(person, kind="id")] if person else []
-    opened, read = take_columns(source, [*own, *about], repair)
-    name = name or opened.name
-    matrix = np.empty((len(read[own[0].name]), 0))
-    names: tuple[str, ...] = ()
-    if features:
-        matrix, names = encode_features({f: read[f] for f in features}, name)
-    people = renumber(person, read[person])[0] if person else None
-    shared = {"features": matrix, "feature_names": names, "people": people}
-    return opened, read, {"name": name, **shared}

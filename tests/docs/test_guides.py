@@ -98,7 +98,11 @@ def test_every_erratum_of_a_paper_is_in_one_of_four_parts():
 def test_the_choice_of_an_agent_states_the_right_guarantees():
     text = (DOCS / "choose.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|([^|]*)\| (.+) \|$", text, re.M)[1:]
-    kinds = {"a slate of items": "assortment", "a price": "pricing"}
+    kinds = {
+        "a slate of items": "assortment",
+        "a price": "pricing",
+        "a slate of items and their prices": "assortment-pricing",
+    }
     found = set()
     for decided, protects, names in rows:
         for name in re.findall(r"`([a-z-]+\d?)`", names):

@@ -38,6 +38,7 @@ CASES = {
         "DPB/Assortment-v0",
         {**SMALL, "context_norm": "scale", "design": "low-rank"},
     ),
+    "assortment-pricing": ("DPB/AssortmentPricing-v0", {"n_items": 6, "capacity": 3}),
     "assortment-one-item": ("DPB/Assortment-v0", {"n_items": 1, "capacity": 1, "dim": 1}),
     "expedia": ("DPB/ExpediaAssortment-v0", {"revenues": "price", "context_norm": "bound"}),
     "assortment-exactly": (
@@ -351,7 +352,7 @@ def test_bad_actions(case):
     [
         ("pricing", 0.5, r"\(1,\), got \(\)"),
         ("recommendation", [0], r"\(\), got \(1,\)"),
-        ("assortment-dict", [0, 1], r"\(3,\), got \(2,\)"),
+        ("assortment-dict", [0, 1], r"\(3,\), got \(2,\)\. To offer fewer items, .*"),
         ("assortment-scores", [[0.0] * 8], r"\(8,\), got \(1, 8\)"),
         ("assortment-mask", [0], r"\(8,\), got \(1,\)"),
     ],

@@ -56,8 +56,11 @@ class KeepsToTheOffer(gym.Wrapper, RecordConstructorArgs):
 
     def step(self, action):
         if self.offer is not None:
-            first = int(self.offer.argmax())
-            action = np.where(self.offer[action], action, first)
+            if np.asarray(action).dtype.kind == "f":  # scores and prices of all items
+                action = action.copy()
+                action[0, ~self.offer] = -1.0
+            else:
+                action = np.where(self.offer[action], action, int(self.offer.argmax()))
         observation, *rest, info = self.env.step(action)
         self.offer = info.get("available")
         return observation, *rest, info

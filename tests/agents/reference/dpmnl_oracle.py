@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 import dpb_gym
+from one_pass_mnl_oracle import best_assortment
 from dpb_gym.privacy import LossMinimiser, PSDBall
 
 L = 2.0  # bound of the gradient of one customer's loss, for ||x|| <= 1 (section S.1.3)
@@ -24,38 +25,6 @@ def clip_to_unit_ball(x):
     """Return the rows of `x`, those longer than 1 scaled down to norm 1."""
     norm = np.sqrt((x**2).sum(axis=1, keepdims=True))
     return x * (UNIT / np.maximum(norm, UNIT))
-
-
-def best_assortment(z, r, K, exactly):
-    """Return argmax_S R(S), R(S) = sum_S r_i exp(z_i) / (1 + sum_S exp(z_i)): equation (1).
-
-    The maximum is the largest R for which sum_S exp(z_i) (r_i - R) can reach R, which Dinkelbach's
-    iteration finds: for a given R the best S holds the K largest terms.
-
-    Args:
-        z: Utilities ``(N,)``.
-        r: Revenues ``(N,)``, -inf for items that cannot be offered.
-        K: Capacity.
-        exactly: Whether S must hold K items; by default items of negative terms stay out.
-    """
-
-    def revenue(S):
-        return (weight[S] * r[S]).sum() / (math.exp(-top) + weight[S].sum())
-
-    top = max(0.0, z.max())
-    weight = np.exp(z - top)
-    S, R, floor = np.array([], int), 0.0, 0.0
-    if exactly:
-        S = np.argsort(-r, kind="stable")[:K]
-        S = S[r[S] > -np.inf]
-        R, floor = revenue(S), -np.inf
-    while True:
-        gain = weight * (r - R)
-        better = np.argsort(-gain, kind="stable")[:K]
-        better = better[gain[better] > floor]
-        if not revenue(better) > R:
-            return np.sort(S)
-        S, R = better, revenue(better)
 
 
 def random_assortment(items, K, uniforms):

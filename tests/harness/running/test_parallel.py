@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -190,8 +191,9 @@ def test_workers_that_are_started_for_ever_are_a_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds = itertools.count()
-    monkeypatch.setattr(run_module.time, "monotonic", lambda: float(next(seconds)))
-    monkeypatch.setattr(run_module.time, "sleep", lambda _: None)
+    # a clock of this module alone: other threads look at Python's, too
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), sleep=lambda _: None)
+    monkeypatch.setattr(run_module, "time", clock)
     client, done = Mock(status="running"), Mock()
     done.next_batch.return_value = []
     looks = 0
