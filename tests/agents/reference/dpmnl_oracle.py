@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 import dpb_gym
-from one_pass_mnl_oracle import best_assortment
 from dpb_gym.privacy import LossMinimiser, PSDBall
+from tests.agents.reference.one_pass_mnl_oracle import best_assortment
 
 L = 2.0  # bound of the gradient of one customer's loss, for ||x|| <= 1 (section S.1.3)
 ETA = 1.0  # bound of the trace of its Hessian (A3; the paper bounds the eigenvalues by 4)
