@@ -1,10 +1,17 @@
-"""one-pass-linear and its joint form equal their references in every round."""
+"""one-pass-linear and its joint form equal their oracles in every round."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from tests.agents.reference.one_pass_linear_joint_oracle import OnePassLinearJointOracle
+from tests.agents.reference.one_pass_linear_oracle import OnePassLinearOracle
+
+ORACLES = {
+    "one-pass-linear": OnePassLinearOracle,
+    "one-pass-linear-joint": OnePassLinearJointOracle,
+}
 RECOMMENDATION, ARMS = "DPB/Recommendation-v0", "DPB/MultiArmed-v0"
 CASES = {
     "much noise": (RECOMMENDATION, "rho=0.05", {}, {"dim": 4, "n_arms": 20}),
@@ -31,9 +38,8 @@ CASES = {
 
 @pytest.mark.parametrize("length", [0.3, 2.0])
 def test_actions_and_theta_are_equal_with_a_public_length(lockstep, length):
-    run = lockstep(
-        "one-pass-linear-joint", RECOMMENDATION, "rho=1", [3, 4], 600, {"length": length}
-    )
+    name, params = "one-pass-linear-joint", {"length": length}
+    run = lockstep(name, RECOMMENDATION, "rho=1", [3, 4], 600, params, oracle=ORACLES[name])
     for _, fast, copies, (action, expected) in run:
         np.testing.assert_array_equal(action, expected)
         for theta, copy in zip(fast.state.theta, copies):
@@ -43,10 +49,10 @@ def test_actions_and_theta_are_equal_with_a_public_length(lockstep, length):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seeds", [[3, 4], [1_007_000]])
-@pytest.mark.parametrize("name", ["one-pass-linear", "one-pass-linear-joint"])
+@pytest.mark.parametrize("name", ORACLES)
 def test_actions_and_theta_are_equal_in_every_round(lockstep, name, seeds, case):
     env_id, budget, params, env = CASES[case]
-    run = lockstep(name, env_id, budget, seeds, 600, params, **env)
+    run = lockstep(name, env_id, budget, seeds, 600, params, oracle=ORACLES[name], **env)
     for _, fast, copies, (action, expected) in run:
         np.testing.assert_array_equal(action, expected)
         for theta, copy in zip(fast.state.theta, copies):

@@ -1,7 +1,7 @@
-"""One-pass linear in plain NumPy, for one customer stream, to be read from top to bottom.
+"""One-pass linear in plain NumPy, for one customer stream.
 
-docs/agents/one-pass-linear.md derives every formula. The agent `one-pass-linear` computes the same
-for many replicates at once, with compiled kernels.
+docs/agents/one-pass-linear.md derives every formula. Tests compare the agent `one-pass-linear`
+with it.
 
 A reward r in a range of length w around c has E r = c + m(u), m(u) = w (sigmoid(4 u / w) - 1/2), of
 the linear predictor u = <x, theta> + level + <xbar, gamma>; xbar is the mean of the round's
@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtr
 
 import dpb_gym
 from dpb_gym import portable
-from dpb_gym.agent import unsuitable
-from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Schedule
 
 
@@ -54,19 +53,11 @@ def best_schedule(ends, T, noise, spread, prior):
     return Schedule(ends, 1 / np.sqrt(np.cumsum(a[::-1] ** 2)[::-1]), a)
 
 
-@dpb_gym.register_agent(
-    "reference-one-pass-linear",
-    supports=["recommendation"],
-    protects=("central", "reward"),
-    partial_feedback=False,
-    needs_horizon=True,
-)
-class ReferenceOnePassLinear(dpb_gym.SingleAgent):
-    """One-pass linear in plain NumPy, to read and to test `one-pass-linear` with.
+class OnePassLinearOracle(dpb_gym.SingleAgent):
+    """`one-pass-linear` by another derivation: matrices, and one replicate.
 
-    It is `one-pass-linear` with ``link="logistic"``, ``anytime=False`` and
-    ``max_rounds_per_user=None``. It knows the horizon, needs feedback in every round, and uses the
-    mean of `ProblemInfo.prior` but not its precision.
+    It is `one-pass-linear` with ``link="logistic"``, ``anytime=False``,
+    ``max_rounds_per_user=None`` and no `ProblemInfo.prior`.
 
     Args:
         norm: Prior size of theta - `prior_mean`, in units of w / 2, > 0.
@@ -75,11 +66,10 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
             the prior's theta.
         ratio: Factor between two releases' rounds, > 1.
         effect: Prior size of gamma, in units of theta's, if all of xbar is the customer's, >= 0.
-        prior_mean: Mean of theta, ``(d,)``. None: that of `ProblemInfo.prior`, or zeros.
-
-    Raises:
-        ParameterError: If the rewards are not bounded.
+        prior_mean: Mean of theta, ``(d,)``. None: zeros.
     """
+
+    protects = ("central", "reward")
 
     def __init__(
         self, norm=1.0, intercept=0.15, first=0.07, ratio=1.1, effect=4.0, prior_mean=None
@@ -90,15 +80,9 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
     def begin(self):
         """Declare the releases, and set theta to its prior."""
         problem, d = self.problem, self.problem.dim
-        if problem.kind != "recommendation":
-            raise unsuitable("reference-one-pass-linear", problem, "recommendation")
         low, high = problem.reward_range
-        if not math.isfinite(high - low):
-            raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
         self.d, self.c, self.w = d, (low + high) / 2, high - low
         self.variance = (self.norm * self.w / 2) ** 2 / d  # of a coordinate of theta, |x| = 1
-        if self.prior_mean is None and problem.prior is not None:
-            self.prior_mean = problem.prior.centre
         self.theta = np.zeros(d + 1)  # the last entry is the level
         if self.prior_mean is not None:
             self.theta[:d] = self.prior_mean
@@ -130,17 +114,20 @@ class ReferenceOnePassLinear(dpb_gym.SingleAgent):
         return best_schedule(ends, T, noise, (self.w / 2) ** 2 * d, self.variance)
 
     def act(self, context):
-        """Play the best for a draw of theta, as far as rounds repeat candidates, else greedily."""
+        """Return the best for a draw of theta, as far as rounds repeat candidates, else for theta.
+
+        The longest of equals is played. Of n equally long fixed arms it is number floor(u n) for a
+        uniform u.
+        """
         x, d = context.features.astype(float), self.d
         z = portable.normals(self.rng, d)
-        scores, longest = x @ (self.theta[:d] + self.repeated * (self.L @ z)), (x**2).sum(axis=1)
-        if context.available is not None and context.available.any():
-            scores[~context.available] = -np.inf
-        best = int(scores.argmax())
-        for k in np.flatnonzero(scores == scores[best]):
-            if longest[k] > (1 + 1e-6) * longest[best]:  # a longer x says more
-                best = int(k)
-        return best
+        scores, squares = x @ (self.theta[:d] + self.repeated * (self.L @ z)), (x**2).sum(axis=1)
+        best = scores == scores.max()
+        # a longer x says more
+        equal = np.flatnonzero(best & (squares * (1 + 1e-6) >= squares[best].max()))
+        # where all rounds offer the same arms, the lowest number is no better than the others
+        u = ndtr(z[0]) if self.problem.fixed_arms else 0.0
+        return int(equal[int(u * len(equal))])
 
     def direction(self, x, action):
         """Return z, whose direction v has."""

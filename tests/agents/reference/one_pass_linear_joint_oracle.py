@@ -1,7 +1,7 @@
 """One-pass linear with private contexts in plain NumPy, for one customer stream.
 
-docs/agents/one-pass-linear.md derives every formula. The agent `one-pass-linear-joint` computes
-the same for many replicates at once, with compiled kernels.
+docs/agents/one-pass-linear.md derives every formula. Tests compare the agent
+`one-pass-linear-joint` with it.
 
 A record is the vector v of the chosen candidate, |v| <= 1, and the centred reward s in
 [-1/2, 1/2], in units of the range w: E s = <v, t>, t = sqrt(1 + b^2) / w [theta; level / b]. The
@@ -18,34 +18,27 @@ import math
 
 import numpy as np
 
-import dpb_gym
-from dpb_agents.reference.one_pass_linear import ReferenceOnePassLinear
-from dpb_gym.errors import AgentError
+from tests.agents.reference.one_pass_linear_oracle import OnePassLinearOracle
 
 
-@dpb_gym.register_agent(
-    "reference-one-pass-linear-joint",
-    supports=["recommendation"],
-    protects=("joint", "user-round"),
-    partial_feedback=False,
-    needs_horizon=True,
-)
-class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
-    """One-pass linear with private contexts in plain NumPy, to test `one-pass-linear-joint` with.
+class OnePassLinearJointOracle(OnePassLinearOracle):
+    """`one-pass-linear-joint` by another derivation: matrices, and one replicate.
 
     It is `one-pass-linear-joint` with ``anytime=False`` and ``max_rounds_per_user=None``. Where
-    every round offers the same arms, contexts are public, and it is `ReferenceOnePassLinear` on
-    the records of this agent.
+    every round offers the same arms, contexts are public, and it is `OnePassLinearOracle` on the
+    records of this agent.
 
     Args:
-        norm: See `ReferenceOnePassLinear`.
-        intercept: See `ReferenceOnePassLinear`.
-        first: See `ReferenceOnePassLinear`.
-        ratio: See `ReferenceOnePassLinear`.
-        prior_mean: See `ReferenceOnePassLinear`; its length is learnt.
+        norm: See `OnePassLinearOracle`.
+        intercept: See `OnePassLinearOracle`.
+        first: See `OnePassLinearOracle`.
+        ratio: See `OnePassLinearOracle`.
+        prior_mean: See `OnePassLinearOracle`; its length is learnt.
         curvature: w_H^2 / w_u^2, > 0.
         length: Typical length of a candidate, if it is public, else it is learnt.
     """
+
+    protects = ("joint", "user-round")
 
     def __init__(
         self,
@@ -80,7 +73,6 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
     def open(self):
         """Make the releaser and the prior of t."""
         if self.problem.fixed_arms:
-            self.arms = None
             super().open()
             return
         d, b, n = self.d, self.intercept, self.d + 1
@@ -118,13 +110,6 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
     def observe(self, context, action, feedback):
         """Hand the round to the curator's sums."""
         if self.problem.fixed_arms:
-            order = context.arms.argsort()
-            arms = context.features[order]
-            if self.arms is not None and not np.array_equal(arms, self.arms):
-                raise AgentError(
-                    f"every round should offer the same arms, round {context.t} does not"
-                )
-            self.arms = arms
             super().observe(context, action, feedback)
             return
         (_, v), q = self.record(context, action), 0.0
@@ -185,8 +170,8 @@ class ReferenceOnePassLinearJoint(ReferenceOnePassLinear):
         trace = min(max(share, 1e-3), 1.0) * most
         # The cross term, shrunk by its expected noise d s^2 / 2; |c|^2 <= level trace.
         if c.any():
-            kept = max(0.0, 1 - d * s**2 / 2 / (c @ c))
-            c = min(kept, math.sqrt(level * trace / (c @ c))) * c
+            factor = max(0.0, 1 - d * s**2 / 2 / (c @ c))
+            c = min(factor, math.sqrt(level * trace / (c @ c))) * c
         # The Schur complement: its trace follows, its deviation D from even is shrunk likewise.
         cut = np.outer(c, c) / level
         even = (trace - np.trace(cut)) / d * np.eye(d)
