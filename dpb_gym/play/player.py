@@ -243,7 +243,7 @@ class Player(Agent):
 
     def _check(self, actions: Array, observed: Array) -> None:
         """Raise `ActionError` for the first observed action that does not exist."""
-        if "features" in self._fields and self._kind.integral and not self._slates():
+        if self._kind.integral and not self._slates():
             many = self._buffers[0].shape[0]
             bad = observed & ((actions[0] < 0) | (actions[0] >= many))
             if bad.any():

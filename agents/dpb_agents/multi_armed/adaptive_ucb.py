@@ -60,17 +60,17 @@ def act(c, s, t, x, z):
     if s.arm[0] >= 0:
         return place(x, s.arm[0])
     log_t = c.alpha * log(t)
-    index = np.zeros(x.shape[0])
-    for k in range(x.shape[0]):
-        arm = x[k]
+    # by arm, so that a tie does not depend on the order of the candidates
+    index = np.zeros(s.mean.shape[0])
+    for arm in range(s.mean.shape[0]):
         n = s.n[arm]
         spread = c.width * c.width / (2.0 * n)
         if c.laplace:
-            index[k] = s.mean[arm] + math.sqrt(spread * log_t) + log_t * c.scale / n
+            index[arm] = s.mean[arm] + math.sqrt(spread * log_t) + log_t * c.scale / n
         else:
             noise = c.sigma / n
-            index[k] = s.mean[arm] + math.sqrt((spread + 2.0 * noise**2) * log_t)
-    return largest(index, z[0, 0])
+            index[arm] = s.mean[arm] + math.sqrt((spread + 2.0 * noise**2) * log_t)
+    return place(x, largest(index, z[0, 0]))
 
 
 @jit

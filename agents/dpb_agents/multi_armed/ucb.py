@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpb_agents.multi_armed.arms import SUPPORTS, check_arms, indicator
+from dpb_agents.multi_armed.arms import SUPPORTS, check_arms, indicator, place
 from dpb_gym import validation
 from dpb_gym.errors import AgentError
 from dpb_gym.feedback.local_mechanisms import RandomizedResponse
@@ -43,15 +43,13 @@ class State(NamedTuple):
 @jit
 def act(c, s, t, x, z):
     """Arm of the largest mean + range sqrt(alpha log t / N); arms that were never played first."""
-    index = np.zeros(x.shape[0])
+    # by arm, so that a tie does not depend on the order of the candidates
+    index = np.zeros(s.count.shape[0])
     bonus = c.alpha * log(t)
-    for k in range(x.shape[0]):
-        arm = x[k]
-        index[k] = np.inf
-        if s.count[arm] > 0.0:
-            n = s.count[arm]
-            index[k] = s.sum[arm] / n + c.width * math.sqrt(bonus / n)
-    return largest(index, z[0, 0])
+    for arm in range(s.count.shape[0]):
+        n = s.count[arm]
+        index[arm] = s.sum[arm] / n + c.width * math.sqrt(bonus / n) if n > 0.0 else np.inf
+    return place(x, largest(index, z[0, 0]))
 
 
 @jit

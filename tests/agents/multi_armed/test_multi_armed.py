@@ -9,9 +9,11 @@ import pytest
 from scipy import stats
 
 import dpb_gym
+from dpb_agents.multi_armed import dp_se
 from dpb_agents.multi_armed.arms import ArmSums
 from dpb_agents.multi_armed.ucb import BernoulliResponse
 from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
 from dpb_gym.registry import agent_specs, make_agent
 from dpb_gym.streams import AgentStreams
@@ -28,14 +30,18 @@ def problem(horizon=3000, means=MEANS, **kwargs):
 
 
 def play(name, budget, made=None, **params):
-    """Return arms, rewards and the releases of all episodes, for one replicate."""
+    """Return arms, rewards and the releases of all episodes, for one replicate.
+
+    Releases have the random numbers of the arms as their order, see `numbers`.
+    """
     made = made or problem()
     agent, instance = make_agent(name, **params), made.instance([5])
     agent.set_up(made.info, AgentStreams([5]), budget and dpb_gym.Budget.parse(budget))
     arms, rewards, released = [], [], []
-    if hasattr(agent, "sums"):
-        release = agent.sums.release
-        agent.sums.release = lambda due: released.append(release(due)) or released[-1]
+    sums = behind(agent.plan.sums) if name != "ldp-ucb" else None
+    if isinstance(sums, ArmSums):
+        release = sums.release
+        sums.release = lambda due: released.append(release(due)) or released[-1]
     for t in range(made.horizon):
         context = instance.context()
         action = agent.act(context)
@@ -46,6 +52,13 @@ def play(name, budget, made=None, **params):
         if t < made.horizon - 1:
             instance.advance()
     return agent, arms, rewards, [r[0] for r in released]
+
+
+def numbers(rounds):
+    """Return the arms' random numbers and the uniforms for ties of a replicate of `play`."""
+    streams = AgentStreams([5])
+    labels = streams.agent[0].permutation(4)
+    return labels, streams.uniforms(1).take(rounds).ravel()
 
 
 # ------------------------------------------------------------------ the papers' loops
@@ -78,28 +91,31 @@ def successive_elimination(rewards, released, n, epsilon, scale, T):
 def test_dp_se_equals_the_loop_of_its_paper(budget, epsilon):
     agent, arms, rewards, released = play("dp-se", budget, scale=0.2)
     noisy = released if budget else []
-    played, epochs = successive_elimination(rewards, noisy, 4, epsilon, agent.scale, 3000)
-    assert played == arms
+    labels, _ = numbers(3000)
+    played, epochs = successive_elimination(rewards, noisy, 4, epsilon, 0.2, 3000)
+    assert played == labels[arms].tolist()
     assert len(epochs) == len(released) >= 2 and arms[-1] == 1
-    agent._active[:] = np.arange(4) < 3
     for e in (1, 2, 5):
-        agent._epoch[:] = e
+        state = dp_se.State(np.arange(4) < 3, np.zeros(4, int), np.array([e]), np.zeros(1, int))
         big, small = math.log(24 * e * e * 3000), math.log(12 * e * e * 3000)
         R = 1 + math.ceil(max(1.28 * big * 4**e, 1.6 * small * 2**e / epsilon))
         slack = 0.4 * math.sqrt(big / (2 * R)) + 0.4 * small / (epsilon * R)
-        assert agent._plan(0) == (R, pytest.approx(slack))
+        assert dp_se.epoch_plan(agent.known, state) == (R, pytest.approx(slack))
     if budget:
         assert agent.curator.guarantee.epsilon(0.0) == pytest.approx(1.0)
 
 
-def episodes(rewards, released, n, alpha, T, bonus):
-    """AdaP-UCB and AdaC-UCB: the bonus is a function of log t^alpha and the episode's length."""
-    N, index_parts, played, number = [0] * n, [None] * n, [], 0
+def episodes(rewards, released, uniforms, n, alpha, T, bonus):
+    """AdaP-UCB and AdaC-UCB: the bonus is a function of log t^alpha and the episode's length.
+
+    Of m equal indices number floor(u m) is taken, for the uniform u of the episode's first round.
+    """
+    N, index_parts, played, number = [0] * n, [(math.inf, 1)] * n, [], 0
     while len(played) < T:
-        arm = number
-        if number >= n:
-            log = alpha * math.log(len(played) + 1)
-            arm = int(np.argmax([mean + bonus(log, size) for mean, size in index_parts]))
+        log = alpha * math.log(len(played) + 1)
+        index = np.array([mean + bonus(log, size) for mean, size in index_parts])
+        equal = np.flatnonzero(index == index.max())
+        arm = equal[int(uniforms[len(played)] * len(equal))]
         size = max(1, N[arm])
         start, end = len(played), min(T, len(played) + size)
         played += [arm] * (end - start)
@@ -134,8 +150,9 @@ def exact(log, n):
 )
 def test_adaptive_episodes_equal_the_loops_of_their_papers(name, budget, bonus):
     _, arms, rewards, released = play(name, budget, alpha=1.0)
-    played = episodes(rewards, released if budget else [], 4, 1.0, 3000, bonus)
-    assert played == arms and len(released) > 10
+    labels, uniforms = numbers(3000)
+    played = episodes(rewards, released if budget else [], uniforms, 4, 1.0, 3000, bonus)
+    assert played == labels[arms].tolist() and len(released) > 10
     assert np.bincount(arms).argmax() == 1
 
 
@@ -184,12 +201,13 @@ def test_sums_have_the_noise_that_is_charged(law, budget, system):
     B = 4000
     made = curator(budget, B, system)
     sums = ArmSums(made, 2, reward=(0.0, 3.0), law=law, what="sums")
+    seen = np.arange(B) % 2 == 0
     for arm in (0, 1, 1):
-        sums.add(np.full(B, 9.0), np.full(B, arm), np.arange(B) % 2 == 0)  # clipped to 3
+        sums.add(np.full(B, 9.0), np.where(seen[:, None], np.eye(2)[arm], 0.0))  # clipped to 3
     due = np.arange(B) < B - 10
     found = sums.release(due)
     assert (found[~due] == 0.0).all()
-    exact = np.where((np.arange(B) % 2 == 0)[:, None], [3.0, 6.0], 0.0)
+    exact = np.where(seen[:, None], [3.0, 6.0], 0.0)
     noise = (found - exact)[due]
     assert abs(np.corrcoef(noise.T)[0, 1]) < 0.06
     norm = stats.laplace(0.0, sums.scale) if law == "laplace" else stats.norm(0.0, sums.sigma)
