@@ -291,7 +291,7 @@ def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
     def price(slope, of_draw):
         """The price at <0, theta> with these slopes of theta and of the draw."""
         root = np.diag([0.0, of_draw - slope])
-        state = agent.algorithm.State(*(part[0] for part in agent.state))
+        state = type(agent.state)(*(part[0] for part in agent.state))
         state = state._replace(theta=np.array([0.0, slope]), root=root)
         np.testing.assert_allclose(drawn(state.theta, root, z), [0.0, of_draw])
         return pricing.explored_price(agent.known, state, customer, z)

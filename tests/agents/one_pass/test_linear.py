@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -14,11 +15,12 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import dpb_gym
-from dpb_agents.kernels import joint_records, linear_records
-from dpb_agents.recommendation import one_pass_linear_joint
+from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
 from dpb_gym.errors import ActionError, AgentError, ParameterError
+from dpb_gym.kernels.filters import filter_step
+from dpb_gym.play.player import read_only
 from dpb_gym.privacy import Budget, ReleaseModel, Schedule, WeightedSum
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
@@ -43,6 +45,11 @@ def begin(problem, seeds, budget, name="one-pass-linear", **params):
     agent = make_agent(name, **params)
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     return agent
+
+
+def lane(state, b):
+    """Return the state of replicate b."""
+    return type(state)(*(part[b] for part in state))
 
 
 def play(agent, problem, seeds, rounds, change=None):
@@ -85,7 +92,7 @@ def chosen_records(problem, agent, seed, rounds):
         x = context.features[0].astype(float)
         own = x[action[0]] - (james_stein(x) if agent.known.contrast else 0.0) * x.mean(0)
         phi.append(np.concatenate([x[action[0]], [1.0], x.mean(0)]))
-        own = np.append(own / np.linalg.norm(own), agent.intercept)
+        own = np.append(own / np.linalg.norm(own), agent.known.intercept)
         z.append(own / np.linalg.norm(own))
         r.append(feedback.reward[0] - 0.5)
         if t < rounds - 1:
@@ -141,25 +148,17 @@ def test_the_filter_is_the_posterior_given_all_releases():
     rng = np.random.default_rng(0)
     n = m = 4
     prior = np.array([0.5, 0.1, 0.2, 1.0])
-    mean, covariance = np.zeros((1, n + m)), np.zeros((1, n + m, n + m))
-    covariance[0, range(n), range(n)] = prior
+    mean, covariance = np.zeros(n + m), np.zeros((n + m, n + m))
+    covariance[range(n), range(n)] = prior
     batches, weights, stds, releases = [], [0.7, 0.9, 1.3], [1.0, 2.0, 0.5], []
     for k in range(3):
         z, phi = rng.normal(size=(6, m)), rng.normal(size=(6, n))
         batches.append((z, phi))
         releases.append(rng.normal(size=m) * 3)
-        linear_records.filter_step(
-            mean,
-            covariance,
-            (z.T @ phi)[None],
-            (z.T @ z)[None],
-            weights[k],
-            0.3,
-            releases[k][None],
-            stds[k] ** 2,
-        )
+        gram, own, noise = z.T @ phi, z.T @ z, stds[k] ** 2
+        filter_step(mean, covariance, gram, own, weights[k], 0.3, releases[k], noise)
         wanted = gaussian_posterior(prior, batches, weights[: k + 1], releases, stds[: k + 1], 0.3)
-        np.testing.assert_allclose(mean[0, :n], wanted, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(mean[:n], wanted, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("width", [1.0, 3.0])
@@ -167,8 +166,13 @@ def test_the_linearised_link_matches_mean_and_variance(width):
     """Against scipy's sigmoid, differences and Bernoulli's variance, rewards 0 or `width`."""
     rng = np.random.default_rng(1)
     phi, mean, v = (rng.normal(size=(40, n)) for n in (3, 5, 2))
-    bent, offset = np.empty((40, 2)), np.ones((40, 2))
-    linear_records.bend(phi, mean, 4.0 / width, v, bent, offset)
+    offset, slopes = np.ones((40, 2)), np.empty(40)
+    agent = begin(problem_of(9), [0], None)
+    known, first = agent.known._replace(width=width), lane(agent.state, 0)
+    for i in range(40):
+        state = first._replace(mean=mean[i], offset=offset[i])
+        slopes[i] = one_pass_linear.bend(known, state, phi[i], v[i])
+    bent = slopes[:, None] * v
 
     def expected(u):
         return width * (expit(4.0 * u / width) - 0.5)
@@ -309,35 +313,47 @@ def test_the_anytime_schedule_does_not_depend_on_the_horizon():
 # ------------------------------------------------------------------ sensitivities
 
 
-def direction(x, others=(), contrast=False, intercept=0.35):
-    features = np.array([[x, *others]], np.float32)
-    d = len(x)
-    phi, z, moments = np.zeros((1, 2 * d + 1)), np.zeros((1, d + 1)), np.zeros((1, d + 3))
-    chosen, seen = np.zeros(1, np.int64), np.ones(1, bool)
-    args = (features, chosen, seen, contrast, intercept, phi, z, moments)
-    assert linear_records.directions(*args) == 0
-    return z[0]
+def direction(x, others=(), contrast=False):
+    known = begin(problem_of(9, dim=len(x)), [0], None, intercept=0.35).known
+    features = np.array([x, *others])
+    known = known._replace(contrast=contrast)
+    phi, together, alone = one_pass_linear.regressor(known, features, 0)
+    return one_pass_linear.direction(known, phi, len(features), together, alone)
 
 
 def test_directions_are_unit_vectors_for_features_of_any_length():
     rng = np.random.default_rng(0)
     scale = rng.choice([1e-8, 0.3, 5], (50, 1, 1))
     features = (rng.normal(size=(50, 3, 4)) * scale).astype("f4")
-    phi, out, moments = np.empty((50, 9)), np.empty((50, 5)), np.zeros((50, 7))
     observed = rng.random(50) < 0.7
     action = rng.integers(0, 3, 50)
-    args = (features, action, observed, True, 0.15, phi, out, moments)
-    assert linear_records.directions(*args) == 0
+    problem = problem_of(9, dim=4, n_candidates=3)
+    agent = begin(problem, range(50), None, intercept=0.15)
+    agent.known = agent.known._replace(contrast=True)
+    agent._bind()
+    spy = Spy(agent.plan.sums)
+    agent.plan = agent.plan._replace(sums=spy)
+    context = problem.instance(range(50)).context()._replace(features=features)
+    # the middle of the range is 1/2, so the records are the directions
+    feedback = Feedback(np.full(50, 1.5), observed=observed)
+    agent.observe(context, action, feedback)
+    (out,), moments = spy.records, agent.state.moments
+    phi = np.array(
+        [
+            one_pass_linear.regressor(agent.known, x.astype(float), k)[0]
+            for x, k in zip(features, action)
+        ]
+    )
     np.testing.assert_allclose(np.linalg.norm(out[observed], axis=1), 1.0, rtol=1e-12)
-    assert not out[~observed].any() and not phi[~observed].any()
+    assert not out[~observed].any() and not agent.state.gram[~observed].any()
     everyone = features.astype(float)
     x = everyone[np.arange(50), action]
-    np.testing.assert_array_equal(phi[:, :4], x * observed[:, None])
+    np.testing.assert_array_equal(phi[:, :5], np.column_stack([x, np.ones(50)]))
     shares = np.array([james_stein(candidates) for candidates in everyone])
     assert (shares == 0.0).any() and (shares > 0.2).any()
     own = x - shares[:, None] * everyone.mean(1)
     mean = everyone.mean(1)
-    np.testing.assert_allclose(phi[:, 5:], mean * observed[:, None], rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(phi[:, 5:], mean, rtol=1e-6, atol=1e-12)
     squares = (mean**2).sum(1), (everyone**2).sum(2).mean(1), np.ones(50)
     wanted = np.column_stack([mean, *squares]) * observed[:, None]
     np.testing.assert_allclose(moments, wanted, rtol=1e-6, atol=1e-12)
@@ -347,16 +363,56 @@ def test_directions_are_unit_vectors_for_features_of_any_length():
     wanted = own / np.linalg.norm(own, axis=1, keepdims=True) / math.sqrt(1 + 0.15**2)
     np.testing.assert_allclose(out[observed, :4], wanted[observed], rtol=1e-6, atol=1e-12)
     assert not direction([0.0, 0.0]).any()
-    action[7] = 3
-    assert linear_records.directions(*args) == 8
+    action[7], observed[7] = 3, True
+    with pytest.raises(ActionError, match="candidate 3 of replicate 7"):
+        agent.observe(context, action, feedback)
 
 
 def joint_row(v, reward, curvature):
-    n = len(v)
-    rows = np.empty((1, n * (n + 1) // 2 + n))
-    response = np.clip([reward], -0.5, 0.5)
-    linear_records.joint_rows(v[None], response, joint_weights(curvature), rows)
-    return rows[0]
+    """Return the half of v v' and the response times v, with their weights."""
+    H = np.outer(v, v)
+    upper = np.triu_indices(len(v))
+    half = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)) * H[upper]
+    w_H, w_u, _ = joint_weights(curvature)
+    return np.concatenate([w_H * half, w_u * reward * v])
+
+
+def round_rows(features, rewards, curvature, length=0.0, share=0.0, intercept=0.35):
+    """Return the agent's rows of private rounds in which candidate 0 was chosen.
+
+    Args:
+        features: ``(n, m, d)``.
+        rewards: In [-1/2, 1/2], or beyond, ``(n,)``.
+        curvature: w_H^2 / w_u^2.
+        length: Typical length; 0: lengths are relative to the candidates.
+        share: w_l^2; 0: rows have no log length.
+        intercept: Value of the constant feature.
+    """
+    x = np.asarray(features, np.float64)[:, None]
+    n, _, m, d = x.shape
+    agent = recorder(m, d, intercept, share > 0.0)
+    w_H, w_u, w_l = joint_weights(curvature, share).tolist()
+    agent.known = agent.known._replace(w_H=w_H, w_u=w_u, w_l=w_l)
+    agent.state.length[:] = length
+    agent._bind()
+    actions, responses = np.zeros((n, 1), np.int64), np.asarray(rewards)[:, None] + 0.5
+    seen, z = np.ones((n, 1), bool), np.zeros((n, 1, 0, 0))
+    contexts = (read_only(x),)
+    _, rows, _ = agent._record(contexts, read_only(actions), responses, seen, z)
+    return rows[:, 0]
+
+
+@functools.cache
+def recorder(m, d, intercept, learns):
+    """Return an agent of one replicate, with the log lengths in its rows or without."""
+    problem = problem_of(9, dim=d, n_candidates=m)
+    params = {"intercept": intercept, "length": None if learns else 1.0}
+    return begin(problem, [0], None, "one-pass-linear-joint", **params)
+
+
+def round_row(features, reward, *settings, **options):
+    """Return the row of one round; see `round_rows`."""
+    return round_rows(np.asarray(features)[None], [reward], *settings, **options)[0]
 
 
 vectors = st.lists(st.floats(-2, 2, width=32), min_size=3, max_size=3)
@@ -371,7 +427,7 @@ vectors = st.lists(st.floats(-2, 2, width=32), min_size=3, max_size=3)
     q=st.sampled_from([0.05, 0.125, 0.2, 2.0]),
 )
 def test_replacing_a_private_round_moves_its_row_by_at_most_1(x, y, r, s, q):
-    one, other = joint_row(direction(x), r, q), joint_row(direction(y), s, q)
+    one, other = round_row([x], r, q), round_row([y], s, q)
     assert np.linalg.norm(one - other) <= 1 + 1e-9
     assert np.linalg.norm(one) <= 1 + 1e-9  # an unobserved round is a row of 0
 
@@ -379,48 +435,28 @@ def test_replacing_a_private_round_moves_its_row_by_at_most_1(x, y, r, s, q):
 @pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 0.4, 3.0])
 @pytest.mark.parametrize("dim", [2, 3, 8])
 def test_a_search_for_the_worst_pair_of_records_finds_the_bound(curvature, dim):
-    """Hill climbing from random pairs of directions, rewards and lengths up to 1."""
+    """Hill climbing from random pairs of directions, rewards and lengths up to 1.
+
+    With a small constant feature, v is nearly any vector in the unit ball.
+    """
     rng = np.random.default_rng(dim)
 
-    def gap(pair):
-        rows = [
-            joint_row(v[:-1] / max(1.0, np.linalg.norm(v[:-1])), v[-1], curvature) for v in pair
-        ]
-        return float(np.linalg.norm(rows[0] - rows[1]))
+    def gaps(pairs):
+        x = pairs[..., :-1] / np.maximum(1.0, np.linalg.norm(pairs[..., :-1], axis=2))[..., None]
+        x, rewards = x.reshape(-1, 1, dim), pairs[..., -1].ravel()
+        rows = round_rows(x, rewards, curvature, length=1.0, intercept=1e-3)
+        return np.linalg.norm(rows[::2] - rows[1::2], axis=1)
 
-    worst = 0.0
-    for _ in range(6):
-        pair = rng.normal(size=(2, dim + 1))
-        best, step = gap(pair), 1.0
-        for _ in range(600):
-            trial = pair + step * rng.normal(size=pair.shape)
-            found = gap(trial)
-            if found > best:
-                pair, best = trial, found
-            else:
-                step = max(step * 0.98, 1e-4)
-        worst = max(worst, best)
-    assert worst == pytest.approx(1.0, abs=2e-3)
-    assert worst <= 1 + 1e-9
-
-
-def round_rows(features, rewards, curvature, length=0.0, share=0.0):
-    """Return the rows of private rounds in which candidate 0 was chosen."""
-    x, lanes = np.asarray(features, np.float32), len(features)
-    d, seen, response = x.shape[2], np.ones(lanes, bool), np.clip(rewards, -0.5, 0.5)
-    phi, v = np.zeros((lanes, 2 * d + 1)), np.zeros((lanes, d + 1))
-    moments = np.zeros((lanes, d + 3))
-    chosen = np.zeros(lanes, np.int64)
-    linear_records.directions(x, chosen, seen, True, 0.35, phi, v, moments)
-    rows = np.full((lanes, (d + 1) * (d + 4) // 2 + (share > 0.0)), np.nan)
-    weights = joint_weights(curvature, share)
-    joint_records.joint_rows(x, phi, v, response, np.full(lanes, length), weights, rows)
-    return rows
-
-
-def round_row(features, reward, *settings, **options):
-    """Return the row of one round; see `round_rows`."""
-    return round_rows(features[None], [reward], *settings, **options)[0]
+    pairs, steps = rng.normal(size=(6, 2, dim + 1)), np.ones(6)
+    best = gaps(pairs)
+    for _ in range(600):
+        trial = pairs + steps[:, None, None] * rng.normal(size=pairs.shape)
+        found = gaps(trial)
+        better = found > best
+        pairs[better], best[better] = trial[better], found[better]
+        steps = np.where(better, steps, np.maximum(steps * 0.98, 1e-4))
+    assert best.max() == pytest.approx(1.0, abs=2e-3)
+    assert best.max() <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("curvature", [0.01, 0.125, 0.2, 3.0])
@@ -458,15 +494,15 @@ def test_replacing_a_record_of_any_length_moves_its_row_by_at_most_1():
     rng = np.random.default_rng(4)
     for curvature in (0.05, 0.2, 1.0, 5.0):
         for _ in range(500):
-            v = rng.normal(size=(2, 3))
-            v *= rng.random((2, 1)) ** 0.3 / np.linalg.norm(v, axis=1, keepdims=True)
+            x = rng.normal(size=(2, 3))
+            x *= rng.random((2, 1)) ** 0.3 / np.linalg.norm(x, axis=1, keepdims=True)
             rewards = rng.choice([-0.5, 0.5], 2)
-            rows = [joint_row(own, r, curvature) for own, r in zip(v, rewards)]
+            rows = round_rows(x[:, None], rewards, curvature, length=1.0)
             # unit vectors of the same inner product
             unit = np.zeros((2, 5))
-            unit[:, :3] = v
-            unit[[0, 1], [3, 4]] = np.sqrt(1 - (v**2).sum(axis=1))
-            longest = [joint_row(own, r, curvature) for own, r in zip(unit, rewards)]
+            unit[:, :3] = x
+            unit[[0, 1], [3, 4]] = np.sqrt(1 - (x**2).sum(axis=1))
+            longest = round_rows(unit[:, None], rewards, curvature, length=1.0)
             gap = np.linalg.norm(longest[0] - longest[1])
             assert np.linalg.norm(rows[0] - rows[1]) <= gap + 1e-12 <= 1 + 1e-9
 
@@ -528,7 +564,10 @@ def test_a_typical_length_removes_the_bias_where_lengths_depend_on_the_direction
     budget, rounds, most, monkeypatch
 ):
     late = late_regret({"learnt": {}, "public": {"length": 3.0}}, rounds, budget)
-    monkeypatch.setattr(one_pass_linear_joint, "KNOWN", 0.0)  # no release is precise enough
+    agent = one_pass_linear_joint.OnePassLinearJoint
+    constants = agent._constants
+    # as without a trusted curator: rows have no length, which is never learnt
+    monkeypatch.setattr(agent, "_constants", lambda self, info, _: constants(self, info, False))
     relative = late_regret({"relative": {}}, rounds, budget)["relative"]
     assert late["learnt"] < most * relative and late["public"] < most * relative
 
@@ -559,10 +598,10 @@ def test_the_typical_length_is_known_to_a_tenth_when_it_is_used(size, budget, pa
     z = np.array([own - james_stein(own) * own.mean(0) for own in x.astype(float)])
     octaves = np.log2(np.linalg.norm(z, axis=2)).mean()
     if learnt and abs(octaves) < 7:
-        error = np.log2(agent._lengths) - octaves
+        error = np.log2(agent.state.length[:, 0]) - octaves
         assert 0.0 < np.abs(error).max() < 3 * one_pass_linear_joint.KNOWN
     else:
-        np.testing.assert_array_equal(agent._lengths, params.get("length", 0.0))
+        np.testing.assert_array_equal(agent.state.length, params.get("length", 0.0))
 
 
 @pytest.mark.parametrize("size", [0.2, 1.0, 30.0])
@@ -591,7 +630,7 @@ def test_joint_rows_hold_the_record():
     H = np.outer(v, v)
     half = [H[0, 0], *(math.sqrt(2) * H[0, 1:]), H[1, 1], math.sqrt(2) * H[1, 2], H[2, 2]]
     wanted = np.concatenate([w[0] * np.array(half), w[1] * 0.4 * v])
-    np.testing.assert_allclose(joint_row(v, 0.4, 0.125), wanted, atol=1e-12)
+    np.testing.assert_allclose(round_row([[0.3, -0.4]], 0.4, 0.125), wanted, atol=1e-12)
 
 
 def stacked(schedule, directions, rounds):
