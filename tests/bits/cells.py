@@ -44,8 +44,7 @@ def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str,
     env_id, kwargs = TASKS[task]
     info = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info
     known = [name for name, spec in dpb_gym.agent_specs().items() if not shortcoming(spec, info)]
-    plain = [name for name in known if not name.startswith("reference-")]
-    agents = [name for name in plain if not only or name in only]
+    agents = [name for name in known if not only or name in only]
     if not agents:
         return {}
     result = dpb_gym.evaluate(

@@ -90,8 +90,7 @@ def test_no_two_classes_share_a_name(structure):
 @pytest.mark.parametrize("package", ["dpb_gym", "agents/dpb_agents", "envs_data/dpb_data"])
 def test_no_two_modules_of_a_package_share_a_name(package):
     files = [f.relative_to(ROOT) for f in (ROOT / package).rglob("*.py") if f.stem != "__init__"]
-    # a reference agent has the name of the agent that it is the reference of
-    names = [file.stem for file in files if "reference" not in file.parts]
+    names = [file.stem for file in files]
     assert len(names) > 15 and len(names) == len(set(names))
 
 

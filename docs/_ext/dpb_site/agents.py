@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,8 +74,6 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         facts.append(["Arms", "the same in every round, as in `DPB/MultiArmed-v0`"])
     if spec.uses_oracle:
         facts.append(["Hidden state", "uses it: a baseline, not ranked"])
-    if f"reference-{spec.name}" in agent_specs():
-        facts.append(["Reference implementation", _link(f"reference-{spec.name}")])
     names = _siblings(spec)
     shared = f"The class is also registered as {names}." if names else ""
     return [
@@ -91,7 +88,6 @@ def agent_page(spec: AgentSpec, promises: dict[str, Any], docs: Path) -> list[st
         *_guarantee_part(spec, promises),
         *_parameter_part(spec, cls),
         *_recipe_part(spec.name),
-        *_code_part(spec),
         *_reading_part(spec.name, docs),
     ]
 
@@ -194,14 +190,6 @@ def _recipe_part(name: str) -> list[str]:
         "The tuned parameters, and the tasks on which they were tuned.",
         fence("yaml", path.read_text(encoding="utf-8")),
     ]
-
-
-def _code_part(spec: AgentSpec) -> list[str]:
-    """Return the source of a reference agent."""
-    module = sys.modules[spec.maker.__module__]
-    if not module.__name__.startswith("dpb_agents.reference."):
-        return []
-    return ["## Code", fence("python", inspect.getsource(module))]
 
 
 def recipe_folder() -> Path:
