@@ -294,7 +294,7 @@ def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
         state = type(agent.state)(*(part[0] for part in agent.state))
         state = state._replace(theta=np.array([0.0, slope]), root=root)
         np.testing.assert_allclose(drawn(state.theta, root, z), [0.0, of_draw])
-        return pricing.explored_price(agent.known, state, customer, z)
+        return pricing.act(agent.known, state, 10, customer, z[None])
 
     best = {slope: price(slope, slope) for slope in (0.2, 0.8, 0.9)}
     assert best[0.2] == 1.0 > best[0.8] > best[0.9]
