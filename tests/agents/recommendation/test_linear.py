@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.agent import BatchedSingle, SingleAgent
@@ -150,22 +151,20 @@ def test_statistics_after_a_run(play, rule):
 
 
 def test_thompson_draws_have_the_mean_and_covariance_of_the_posterior():
-    """Recover the draws from the kernel's choices: P(choose +x) = Phi(mean / sd)."""
-    from scipy.stats import norm
-
-    from dpb_agents import kernels as agent_kernels
-
+    """Recover the draws from the agent's choices: P(choose +x) = Phi(mean / sd)."""
     rng = np.random.default_rng(0)
     B, d = 40_000, 3
     root = rng.standard_normal((d, d))
     A = root @ root.T + np.eye(d)
     b = np.array([1.0, -0.5, 0.8])
-    upper = np.broadcast_to(np.linalg.cholesky(A).T, (B, d, d)).copy()
-    action = np.empty(B, np.int64)
+    problem = make_problem("DPB/Recommendation-v0", horizon=10, dim=d, n_candidates=2)
+    agent = make_agent("lin-ts", v=0.7)
+    agent.set_up(problem.info, AgentStreams(range(B)))
+    agent.state.A[:] = np.linalg.cholesky(A).T
+    agent.state.b[:] = b
     for x in np.eye(d):
         features = np.broadcast_to(np.stack([x, -x]).astype(np.float32), (B, 2, d)).copy()
-        choose = agent_kernels.linear.choose_sampled
-        choose(features, upper, np.tile(b, (B, 1)), 0.7, rng.standard_normal((B, d)), action)
+        action = agent.act(Context(1, features))
         mean, sd = x @ np.linalg.solve(A, b), 0.7 * math.sqrt(x @ np.linalg.solve(A, x))
         expected = norm.cdf(mean / sd)
         assert np.mean(action == 0) == pytest.approx(expected, abs=4 * 0.5 / math.sqrt(B))
@@ -217,7 +216,7 @@ def test_rejected_rounds_leave_no_trace(play, name):
             found = np.linalg.inv(run.agent.state.A[i])
         np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
         if budget_of(name) is None:
-            b = x.T @ (run.rewards[seen, i] - run.agent._shift)
+            b = x.T @ (run.rewards[seen, i] - run.agent.known.shift)
             np.testing.assert_allclose(run.agent.plan.sums.value[i], b, rtol=1e-10, atol=1e-12)
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
@@ -250,7 +249,7 @@ def test_bad_actions_and_problems_are_refused():
         with pytest.raises(ActionError, match=r"replicate 1 is outside 0\.\.4"):
             agent.observe(context, np.array([0, bad]), Feedback(np.zeros(2)))
     pricing = make_problem("DPB/Pricing-v0", horizon=10)
-    with pytest.raises(AgentError, match="plays recommendation, not pricing"):
+    with pytest.raises(AgentError, match="plays recommendation problems, not pricing"):
         agent.set_up(pricing.info, AgentStreams([0]))
 
 
