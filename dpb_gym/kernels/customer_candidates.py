@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpb_gym import kernels
 from dpb_gym.kernels.deferred import shape_checked
+from dpb_gym.kernels.vectors import largest
 
 # Lengths whose squares differ by a smaller factor count as equal.
 ROUNDING = 1.0 + 1e-6
@@ -61,6 +63,29 @@ def _among_equals(x, theta, u, best, longest, action):
                 else:
                     count += 1
     return action
+
+
+@shape_checked
+def optimistic_candidate(x, b, inverse, width, u):
+    """Candidate of the largest <x_k, theta> + width ||x_k||_inverse with theta = inverse b.
+
+    Args:
+        x: ``(m, d)``.
+        b: ``(d,)``.
+        inverse: ``(d, d)``, symmetric.
+        width: >= 0.
+        u: Of n equal scores number floor(u n) is taken; 0 for the first.
+    """
+    m, d = x.shape
+    if b.shape[0] != d or inverse.shape[0] != d or inverse.shape[1] != d:
+        raise IndexError("shapes differ")
+    # one array for three, because to make one costs as much as a few hundred products
+    scratch = np.empty(2 * d + m)
+    theta = scratch[:d]
+    scores = scratch[2 * d :]
+    kernels.linalg.multiply_one(inverse, b, theta)
+    kernels.feature_rows.upper_bounds(x, theta, inverse, width, scratch[d : 2 * d], scores)
+    return largest(scores, u)
 
 
 @shape_checked

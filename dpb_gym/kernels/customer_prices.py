@@ -22,9 +22,29 @@ def intercept(x, theta):
 
 
 @shape_checked
-def best_price(x, theta, logistic, zeta):
-    """Price on [0, 1] of the largest expected revenue."""
-    a, slope = intercept(x, theta)
+def drawn_intercept(x, theta, root, z):
+    """`intercept` of theta + root z."""
+    m = x.shape[0]
+    d = m + 1
+    if theta.shape[0] != d or root.shape[0] != d or root.shape[1] != d or z.shape[0] != d:
+        raise IndexError("shapes differ")
+    scale = np.sqrt(m + 1.0)
+    a = 0.0
+    slope = 0.0
+    for j in range(d):
+        coefficient = theta[j]
+        for i in range(d):
+            coefficient += root[j, i] * z[i]
+        if j < m:
+            a += x[j] * coefficient
+        else:
+            slope = coefficient
+    return a / scale, slope / scale
+
+
+@shape_checked
+def best_price_of(a, slope, logistic, zeta):
+    """Price on [0, 1] of the largest expected revenue, see `intercept`."""
     if logistic:
         p = kernels.demand_models._best_logistic(a, slope, zeta)
     elif slope > 0.0:
@@ -35,19 +55,24 @@ def best_price(x, theta, logistic, zeta):
 
 
 @shape_checked
-def best_net_price(x, theta, zeta, cost):
-    """Best price under logistic demand where a unit costs `cost` in [0, 1].
+def best_price(x, theta, logistic, zeta):
+    """Price on [0, 1] of the largest expected revenue."""
+    a, slope = intercept(x, theta)
+    return best_price_of(a, slope, logistic, zeta)
+
+
+@shape_checked
+def best_net_price_of(a, slope, zeta, cost):
+    """Best price under logistic demand where a unit costs `cost` in [0, 1], see `intercept`.
 
     p - cost is the best price of a customer whose a is smaller by slope * cost.
     """
-    a, slope = intercept(x, theta)
     return min(1.0, cost + kernels.demand_models._best_logistic(a - slope * cost, slope, zeta))
 
 
 @shape_checked
-def revenue(x, theta, p, zeta):
-    """Expected revenue of a price under logistic demand."""
-    a, slope = intercept(x, theta)
+def revenue_of(a, slope, p, zeta):
+    """Expected revenue of a price under logistic demand, see `intercept`."""
     return p * kernels.elementary.sigmoid(zeta * (a - slope * p))
 
 

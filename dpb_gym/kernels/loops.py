@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dpb_gym.kernels._jit import vectorised
+from dpb_gym.kernels.borrowing import borrowed
 from dpb_gym.kernels.continual import OK, add_scaled_one
 from dpb_gym.kernels.deferred import Deferred
 
@@ -24,6 +25,7 @@ TEXT = '''
 @vectorised
 def act_rounds(c, R, t, contexts, buffers, shown, z, out):
     """Write the actions of n rounds, ``(n, B)`` or ``(n, B, K)``."""
+    c, R, contexts, buffers, shown, z = borrowed((c, R, contexts, buffers, shown, z))
     for b in range(out.shape[1]):
         s = State({lanes_R})
         for i in range(out.shape[0]):
@@ -37,6 +39,8 @@ def record_rounds(
     c, R, t, contexts, buffers, shown, actions, responses, observed, z, values, rows, others
 ):
     """Write the records of n rounds; zeros where there is no response."""
+    c, R, contexts, buffers, shown, z = borrowed((c, R, contexts, buffers, shown, z))
+    actions, rows, others = borrowed((actions, rows, others))
     for b in range(actions.shape[1]):
         s = State({lanes_R})
         for i in range(actions.shape[0]):
@@ -54,6 +58,7 @@ def record_rounds(
 @vectorised
 def learn_lanes(c, S, sums, std, record_std, numbers, records, second, t, due):
     """Update the states of the replicates in `due` with a release."""
+    c, S, sums, second = borrowed((c, S, sums, second))
     for b in range(due.shape[0]):
         if due[b]:
             given = Released(sums[b], std, record_std, numbers[b], records[b], second[b])
@@ -64,6 +69,7 @@ SEE = '''
 @vectorised
 def see_rounds(c, S, t, contexts, buffers, shown, actions, observed):
     """Update the states with the public part of one round that has a response."""
+    c, S, contexts, buffers, shown, actions = borrowed((c, S, contexts, buffers, shown, actions))
     for b in range(actions.shape[1]):
         s = State({lanes_S})
         for i in range(actions.shape[0]):
@@ -87,6 +93,9 @@ def play_table(
         A status of `dpb_gym.kernels.continual`, and the number of rounds played.
     """
     low, high = clip
+    c, R, S, contexts, buffers, shown = borrowed((c, R, S, contexts, buffers, shown))
+    z, repeats, rewards, observed = borrowed((z, repeats, rewards, observed))
+    totals, sums, scratch, rows, others = borrowed((totals, sums, scratch, rows, others))
     {table_loops}
             {load}
             action = act(c, r, t + i, {x}, z[i, b])
@@ -134,6 +143,7 @@ DUE = '''
 @vectorised
 def due_lanes(c, R, t, out):
     """Write which replicates have a release after round t."""
+    c, R = borrowed((c, R))
     for b in range(out.shape[0]):
         out[b] = due(c, State({lanes_R}), t)
 '''
@@ -156,6 +166,7 @@ SHARES = '''
 @vectorised
 def shares_rounds(c, R, t, contexts, buffers, shown, out):
     """Write the probabilities of the candidates of n rounds, ``(n, B, m)``."""
+    c, R, contexts, buffers, shown = borrowed((c, R, contexts, buffers, shown))
     for b in range(out.shape[1]):
         s = State({lanes_R})
         for i in range(out.shape[0]):
@@ -293,6 +304,7 @@ def loops(
         "Released": released,
         "OK": OK,
         "add_scaled_one": add_scaled_one,
+        "borrowed": borrowed,
         "same_length": same_length,
         **{name: compiled(function) for name, function in functions._asdict().items()},
     }

@@ -124,11 +124,14 @@ def expected_slate(x, r, theta, root, z, K, exactly):
     return padded(sorted(items), K)
 
 
-def best_price(x, theta, logistic, zeta, cost=0.0):
-    d = len(theta)
+def best_price(x, theta, logistic, zeta):
+    root = math.sqrt(len(theta))
+    return price_of_line(x @ theta[:-1] / root, theta[-1] / root, zeta, 0.0, logistic)
 
+
+def price_of_line(a, slope, zeta, cost, logistic=True):
     def loss(p):
-        s = (x @ theta[:-1] - p * theta[-1]) / math.sqrt(d)
+        s = a - p * slope
         return -(p - cost) * (expit(zeta * s) if logistic else s)
 
     grid = np.linspace(0.0, 1.0, 1001)
@@ -138,10 +141,6 @@ def best_price(x, theta, logistic, zeta, cost=0.0):
         options={"xatol": 1e-10},
     ).x  # fmt: skip
     return min((0.0, 1.0, inside), key=loss)
-
-
-def sold(x, theta, p, zeta):
-    return p * expit(zeta * (x @ theta[:-1] - p * theta[-1]) / math.sqrt(len(theta)))
 
 
 def grown(inverse, v):
@@ -227,15 +226,34 @@ CASES: dict[str, Case] = {
         (V, PRICE_THETA), lambda x, t: (x @ t[:-1] / math.sqrt(len(t)), t[-1] / math.sqrt(len(t)))
     ),
     "customer_prices.best_price": Case((V, PRICE_THETA, True, 4.0), best_price),
-    "customer_prices.best_net_price": Case(
-        (V, PRICE_THETA, 4.0, 0.2), lambda x, t, zeta, cost: best_price(x, t, True, zeta, cost)
+    "customer_prices.drawn_intercept": Case(
+        (V, PRICE_THETA, np.eye(D + 1), np.arange(D + 1.0)),
+        lambda x, t, root, z: (
+            (x @ (t + root @ z)[:-1]) / math.sqrt(len(t)),
+            (t + root @ z)[-1] / math.sqrt(len(t)),
+        ),
+    ),
+    "customer_prices.best_price_of": Case(
+        (0.4, 0.9, True, 4.0), lambda a, b, _, zeta: price_of_line(a, b, zeta, 0.0)
+    ),
+    "customer_prices.best_net_price_of": Case(
+        (0.4, 0.9, 4.0, 0.2), lambda a, b, zeta, cost: price_of_line(a, b, zeta, cost)
     ),
     "customer_prices.optimistic_price": Case(
         (V, PRICE_THETA, np.eye(D + 1), True, 4.0, 0.3, 1e-9), optimistic
     ),
-    "customer_prices.revenue": Case((V, PRICE_THETA, 0.4, 4.0), sold),
+    "customer_prices.revenue_of": Case(
+        (0.4, 0.9, 0.3, 4.0), lambda a, b, p, zeta: p / (1.0 + math.exp(-zeta * (a - b * p)))
+    ),
     "customer_candidates.best_candidate": Case(
         (X, V, 0.0), lambda x, v, u: np.argmax(x @ v), ((0, 0),)
+    ),
+    "customer_candidates.optimistic_candidate": Case(
+        (X, V, M, 0.4, 0.0),
+        lambda x, b, M, a, u: np.argmax(
+            x @ M @ b + a * np.sqrt(np.einsum("ij,jk,ik->i", x, M, x))
+        ),
+        ((0, 0),),
     ),
     "customer_candidates.mean_candidate": Case(
         (X,), lambda x: (x.mean(axis=0), (x**2).sum(axis=1).mean()), ((0, 0), (0, 1))
@@ -304,11 +322,15 @@ def test_the_table_has_every_function():
     assert functions().keys() == CASES.keys()
 
 
+def parts(found, expected):
+    """Return pairs of results, of functions with one or several."""
+    return zip(*((p if isinstance(p, tuple) else (p,)) for p in (found, expected)), strict=True)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_functions_equal_numpy(name):
     case = CASES[name]
-    found, expected = called(name, case.args), case.oracle(*case.args)
-    for own, other in zip(*((p if isinstance(p, tuple) else (p,)) for p in (found, expected))):
+    for own, other in parts(called(name, case.args), case.oracle(*case.args)):
         if name == "vectors.eigh" and np.ndim(own) == 2:
             other = other * np.sign((own * other).sum(axis=0))
         near = 1e-6 if "price" in name else 1e-12
@@ -321,7 +343,8 @@ def test_other_shapes_are_refused_or_right(name, argument, axis, by):
     args = list(case.args)
     args[argument] = resized(args[argument], axis, by)
     if (argument, axis) in case.free:
-        np.testing.assert_allclose(called(name, args), case.oracle(*args), rtol=1e-9, atol=1e-12)
+        for own, other in parts(called(name, args), case.oracle(*args)):
+            np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)
     else:
         with pytest.raises(IndexError):
             called(name, args)

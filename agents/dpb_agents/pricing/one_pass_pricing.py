@@ -16,7 +16,6 @@ from dpb_agents.kernels.curvature import (
     Combination,
     History,
     combination,
-    drawn,
     estimate,
     even_out,
     geometric_schedule,
@@ -32,7 +31,13 @@ from dpb_agents.kernels.curvature import (
 )
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
-from dpb_gym.kernels.customer_prices import best_net_price, best_price, revenue
+from dpb_gym.kernels.customer_prices import (
+    best_net_price_of,
+    best_price_of,
+    drawn_intercept,
+    intercept,
+    revenue_of,
+)
 from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
@@ -142,22 +147,30 @@ def act(c, s, t, x, z):
         u = normal_cdf(z[0, 0])
         # exp(-U) has the least worst-case regret
         return exp(-u) if c.twins > 0 else u
-    return explored_price(c, s, x, z[0])
+    return explored_price(c, s, x, z[0], safe_bet(c, s, x))
 
 
 @jit
-def explored_price(c, s, x, z):
+def safe_bet(c, s, x):
+    """(a, slope) of the linear predictor a - slope p for theta, its best price and revenue."""
+    a, slope = intercept(x, s.theta)
+    price = best_price_of(a, slope, c.logistic, c.zeta)
+    return a, slope, price, revenue_of(a, slope, price, c.zeta)
+
+
+@jit
+def explored_price(c, s, x, z, safe):
     """Best price for theta + root z; the one for theta where that is a bad bet."""
-    bold = drawn(s.theta, s.root, z)
+    a, slope = drawn_intercept(x, s.theta, s.root, z)
     if c.stock:
-        return best_net_price(x, bold, c.zeta, s.bid[0])
-    price = best_price(x, bold, c.logistic, c.zeta)
+        return best_net_price_of(a, slope, c.zeta, s.bid[0])
+    price = best_price_of(a, slope, c.logistic, c.zeta)
     if c.logistic and c.disperse > 0.0:
-        safe = best_price(x, s.theta, c.logistic, c.zeta)
-        cost = revenue(x, s.theta, safe, c.zeta) - revenue(x, s.theta, price, c.zeta)
-        gain = revenue(x, bold, price, c.zeta) - revenue(x, bold, safe, c.zeta)
+        own_a, own_slope, other, most = safe
+        cost = most - revenue_of(own_a, own_slope, price, c.zeta)
+        gain = revenue_of(a, slope, price, c.zeta) - revenue_of(a, slope, other, c.zeta)
         if cost > BET * gain:
-            return safe
+            return other
     return price
 
 
@@ -193,13 +206,14 @@ def record(c, s, t, x, price, y, z):
     for j in range(d - 1):
         phi[j] = x[j] / root
     n = 1 + c.twins
+    safe = safe_bet(c, s, x)
     least = np.inf
     mean = 0.0
     for i in range(c.twins, 0, -1):
         if t <= c.blind:
             twin = exp(-normal_cdf(z[i - 1, 0]))
         else:
-            twin = explored_price(c, s, x, z[i - 1])
+            twin = explored_price(c, s, x, z[i - 1], safe)
         phi[d - 1] = -twin / root
         least = min(least, demand(c, s, phi)[2])
         mean += phi[d - 1] / n

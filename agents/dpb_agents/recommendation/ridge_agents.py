@@ -15,6 +15,7 @@ import numpy as np
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import ParameterError
+from dpb_gym.kernels.customer_candidates import optimistic_candidate
 from dpb_gym.kernels.vectors import (
     add_outer,
     cholesky,
@@ -31,9 +32,7 @@ from dpb_gym.kernels.vectors import (
     power,
     put_sum,
     sampled,
-    times,
     transposed,
-    upper_bounds,
     with_constant,
 )
 from dpb_gym.parameters import flag, integer, positive, real
@@ -109,7 +108,7 @@ def optimistic(c, s, t, x, z):
     if c.ties:
         # the coin of a round that is not forced is not uniform on [0, 1)
         u = z[0, 1] if c.explore > 0.0 else z[0, 0]
-    return largest(upper_bounds(x, times(s.A, s.b), s.A, c.width), u)
+    return optimistic_candidate(x, s.b, s.A, c.width, u)
 
 
 @jit

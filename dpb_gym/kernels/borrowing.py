@@ -1,0 +1,45 @@
+"""Arrays without reference counts, for loops that call many small functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import config
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+
+def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return the code of a value whose arrays have no owner that would count."""
+    if isinstance(kind, types.Array):
+        array = cgutils.create_struct_proxy(kind)(context, builder, value=value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        array.parent = cgutils.get_null_value(array.parent.type)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for i, part in enumerate(kind):
+            own = _without_counts(context, builder, part, builder.extract_value(value, i))
+            value = builder.insert_value(value, own, i)
+    return value
+
+
+def _borrowed(typing_context, value):  # type: ignore[no-untyped-def]
+    """Return the signature and the code of `borrowed`."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        return _without_counts(context, builder, value, args[0])
+
+    return value(value), generate
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+borrowed = _itself if config.DISABLE_JIT else intrinsic(_borrowed)
+"""Returns a value whose arrays do not count references, also those in (named) tuples.
+
+A compiled function that is called with arrays adds 1 to the number of their users and subtracts it
+again: atomic operations, which together cost more than the arithmetic of a round. The caller of
+compiled code owns its arguments until it returns, so loops over arguments may do without.
+"""
