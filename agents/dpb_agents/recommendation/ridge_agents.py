@@ -32,7 +32,9 @@ from dpb_gym.kernels.vectors import (
     power,
     put_sum,
     sampled,
+    times,
     transposed,
+    upper_bounds,
     with_constant,
 )
 from dpb_gym.parameters import flag, integer, positive, real

@@ -14,6 +14,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 NAMES = ("lin-greedy", "lin-ucb", "lin-ts", "adaprivate-ucb", "adaprivate-ts")
@@ -221,6 +222,75 @@ def test_rejected_rounds_leave_no_trace(play, name):
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
         assert run.agent.plan.sums.releases == 1500 // 200
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_round_without_feedback_changes_no_state_and_no_sum(name, together):
+    """Rewards and choices of such rounds are not read; here the rewards are not even numbers."""
+    env = {"dim": 3, "n_candidates": 4, "fresh": True}
+    problem = make_problem("DPB/Recommendation-v0", horizon=40, **env)
+    params = {} if budget_of(name) is None else {"batch": 10}
+    agent = make_agent(name, **params)
+    agent.set_up(problem.info, AgentStreams([0, 1]), budget_of(name))
+    instance = problem.instance([0, 1])
+
+    def kept():
+        sums = behind(agent.plan.sums)
+        return [part.copy() for part in (*agent.state, sums.value, sums._total)]
+
+    def play(n, observed):
+        """Play rounds with feedback in some replicates, and return what is in the memory."""
+        if together:
+            table = instance.move(n).view()
+            seen = np.broadcast_to(observed[:, None], table.reward.shape)
+            agent.play(Stretch(table.context, np.where(seen, table.reward, np.nan), seen))
+            instance.advance()
+            return kept()
+        for _ in range(n):
+            context = instance.context()
+            action = agent.act(context)
+            reward = instance.respond(action).feedback.reward
+            seen = np.where(observed, reward, np.nan)
+            agent.observe(context, action, Feedback(seen, observed=observed))
+            instance.advance()
+        return kept()
+
+    before = play(15, np.array([True, True]))
+    after = play(4, np.array([False, True]))
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(new[0], old[0])
+    # the other replicate learns: its A, and its released or open sums
+    assert (after[0][1] != before[0][1]).any()
+    assert any((new[1] != old[1]).any() for old, new in zip(before[-2:], after[-2:]))
+
+
+@pytest.mark.parametrize("gamma", [None, 1.0])
+def test_equal_arms_share_the_stated_probability(gamma):
+    """Arms that were played equally often have equal bounds: a uniform number decides."""
+    B, m = 3000, 4
+    problem = make_problem("DPB/MultiArmed-v0", horizon=10, n_arms=m)
+    agent = make_agent("lin-ucb", gamma=gamma)
+    agent.set_up(problem.info, AgentStreams(range(B)))
+    instance = problem.instance(range(B))
+    for arm in (0, 2):
+        context = instance.context()
+        agent.observe(context, np.full(B, arm), Feedback(np.full(B, 0.25)))
+        instance.advance()
+    context = instance.context()
+    d = problem.info.dim
+    forced = 0.0 if gamma is None else min(1.0, d * math.log(3) / (3 * gamma))
+    if forced == 1.0:
+        agent.rounds = 8
+        forced = d * math.log(9) / (9 * gamma)
+    expected = np.full(m, forced / m)
+    expected[[1, 3]] += 0.5 * (1.0 - forced)
+    assert 0.0 <= forced < 1.0
+    shares = agent.probabilities(context)
+    np.testing.assert_allclose(shares, np.tile(expected, (B, 1)), rtol=1e-12)
+    counts = np.bincount(agent.act(context), minlength=m) / B
+    spread = np.sqrt(expected * (1.0 - expected) / B)
+    assert (np.abs(counts - expected) <= 4.5 * spread + 1e-12).all()
 
 
 @pytest.mark.parametrize(
