@@ -46,6 +46,7 @@ from dpb_gym.audits import (
 )
 from dpb_gym.errors import BudgetError, DPBError, FixedError, HorizonExceeded, ParameterError
 from dpb_gym.local_privacy import LocalPrivacy
+from dpb_gym.play.player import Player
 from dpb_gym.privacy import (
     Composition,
     Curator,
@@ -903,16 +904,33 @@ class Named(Honest):
         behind(self.sums).what = str(feedback.reward)
 
 
-class Schedules(OnePassLinear):
+class LatePlayer(Player):
     """Divides the noise of all later releases by 100, after round 40."""
-
-    protects = ("central", "reward")
 
     def observe(self, context: Any, action: Any, feedback: Any) -> None:
         if context.t == 40:
-            sums = behind(self.releaser)
+            sums = behind(self.plan.sums)
             sums.schedule.scales[sums.releases :] *= 100.0
         super().observe(context, action, feedback)
+
+
+class Schedules(OnePassLinear):
+    """Has a player of its own, because functions of an algorithm get no releaser."""
+
+    protects = ("central", "reward")
+    player = LatePlayer
+
+
+class SchedulesAtTheStart(OnePassLinear):
+    """Divides the noise of all releases after round 40 by 100, before the first round."""
+
+    protects = ("central", "reward")
+
+    def start(self, problem: Any, sums: Any) -> Any:
+        first = super().start(problem, sums)
+        late = sums.schedule.ends > 40
+        behind(sums).schedule.scales[late] *= 100.0
+        return first
 
 
 # ------------------------------------------------------------------ agents with wrong noise
@@ -1211,6 +1229,10 @@ MUTANTS = (
     Mutant(
         "a hundredth of the noise after round 40, by the schedule", RESIDUALS,
         of(Schedules, 200, deployment=200),
+    ),
+    Mutant(
+        "the same, planned before the first round", RESIDUALS,
+        of(SchedulesAtTheStart, 200, deployment=200),
     ),
     Mutant("noise of a fixed seed, the same in every run", RESIDUALS, of(FixedSeed)),
     Mutant("uniform noise of the charged variance", RESIDUALS, of(Uniform, 200)),

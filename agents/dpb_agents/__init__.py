@@ -14,8 +14,7 @@ STANDINGS = {
     "ours": "one-pass-mnl one-pass-pricing one-pass-linear one-pass-linear-joint "
     "one-pass-sparse one-pass-sparse-joint resolving-mnl resolving-pricing",
     "paper": "dpmnl dpmnl-approx private-pricing adaprivate-ts adaprivate-ucb adaprivate-amp "
-    "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb "
-    "reference-adaprivate-ts reference-adaprivate-ucb",
+    "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb",
     "checked": "fliphat jdp-glm-ucb",
     "published": "jdp-lin-ucb dp-se adac-ucb adap-ucb ldp-ucb ucb lin-ucb lin-ts oful ucb-mnl "
     "ts-mnl ofu-mnl-plus cils-pricing mle-cycle-pricing fixed-price local-lin-ucb ppo dqn sac",

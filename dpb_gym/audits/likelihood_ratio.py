@@ -63,7 +63,7 @@ class Tap:
         thing.ready()
         self._scales = np.empty(0)
         if _released(releaser, Planned):
-            self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
+            self._scales = _charged_scales(releaser)
         self._exchanged = exchanged
         self.twin = _exact(releaser)
         self.other = _exact(releaser) if exchanged else self.twin
@@ -343,6 +343,17 @@ class Tap:
         else:
             mu = q * math.sqrt(float((gap * gap).sum(axis=(1, 2)).mean())) / sigma
         return logs[1] - logs[0], mu
+
+
+def _charged_scales(releaser: Any) -> FloatArray:
+    """Return a copy of the scales of a releaser's schedule, as they were charged.
+
+    What was charged costs a record at most 1. Scales that were changed after the charge, before the
+    audit could copy them, are divided by what they cost in excess.
+    """
+    schedule = releaser.schedule
+    excess = schedule.cost if releaser.sigma and not releaser.trust.devices else 1.0
+    return np.array(schedule.scales) / (math.sqrt(excess) if excess > 1.0 + 1e-9 else 1.0)
 
 
 @functools.cache

@@ -161,6 +161,21 @@ def image_lanes(c, S, t, due, matrices, norms):
 '''
 
 
+SHARES = '''
+
+@vectorised
+def shares_rounds(c, R, t, contexts, buffers, shown, out):
+    """Write the probabilities of the candidates of n rounds, ``(n, B, m)``."""
+    c, R, contexts, buffers, shown = borrowed((c, R, contexts, buffers, shown))
+    for b in range(out.shape[1]):
+        s = State({lanes_R})
+        for i in range(out.shape[0]):
+            {load}
+            found = shares(c, s, t + i, {x})
+            same_length(found.shape[0], out.shape[2])
+            for k in range(out.shape[2]):
+                out[i, b, k] = found[k]
+'''
 ADOPT = '''
 
 @vectorised
@@ -271,6 +286,7 @@ def loops(
         (DUE, functions.due),
         (IMAGE, functions.image),
         (ADOPT, functions.adopt),
+        (SHARES, functions.shares),
     )
     text = TEXT + "".join(part for part, wanted in optional if wanted)
     text = text.replace("{table_loops}", ROUNDS if stops else LANES)

@@ -154,7 +154,7 @@ def _learning(agent: Any) -> Decide:
         stated = None if shares is None else np.array(shares)  # `act` may change the agent's array
         if stated is None:
             raise ParameterError(
-                f"{type(agent).__name__} does not say the probabilities of its choices "
+                f"{agent.class_name} does not say the probabilities of its choices "
                 f"(Agent.probabilities) in a {made.kind} problem: learn=False"
             )
         action = np.array(made.check_action(agent.act(context), len(context.features)))

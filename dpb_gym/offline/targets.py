@@ -52,7 +52,7 @@ def stated_shares(agent: Agent, context: Context) -> Array | None:
     stated = agent.probabilities(context)
     if stated is None:
         return None
-    name, wanted = f"{type(agent).__name__}.probabilities", context.features.shape[:2]
+    name, wanted = f"{agent.class_name}.probabilities", context.features.shape[:2]
     if np.shape(stated) != wanted:
         raise AgentError(
             f"{name} has shape {np.shape(stated)}, not {wanted}: a row for each of {wanted[0]} "

@@ -129,6 +129,8 @@ class Functions(NamedTuple):
             times the bound. None: the sum is released.
         adopt: ``adopt(c, s, release, t)`` updates s with a release of the second sums ``(d,)``,
             for example a fit, after a `learn` that makes it due. None: `learn` receives it.
+        shares: ``shares(c, s, t, x)`` returns the probabilities with which `act` chooses each
+            candidate, ``(m,)``, for logs. None: they are unknown if `act` gets random numbers.
     """
 
     act: Callable[..., Any]
@@ -139,6 +141,7 @@ class Functions(NamedTuple):
     draws: Callable[..., Any] | None = None
     image: Callable[..., Any] | None = None
     adopt: Callable[..., Any] | None = None
+    shares: Callable[..., Any] | None = None
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))

@@ -489,11 +489,19 @@ class Player(Agent):
         return count, most
 
     def probabilities(self, context: Context) -> Array | None:
-        """Return 1 for the candidate that is played if the algorithm draws no random numbers."""
-        if self._numbers is not None or not self._kind.integral or self._slates():
-            return None
+        """Return the probabilities of the candidates, if the algorithm states or implies them.
+
+        An algorithm without random numbers plays one candidate with probability 1.
+        """
         self._ready()
+        stated = self._functions.shares is not None
+        if not self._kind.integral or self._slates() or not (stated or self._numbers is None):
+            return None
         shown, index = stand_ins(context)
+        if stated:
+            found = np.zeros((1, *shown.features.shape[:2]))
+            self._run("shares_rounds", self._R, self._contexts(shown), found)
+            return original_probabilities(found[0], index)
         actions = self._actions(1)
         self._run("act_rounds", self._R, self._contexts(shown), self._draw(1, 0), actions)
         shares = np.zeros(shown.features.shape[:2])

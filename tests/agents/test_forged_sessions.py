@@ -36,10 +36,36 @@ CASES = {
     "batches": ("adaprivate-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "minimiser": ("private-pricing", "rho=1", "DPB/Pricing-v0", {}),
     "tree": ("jdp-lin-ucb", "rho=1", "DPB/Recommendation-v0", {"noise": "system"}),
-    "copies": ("reference-adaprivate-ts", "rho=1", "DPB/Recommendation-v0", {}),
+    "copies": ("forged-copies", "rho=1", "DPB/Recommendation-v0", {}),
     "messages": ("local-reward-lin-ts", "rho=1", "DPB/Recommendation-v0", {}),
     "exact": ("one-pass-pricing", None, "DPB/Pricing-v0", {}),
 }
+
+
+@dpb_gym.register_agent(
+    "forged-copies", supports=["recommendation"], protects=("central", "reward"), budget="required"
+)
+class Copies(dpb_gym.SingleAgent):
+    """Greedy on noisy sums of batches: a curator of its own for each replicate."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.batch_sum(
+            self.problem.dim, reward=self.problem.reward_range, cumulative=True
+        )
+        self.A = np.eye(self.problem.dim)
+        self.b = np.zeros(self.problem.dim)
+        self.count = 0
+
+    def act(self, context: Any) -> int:
+        return int((context.features @ np.linalg.solve(self.A, self.b)).argmax())
+
+    def observe(self, context: Any, action: int, feedback: Any) -> None:
+        x = context.features[action].astype(float)
+        self.A = self.A + np.outer(x, x)
+        self.sums.add(feedback.reward, along=x)
+        self.count += 1
+        if self.count % 8 == 0:
+            self.b = self.sums.release()
 
 
 def saved(path: Path, case: str) -> Session:

@@ -32,7 +32,9 @@ from dpb_gym.kernels.vectors import (
     power,
     put_sum,
     sampled,
+    times,
     transposed,
+    upper_bounds,
     with_constant,
 )
 from dpb_gym.parameters import flag, integer, positive, real
@@ -100,12 +102,14 @@ class State(NamedTuple):
 @jit
 def optimistic(c, s, t, x, z):
     """Candidate of the largest <x, theta> + alpha ||x||_{A^-1}, theta = A^-1 b."""
-    k = -1
     if c.explore > 0.0:
         k = forced(c, t, x.shape[0], z[0, 0], z[0, 1])
-    if k >= 0:
-        return k
-    u = z[0, 0] if c.ties else 0.0
+        if k >= 0:
+            return k
+    u = 0.0
+    if c.ties:
+        # the coin of a round that is not forced is not uniform on [0, 1)
+        u = z[0, 1] if c.explore > 0.0 else z[0, 0]
     return optimistic_candidate(x, s.b, s.A, c.width, u)
 
 
@@ -113,6 +117,34 @@ def optimistic(c, s, t, x, z):
 def optimistic_with_constant(c, s, t, x, z):
     """`optimistic` with a constant feature."""
     return optimistic(c, s, t, with_constant(x, c.intercept), z)
+
+
+@jit
+def optimistic_shares(c, s, t, x):
+    """Probabilities with which `optimistic` chooses the candidates."""
+    scores = upper_bounds(x, times(s.A, s.b), s.A, c.width)
+    m = scores.shape[0]
+    best = largest(scores, 0.0)
+    rate = forced_rate(c, t)
+    shares = np.zeros(m)
+    count = 0
+    for k in range(m):
+        shares[k] = rate / m
+        if scores[k] == scores[best]:
+            count += 1
+    if not c.ties:
+        shares[best] += 1.0 - rate
+        return shares
+    for k in range(m):
+        if scores[k] == scores[best]:
+            shares[k] += (1.0 - rate) / count
+    return shares
+
+
+@jit
+def optimistic_shares_with_constant(c, s, t, x):
+    """`optimistic_shares` with a constant feature."""
+    return optimistic_shares(c, s, t, with_constant(x, c.intercept))
 
 
 @jit
@@ -135,12 +167,15 @@ def thompson_with_constant(c, s, t, x, z):
 
 
 @jit
-def forced(c, t, m, coin, u):
-    """Uniformly random candidate with probability min(1, d log(t) / (gamma t)); otherwise -1.
+def forced_rate(c, t):
+    """Probability min(1, d log(t) / (gamma t)) of a forced round. RU, section 6.2."""
+    return min(1.0, c.explore * log(t) / t)
 
-    RU, section 6.2.
-    """
-    if coin < min(1.0, c.explore * log(t) / t):
+
+@jit
+def forced(c, t, m, coin, u):
+    """Uniformly random candidate in a forced round; otherwise -1."""
+    if coin < forced_rate(c, t):
         return min(int(m * u), m - 1)
     return -1
 
@@ -215,7 +250,7 @@ def clear(M):
             M[i, j] = 0.0
 
 
-UCB = Functions(optimistic, record, learn_inverted, grow_inverted)
+UCB = Functions(optimistic, record, learn_inverted, grow_inverted, shares=optimistic_shares)
 TS = Functions(thompson, record, learn_root, grow_root)
 
 
@@ -358,7 +393,9 @@ class LinUCB(Algorithm):
     @property
     def functions(self) -> Functions:  # type: ignore[override]
         """The functions, with or without a constant feature."""
-        return UCB._replace(act=optimistic_with_constant) if self.intercept else UCB
+        if not self.intercept:
+            return UCB
+        return UCB._replace(act=optimistic_with_constant, shares=optimistic_shares_with_constant)
 
     def check(self, problem: ProblemInfo) -> None:
         if problem.kind != "recommendation":

@@ -65,13 +65,18 @@ def play(
 
 
 class Recorder:
-    """Forward calls to a releaser and store its releases."""
+    """Forward calls to a releaser and store its releases, records and their directions."""
 
     def __init__(self, releaser):
         self.inner = releaser
-        self.releases = []
+        self.releases, self.records, self.directions = [], [], []
 
-    def add(self, records, along=None):
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def add(self, records, along):
+        self.records.append(records.copy())
+        self.directions.append(along.copy())
         self.inner.add(records, along)
 
     def release(self):
@@ -82,10 +87,14 @@ class Recorder:
 class Playback:
     """Ignore the records and return earlier releases."""
 
-    def __init__(self, releases):
+    def __init__(self, releaser, releases):
+        self.inner = releaser
         self.releases = list(releases)
 
-    def add(self, records, along=None):
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def add(self, records, along):
         pass
 
     def release(self):

@@ -107,7 +107,8 @@ def test_rewards_reach_the_actions_through_releases_only(play, recorder, playbac
         agent.plan = agent.plan._replace(sums=recorded["it"])
 
     def replay(agent):
-        agent.plan = agent.plan._replace(sums=playback(recorded["it"].releases))
+        sums = playback(agent.plan.sums, recorded["it"].releases)
+        agent.plan = agent.plan._replace(sums=sums)
 
     other = np.random.default_rng(1)
 

@@ -233,11 +233,11 @@ class Nominal(AdaPrivateAmp):
         super().__init__(batch=1, sampling=0.3, calibration="verified")
         self.protects = ("central", "reward")
 
-    def begin(self, problem, streams, curator):
-        super().begin(problem, streams, curator)
-        curator.seal()
-        printed = amplified_sigma_ru(curator.budget.epsilon, curator.budget.delta, 0.3).sigma
-        behind(self.plan.sums)._sigma = printed
+    def start(self, problem, sums):
+        budget = behind(sums).curator.budget
+        sums.ready()
+        behind(sums)._sigma = amplified_sigma_ru(budget.epsilon, budget.delta, 0.3).sigma
+        return super().start(problem, sums)
 
 
 @pytest.mark.slow

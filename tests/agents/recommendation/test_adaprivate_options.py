@@ -85,29 +85,21 @@ def test_every_action_follows_the_definition(play, rule, params):
 
 
 @pytest.mark.parametrize("intercept", [0.1, 1.0, 7.0])
-def test_summed_directions_stay_in_the_unit_ball(play, intercept):
+def test_summed_directions_stay_in_the_unit_ball(play, recorder, intercept):
     """One reward then moves a sum by at most its range, for any features."""
-    longest = []
-
-    class Spy:
-        def __init__(self, inner):
-            self.inner = inner
-
-        def add(self, records, along):
-            longest.append(np.linalg.norm(along, axis=1).max())
-            self.inner.add(records, along)
-
-        def release(self):
-            return self.inner.release()
+    kept = []
 
     def spy(agent):
-        agent.plan = agent.plan._replace(sums=Spy(agent.plan.sums))
+        kept.append(recorder(agent.plan.sums))
+        agent.plan = agent.plan._replace(sums=kept[0])
 
     # MovieLens features are not of unit norm
     params = {"intercept": intercept, "batch": 50}
     env = {"env_id": "DPB/MovieLensReplay-v0", "dim": 6}
     play("adaprivate-ts", range(2), 200, Budget.zcdp(1.0), params, prepare=spy, **env)
-    assert 0.0 < max(longest) <= 1.0 + 1e-12
+    lengths = np.linalg.norm(kept[0].directions, axis=2)
+    assert lengths.shape == (200, 2)
+    assert 0.0 < lengths.max() <= 1.0 + 1e-12
 
 
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb"])
@@ -144,53 +136,41 @@ def test_forced_rounds_have_their_rate_and_are_uniform(gamma, name):
     context = context._replace(features=np.repeat(context.features, B, axis=0))
     agent.state.b[:] = context.features[0, 2]  # candidate 2 is the best
     for t in (1, 2, 40, 3000):
-        agent._rounds = t - 1
+        agent.rounds = t - 1
         counts = np.bincount(agent.act(context), minlength=m)
         p = min(1.0, d * math.log(t) / (t * gamma))
         share = p / m
         for k in (0, 1, 3):
             assert abs(counts[k] / B - share) <= 4.5 * math.sqrt(share * (1 - share) / B) + 1e-12
-    agent._rounds = 0
+    agent.rounds = 0
     assert (agent.act(context) == 2).all(), "log 1 = 0: no forced first round"
 
 
 def test_forced_rounds_do_not_depend_on_the_rewards(play):
-    """They cost no privacy: same rounds and same candidates with other rewards."""
+    """They cost no privacy: same rounds and same candidates with other rewards.
 
-    def watched(kept):
-        def prepare(agent):
-            original = agent._choose
-
-            def choose(features, action):
-                original(features, action)
-                action[:] = -1
-
-            agent._choose, act = choose, agent.act
-
-            def forced(context):
-                action = act(context)
-                kept.append(action.copy())
-                return np.maximum(action, 0)
-
-            agent.act = forced
-
-        return prepare
-
-    kept = []
+    The rounds and candidates are computed here from the seed alone.
+    """
+    B, rounds, gamma = 4, 400, 2.0
+    params, runs = {"gamma": gamma, "batch": 50}, []
     for tamper in (None, lambda t, reward: 1.0 - reward):
-        kept.append([])
-        params = {"gamma": 2.0, "batch": 50}
-        play(
-            "adaprivate-ts",
-            range(4),
-            400,
-            Budget.zcdp(1.0),
-            params,
-            prepare=watched(kept[-1]),
-            tamper=tamper,
+        runs.append(
+            play("adaprivate-ts", range(B), rounds, Budget.zcdp(1.0), params, tamper=tamper)
         )
-    np.testing.assert_array_equal(*kept)
-    assert (np.array(kept[0]) >= 0).mean() > 0.1
+    m, d = runs[0].features.shape[2:]
+    forced = np.zeros((rounds, B), bool)
+    for b in range(B):
+        rng = generator(b, Stream.AGENT)
+        for t in range(1, rounds + 1):
+            coin, u = stats.norm.cdf(portable.normals(rng, d + 2)[d:])
+            if coin < min(1.0, d * math.log(t) / (gamma * t)):
+                forced[t - 1, b] = True
+                for run in runs:
+                    assert run.actions[t - 1, b] == int(m * u)
+    assert forced.mean() > 0.1
+    # the other rewards change what is played in the other rounds
+    first, second = (run.actions[~forced] for run in runs)
+    assert (first != second).mean() > 0.1
 
 
 def test_forced_exploration_widens_the_design(play):

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.agent import BatchedSingle, SingleAgent
@@ -13,6 +14,7 @@ from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
+from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams, Stream, generator
 
 NAMES = ("lin-greedy", "lin-ucb", "lin-ts", "adaprivate-ucb", "adaprivate-ts")
@@ -150,22 +152,20 @@ def test_statistics_after_a_run(play, rule):
 
 
 def test_thompson_draws_have_the_mean_and_covariance_of_the_posterior():
-    """Recover the draws from the kernel's choices: P(choose +x) = Phi(mean / sd)."""
-    from scipy.stats import norm
-
-    from dpb_agents import kernels as agent_kernels
-
+    """Recover the draws from the agent's choices: P(choose +x) = Phi(mean / sd)."""
     rng = np.random.default_rng(0)
     B, d = 40_000, 3
     root = rng.standard_normal((d, d))
     A = root @ root.T + np.eye(d)
     b = np.array([1.0, -0.5, 0.8])
-    upper = np.broadcast_to(np.linalg.cholesky(A).T, (B, d, d)).copy()
-    action = np.empty(B, np.int64)
+    problem = make_problem("DPB/Recommendation-v0", horizon=10, dim=d, n_candidates=2)
+    agent = make_agent("lin-ts", v=0.7)
+    agent.set_up(problem.info, AgentStreams(range(B)))
+    agent.state.A[:] = np.linalg.cholesky(A).T
+    agent.state.b[:] = b
     for x in np.eye(d):
         features = np.broadcast_to(np.stack([x, -x]).astype(np.float32), (B, 2, d)).copy()
-        choose = agent_kernels.linear.choose_sampled
-        choose(features, upper, np.tile(b, (B, 1)), 0.7, rng.standard_normal((B, d)), action)
+        action = agent.act(Context(1, features))
         mean, sd = x @ np.linalg.solve(A, b), 0.7 * math.sqrt(x @ np.linalg.solve(A, x))
         expected = norm.cdf(mean / sd)
         assert np.mean(action == 0) == pytest.approx(expected, abs=4 * 0.5 / math.sqrt(B))
@@ -217,11 +217,77 @@ def test_rejected_rounds_leave_no_trace(play, name):
             found = np.linalg.inv(run.agent.state.A[i])
         np.testing.assert_allclose(found, A, rtol=1e-8, atol=1e-8)
         if budget_of(name) is None:
-            b = x.T @ (run.rewards[seen, i] - run.agent._shift)
+            b = x.T @ (run.rewards[seen, i] - run.agent.known.shift)
             np.testing.assert_allclose(run.agent.plan.sums.value[i], b, rtol=1e-10, atol=1e-12)
     if budget_of(name) is not None:
         # A batch of 40 observed rounds takes 5 x 40 offered ones on average.
         assert run.agent.plan.sums.releases == 1500 // 200
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_round_without_feedback_changes_no_state_and_no_sum(name, together):
+    """Rewards and choices of such rounds are not read; here the rewards are not even numbers."""
+    env = {"dim": 3, "n_candidates": 4, "fresh": True}
+    problem = make_problem("DPB/Recommendation-v0", horizon=40, **env)
+    params = {} if budget_of(name) is None else {"batch": 10}
+    agent = make_agent(name, **params)
+    agent.set_up(problem.info, AgentStreams([0, 1]), budget_of(name))
+    instance = problem.instance([0, 1])
+
+    def kept():
+        sums = behind(agent.plan.sums)
+        return [part.copy() for part in (*agent.state, sums.value, sums._total)]
+
+    def play(n, observed):
+        """Play rounds with feedback in some replicates, and return what is in the memory."""
+        if together:
+            table = instance.move(n).view()
+            seen = np.broadcast_to(observed[:, None], table.reward.shape)
+            agent.play(Stretch(table.context, np.where(seen, table.reward, np.nan), seen))
+            instance.advance()
+            return kept()
+        for _ in range(n):
+            context = instance.context()
+            action = agent.act(context)
+            reward = instance.respond(action).feedback.reward
+            seen = np.where(observed, reward, np.nan)
+            agent.observe(context, action, Feedback(seen, observed=observed))
+            instance.advance()
+        return kept()
+
+    before = play(15, np.array([True, True]))
+    after = play(4, np.array([False, True]))
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(new[0], old[0])
+    # the other replicate learns: its A, and its released or open sums
+    assert (after[0][1] != before[0][1]).any()
+    assert any((new[1] != old[1]).any() for old, new in zip(before[-2:], after[-2:]))
+
+
+@pytest.mark.parametrize("gamma", [None, 2.0])
+def test_equal_arms_share_the_stated_probability(gamma):
+    """Arms that were played equally often have equal bounds: a uniform number decides."""
+    B, m = 3000, 4
+    problem = make_problem("DPB/MultiArmed-v0", horizon=10, n_arms=m)
+    agent = make_agent("lin-ucb", gamma=gamma)
+    agent.set_up(problem.info, AgentStreams(range(B)))
+    instance = problem.instance(range(B))
+    for arm in (0, 2):
+        context = instance.context()
+        agent.observe(context, np.full(B, arm), Feedback(np.full(B, 0.25)))
+        instance.advance()
+    context = instance.context()
+    d = problem.info.dim
+    forced = 0.0 if gamma is None else d * math.log(3) / (3 * gamma)
+    expected = np.full(m, forced / m)
+    expected[[1, 3]] += 0.5 * (1.0 - forced)
+    assert forced < 0.8
+    shares = agent.probabilities(context)
+    np.testing.assert_allclose(shares, np.tile(expected, (B, 1)), rtol=1e-12)
+    counts = np.bincount(agent.act(context), minlength=m) / B
+    spread = np.sqrt(expected * (1.0 - expected) / B)
+    assert (np.abs(counts - expected) <= 4.5 * spread + 1e-12).all()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +316,7 @@ def test_bad_actions_and_problems_are_refused():
         with pytest.raises(ActionError, match=r"replicate 1 is outside 0\.\.4"):
             agent.observe(context, np.array([0, bad]), Feedback(np.zeros(2)))
     pricing = make_problem("DPB/Pricing-v0", horizon=10)
-    with pytest.raises(AgentError, match="plays recommendation, not pricing"):
+    with pytest.raises(AgentError, match="plays recommendation problems, not pricing"):
         agent.set_up(pricing.info, AgentStreams([0]))
 
 

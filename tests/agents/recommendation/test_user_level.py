@@ -250,7 +250,7 @@ def test_users_of_a_data_set_are_protected_too(play):
         "adaprivate-user-ts", range(2), 600, Budget.zcdp(1.0), params, protocol="replay", **env
     )
     # rounds without feedback are no contribution
-    counts = replay.agent._cap._users.table.sum(axis=1)
+    counts = replay.agent.plan.cap._users.table.sum(axis=1)
     np.testing.assert_array_less(counts, replay.observed.sum(axis=0) + 1)
     assert (counts > 0).all()
 
@@ -293,13 +293,13 @@ class AsPrinted(AdaPrivateUserUCB):
         super().__init__(batch=8, centre=True)
         self.fault = fault
 
-    def begin(self, problem, streams, curator):
-        super().begin(problem, streams, curator)
+    def start(self, problem, sums):
+        sums.ready()
         if self.fault == "half":
-            curator.seal()
-            behind(self.plan.sums)._sigma /= 2.0
+            behind(sums)._sigma /= 2.0
         if self.fault == "fresh":
-            behind(self.plan.sums)._clip.__class__ = Forgetful
+            behind(sums)._clip.__class__ = Forgetful
+        return super().start(problem, sums)
 
 
 @pytest.mark.slow

@@ -1,27 +1,19 @@
-"""AdaPrivate-UCB in plain NumPy, for one customer stream.
+"""AdaPrivate-UCB in plain NumPy, for one customer stream: an independent edition to test against.
 
 The UCB agent that Riyazat & Ukwatta compare AdaPrivate-TS with (arXiv:2606.21757): Algorithm 1
-with an upper confidence bound in place of lines 7 to 9. The other lines are in `adaprivate_ts.py`.
-The agent `adaprivate-ucb` computes the same for many replicates at once, with compiled kernels.
+with an upper confidence bound in place of lines 7 to 9. The other lines are in
+`adaprivate_ts_oracle.py`. Tests compare the agent `adaprivate-ucb` with it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-import dpb_gym
-from dpb_agents.reference.adaprivate_ts import ReferenceAdaPrivateTS
+from tests.agents.reference.adaprivate_ts_oracle import AdaPrivateTSOracle
 
 
-@dpb_gym.register_agent(
-    "reference-adaprivate-ucb",
-    supports=["recommendation"],
-    protects=("central", "reward"),
-    budget="required",
-    partial_feedback=False,
-)
-class ReferenceAdaPrivateUCB(ReferenceAdaPrivateTS):
-    """AdaPrivate-UCB in plain NumPy, to read and to test `adaprivate-ucb` with.
+class AdaPrivateUCBOracle(AdaPrivateTSOracle):
+    """AdaPrivate-UCB in plain NumPy.
 
     It is `adaprivate-ucb` with ``intercept=0``, ``gamma=None`` and ``window=None``, and needs
     feedback in every round.
@@ -33,9 +25,6 @@ class ReferenceAdaPrivateUCB(ReferenceAdaPrivateTS):
         prior_mean: theta_0, ``(d,)``. None: the mean of `ProblemInfo.prior`, or zeros.
         alpha: Width of the bonus, >= 0.
         calibration: ``"verified"``: noise of the exact Gaussian mechanism; ``"paper"``: Eq. 2.8.
-
-    Raises:
-        ParameterError: If the rewards are not bounded.
     """
 
     def __init__(
@@ -49,6 +38,14 @@ class ReferenceAdaPrivateUCB(ReferenceAdaPrivateTS):
     ):
         super().__init__(ridge, batch, centre, prior_mean, calibration=calibration)
         self.alpha = alpha
+
+    def act(self, context):
+        """Return the candidate of the largest bound. Of equal arms each has the same chance."""
+        scores = self.scores(context.features.astype(float))
+        if not self.problem.fixed_arms:
+            return int(scores.argmax())
+        best = np.flatnonzero(scores == scores.max())
+        return int(best[int(self.rng.random() * len(best))])
 
     def scores(self, x):
         """Return <x, theta> + alpha ||x||_{A^-1} of candidates, theta = A^-1 b."""

@@ -1,9 +1,9 @@
-"""AdaPrivate-TS in plain NumPy, for one customer stream, to be read from top to bottom.
+"""AdaPrivate-TS in plain NumPy, for one customer stream: an independent edition to test against.
 
 Riyazat & Ukwatta, "AdaPrivate-TS: Private Thompson Sampling for Contextual Bandits with Privacy
 Amplification", arXiv:2606.21757, Algorithm 1. Comments give the paper's line and equation numbers
-and its symbols. Labels like R1 are rows of docs/errata.md. The agent `adaprivate-ts` computes the
-same for many replicates at once, with compiled kernels.
+and its symbols. Labels like R1 are rows of docs/errata.md. Tests compare the agent `adaprivate-ts`
+with it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,11 @@ import numpy as np
 
 import dpb_gym
 from dpb_gym import portable
-from dpb_gym.agent import unsuitable
-from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import equivalent_rho, gaussian_sigma, textbook_rho
 
 
-@dpb_gym.register_agent(
-    "reference-adaprivate-ts",
-    supports=["recommendation"],
-    protects=("central", "reward"),
-    budget="required",
-    partial_feedback=False,
-)
-class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
-    """AdaPrivate-TS (Riyazat & Ukwatta) in plain NumPy, to read and to test `adaprivate-ts` with.
+class AdaPrivateTSOracle(dpb_gym.SingleAgent):
+    """AdaPrivate-TS (Riyazat & Ukwatta) in plain NumPy.
 
     It is `adaprivate-ts` with ``intercept=0``, ``gamma=None`` and ``window=None``, and needs
     feedback in every round.
@@ -40,10 +31,9 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
         v: v_1, width of the first batch's draws, >= 0. None: the width of section 4.2.
         decay: gamma, factor of the width from batch to batch, in (0, 1].
         calibration: ``"verified"``: noise of the exact Gaussian mechanism; ``"paper"``: Eq. 2.8.
-
-    Raises:
-        ParameterError: If the rewards are not bounded.
     """
+
+    protects = ("central", "reward")
 
     def __init__(
         self,
@@ -61,11 +51,7 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
     def begin(self):
         """Lines 1 to 3."""
         problem, d = self.problem, self.problem.dim
-        if problem.kind != "recommendation":
-            raise unsuitable(type(self).__name__, problem, "recommendation")
         low, high = problem.reward_range
-        if not math.isfinite(high - low):
-            raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
         self.shift = (low + high) / 2 if self.centre else 0.0
         # Lines 1 and 2. Two rewards of a round differ by at most Delta_2 = high - low. By default
         # the curator computes the least sigma of the budget; Eq. 2.8 is larger, but valid (R1).
@@ -92,10 +78,7 @@ class ReferenceAdaPrivateTS(dpb_gym.SingleAgent):
 
     def act(self, context):
         """Return the candidate of the largest score, line 9; candidates are compared unclipped."""
-        scores = self.scores(context.features.astype(float))
-        if context.available is not None and context.available.any():
-            scores[~context.available] = -np.inf
-        return int(scores.argmax())
+        return int(self.scores(context.features.astype(float)).argmax())
 
     def scores(self, x):
         """Return <x, theta> of candidates for a draw theta, lines 7 to 9."""
