@@ -236,11 +236,11 @@ def print_tables(runs: int) -> None:
 
 
 def private_agents() -> list[str]:
-    """Return the names of the private agents that are not references of others."""
+    """Return the names of the private agents."""
     return [
         name
         for name, spec in agent_specs().items()
-        if spec.budget != "never" and not (spec.uses_oracle or name.startswith("reference-"))
+        if spec.budget != "never" and not spec.uses_oracle
     ]
 
 

@@ -16,11 +16,9 @@ MOST, POINTS = 11, 8
 # No parameter of theirs can be good or bad.
 BASELINES = {"random", "oracle", "best-fixed-price"}
 BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
-# The fast agents are tuned for them.
-REFERENCES = {name for name in BUILT_IN if name.startswith("reference-")}
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - BASELINES - REFERENCES))
+@pytest.mark.parametrize("name", sorted(set(BUILT_IN) - BASELINES))
 def test_every_grid_has_as_many_points(name):
     spec = agent_spec(name)
     grid = read_grid(spec)
@@ -33,8 +31,8 @@ def test_every_grid_has_as_many_points(name):
         assert any(known[key] == value for value in values), f"the default of {key} is a point"
 
 
-def test_baselines_and_references_have_nothing_to_tune():
-    for name in BASELINES | REFERENCES:
+def test_baselines_have_nothing_to_tune():
+    for name in BASELINES:
         with pytest.raises(ParameterError, match="nothing to tune"):
             read_grid(agent_spec(name))
 

@@ -23,12 +23,11 @@ PROBLEMS = {
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": ("DPB/Recommendation-v0", {"n_candidates": 8, "interactions_per_user": 2}),
 }
-# They do not estimate theta, or delegate it to another agent; references take no prior.
+# They do not estimate theta, or delegate it to another agent.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
 OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
 BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
-OTHERS |= {n for n in BUILT_IN if n.startswith("reference-")}
 WARM = [n for n in BUILT_IN if n not in OTHERS]
 # They start with random or exploring rounds, independently of the prior.
 EXPLORING = {"coreset-elimination", "mle-cycle-pricing", "explore-commit-pricing"}
@@ -86,7 +85,7 @@ def best(problem, context, b):
 def test_agents_without_prior_mean_estimate_nothing():
     for name in BUILT_IN:
         known = inspect.signature(agent_spec(name).maker).parameters
-        assert name.startswith("reference-") or ("prior_mean" in known) == (name in WARM), name
+        assert ("prior_mean" in known) == (name in WARM), name
 
 
 @pytest.mark.parametrize("name", [n for n in WARM if n not in EXPLORING])

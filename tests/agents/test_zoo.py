@@ -51,12 +51,7 @@ def budget_of(spec):
 
 
 def pairs():
-    """Order by kind, so that another worker compiles the next kind's kernels meanwhile.
-
-    Reference agents equal the fast ones in every round (tests/agents/reference), so each of them
-    has one arena only.
-    """
-    references = set()
+    """Order by kind, so that another worker compiles the next kind's kernels meanwhile."""
     for arena, (env_id, kwargs) in ARENAS.items():
         info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
         for name, spec in agent_specs().items():
@@ -64,10 +59,8 @@ def pairs():
                 continue
             if arena == "multi-armed" and not spec.fixed_arms:
                 continue  # uncentred ridge regression may stay with the first arm it plays
-            if shortcoming(spec, info) or name in references:
+            if shortcoming(spec, info):
                 continue
-            if name.startswith("reference-"):
-                references.add(name)
             yield name, arena
 
 
@@ -96,11 +89,9 @@ def lockstep(problem, name, seeds, rounds, budget):
 
 @cache
 def final_regret(name, arena):
-    """Return the regret of 12 or 24 replicates, 4 of a reference agent; cached for `random`."""
+    """Return the regret of 12 or 24 replicates; cached for `random`."""
     env_id, kwargs = ARENAS[arena]
     rounds, replicates = (5_000, 12) if "replay" in arena else (1_500, 24)
-    if name.startswith("reference-"):
-        replicates = 4
     agent = (name, budget_of(agent_specs()[name]))
     played = dpb_gym.evaluate(
         env_id, [agent], rounds, replicates, env_kwargs=kwargs, workers=1, progress=False

@@ -31,11 +31,8 @@ from dpb_gym.registry import agent_specs, spec_of
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
-# Reference agents make the same releases as the agents that they explain.
 PRIVATE = [
-    name
-    for name, spec in agent_specs().items()
-    if spec.budget != "never" and not (spec.uses_oracle or name.startswith("reference-"))
+    name for name, spec in agent_specs().items() if spec.budget != "never" and not spec.uses_oracle
 ]
 # Long runs of private MLEs; their table is made by a script, with 2 x 2000 runs.
 SLOW = {"private-pricing", "explore-commit-pricing"}

@@ -93,11 +93,9 @@ FORBIDDEN = {
 }
 # Not on a path from a cell to its numbers: audits, Stable-Baselines3, real data's features
 # (stored in single precision), the table of BLTs, what a page says of a fit, fits with the noise
-# of the operating system. The reference agents
-# are plain NumPy, and equal the fast agents to rounding only.
+# of the operating system.
 ELSEWHERE = (
     "agents/dpb_agents/plans.py",  # checks of isolated runs, which compute no result
-    "agents/dpb_agents/reference/",
     "dpb_gym/envs/sb3.py",
     "dpb_gym/kinds/price_doubts.py",
     "dpb_gym/privacy/accounting.py",

@@ -14,11 +14,10 @@ from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 
-def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, oracle=None, **env):
+def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, *, oracle, **env):
     """Yield (context, fast agent, reference's copies, actions of both) after every round.
 
-    The reference is the class `oracle`, or the registered agent of that name. It has the same
-    streams and noise as the agent.
+    The reference is the class `oracle`. It has the same streams and noise as the agent.
 
     Both see the response to the fast agent's action, so that one round's rounding error does not
     grow over the next ones. Features are multiplied by `scale`.
@@ -26,15 +25,12 @@ def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, oracle
     problem = dpb_gym.make_problem(env_id, horizon=rounds, **env)
     params = params or {}
     fast = make_agent(name, **params)
-    if oracle is None:
-        reference = make_agent(f"reference-{name}", **params)
-    else:
-        reference = BatchedSingle(oracle, params)
-        reference.protects = oracle.protects
+    reference = BatchedSingle(oracle, params)
+    reference.protects = oracle.protects
     for agent in (fast, reference):
         agent.set_up(problem.info, AgentStreams(seeds), budget and Budget.parse(budget))
     known, expected = fast.curator.guarantee, reference.curator.guarantee
-    if oracle is not None and expected is not None and expected.basis.startswith("declared"):
+    if expected is not None and expected.basis.startswith("declared"):
         # the library vouches for no releaser of a test
         expected = replace(expected, basis=known.basis)
     assert known == expected
