@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import config
+import numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -17,13 +17,14 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for i, part in enumerate(kind):
-            own = _without_counts(context, builder, part, builder.extract_value(value, i))
+        for i in range(len(kind)):
+            inside = builder.extract_value(value, i)
+            own = _without_counts(context, builder, kind[i], inside)
             value = builder.insert_value(value, own, i)
     return value
 
 
-def _borrowed(typing_context, value):  # type: ignore[no-untyped-def]
+def _borrowed(typing_context: Any, value: Any) -> Any:
     """Return the signature and the code of `borrowed`."""
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
@@ -36,7 +37,8 @@ def _itself(value: Any) -> Any:
     return value
 
 
-borrowed = _itself if config.DISABLE_JIT else intrinsic(_borrowed)
+_DISABLED: bool = numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+borrowed = _itself if _DISABLED else intrinsic(_borrowed)
 """Returns a value whose arrays do not count references, also those in (named) tuples.
 
 A compiled function that is called with arrays adds 1 to the number of their users and subtracts it

@@ -19,6 +19,7 @@ import numpy as np
 from dpb_gym import validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ResultError
+from dpb_gym.play import Plan
 from dpb_gym.privacy.releasers.releaser import Handle, Releaser, behind
 from dpb_gym.registry import AgentSpec
 from dpb_gym.results.cell_result import CellResult, Timing
@@ -255,6 +256,7 @@ def _stores(agents: Sequence[Agent]) -> list[_Store]:
     found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
     own = [value for agent in agents for value in vars(agent).values()]
     own += [value for part in own if is_dataclass(part) for value in vars(part).values()]
+    own += [value for part in own if isinstance(part, Plan) for value in part]
     return found + [
         part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))
     ]

@@ -72,6 +72,11 @@ class Player(Agent):
         """Whether contexts do not depend on customers, which a player that says so checks."""
         return False
 
+    @property
+    def updates(self) -> Array:
+        """Number of releases that each replicate has learnt from, ``(B,)``."""
+        return self._releases.copy()
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without what `_bind` makes again, such as compiled functions."""
         return {name: value for name, value in vars(self).items() if name not in BOUND}

@@ -187,16 +187,8 @@ def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
     assert run() == expected
 
 
-def test_subclasses_that_change_a_step_play_round_by_round():
+def test_agents_whose_steps_are_looked_at_play_round_by_round():
     maker = agent_spec("lin-ucb").maker
-
-    class Other(maker):
-        def _choose(self, features, action):
-            action[:] = 0
-
-    agent = Other()
-    agent.set_up(problem("recommendation").info, AgentStreams([1]))
-    assert agent.stretches and not plays_stretches(agent)
     agent = maker()
     agent.set_up(problem("recommendation").info, AgentStreams([1]))
     assert plays_stretches(agent)

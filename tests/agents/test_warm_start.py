@@ -163,7 +163,7 @@ def test_ridge_regression_starts_at_the_prior(intercept):
     known = np.append(KNOWN, 0.0)[: x.shape[1]]
     gram = x.T @ x + 3.0 * np.eye(x.shape[1])
     theta = np.linalg.solve(gram, x.T @ r + 3.0 * known)
-    found = np.linalg.solve(np.linalg.inv(agent._inverse[0]), agent._response[0]) / scale
+    found = agent.state.A[0] @ agent.state.b[0] / scale
     np.testing.assert_allclose(found, theta, rtol=1e-5, atol=1e-7)
 
 
@@ -190,7 +190,7 @@ def test_maximum_likelihood_starts_at_the_prior(name):
                 total += np.log1p(np.exp(z)) - feedback.demand[0] * z
         return total
 
-    fit = agent._estimator if name == "greedy-mnl" else agent._releasers.estimator
+    fit = agent._estimator if name == "greedy-mnl" else agent.plan.sums.estimator
     fit.release(np.ones(len(SEEDS), bool))
     np.testing.assert_allclose(fit._theta[0], minimize(loss, KNOWN).x, atol=2e-3)
 

@@ -266,3 +266,9 @@ class DemandFit:
     def release(self, due: Array) -> Array:
         """Return estimates ``(B, d)``, updated where `due`."""
         return np.asarray(self.estimator.release(due))
+
+    def memory(self, rounds: int | None = None) -> int:
+        """Return the bytes of the stored records; see `Releaser.memory`."""
+        if rounds is not None and self.most is not None:
+            rounds = min(rounds, self.most)
+        return int(self.estimator.memory(rounds))

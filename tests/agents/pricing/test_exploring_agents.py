@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from scipy.stats import norm
 
 from dpb_gym import make_agent, make_problem, portable
 from dpb_gym.errors import AgentError, ParameterError
@@ -49,7 +50,7 @@ def test_explore_then_commit(play):
         own = generator(seed, Stream.AGENT).random(start)
         np.testing.assert_array_equal(run.prices[:start, b], own)
     assert (run.agent.updates == 1).all() and run.agent.curator.guarantee is None
-    theta = run.agent._theta
+    theta = run.agent.state.theta
     for t in (start, 300, 499):
         for b in range(2):
             assert run.prices[t, b] == pytest.approx(greedy(theta[b], run.features[t, b]), abs=1e-4)
@@ -68,11 +69,11 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
         agent.observe(context, price, instance.respond(price).feedback)
         if t < 999:
             instance.advance()
-    assert agent._estimator.records.count == 200  # later customers are not looked at
+    assert agent.plan.sums.estimator.records.count == 200  # later customers are not looked at
     assert (agent.updates == 1).all()
     again = make_agent("explore-commit-pricing")
     again.set_up(problem.info, AgentStreams([0]), None)
-    assert again.curator.guarantee is None and again.explore == math.ceil(math.sqrt(3000))
+    assert again.curator.guarantee is None and again.known.explore == math.ceil(math.sqrt(3000))
 
 
 @pytest.mark.parametrize(("tests", "counts"), [("sqrt", (4, 6, 8, 12)), ("dim", (3, 3, 3, 3))])
@@ -86,7 +87,7 @@ def test_mle_cycles_by_hand(play, tests, counts):
         np.testing.assert_array_equal(part, own[used : used + count])
         start, used = start + 16 * 2**episode, used + count
     assert run.agent.updates[0] == 4
-    theta = run.agent._theta[0]
+    theta = run.agent.state.theta[0]
     assert run.prices[-1, 0] == pytest.approx(greedy(theta, run.features[-1, 0]), abs=1e-4)
 
 
@@ -107,15 +108,15 @@ def test_thompson_draws_from_the_normal_it_states(play):
     T = 200
     run = play("ts-pricing", [5], T, {"growth": 1e9, "explore": 20, "scale": 0.3})
     assert (run.agent.updates == 1).all()
-    theta = run.agent._theta[0]
+    theta = run.agent.state.theta[0]
     phi = np.column_stack([run.features[:20, 0].astype(float), -run.prices[:20, 0]]) / math.sqrt(3)
     covariance = np.linalg.inv(np.eye(3) + phi.T @ phi)
-    rng = generator(5, Stream.AGENT)
-    rng.random(20)
-    normals = portable.normals(rng, (T - 20, 3))
+    # the random prices at the start are normal, too
+    normals = portable.normals(generator(5, Stream.AGENT), (T, 3))
+    np.testing.assert_allclose(run.prices[:20, 0], norm.cdf(normals[:20, 0]), rtol=1e-12)
     root = np.linalg.cholesky(covariance)
     for t in (20, 77, 199):
-        draw = theta + 0.3 * root @ normals[t - 20]
+        draw = theta + 0.3 * root @ normals[t]
         price = 1.0 if draw[-1] <= 0 else greedy(draw, run.features[t, 0])
         assert run.prices[t, 0] == pytest.approx(price, abs=1e-4)
 

@@ -15,8 +15,10 @@ import pytest
 
 import dpb_gym
 from dpb_gym.errors import ParameterError, ResultError
+from dpb_gym.play.player import Player
 from dpb_gym.results.parquet import cell_file, write_cell
 from dpb_gym.results.result_directory import ResultDirectory, keep
+from dpb_gym.running import runner
 from dpb_gym.running.execution import RunReport, run_plan
 from dpb_gym.running.plan import plan_suite
 from dpb_gym.suites import spec
@@ -384,14 +386,15 @@ def test_failed_cells_are_reported_and_tried_again(
 ) -> None:
     out = tmp_path / "out"
     cls: Any = dpb_gym.agent_spec("adaprivate-ts").maker
-    original = cls.act
+    original = Player.act
 
     def broken(self: Any, context: Any) -> Any:
-        if context.t == 30:
+        if isinstance(self.algorithm, cls) and context.t == 30:
             raise RuntimeError("boom")
         return original(self, context)
 
-    monkeypatch.setattr(cls, "act", broken)
+    monkeypatch.setattr(Player, "act", broken)
+    monkeypatch.setattr(runner, "plays_stretches", lambda agent: False)
     report = go(suite, out)
     assert len(report.failures) == 6 and report.computed == CELLS - 6
     failure = report.failures[0]
