@@ -44,6 +44,7 @@ ARENAS = {
 # A loose budget: these tests check that agents work, not the cost of privacy.
 BUDGET = Budget.zcdp(50.0)
 BASELINES = {"random", "oracle"}
+SLOW = ("reference-", "ppo", "dqn", "sac")
 
 
 def budget_of(spec):
@@ -96,10 +97,10 @@ def lockstep(problem, name, seeds, rounds, budget):
 
 @cache
 def final_regret(name, arena):
-    """Return the regret of 12 or 24 replicates, 4 of a reference agent; cached for `random`."""
+    """Return the regret of 12 or 24 replicates, 4 of a slow agent; cached for `random`."""
     env_id, kwargs = ARENAS[arena]
     rounds, replicates = (5_000, 12) if "replay" in arena else (1_500, 24)
-    if name.startswith("reference-"):
+    if name.startswith(SLOW):
         replicates = 4
     agent = (name, budget_of(agent_specs()[name]))
     played = dpb_gym.evaluate(

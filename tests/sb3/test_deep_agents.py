@@ -128,9 +128,7 @@ def test_without_the_extra_a_run_fails_before_the_first_round(name, stored, monk
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     out = {"out": tmp_path / "result"} if stored else {}
     with pytest.raises(MissingExtraError, match=r"needs stable_baselines3.*dpb-gym\[sb3\]"):
-        dpb_gym.evaluate(
-            "DPB/Pricing-v0", [Watched, name], 9, 1, workers=1, progress=False, **out
-        )
+        dpb_gym.evaluate("DPB/Pricing-v0", [Watched, name], 9, 1, workers=1, progress=False, **out)
     assert not played and not list(tmp_path.iterdir())
     assert name in [agent["name"] for agent in dpb_gym.list_agents()]
 

@@ -1,9 +1,9 @@
 """`ppo`, `dqn` and `sac`: models of Stable-Baselines3 that learn while they play.
 
 Stable-Baselines3's `learn` calls the step function of an environment, but here the harness calls
-the agent. So `act` asks the model for an action, `observe` adds the round to the model's buffer, and
-the model's `train` is called after as many rounds as in `learn`. A thread or generator that runs
-`learn` would give the same, but no checkpoint can store its stack.
+the agent. So `act` asks the model for an action, `observe` adds the round to the model's buffer,
+and the model's `train` is called after as many rounds as in `learn`. A thread or generator that
+runs `learn` would give the same, but no checkpoint can store its stack.
 
 An action does not influence later rounds. So every round is an episode of one step, and the targets
 of all three algorithms are rewards.
