@@ -54,10 +54,10 @@ def budget_of(spec):
 def pairs():
     """Order by kind, so that another worker compiles the next kind's kernels meanwhile.
 
-    Reference agents equal the fast ones in every round (tests/agents/reference), so each of them
-    has one arena only.
+    Reference agents equal the fast ones in every round (tests/agents/reference), and the agents of
+    Stable-Baselines3 are also in tests/sb3. So each of them has one arena only.
     """
-    references = set()
+    placed = set()
     for arena, (env_id, kwargs) in ARENAS.items():
         info = dpb_gym.make_problem(env_id, horizon=50, **kwargs).info
         for name, spec in agent_specs().items():
@@ -65,10 +65,10 @@ def pairs():
                 continue
             if arena == "multi-armed" and not spec.fixed_arms:
                 continue  # uncentred ridge regression may stay with the first arm it plays
-            if shortcoming(spec, info) or name in references:
+            if shortcoming(spec, info) or name in placed:
                 continue
-            if name.startswith("reference-"):
-                references.add(name)
+            if name.startswith(SLOW):
+                placed.add(name)
             yield name, arena
 
 

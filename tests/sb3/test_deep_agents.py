@@ -380,6 +380,13 @@ def test_prices_are_drawn_as_described():
     assert ((prices >= 0.0) & (prices <= 1.0)).all() and len(np.unique(prices)) == 80
 
 
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_no_horizon_is_needed(name):
+    agent = quick(name)
+    actions = play(agent, "DPB/Pricing-v0", 20, unknown_horizon=True)[1]
+    assert agent.copies[0]._model._n_updates > 0 and np.isfinite(actions).all()
+
+
 def test_epsilon_falls_to_its_end():
     """A network that always prefers the last of two prices: the others are explored."""
     agent = make_agent("dqn", n_prices=2, exploration=0.5, final_epsilon=0.1, learning_starts=1)
