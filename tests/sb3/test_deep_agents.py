@@ -317,6 +317,30 @@ def test_revenues_count_relative_to_the_largest():
     assert (runs[0] != runs[2]).any()
 
 
+def test_revenues_are_an_input_unless_they_are_equal():
+    size = {"n_items": 3, "capacity": 2, "dim": 2}
+    agent = quick("ppo")
+    instance = start(agent, "DPB/Assortment-v0", 9, revenues=[3.0, 4.0, 1.0], **size)
+    agent.act(instance.context())
+    rows = agent.copies[0]._played[0].reshape(3, 4)
+    np.testing.assert_allclose(rows[:, 2], [0.75, 1.0, 0.25])
+    agent = quick("ppo")
+    start(agent, "DPB/Assortment-v0", 9, revenues=[3.0, 3.0, 3.0], **size)
+    assert agent.copies[0]._inputs == 2
+
+
+def test_the_first_slates_are_almost_uniform():
+    """Weights are orthonormal times sqrt(2); the last row has norm 0.01, that of values norm 1."""
+    agent = make_agent("ppo", net_arch=(32,))
+    start(agent, "DPB/Recommendation-v0", 9, dim=7)
+    policy = agent.copies[0]._model.policy
+    first = policy.actor[0].weight.detach().numpy()
+    np.testing.assert_allclose(first.T @ first, 2.0 * np.eye(7), atol=1e-5)
+    for network, norm in ((policy.actor, 0.01), (policy.critic, 1.0)):
+        assert not network[0].bias.any() and not network[-1].bias.any()
+        assert torch.linalg.norm(network[-1].weight).item() == pytest.approx(norm, rel=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_buffers_have_the_latest_rounds(name):
     agent = quick(name, **({"n_steps": 20} if name == "ppo" else {"buffer_size": 10}))
