@@ -86,9 +86,7 @@ def tables() -> list[tuple[str, list[mpf]]]:
     ):
         top, bottom = rational(f, low, high, 7, anchor)
         named += [(f"{name}_TOP", top), (f"{name}_BOTTOM", bottom)]
-    # For the networks of the deep agents: tanh(x) / x as a function of x^2.
-    top, bottom = rational(lambda z: mp.tanh(mp.sqrt(z)) / mp.sqrt(z), "0", "62.41", 4, "-2")
-    return [*named, ("TANH_TOP", top), ("TANH_BOTTOM", bottom)]
+    return named
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 Every number is the median over repeats of interleaved measurements of processor time on one core,
 so that a busy machine slows both sides of a ratio equally. Other packages are timed in their own
-environments, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py); Stable-Baselines3 if
-installed. Each curve runs in a separate process, whose peak memory is shown.
+environments, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py). Each curve
+runs in a separate process, whose peak memory is shown.
 
 ``--store`` stores the parts that were measured in docs/results/speed.json, with the processor and
 the day, and writes the tables of docs/speed.md from it. A test compares both.
@@ -34,7 +34,6 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MK
     os.environ.setdefault(name, "1")
 
 import decisions  # noqa: E402
-import gymnasium  # noqa: E402
 import install_weight  # noqa: E402
 import marked  # noqa: E402
 import numpy as np  # noqa: E402
@@ -53,7 +52,7 @@ CURVES = {
 }
 BUDGETS = ("none", "rho=1")
 PARTS = (
-    *("policies", "peers", "deep", "ageing", "starting", "clone", "tests", "board", "curves"),
+    *("policies", "peers", "ageing", "starting", "clone", "tests", "board", "curves"),
     *("decisions", "weight", "isolation"),
 )
 BOARD, ROWS, CELLS = "docs/leaderboard/dpb-bench-v1", 2000, 100_000
@@ -188,48 +187,6 @@ def peers(report, scale, named):
         report(f"{name} LinUCB", statistics.median(rates[name]), "-", "rounds/s")
         for B, target in ((64, ">= 60"), (1, ">= 20")):
             report(f"lin-ucb (B={B}) / {name}'s LinUCB", ratio(rates, B, name), target)
-
-
-def deep(report, scale, repeats):
-    """Compare our deep agents with Stable-Baselines3's on the same environments.
-
-    Both have our network, learning rate and intervals of training, which differ from
-    Stable-Baselines3's defaults, and prices rescaled to [-1, 1].
-    """
-    import stable_baselines3 as sb3
-    import torch
-
-    torch.set_num_threads(1)
-    print("ppo, dqn, sac: one layer of 32, rate 0.003, prices rescaled to [-1, 1]. Defaults of")
-    print(
-        "Stable-Baselines3: two layers of 64 (SAC 256), rate 0.0003 (DQN 0.0001), prices in [0, 1]."
-    )
-    shared = {"learning_rate": 3e-3, "gamma": 0.0, "policy_kwargs": {"net_arch": [32]}}
-    replay = {"learning_starts": 50, "train_freq": 8, "gradient_steps": 4, "batch_size": 64}
-    cases = {
-        "ppo": ("PPO", "DPB/Pricing-v0", {"n_steps": 64, "batch_size": 32}),
-        "dqn": ("DQN", "DPB/Recommendation-v0", replay),
-        "sac": ("SAC", "DPB/Pricing-v0", replay),
-    }
-    rounds = 64 * scale
-    for name, (theirs, env_id, options) in cases.items():
-        env = gymnasium.make(env_id, horizon=10_000_000)
-        if isinstance(env.action_space, gymnasium.spaces.Box):
-            env = gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
-        model = getattr(sb3, theirs)("MlpPolicy", env, device="cpu", **shared, **options)
-        model.learn(128)
-
-        def learn(model=model):
-            start = time.process_time()
-            model.learn(rounds, reset_num_timesteps=False)
-            return rounds / (time.process_time() - start)
-
-        for replicates in (10, 20):
-            lane = Lockstep(env_id, name, replicates, 10_000_000)
-            rates = alternate({"ours": lambda lane=lane: lane.run(256), "theirs": learn}, repeats)
-            report(f"{name} (B={replicates})", statistics.median(rates["ours"]), "-", "rounds/s")
-            quotient = ratio(rates, "ours", "theirs")
-            report(f"{name} (B={replicates}) / Stable-Baselines3's", quotient, ">= 10")
 
 
 def ageing(report, quick, repeats):
@@ -559,7 +516,6 @@ def main():
     parts = {
         "policies": lambda: policies(report, scale, repeats),
         "peers": lambda: peers(report, scale, args.peer),
-        "deep": lambda: deep(report, scale, repeats),
         "ageing": lambda: ageing(report, args.quick, repeats),
         "starting": lambda: starting(report),
         "clone": lambda: clone(report),

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -122,13 +123,11 @@ LONG_PATHS = (
     "report/test_notebook_kernel.py",
     "report/test_plots.py::test_empty_lone_crowded",
     "sb3/test_training.py",
-    *(
-        f"agents/test_zoo.py::{test}[{name}-"
-        for test in ("test_beats_random", "test_a_replicate_does_not_depend_on_its_batch")
-        for name in ("ppo", "dqn", "sac")
-    ),
 )
 LONG = tuple(f"tests/{start}" for start in LONG_PATHS)
+
+# Tests of all agents take seconds with each of these, and `sb3/test_deep_agents.py` has short ones.
+DEEP = re.compile(r"[\[-](ppo|dqn|sac)[]-]")
 
 
 def place(item: pytest.Item) -> int:
@@ -144,6 +143,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if starts_processes(item.path):
             item.add_marker(pytest.mark.process)
+        if DEEP.search(item.name) and "tests/sb3/" not in item.nodeid:
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.sb3)
+            item.add_marker(
+                pytest.mark.skipif(
+                    find_spec("stable_baselines3") is None, reason="needs the [sb3] extra"
+                )
+            )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

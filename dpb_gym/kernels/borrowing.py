@@ -17,9 +17,9 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for i in range(len(kind)):
+        for i, part in enumerate(kind.types):
             inside = builder.extract_value(value, i)
-            own = _without_counts(context, builder, kind[i], inside)
+            own = _without_counts(context, builder, part, inside)
             value = builder.insert_value(value, own, i)
     return value
 

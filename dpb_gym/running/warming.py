@@ -34,6 +34,8 @@ ENVIRONMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("DPB/Recommendation-v0", {"dim": 4, "fresh": True, **USERS}),
     ("DPB/MultiArmed-v0", {"n_arms": 5, **USERS}),
 )
+WITHOUT_KERNELS = (".reference", ".deep_agents")
+"""Parts of the entry points of agents that are not compiled: NumPy's and Stable-Baselines3's."""
 REPLAY = "DPB/MovieLensReplay-v0"
 BUDGET, SESSION_BUDGET = Budget.zcdp(50.0), Budget.approx(20.0, 1e-5)
 
@@ -44,7 +46,7 @@ def warm(
     """Compile the kernels of agents and of their environments, and store them in the cache.
 
     Args:
-        names: Registered agents; by default all except the reference agents, which have no kernels.
+        names: Registered agents; by default all that have kernels, see `WITHOUT_KERNELS`.
         workers: Processes; the number of usable cores by default.
         show: Progress; see `dpb_gym.running.progress.board`.
 
@@ -55,7 +57,11 @@ def warm(
         UnknownNameError: If there is no such agent.
         WorkerError: If a worker dies.
     """
-    everybody = [n for n, s in agent_specs().items() if ".reference" not in s.entry_point]
+    everybody = [
+        name
+        for name, spec in agent_specs().items()
+        if not any(part in spec.entry_point for part in WITHOUT_KERNELS)
+    ]
     chosen = [agent_spec(name).name for name in names or everybody]
     workers, compiled = check_backend(workers), 0
     jobs = [SimpleNamespace(title=name, rounds=HORIZON) for name in chosen]

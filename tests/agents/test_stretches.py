@@ -88,7 +88,7 @@ def together(agent, instance, rounds):
 def found():
     """Agents that play stretches, with the environments in which they do."""
     pairs = []
-    for name in agent_specs():
+    for name in sorted(agent_specs().keys() - {"ppo", "dqn", "sac"}):  # they need an extra
         for environment in ENVIRONMENTS:
             made = start(name, environment, 1)
             if made is not None and plays_stretches(made[0]):
@@ -107,7 +107,8 @@ def points():
 
 
 def test_the_linear_policies_play_stretches():
-    assert {("lin-ucb", e) for e in ENVIRONMENTS} < set(found())
+    recommended = {e for e in ENVIRONMENTS if problem(e).info.kind == "recommendation"}
+    assert {("lin-ucb", e) for e in recommended} < set(found())
 
 
 def sizes():
@@ -188,8 +189,7 @@ def test_mixed_agents_play_as_many_rounds_as_a_short_stretch_has(monkeypatch):
 
 
 def test_agents_whose_steps_are_looked_at_play_round_by_round():
-    maker = agent_spec("lin-ucb").maker
-    agent = maker()
+    agent = make_agent("lin-ucb")
     agent.set_up(problem("recommendation").info, AgentStreams([1]))
     assert plays_stretches(agent)
     agent.act = lambda context: 1 / 0  # somebody looks inside

@@ -26,6 +26,8 @@ FEW = (
     "ucb-mnl,dpmnl,one-pass-mnl,ts-pricing,private-pricing,one-pass-pricing,"
     "lin-ucb,adaprivate-ts,one-pass-linear,local-lin-ucb,one-pass-offers"
 )
+DEEP = ("ppo", "dqn", "sac")
+"""Agents of Stable-Baselines3: PyTorch selects code by the processor."""
 TASKS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 4}),
     "revenues": ("DPB/Assortment-v0", {"n_items": 9, "capacity": 3, "revenues": "random"}),
@@ -44,7 +46,8 @@ def digests(task: str, only: list[str], horizon: int, workers: int) -> dict[str,
     env_id, kwargs = TASKS[task]
     info = dpb_gym.make_problem(env_id, horizon=horizon, **kwargs).info
     known = [name for name, spec in dpb_gym.agent_specs().items() if not shortcoming(spec, info)]
-    agents = [name for name in known if not only or name in only]
+    plain = [name for name in known if name not in DEEP]
+    agents = [name for name in plain if not only or name in only]
     if not agents:
         return {}
     result = dpb_gym.evaluate(
