@@ -16,7 +16,8 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         array.parent = cgutils.get_null_value(array.parent.type)
         return array._getvalue()
-    if isinstance(kind, types.BaseTuple):
+    is_tuple = isinstance(kind, types.BaseTuple)  # apart, as numba does not annotate its tuples
+    if is_tuple:
         for i, part in enumerate(kind.types):
             inside = builder.extract_value(value, i)
             own = _without_counts(context, builder, part, inside)
