@@ -61,7 +61,7 @@ class Tap:
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
-        self._scales = np.empty(0)
+        self._scales = np.zeros(0)
         if _released(releaser, Planned):
             self._scales = releaser.schedule.scales.copy()  # as charged, whatever changes later
         self._exchanged = exchanged

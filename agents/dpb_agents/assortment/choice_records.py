@@ -271,7 +271,7 @@ class EntrywiseGram:
         width = len(self._upper[0])
         self._sum = RunningSum(curator, width, sensitivity=math.sqrt(2.0) * K, **options)
         self.steps = self._sum.steps
-        self._matrix = np.empty((curator.replicates, d, d))
+        self._matrix = np.zeros((curator.replicates, d, d))
 
     @property
     def sigma(self) -> float:

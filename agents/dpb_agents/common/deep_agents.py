@@ -156,10 +156,10 @@ class PPO(DeepAgent):
         super().begin(problem, streams, curator)
         B, N, n = streams.replicates, self._items, self.n_steps
         places = {"assortment": problem.capacity, "recommendation": 1}.get(problem.kind, 0)
-        self._contexts = np.empty((B, n, N, self._inputs), np.float32)
+        self._contexts = np.zeros((B, n, N, self._inputs), np.float32)
         self._offers = np.ones((B, n, N), bool)
-        self._slates = np.empty((B, n, places), np.int64)
-        self._bids, self._rewards = np.empty((B, n)), np.empty((B, n))
+        self._slates = np.zeros((B, n, places), np.int64)
+        self._bids, self._rewards = np.zeros((B, n)), np.zeros((B, n))
         self._draws = streams.uniforms(N) if places else streams.normals()
 
     def _initial(self, rng: np.random.Generator) -> Array:
@@ -228,8 +228,8 @@ class OffPolicy(DeepAgent):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         super().begin(problem, streams, curator)
         size = streams.replicates, min(self.buffer_size, problem.longest)
-        self._remembered = np.empty((*size, self._inputs), np.float32)
-        self._played, self._rewards = np.empty(size), np.empty(size)
+        self._remembered = np.zeros((*size, self._inputs), np.float32)
+        self._played, self._rewards = np.zeros(size), np.zeros(size)
 
     def _remember(self, inputs: Array, played: Array, feedback: Feedback) -> None:
         """Store inputs ``(B, d)`` and actions ``(B,)`` in the replay buffer; train where due."""

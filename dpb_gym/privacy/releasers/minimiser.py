@@ -216,7 +216,7 @@ class Minimiser(Releaser):
         self.ready()
         n = len(new[0]) if new else 0
         if not self._columns:
-            self._columns = [np.empty((0, *column.shape[1:]), column.dtype) for column in new]
+            self._columns = [np.zeros((0, *column.shape[1:]), column.dtype) for column in new]
         shapes = [(n, *stored.shape[1:]) for stored in self._columns]
         if not new or [x.shape for x in new] != shapes or new[0].shape[1:2] != (self.replicates,):
             raise ParameterError(
