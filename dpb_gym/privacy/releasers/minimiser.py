@@ -230,7 +230,7 @@ class Minimiser(Releaser):
         for i, column in enumerate(new):
             if self.count + n > len(self._columns[i]):
                 # doubled, so that n records cost O(n) copies in all
-                grown = np.empty((2 * (self.count + n), *column.shape[1:]), column.dtype)
+                grown = np.zeros((2 * (self.count + n), *column.shape[1:]), column.dtype)
                 grown[: self.count] = self._columns[i][: self.count]
                 self._columns[i] = grown
             self._columns[i][self.count : self.count + n] = column
