@@ -710,7 +710,8 @@ def _shown_names(releaser: Releaser) -> list[str]:
         if not hasattr(releaser, name):
             continue
         value = getattr(releaser, name)
-        fields = () if type(value) in PLAIN else state.frozen_fields(type(value)) or ()
+        kind: Any = type(value)
+        fields = () if kind in PLAIN else state.frozen_fields(kind) or ()
         if fields and all(type(getattr(value, field)) in ATOMS for field in fields):
             names += [f"{name}.__class__", *(f"{name}.{field}" for field in fields)]
         else:
@@ -785,7 +786,7 @@ def _parts(value: Any) -> list[bytes] | None:
     rest = [value]
     while rest:
         each = rest.pop()
-        kind = type(each)
+        kind: Any = type(each)
         if kind is np.ndarray:
             if each.dtype.hasobject:
                 return None
