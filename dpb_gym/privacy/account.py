@@ -297,6 +297,7 @@ class Account:
         """
         if isinstance(user, str):
             name = validation.text("user", user)
+            # two forms of one letter look the same, and would be two people with two lifetimes
             if not unicodedata.is_normalized("NFC", name):
                 raise ParameterError(
                     f"user must be in Unicode's composed form, got {shown(user)}; give "

@@ -15,13 +15,13 @@ from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import (
+    LINK_SCALES,
     Array,
     Context,
     Feedback,
     Hidden,
     ProblemInfo,
     Round,
-    check_link_scale,
     signed,
 )
 from dpb_gym.streams import Stream, generator
@@ -80,7 +80,7 @@ class PricingProblem(Problem):
         self.dim = validation.integer("dim", dim, 2)
         self.demand = validation.choice("demand", demand, DEMANDS)
         self._model = DEMANDS.index(self.demand)
-        self.zeta = check_link_scale(zeta)
+        self.zeta = validation.real("zeta", zeta, *LINK_SCALES)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.customers: str = "array"
         self.sequence: Array | None = None

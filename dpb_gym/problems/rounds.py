@@ -35,11 +35,6 @@ LINK_SCALES = 1e-9, 1e9
 """Smallest and largest link scale zeta, beyond which formulas of agents divide by zero."""
 
 
-def check_link_scale(zeta: Any) -> float:
-    """Return a link scale zeta in `LINK_SCALES` or raise `ParameterError`."""
-    return validation.real("zeta", zeta, *LINK_SCALES)
-
-
 @state.register
 @dataclass(frozen=True)
 class ProblemInfo:
@@ -94,10 +89,6 @@ class ProblemInfo:
     person_uses: int | None = None
     log_release: str | None = None
     prior: Prior | None = None
-
-    def __post_init__(self) -> None:
-        if self.zeta is not None:
-            check_link_scale(self.zeta)
 
     @property
     def longest(self) -> int:

@@ -213,7 +213,7 @@ def test_a_link_scale_beyond_the_range_of_formulas_is_refused(zeta):
         PricingProblem(zeta=zeta)
     info = PricingProblem(horizon=20).info
     with pytest.raises(ParameterError, match="zeta must be"):
-        replace(info, zeta=zeta)
+        dpb_gym.serve("one-pass-pricing", "rho=0.5", replace(info, zeta=zeta), warm=False)
 
 
 @pytest.mark.parametrize("zeta", [1e-9, 1e9])
