@@ -24,7 +24,8 @@ from numba import objmode
 
 import dpb_gym
 from dpb_gym.errors import ActionError, AgentError
-from dpb_gym.kernels import _jit
+from dpb_gym.kernels import _jit, vectors
+from dpb_gym.kernels.customer_candidates import _among_equals
 from dpb_gym.kernels.deferred import Deferred, shape_checked
 from dpb_gym.kernels.vectors import dot
 from dpb_gym.play import Algorithm, Functions, Plan, jit, player, purity
@@ -1092,3 +1093,39 @@ def test_public_directions_do_not_depend_on_responses(stretch, uncached):
         signs = 2.0 * np.array(rewards) - 1.0 if sign is None else np.full(20, sign)
         expected = (signs[:, None] * np.array(shown, float)).sum(axis=0)
         np.testing.assert_allclose(behind(agent.plan.sums)._total[0], expected, rtol=1e-6)
+
+
+def test_a_private_helper_is_not_trusted(monkeypatch):
+    """It relies on the checks of its caller, and would read beyond its arrays."""
+    monkeypatch.setitem(calls_trusted.py_func.__globals__, "dot", _among_equals)
+    purity.check_functions.cache_clear()
+    assert "'dot', which has no bounds checks" in refused(calls_trusted)
+    purity.check_functions.cache_clear()
+
+
+M, V = np.eye(3), np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("add", (V, 1.0, V)),
+        ("add_outer", (M, 1.0, V)),
+        ("copy_to", (2.0 * V, V)),
+        ("put_sum", (V, V, V)),
+        ("copy_matrix", (2.0 * M, M)),
+        ("grow_inverse", (M, V)),
+        ("grow_factor", (M, V)),
+    ],
+)
+def test_helpers_do_not_write_into_what_is_read_only(name, arguments):
+    arguments = read_only(tuple(np.copy(x) if np.ndim(x) else x for x in arguments))
+    before = [np.copy(x) for x in arguments]
+    with pytest.raises((numba.TypingError, AttributeError)):
+        getattr(vectors, name)(*arguments)
+    assert all(map(np.array_equal, arguments, before))
+
+
+def test_a_failed_factor_is_no_memory():
+    assert np.isnan(vectors.solved(-M, V)).all()
+    np.testing.assert_allclose(vectors.solved(2.0 * M, V), 0.5 * V)
