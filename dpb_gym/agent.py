@@ -20,6 +20,7 @@ from dpb_gym.overrides import overridden
 from dpb_gym.privacy.releasers.releaser import Releaser, behind
 from dpb_gym.problems.base import Array, Context, Feedback, Instance, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
+from dpb_gym.problems.rounds import LINK_SCALES
 from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
@@ -88,6 +89,8 @@ class Agent(Policy, ABC):
             )
         for blocked in ("act", "observe", "play"):  # set by `save` of a private run
             vars(self).pop(blocked, None)
+        if problem.zeta is not None:
+            validation.real("zeta", problem.zeta, *LINK_SCALES)
         self.curator = privacy.Curator(
             budget,
             self.protects or ("central", "reward"),

@@ -105,6 +105,16 @@ class Session:
             own = checkpoint.continuation_of(agent)
             self._charges = privacy.SessionCharges(account, self.guarantee, own)
 
+    def __reduce__(self) -> Any:
+        """Raise `AgentError`, also where Python copies a session.
+
+        Both copies would go on with the same records. `save` and `load` continue one.
+        """
+        raise AgentError(
+            "a session cannot be copied: it goes on once. Write it by save(path) and continue it "
+            "by Session.load(path)"
+        )
+
     @property
     def guarantee(self) -> privacy.Guarantee | None:
         """The agent's guarantee for real customers; None: no budget.

@@ -102,7 +102,7 @@ class BlockDraws:
         self._fill = fill
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
         rounds = block_rounds(len(self._generators), 8 * count)
-        self._block = np.empty((rounds, len(self._generators), *shape))
+        self._block = np.zeros((rounds, len(self._generators), *shape))
         self._next = rounds
 
     def next(self) -> NDArray[np.float64]:

@@ -28,12 +28,13 @@ import math
 import multiprocessing
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import ABC, ABCMeta, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from itertools import combinations
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -67,7 +68,9 @@ REPLAYED = (*OUTPUTS, *MESSAGES, "value")
 DERIVED = ("curator", "noise_std", "noise_std_max", "variances")
 SHOWN = tuple(name for name in PUBLIC if name not in DERIVED)
 """Attributes of releasers that are compared: what a handle shows, but for derived numbers."""
-PLAIN = frozenset({int, float, bool, str, type(None), RecordShape, Ball, PSDBall, Segment})
+PLAIN = frozenset(
+    {int, float, bool, str, type(None), type, ABCMeta, RecordShape, Ball, PSDBall, Segment}
+)
 """Types of settings that are compared as they are, because they cannot be changed in place."""
 ATOMS = frozenset({int, float, bool, str, type(None)})
 """Types of values that are compared by their text."""
@@ -503,13 +506,15 @@ class _Boundary(Interception):
     """
 
     def __init__(self, first: _Transcript | None) -> None:
-        self.first, self.transcript = first, _Transcript([], [], [])
+        self.first = first
+        self.transcript = _Transcript([], [], [])
+        self._calls = self._rounds = self._decisions = 0
         self.round = 0
         self.lane = 0
         self.exchanged: int | None = None
         self.lanes: dict[int, int | None] = {}
         self._held: dict[int, Releaser] = {}
-        self._shown: dict[int, list[str]] = {}
+        self._shown: dict[int, Callable[[Any], tuple[Any, ...]]] = {}
         self._entered: dict[tuple[int, int], Any] = {}
         self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
 
@@ -523,7 +528,8 @@ class _Boundary(Interception):
 
     def members(self, releaser: Releaser, number: int) -> dict[str, Any]:
         self._held[number] = releaser
-        self._shown[number] = [name for name in SHOWN if hasattr(releaser, name)]
+        # one call reads all, because they are compared at every release
+        self._shown[number] = attrgetter(*_shown_names(releaser))
         if isinstance(releaser, Sum) and not releaser.clips_users:
             self._measure(releaser, number)
         if isinstance(releaser, Minimiser) and releaser.has_loss:
@@ -591,11 +597,14 @@ class _Boundary(Interception):
 
     def called(self, key: Any, method: Callable[..., Any], args: Any, options: Any) -> Any:
         number, name = key
-        parts: list[Any] = [(args, options)]
-        if name in ENTERING and self.lanes[number] is None:
+        if not args and not options:
+            given = _nothing_given()
+        elif name in ENTERING and self.lanes[number] is None:
             axis = 1 if name.endswith("_rounds") else 0
-            parts = [_lane_of((args, options), lane, axis) for lane in range(LANES)]
-        given = tuple(map(_digest, parts))
+            parts = (_lane_of((args, options), lane, axis) for lane in range(LANES))
+            given = tuple(map(_digest, parts))
+        else:
+            given = (_digest((args, options)),)
         shown: Any = None
         if name in REPLAYED:
             shown = self._settings(number)
@@ -604,31 +613,39 @@ class _Boundary(Interception):
     def _settings(self, number: int) -> Any:
         """Return what a handle shows of a releaser: plain values, and a digest of others."""
         releaser = self._held[number]
-        values = [getattr(releaser, name, None) for name in self._shown[number]]
+        values = self._shown[number](releaser)
+        has_loss = isinstance(releaser, Minimiser) and releaser.has_loss
+        if not has_loss and PLAIN.issuperset(map(type, values)):
+            return values
         plain = [each if type(each) in PLAIN else None for each in values]
         others = [each for each in values if type(each) not in PLAIN and not callable(each)]
         digest = _digest(others) if others else b""
-        if isinstance(releaser, Minimiser) and releaser.has_loss:
+        if has_loss:
             digest += _digest(_probed(releaser))
         return plain, digest
 
     def _call(self, key: tuple[int, str], given: tuple[bytes, ...], shown: Any, output: Any) -> Any:
-        """Note a call, and compare it with that of the first run."""
-        calls = self.transcript.calls
+        """Note a call of the first run, or compare one with it."""
         replayed = key[1] in REPLAYED
-        stored = copy.deepcopy(output) if self.first is None and replayed else None
-        calls.append(_Call(key, given, shown, stored))
         if self.first is None:
+            stored = copy.deepcopy(output) if replayed else None
+            self.transcript.calls.append(_Call(key, given, shown, stored))
             return output
 
-        if len(calls) > len(self.first.calls) or self.first.calls[len(calls) - 1].key != key:
+        # later runs keep nothing, as Python visits all that is kept again and again
+        number, calls = self._calls, self.first.calls
+        self._calls += 1
+        if number >= len(calls) or calls[number].key != key:
             raise _Found("records reach the plan of the releases")
-        then = self.first.calls[len(calls) - 1]
+        then = calls[number]
         if shown != then.shown:
             raise _Found("records reach an attribute of a releaser")
         if given != then.given:
             self._differs(key, given, then.given)
-        return copy.deepcopy(then.output) if replayed else output
+        if not replayed:
+            return output
+        # most releases are arrays, whose own copy takes a tenth of the time of a deep one
+        return then.output.copy() if type(then.output) is np.ndarray else copy.deepcopy(then.output)
 
     def _differs(
         self, key: tuple[int, str], given: tuple[bytes, ...], then: tuple[bytes, ...]
@@ -650,10 +667,11 @@ class _Boundary(Interception):
     def close_round(self) -> None:
         """Compare what has entered the sums in this round."""
         rows, self._entered = self._entered, {}
-        self.transcript.entered.append(rows)
         if self.first is None:
+            self.transcript.entered.append(rows)
             return
-        then = self.first.entered[len(self.transcript.entered) - 1]
+        then = self.first.entered[self._rounds]
+        self._rounds += 1
         for key in sorted({*rows, *then}):
             now, before = rows.get(key), then.get(key)
             if now is not None and before is not None and now.tobytes() == before.tobytes():
@@ -668,20 +686,37 @@ class _Boundary(Interception):
 
     def decide(self, decision: list[Any], what: str = "action") -> None:
         """Record what is decided for each replicate; None where a customer may see another."""
-        decisions = self.transcript.decisions
-        decisions.append(tuple(None if each is None else _digest(each) for each in decision))
+        decided = tuple(None if each is None else _digest(each) for each in decision)
         if self.first is None:
+            self.transcript.decisions.append(decided)
             return
-        then = self.first.decisions[len(decisions) - 1]
-        for lane, (now, before) in enumerate(zip(decisions[-1], then)):
+        then = self.first.decisions[self._decisions]
+        self._decisions += 1
+        for lane, (now, before) in enumerate(zip(decided, then)):
             if now is not None and now != before:
                 beside = len(then) > 1 and lane != self.lane
                 raise _Found(f"records{' of another replicate' if beside else ''} reach the {what}")
 
     def end(self) -> None:
         """Check that every release of the first run was asked for."""
-        if self.first is not None and len(self.transcript.calls) < len(self.first.calls):
+        if self.first is not None and self._calls < len(self.first.calls):
             raise _Found("records reach the plan of the releases")
+
+
+def _shown_names(releaser: Releaser) -> list[str]:
+    """Return what `_Boundary._settings` reads, for a frozen dataclass its class and fields."""
+    names: list[str] = []
+    for name in SHOWN:
+        if not hasattr(releaser, name):
+            continue
+        value = getattr(releaser, name)
+        kind: Any = type(value)
+        fields = () if kind in PLAIN else state.frozen_fields(kind) or ()
+        if fields and all(type(getattr(value, field)) in ATOMS for field in fields):
+            names += [f"{name}.__class__", *(f"{name}.{field}" for field in fields)]
+        else:
+            names.append(name)
+    return names
 
 
 def _points(dim: int) -> Array:
@@ -708,6 +743,12 @@ def _writes_itself(releaser: Releaser) -> bool:
     frame = sys._getframe(2)
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     return bool(names) and frame.f_locals.get(names[0]) is releaser
+
+
+@functools.cache
+def _nothing_given() -> tuple[bytes, ...]:
+    """Return the digest of a call without arguments, as every read of a running sum is."""
+    return (_digest(((), {})),)
 
 
 def _lane_of(value: Any, lane: int, axis: int) -> Any:
@@ -745,7 +786,7 @@ def _parts(value: Any) -> list[bytes] | None:
     rest = [value]
     while rest:
         each = rest.pop()
-        kind = type(each)
+        kind: Any = type(each)
         if kind is np.ndarray:
             if each.dtype.hasobject:
                 return None
@@ -766,6 +807,9 @@ def _parts(value: Any) -> list[bytes] | None:
         elif isinstance(each, np.generic) and not each.dtype.hasobject:
             parts.append(_form(each.dtype, None))
             parts.append(each.tobytes())
+        elif (names := state.frozen_fields(kind)) is not None:
+            parts.append(state.name_of(kind).encode())
+            rest.extend(getattr(each, name) for name in names)
         else:
             return None
         if len(parts) > MOST_PARTS:  # also of a list that contains itself

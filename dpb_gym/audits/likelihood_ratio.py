@@ -61,7 +61,7 @@ class Tap:
         self._exact_rows: list[FloatArray] = []
         thing: Any = releaser
         thing.ready()
-        self._scales = np.empty(0)
+        self._scales = np.zeros(0)
         if _released(releaser, Planned):
             self._scales = _charged_scales(releaser)
         self._exchanged = exchanged

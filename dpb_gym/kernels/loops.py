@@ -155,6 +155,8 @@ def image_lanes(c, S, t, due, matrices, norms):
     for b in range(due.shape[0]):
         if due[b]:
             matrix, norms[b] = image(c, State({lanes_S}), t)
+            same_length(matrix.shape[0], matrices.shape[1])
+            same_length(matrix.shape[1], matrices.shape[2])
             for j in range(matrices.shape[1]):
                 for k in range(matrices.shape[2]):
                     matrices[b, j, k] = matrix[j, k]
@@ -191,7 +193,7 @@ def adopt_lanes(c, S, second, t, due):
 def same_length(found, wanted):
     """Raise IndexError unless a function returned as many numbers as it should."""
     if found != wanted:
-        raise IndexError("an action or a record has another length than planned")
+        raise IndexError("an action, a record or an image has another length than planned")
 
 
 def _loading(dims: int, field: int, pad: str) -> str:
@@ -206,11 +208,13 @@ def _loading(dims: int, field: int, pad: str) -> str:
     return "\n".join(lines).lstrip()
 
 
-def _record(directed: bool, second: bool, index: str, pad: str) -> str:
-    """Return code that writes a record."""
-    call = f"record(c, {index})"
+def _record(directed: bool, second: bool, public: bool, index: str, pad: str) -> str:
+    """Return code that writes a record; a public direction is that of the response 0."""
     names = ["value"] * directed + ["row"] + ["other"] * second
-    lines = [f"{', '.join(names)} = {call}"]
+    lines = [f"{', '.join(names)} = record(c, {index})"]
+    if public:
+        # the sensitivity of a number does not cover a direction that depends on it
+        lines.append(f"row = record(c, {index.replace(', 1 * ', ', 0 * ')})[1]")
     lines += ["values[i, b] = value"] * directed
     lines += [
         "same_length(row.shape[0], rows.shape[2])",
@@ -243,6 +247,7 @@ def loops(
     directed: bool,
     second: bool,
     follow: bool,
+    public: bool,
 ) -> Any:
     """Return the compiled loops of an algorithm, as attributes of one object.
 
@@ -258,6 +263,7 @@ def loops(
         directed: Whether records are numbers with directions.
         second: Whether there are second sums.
         follow: Whether exact sums of the records can be followed round by round.
+        public: Whether directions of records are public, so that they cannot be responses.
     """
     fields = state._fields
     deep, deeper = " " * 12, " " * 16
@@ -272,10 +278,18 @@ def loops(
         if slate
         else "out[i, b] = action",
         "record": _record(
-            directed, second, f"s, t + i, {x}, actions[i, b], responses[i, b], z[i, b]", deeper
+            directed,
+            second,
+            public,
+            f"s, t + i, {x}, actions[i, b], 1 * responses[i, b], z[i, b]",
+            deeper,
         ),
         "table_record": _record(
-            directed, second, f"r, t + i, {x}, action, rewards[i, b, action], repeats[i, b]", deeper
+            directed,
+            second,
+            public,
+            f"r, t + i, {x}, action, 1 * rewards[i, b, action], repeats[i, b]",
+            deeper,
         ),
         "table_see": "pass" if functions.see is None else f"see(c, s, t + i, {x}, action)",
         "table_end": STOP if stops else FOLLOW if follow else "pass",

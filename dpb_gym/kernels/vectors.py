@@ -353,13 +353,13 @@ def definite(M):
 
 @shape_checked
 def solved(M, v):
-    """M^-1 v of a positive definite matrix."""
+    """M^-1 v of a positive definite matrix; NaN for another one."""
     _same(M.shape[0], M.shape[1])
     _same(M.shape[0], v.shape[0])
     lower = np.empty(M.shape)
-    out = np.empty(v.shape[0])
-    kernels.linalg.cholesky_one(M, lower)
-    kernels.linalg.solve_cholesky_one(lower, v, out)
+    out = np.full(v.shape[0], np.nan)
+    if kernels.linalg.cholesky_one(M, lower):
+        kernels.linalg.solve_cholesky_one(lower, v, out)
     return out
 
 

@@ -21,10 +21,11 @@ def compiled_loops(
     directed: bool,
     second: bool,
     follow: bool,
+    public: bool,
 ) -> Any:
     """Return the loops of an algorithm; see `dpb_gym.kernels.loops.loops`."""
     from dpb_gym.kernels.loops import loops
 
     kind = Candidates if integral else Offer
-    options = slate, table, directed, second, follow
+    options = slate, table, directed, second, follow, public
     return loops(algorithm, functions, state, Released, kind, context, *options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,13 @@ import numpy as np
 from dpb_gym import kernels, privacy, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.play.algorithm import Algorithm, Plan
+from dpb_gym.lazy import own_packages
+from dpb_gym.play.algorithm import Algorithm, Functions, Plan
 from dpb_gym.play.compiled import compiled_loops
-from dpb_gym.play.purity import check_functions, tuples_in
+from dpb_gym.play.purity import check_functions, check_values, tuples_in
+from dpb_gym.privacy.curator import foreign_part
 from dpb_gym.privacy.guarantee import RESPONSES
+from dpb_gym.privacy.releasers.releaser import Handle, behind
 from dpb_gym.problems.availability import original_actions, original_probabilities, stand_ins
 from dpb_gym.problems.folded import Answering
 from dpb_gym.problems.kinds import kind_of
@@ -37,6 +41,13 @@ def read_only(value: Any) -> Any:
         view.flags.writeable = False
         return view
     return value
+
+
+def _own(value: Any) -> bool:
+    """Whether a class or function is one of this distribution's modules."""
+    package = value.__module__.partition(".")[0]
+    defined = getattr(sys.modules.get(value.__module__), value.__qualname__, None)
+    return defined is value and package in own_packages()
 
 
 class Player(Agent):
@@ -102,20 +113,14 @@ class Player(Agent):
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
                 "example Plan(curator.batch_sum(...))"
             )
-        functions = algorithm.functions_for(problem)
-        private = curator.private and curator.unit not in RESPONSES
-        if functions.see is not None and private and not self.public_contexts:
-            raise AgentError(
-                f"{self.class_name} protects a {curator.unit}, so its contexts and actions are "
-                "private: leave out see, and let record return what is learnt from them"
-            )
+        self._check_plan(curator)
         schedule = getattr(plan.sums, "schedule", None)
         ends = list(plan.ends) or None if schedule is None else schedule.ends
         self._ends = None if ends is None else [int(end) for end in ends]
         self._planned = schedule is not None
         sums = plan.sums if plan.second is None else (plan.sums, plan.second)
         self.known, first = algorithm.start(problem, sums)
-        check_functions(self.class_name, functions, tuples_in(self.known, first))
+        check_values(self.class_name, self.known, first)
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._labels = None
@@ -137,7 +142,7 @@ class Player(Agent):
 
     def _bind(self) -> None:
         """Make what is no part of a saved state: compiled loops and read-only views."""
-        self._functions = self.algorithm.functions_for(self.problem)
+        self._functions = self._checked_functions()
         self._kind = kind_of(self.problem.kind)
         self._fields = self.algorithm.context or self._kind.context
         shape = self._kind.feature_shape(self.problem)
@@ -162,7 +167,55 @@ class Player(Agent):
             self.plan.directed,
             self.plan.second is not None,
             self._sums_of_rewards,
+            self.plan.directed and self.curator.private and self.curator.unit in RESPONSES,
         )
+
+    def _check_plan(self, curator: privacy.Curator) -> None:
+        """Raise `AgentError` if code outside of the functions would get records."""
+        plan = self.plan
+        numbers = (*plan.ends, plan.every, plan.forget, plan.draws, plan.repeats, plan.dim)
+        switches = (plan.directed, plan.running, plan.users)
+        if {*map(type, numbers)} != {int} or {*map(type, switches)} != {bool}:
+            raise AgentError(f"{self.class_name}.plan: rounds and counts are int, switches bool")
+        ours = [behind(handle) for handle in curator.releasers]
+        for sums in (plan.sums, *([] if plan.second is None else [plan.second])):
+            # a releaser of another curator is not charged; a class of this package has its own
+            if not any(behind(sums) is each for each in ours) and (
+                isinstance(sums, Handle) or not _own(type(self.algorithm))
+            ):
+                raise AgentError(
+                    f"{self.class_name}.plan must return releasers that the curator it gets made, "
+                    "for example Plan(curator.batch_sum(...))"
+                )
+        for releaser in ours:
+            loss = releaser.loss if getattr(releaser, "has_loss", False) else None
+            model = getattr(releaser, "model", None)
+            code = [each for each in (loss, model and type(model)) if each is not None]
+            if foreign_part(releaser) is not None or not all(map(_own, code)):
+                raise AgentError(
+                    f"{self.class_name}: {releaser.what} has code of another package, which would "
+                    "get the records of an Algorithm; write an Agent"
+                )
+        for part in (plan.cap, plan.scale):
+            if part is not None and not _own(type(part)):
+                raise AgentError(
+                    f"{self.class_name}: {type(part).__name__} is of another package, and would "
+                    "get the records of an Algorithm; write an Agent"
+                )
+
+    def _checked_functions(self) -> Functions:
+        """Return the functions of the algorithm, checked, also after loading."""
+        functions = self.algorithm.functions_for(self.problem)
+        check_values(self.class_name, self.known, self.state)
+        check_functions(self.class_name, functions, tuples_in(self.known, self.state))
+        curator = self.curator
+        private = curator.private and curator.unit not in RESPONSES
+        if functions.see is not None and private and not self.public_contexts:
+            raise AgentError(
+                f"{self.class_name} protects a {curator.unit}, so its contexts and actions are "
+                "private: leave out see, and let record return what is learnt from them"
+            )
+        return functions
 
     @property
     def _sums_of_rewards(self) -> bool:

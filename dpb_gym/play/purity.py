@@ -58,6 +58,10 @@ NUMPY = frozenset(_NUMPY.split())
 MATH = frozenset(_MATH.split())
 ARRAYS = frozenset(_ARRAYS.split())
 """Attributes of arrays that functions may read."""
+TYPES = frozenset("bool_ float64 int64".split())
+"""NumPy's names that functions may use as values, besides numbers."""
+ARGUMENTS = {"clip": 3, "cumsum": 1, "outer": 2, "mean": 1, "prod": 1}
+"""Most arguments of NumPy functions that take an output, which is then no argument."""
 NO_FIELDS = frozenset([*dir(np.ndarray), *dir(np.ufunc), "format", "format_map"]) - ARRAYS
 """Other attributes of arrays, NumPy functions and texts; no named tuple has them as fields."""
 SKIPPED = frozenset("PUSH_NULL NOP EXTENDED_ARG CACHE".split())
@@ -86,6 +90,8 @@ class _Check:
             return
         self.seen.add(id(value))
         function = value.py_func if isinstance(value, Deferred) else value
+        if isinstance(value, Deferred) and not _untouched(value):
+            raise self.fail(value, "is not what dpb_gym.play.jit returned")
         if not isinstance(function, types.FunctionType):
             raise self.fail(value, "is no function")
         if function.__closure__ or function.__kwdefaults__:
@@ -93,6 +99,7 @@ class _Check:
         if any(not isinstance(v, (bool, int, float)) for v in function.__defaults__ or ()):
             raise self.fail(function, "has a default that is no number")
         self.code(function)
+        self.numpy_calls(function)
 
     def code(self, function: types.FunctionType) -> None:
         """Check the instructions of a function."""
@@ -114,6 +121,21 @@ class _Check:
                 if reads:
                     self.attribute(function, last, step.argval)
                 last = None
+
+    def numpy_calls(self, function: types.FunctionType) -> None:
+        """Check the arguments of NumPy functions.
+
+        Compiled ufuncs read beyond arguments that are shorter than an output.
+        """
+        for name, count, named in _numpy_uses(function):
+            if count is None:
+                if name not in TYPES and callable(getattr(np, name)):
+                    raise self.fail(function, f"uses numpy.{name} without calling it")
+                continue
+            ufunc = getattr(np, name)
+            most = ufunc.nin if isinstance(ufunc, np.ufunc) else ARGUMENTS.get(name)
+            if (most is not None and (count > most or named)) or "out" in named:
+                raise self.fail(function, f"calls numpy.{name} with an output")
 
     def named(self, function: types.FunctionType, name: str) -> Any:
         """Check a global name and return its value."""
@@ -167,9 +189,67 @@ def _constant(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.number))
 
 
+def _numpy_uses(function: types.FunctionType) -> list[tuple[str, int | None, tuple[str, ...]]]:
+    """Return the uses of NumPy's names: the number of arguments of a call, and their names.
+
+    The number is None where a name is no called function. It is that of numba's own reading of the
+    code, which does not depend on the version of Python.
+    """
+    from numba.core import compiler, ir
+
+    run_frontend: Any = compiler.run_frontend
+    values: dict[str, list[Any]] = {}
+    for block in run_frontend(function).blocks.values():
+        for each in block.find_insts(ir.Assign):
+            values.setdefault(each.target.name, []).append(each.value)
+
+    def sources(var: Any, seen: tuple[str, ...] = ()) -> list[Any]:
+        """Return what a variable can be; a branch in an argument copies what waits for it."""
+        if var.name in seen:
+            return []
+        found = []
+        for value in values.get(var.name, ()):
+            copied = isinstance(value, ir.Var)
+            found += sources(value, (*seen, var.name)) if copied else [value]
+        return found
+
+    def is_numpy(value: Any) -> bool:
+        if not isinstance(value, ir.Expr) or value.op != "getattr":
+            return False
+        owners = sources(value.value)
+        return any(isinstance(x, (ir.Global, ir.FreeVar)) and x.value is np for x in owners)
+
+    every = [value for each in values.values() for value in each]
+    uses: list[tuple[str, int | None, tuple[str, ...]]] = []
+    called: list[Any] = []
+    for call in every:
+        if not isinstance(call, ir.Expr) or call.op != "call":
+            continue
+        # an argument that is unpacked has any length
+        count = len(call.args) + (1 << 30 if call.vararg is not None else 0)
+        for own in filter(is_numpy, sources(call.func)):
+            called.append(own)
+            uses.append((own.attr, count, tuple(name for name, _ in call.kws)))
+    others = (each for each in every if is_numpy(each) and not any(each is x for x in called))
+    return uses + [(each.attr, None, ()) for each in others]
+
+
+def _untouched(value: Deferred) -> bool:
+    """Whether a deferred function compiles, or has compiled, its own Python function."""
+    compiled = vars(value).get("compiled", value.py_func)
+    if getattr(compiled, "py_func", compiled) is not value.py_func:
+        return False
+    options = getattr(compiled, "targetoptions", None)
+    return type(value) is Deferred and (
+        options is None or not value.bounds or options.get("boundscheck") is True
+    )
+
+
 def _trusted(value: Deferred) -> bool:
-    """Whether a function without bounds checks is one of this package's."""
+    """Whether a function without bounds checks is a public one of this package's."""
     function: Any = value.py_func
+    if function.__name__.startswith("_") or not _untouched(value):
+        return False  # those that others call after the shapes are checked
     module = sys.modules.get(function.__module__)
     known = getattr(module, function.__name__, None) if module is not None else None
     return str(function.__module__).startswith(TRUSTED) and known is value
@@ -194,6 +274,8 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         kinds: Classes of c and s, and of named tuples in them.
     """
     check = _Check(name)
+    if type(functions) is not Functions:
+        raise AgentError(f"{name}: its functions must be a dpb_gym.play.Functions")
     for kind in kinds:
         check.tuple_fields(functions.act, kind)
     for role, function in functions._asdict().items():
@@ -202,6 +284,30 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         if not isinstance(function, Deferred) or not function.bounds:
             raise AgentError(f"{name}: {role} must be decorated with dpb_gym.play.jit")
         check.function(function)
+
+
+PLAIN_KINDS = "biuf"
+"""Kinds of numbers in arrays of c and s: Booleans, integers and floats."""
+
+
+def check_values(name: str, known: Any, state: Any) -> None:
+    """Raise `AgentError` unless c and s are numbers, arrays of numbers and tuples of them.
+
+    A typed list, an object or a function in c would be memory that a function can write.
+    """
+    rest = [("c", known), ("the state", state)]
+    while rest:
+        where, value = rest.pop()
+        if isinstance(value, tuple) and (type(value) is tuple or hasattr(value, "_fields")):
+            names = getattr(value, "_fields", range(len(value)))
+            rest += [(f"{where}.{each}", part) for each, part in zip(names, value)]
+        elif type(value) in (bool, int, float):
+            continue
+        elif not isinstance(value, (np.generic, np.ndarray)) or value.dtype.kind not in PLAIN_KINDS:
+            raise AgentError(
+                f"{name}: {where} is a {type(value).__name__}; start returns named tuples of "
+                "numbers, arrays of numbers, and tuples of them"
+            )
 
 
 def tuples_in(known: Any, state: Any) -> tuple[type, ...]:

@@ -29,6 +29,7 @@ import functools
 import hashlib
 import json
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,10 @@ class Account:
         """
         typed = self._database.path is not None
         checks = {
+            "a number of commits below 0": (
+                "SELECT one FROM dpb_account WHERE NOT (commits >= 0)"
+                + (" OR typeof(commits) <> 'integer'" if typed else "")
+            ),
             "a person who spent less than 0, more than the lifetime, or no number": (
                 "SELECT person FROM dpb_people WHERE spent IS NULL "
                 "OR NOT (spent >= 0.0 AND spent <= :most)"
@@ -284,14 +289,20 @@ class Account:
 
         Args:
             user: An integer from 0 to 2^53, or a text of at most 200 characters without control
-                characters and invisible ones. All other differences, of case or spaces, are
-                differences of persons.
+                characters and invisible ones, in Unicode's composed form (NFC), as the other forms
+                look the same. All other differences, of case or spaces, are differences of persons.
 
         Raises:
             ParameterError: If it is neither.
         """
         if isinstance(user, str):
             name = validation.text("user", user)
+            # two forms of one letter look the same, and would be two people with two lifetimes
+            if not unicodedata.is_normalized("NFC", name):
+                raise ParameterError(
+                    f"user must be in Unicode's composed form, got {shown(user)}; give "
+                    "unicodedata.normalize('NFC', user)"
+                )
             if len(name) > LONGEST_ID:
                 raise ParameterError(
                     f"user must have at most {LONGEST_ID} characters, got {shown(user)}"

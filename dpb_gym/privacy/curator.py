@@ -513,13 +513,21 @@ class Curator:
 
 def _basis(releaser: Releaser) -> str:
     """Return what the cost of a releaser rests on: of another package's, on its author's code."""
+    part = foreign_part(releaser)
+    if part is not None and not releaser.basis.startswith("declared"):
+        kind = type(part)
+        what = "releaser" if part is releaser else "mechanism"
+        return f"declared (the {what} {kind.__qualname__} of {kind.__module__})"
+    return releaser.basis
+
+
+def foreign_part(releaser: Releaser) -> Any:
+    """Return the releaser or the part of it whose class is of another package, or None."""
     for part in (releaser, *releaser.parts):
         kind = type(part)
         module = sys.modules.get(kind.__module__)
         # a class can state any module, but only one that defines it has it
         defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
-        ours = defined and kind.__module__.partition(".")[0] in own_packages()
-        if not ours and not releaser.basis.startswith("declared"):
-            what = "releaser" if part is releaser else "mechanism"
-            return f"declared (the {what} {kind.__qualname__} of {kind.__module__})"
-    return releaser.basis
+        if not (defined and kind.__module__.partition(".")[0] in own_packages()):
+            return part
+    return None

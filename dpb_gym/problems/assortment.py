@@ -98,7 +98,7 @@ class AssortmentProblem(Problem):
         self.revenues = fixed.astype(np.float32)
         self._drawn_revenues = RANDOM.get(revenues) if isinstance(revenues, str) else None
         low, top = self._drawn_revenues or (self.revenues.min(), self.revenues.max())
-        self._revenue_rows = np.empty((0, self.n_items), np.float32)
+        self._revenue_rows = np.zeros((0, self.n_items), np.float32)
         stretch = float(np.sqrt(self.dim / self.rank)) if self.design == "low-rank" else 1.0
         raw = 1.0 if self.design in ("uniform", "sphere") else portable.NORMAL_BOUND * stretch
         self._shape = (self.n_items, self.dim)

@@ -14,7 +14,16 @@ from dpb_gym.problems import exhaustive_search
 from dpb_gym.problems.base import Field, Problem
 from dpb_gym.problems.contexts import CONTEXT_NORMS, fixed_rows, rescale, rescaled_bound
 from dpb_gym.problems.kinds import kind_of
-from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, ProblemInfo, Round, signed
+from dpb_gym.problems.rounds import (
+    LINK_SCALES,
+    Array,
+    Context,
+    Feedback,
+    Hidden,
+    ProblemInfo,
+    Round,
+    signed,
+)
 from dpb_gym.streams import Stream, generator
 
 GLM = ("logistic", "gaussian")
@@ -37,7 +46,7 @@ class PricingProblem(Problem):
             logistic: ``"probit"``, Bernoulli with mean Phi(zeta <phi, theta>), or
             ``"exponential"``, with mean min(1, exp(zeta <phi, theta>)). Their best prices are
             found by search.
-        zeta: Link scale of the logistic model, > 0.
+        zeta: Link scale of the logistic model, 1e-9 to 1e9.
         context_norm: ``"raw"``, ``"clip"`` (x / max(1, ||x||)) or ``"scale"``
             (x / sqrt(d - 1)).
         customers: ``"uniform"``: iid on [-1, 1]^(d-1). Oblivious sequences, the same in
@@ -71,7 +80,7 @@ class PricingProblem(Problem):
         self.dim = validation.integer("dim", dim, 2)
         self.demand = validation.choice("demand", demand, DEMANDS)
         self._model = DEMANDS.index(self.demand)
-        self.zeta = validation.real("zeta", zeta, 0.0, open_low=True)
+        self.zeta = validation.real("zeta", zeta, *LINK_SCALES)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.customers: str = "array"
         self.sequence: Array | None = None

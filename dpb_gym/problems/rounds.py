@@ -31,6 +31,10 @@ FROM_LOG = (
 RELEASED = "apart from the log: features are raw, its model was released with {}"
 
 
+LINK_SCALES = 1e-9, 1e9
+"""Smallest and largest link scale zeta, beyond which formulas of agents divide by zero."""
+
+
 @state.register
 @dataclass(frozen=True)
 class ProblemInfo:
@@ -51,7 +55,7 @@ class ProblemInfo:
         demand: Pricing: ``"logistic"`` or ``"gaussian"``.
         price_range: Chosen prices: lowest and highest price that can be played; others are played
             as the nearest of the two. None: all of [0, 1].
-        zeta: Pricing: link scale.
+        zeta: Pricing: link scale, 1e-9 to 1e9.
         n_candidates: Recommendation: candidates offered each round.
         n_arms: Recommendation: size of the fixed pool, None if arms are new in every round.
         max_interactions: Maximum number of rounds per user, None if users are not identified.

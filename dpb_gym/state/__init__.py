@@ -33,6 +33,7 @@ from __future__ import annotations
 from dpb_gym.state.classes import (
     Registered,
     class_of,
+    frozen_fields,
     name_of,
     register,
     register_package,
@@ -46,6 +47,7 @@ __all__ = [
     "Registered",
     "class_of",
     "dumps",
+    "frozen_fields",
     "loads",
     "name_of",
     "register",

@@ -7,7 +7,7 @@ from abc import ABCMeta
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -192,6 +192,15 @@ def set_attributes(instance: Any, attributes: Attributes) -> None:
 
 def _frozen_out(value: Any) -> Attributes:
     return {field.name: getattr(value, field.name) for field in fields(value)}
+
+
+@lru_cache(1024)
+def frozen_fields(kind: type) -> tuple[str, ...] | None:
+    """Return the fields that are the whole state of a frozen dataclass; None for other classes."""
+    codec = codec_of(kind) if is_dataclass(kind) else None
+    if codec is None or codec.out is not _frozen_out:
+        return None
+    return tuple(field.name for field in fields(kind))
 
 
 def _frozen_into(made: Any, state: Attributes) -> None:

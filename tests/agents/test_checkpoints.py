@@ -73,6 +73,27 @@ def test_a_resumed_run_equals_the_uninterrupted_one(name, kind, tmp_path):
     np.testing.assert_array_equal(before + after, whole)
 
 
+def freed(value):
+    """Fill memory that is free again with a number."""
+    sizes = [*range(1, 80), 96, 128, 200, 256, 400, 512, 1000]
+    blocks = [np.full(size, value) for size in sizes for _ in range(8)]
+    del blocks
+
+
+@pytest.mark.parametrize(("name", "kind"), list(cases()))
+def test_saved_agents_hold_no_memory_of_others(name, kind):
+    """An array that was not initialised has what was freed before: raw data, or a key."""
+    found = []
+    for value in (3.5, -9.25):
+        freed(value)
+        instance, agent = start(name, kind, 60)
+        before = state.dumps(agent)
+        freed(value)
+        play(instance, agent, 1, 2)
+        found.append((before, state.dumps(agent)))
+    assert found[0] == found[1]
+
+
 def saved(tmp_path, name="adaprivate-ts"):
     instance, agent = start(name, "recommendation")
     play(instance, agent, 0, 350)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -610,3 +612,15 @@ def test_equal_revenues_need_not_be_given():
         session = dpb_gym.serve("greedy-mnl", None, problem, seed=1, warm=False)
         slates.append(list(session.decide(features, **given)[1]))
     assert slates[0] == slates[1]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_session_is_not_copied_in_memory(copied):
+    """A shallow copy would share the agent, and count rounds of its own."""
+    session = dpb_gym.serve(
+        "one-pass-pricing", "rho=1", "DPB/Pricing-v0", noise="seeded", seed=1, warm=False
+    )
+    with pytest.raises(AgentError, match="a session cannot be copied: it goes on once"):
+        copied(session)
+    decision, price = session.decide([0.3, 0.8])
+    session.observe(decision, price < 0.5)

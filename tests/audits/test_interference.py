@@ -12,6 +12,8 @@ from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import interference
 from dpb_gym.audits.interference import LANES, Influence, _Customers, interferes, with_lane_of
+from dpb_gym.privacy import Curator, NoiseSource
+from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, Segment
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
 from dpb_gym.registry import spec_of
@@ -270,3 +272,25 @@ def test_a_list_that_contains_itself_has_a_digest():
     endless: list[object] = []
     endless.append(endless)
     assert len(interference._digest(endless)) == 16
+
+
+def test_digests_of_frozen_classes_differ_with_class_and_fields():
+    values = [Segment(0.0, 1.0), Segment(0.0, 2.0), Ball(1.0), PSDBall(1.0), (1.0,)]
+    assert len({interference._digest(value) for value in values}) == len(values)
+    assert interference._digest(Ball(1.0)) == interference._digest(Ball(1.0))
+
+
+def test_all_that_a_handle_shows_is_read_in_every_release():
+    """A frozen part is read by its fields, so that a field that was forced is seen."""
+    curator = Curator("rho=1", noise=NoiseSource.from_seed(0, 2), horizon=9)
+    releaser = behind(curator.running_sum(3, reward=(0.0, 1.0)))
+    releaser.ready()
+    boundary = interference._Boundary(None)
+    boundary.hold(releaser, 0)
+    first = boundary._settings(0)
+    assert boundary._settings(0) == first
+    object.__setattr__(releaser.mechanism, "name", "raw 0.25")
+    assert boundary._settings(0) != first
+    object.__setattr__(releaser.mechanism, "name", "blt")
+    object.__setattr__(releaser, "what", "raw 0.25")
+    assert boundary._settings(0) != first

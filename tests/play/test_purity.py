@@ -24,11 +24,16 @@ from numba import objmode
 
 import dpb_gym
 from dpb_gym.errors import ActionError, AgentError
-from dpb_gym.kernels import _jit
+from dpb_gym.kernels import _jit, vectors
+from dpb_gym.kernels.customer_candidates import _among_equals
 from dpb_gym.kernels.deferred import Deferred, shape_checked
 from dpb_gym.kernels.vectors import dot
 from dpb_gym.play import Algorithm, Functions, Plan, jit, player, purity
 from dpb_gym.play.player import Player, read_only
+from dpb_gym.privacy import Curator
+from dpb_gym.privacy.releasers.release_times import OnRequest
+from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.streams import AgentStreams
 
 
@@ -382,8 +387,6 @@ LEAKS = {
     "slice": Leak(slice_put, state_get, "read-only", True),
     "in place": Leak(inplace_put, state_get, "read-only", True),
     "loop": Leak(loop_put, state_get, "read-only", True),
-    "argument of a ufunc": Leak(argument_put, state_get, "read-only", True),
-    "argument of clip": Leak(clip_put, state_get, "read-only", True),
     "flat": Leak(flat_put, state_get, "whitelist", True),
     "nditer": Leak(nditer_put, state_get, "whitelist", True),
     "fill": Leak(fill_put),
@@ -397,6 +400,9 @@ LEAKS = {
     "objmode": Leak(objmode_put, objmode_get, "whitelist", True),
 }
 OTHERS = {
+    "argument of a ufunc": argument_put,
+    "argument of clip": clip_put,
+    "argument of outer": outer_put,
     "sort": sort_put,
     "assignment": assign_put,
     "carray": carray_put,
@@ -524,6 +530,45 @@ def test_reads_beyond_an_array_are_a_leak_without_bounds_checks(uncached, monkey
         memory[3] = y
         found.append(without(s, memory))
     assert found == [0.25, 0.75] * 2
+
+
+def longer_get(s, x):
+    out = np.zeros(40)
+    np.maximum(x[:1], x[:1], out)
+    return out[5]
+
+
+def output_get(s, x):
+    return np.sum(x, out=s.theta)
+
+
+def value_get(s, x):
+    f = np.maximum
+    return f(x, x, s.theta)[0]
+
+
+def unpacked_get(s, x):
+    return np.maximum(*(x, x, s.theta))[0]
+
+
+def test_reads_beyond_an_array_by_an_output_of_a_ufunc():
+    """Compiled, the loop has the length of the output, and no bounds check."""
+    memory = np.arange(40.0)
+    x = read_only(memory[:2])
+    assert "calls numpy.maximum with an output" in refused(longer_get)
+    jumped = jit(longer_get)(0, x)
+    assert jumped in (0.0, 5.0)
+    for other in (output_get, value_get, unpacked_get):
+        assert refused(other)
+
+
+@jit
+def types_act(c, s, t, x, z):
+    return np.zeros(3, np.int64).sum() + np.float64(t) + np.clip(x, 0.0, np.pi).sum()
+
+
+def test_types_and_constants_are_values():
+    assert refused(types_act) is None
 
 
 def beyond_put(s, x, y):
@@ -828,6 +873,169 @@ def test_fields_may_not_have_names_of_numpy(name):
     assert f"has a field {name!r}" in refused(quiet_act, (kind,))
 
 
+class Wide(NamedTuple):
+    memory: Any
+
+
+def memory_put(c, s, t, x, price, y, z):
+    c.memory[0] = y
+    return np.zeros(1)
+
+
+def memory_act(c, s, t, x, z):
+    return 0.25 + 0.5 * c.memory[0]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [TYPED, TYPED_DICT, bytearray(8), (1.0, TYPED), SRAND, quiet_act, OBJECT, np.array([None])],
+)
+def test_what_is_known_is_no_memory(memory, uncached, monkeypatch):
+    """A typed list in c can be written by `record`; a function of C has a state of its own."""
+
+    class Remembering(Spy):
+        functions = Functions(jit(memory_act), jit(memory_put), quiet_learn)
+
+        def start(self, problem, sums):
+            return Wide(memory), State(np.zeros(1))
+
+    with pytest.raises(AgentError, match="start returns named tuples of numbers"):
+        prices(Remembering())
+    if memory is TYPED:
+        monkeypatch.setattr(player, "check_values", lambda *args: None)
+        assert follows(prices(Remembering()))
+
+
+def test_functions_are_those_that_were_checked(uncached):
+    """Also where `functions_for` returns others when it is called again."""
+
+    class Changing(Spy):
+        calls = 0
+
+        def functions_for(self, problem):
+            Changing.calls += 1
+            return QUIET if Changing.calls == 1 else QUIET._replace(act=jit(generator_act))
+
+    found = prices(Changing())
+    assert found == [0.5] * 5
+
+    class Later(Changing):
+        calls = 1
+
+    Changing.calls = 1
+    with pytest.raises(AgentError, match=r"uses numpy.random"):
+        prices(Changing())
+
+
+def test_a_loaded_player_checks_its_functions(uncached):
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=50)
+    algorithm = Spy()
+    algorithm.protects = ("joint", "user-round")
+    agent = Player(algorithm)
+    agent.set_up(problem.info, AgentStreams([0]), "rho=1")
+    del agent._loops
+    algorithm.functions = QUIET._replace(act=jit(generator_act))
+    with pytest.raises(AgentError, match=r"uses numpy.random"):
+        agent.act(problem.instance([0]).context())
+
+
+class Forged(Deferred):
+    """A function that compiles another one than it shows."""
+
+    @property
+    def compiled(self):
+        return numba.njit(generator_act)
+
+
+def test_a_function_compiles_its_own_code():
+    forged = Forged(quiet_act.py_func, bounds=True)
+    changed = jit(quiet_act.py_func)
+    changed.compiled = numba.njit(generator_act)
+    unbounded = jit(quiet_act.py_func)
+    unbounded.compiled = numba.njit(quiet_act.py_func)
+    for function in (forged, changed, unbounded):
+        assert "not what dpb_gym.play.jit returned" in refused(function)
+    used = jit(quiet_act.py_func)
+    used(0, 0, 0, np.zeros(1), np.zeros(1))
+    assert refused(used) is None
+
+
+class Odd(NamedTuple("Odd", [*zip(Functions._fields, [Any] * 8)])):
+    pass
+
+
+def test_functions_are_of_their_own_class():
+    with pytest.raises(AgentError, match=r"must be a dpb_gym.play.Functions"):
+        purity.check_functions("agent", Odd(*QUIET), (State,))
+
+
+class Keeping:
+    """A cap, a scale or a number of another package, which sees records."""
+
+    def __init__(self):
+        self.seen = []
+
+    def admit(self, users, observed):
+        return observed
+
+    def scale(self, users, observed, rows):
+        self.seen.append(rows.copy())
+        return np.ones(len(rows))
+
+    def __rmod__(self, t):
+        return 1
+
+
+@pytest.mark.parametrize("field", ["cap", "scale", "every", "ends", "directed"])
+def test_code_of_others_gets_no_records(field, uncached):
+    class Planned(Spy):
+        def plan(self, problem, curator):
+            value = (Keeping(),) if field == "ends" else Keeping()
+            return super().plan(problem, curator)._replace(**{field: value})
+
+    with pytest.raises(AgentError, match=r"another package|int, switches bool"):
+        prices(Planned())
+
+
+class Raw:
+    """No releaser: it returns raw sums."""
+
+    shape = SimpleNamespace(width=1, symmetric=0)
+
+    def __init__(self):
+        self.total = 0.0
+
+    def add(self, rows):
+        self.total = self.total + rows
+
+    def release(self):
+        return self.total
+
+
+class LeakySum(Sum):
+    """A releaser of another package."""
+
+
+@pytest.mark.parametrize("kind", ["object", "other curator", "class", "mechanism"])
+def test_records_enter_releasers_of_the_curator_only(kind, uncached):
+    class Planned(Spy):
+        def plan(self, problem, curator):
+            own = curator.batch_sum(1, clip=1.0, what="nothing")
+            if kind == "object":
+                return Plan(Raw())
+            if kind == "class":
+                options = {"clip": 1.0, "what": "mine", "times": OnRequest()}
+                return Plan(curator._create(LeakySum, 1, options))
+            if kind == "mechanism":
+                behind(own).mechanism = Raw()
+                return Plan(own)
+            other = Curator(None, ("joint", "user-round"), replicates=1)
+            return Plan(other.batch_sum(1, clip=1.0))
+
+    with pytest.raises(AgentError, match=r"curator it gets made|code of another package"):
+        prices(Planned())
+
+
 @pytest.mark.parametrize("role", Functions._fields)
 def test_every_function_is_checked(role):
     """Also those that a plan calls between rounds: they run when responses are in memory."""
@@ -837,3 +1045,87 @@ def test_every_function_is_checked(role):
 def test_functions_must_be_decorated():
     with pytest.raises(AgentError, match=r"act must be decorated with dpb_gym.play.jit"):
         purity.check_functions("agent", QUIET._replace(act=generator_act), (State,))
+
+
+@jit
+def first_act(c, s, t, x, z):
+    return 0
+
+
+@jit
+def turned_record(c, s, t, x, k, reward, z):
+    return 1.0, (2.0 * reward - 1.0) * x[k]
+
+
+@pytest.mark.parametrize("stretch", [False, True])
+def test_public_directions_do_not_depend_on_responses(stretch, uncached):
+    """The number 1 has a range, and its direction could turn round with the response."""
+
+    class Turning(Spy):
+        protects = ("central", "reward")
+        functions = Functions(first_act, turned_record, quiet_learn)
+
+        def plan(self, problem, curator):
+            sums = curator.batch_sum(problem.dim, reward=(0.0, 1.0), cumulative=True)
+            return Plan(sums, directed=True, every=1000)
+
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=50)
+    for budget, sign in (("rho=1", -1.0), (None, None)):
+        agent = Player(Turning())
+        agent.set_up(problem.info, AgentStreams([0]), budget)
+        instance = problem.instance([0])
+        shown, rewards = [], []
+        if stretch:
+            view = instance.move(20).view()
+            agent.play(view)
+            shown, rewards = view.context.features[:, 0, 0], view.reward[:, 0, 0]
+        else:
+            for _ in range(20):
+                context = instance.context()
+                action = agent.act(context)
+                feedback = instance.respond(action).feedback
+                agent.observe(context, action, feedback)
+                instance.advance()
+                shown.append(context.features[0, 0])
+                rewards.append(feedback.reward[0])
+        assert len({*np.round(rewards, 6)}) > 1
+        # with a budget the direction of the response 0, which is -x
+        signs = 2.0 * np.array(rewards) - 1.0 if sign is None else np.full(20, sign)
+        expected = (signs[:, None] * np.array(shown, float)).sum(axis=0)
+        np.testing.assert_allclose(behind(agent.plan.sums)._total[0], expected, rtol=1e-6)
+
+
+def test_a_private_helper_is_not_trusted(monkeypatch):
+    """It relies on the checks of its caller, and would read beyond its arrays."""
+    monkeypatch.setitem(calls_trusted.py_func.__globals__, "dot", _among_equals)
+    purity.check_functions.cache_clear()
+    assert "'dot', which has no bounds checks" in refused(calls_trusted)
+    purity.check_functions.cache_clear()
+
+
+M, V = np.eye(3), np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("add", (V, 1.0, V)),
+        ("add_outer", (M, 1.0, V)),
+        ("copy_to", (2.0 * V, V)),
+        ("put_sum", (V, V, V)),
+        ("copy_matrix", (2.0 * M, M)),
+        ("grow_inverse", (M, V)),
+        ("grow_factor", (M, V)),
+    ],
+)
+def test_helpers_do_not_write_into_what_is_read_only(name, arguments):
+    arguments = read_only(tuple(np.copy(x) if np.ndim(x) else x for x in arguments))
+    before = [np.copy(x) for x in arguments]
+    with pytest.raises((numba.TypingError, AttributeError)):
+        getattr(vectors, name)(*arguments)
+    assert all(map(np.array_equal, arguments, before))
+
+
+def test_a_failed_factor_is_no_memory():
+    assert np.isnan(vectors.solved(-M, V)).all()
+    np.testing.assert_allclose(vectors.solved(2.0 * M, V), 0.5 * V)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -166,7 +167,22 @@ def test_a_batch_with_a_cost_out_of_range_charges_nobody(tmp_path, rho):
 
 
 @pytest.mark.parametrize(
-    "user", [-1, 1.5, True, None, "", "  ", b"Ana", "a\nb", "a\0b", "x" * 201, "\ud800", 2**53 + 1]
+    "user",
+    [
+        -1,
+        1.5,
+        True,
+        None,
+        "",
+        "  ",
+        b"Ana",
+        "a\nb",
+        "a\0b",
+        "x" * 201,
+        "\ud800",
+        2**53 + 1,
+        "A\u030a",
+    ],
 )
 def test_users_are_numbers_and_plain_texts(tmp_path, user):
     account = Account(tmp_path / "people", "rho=1")
@@ -906,3 +922,26 @@ def test_a_trigger_with_a_reserved_name_is_refused(tmp_path):
         )
     with pytest.raises(DataError):
         Account(tmp_path / "people")
+
+
+def test_one_name_has_one_form(tmp_path):
+    """The decomposed form of a letter looks the same, and would be another person."""
+    account = Account(tmp_path / "people.db", "rho=1")
+    account.charge("\u00c5sa", 0.5)
+    with pytest.raises(ParameterError, match=r"give unicodedata\.normalize\('NFC', user\)"):
+        account.charge("A\u030asa", 0.5)
+    assert account.spent("\u00c5sa") == 0.5
+
+
+@pytest.mark.parametrize("number", [-5, 0.5, "1"])
+def test_a_number_of_commits_is_checked(tmp_path, number):
+    path = tmp_path / "people.db"
+    Account(path, "rho=1").close()
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE dpb_account SET commits = ?", (number,))
+        file.commit()
+    if number == "1":  # the column makes it a number
+        Account(path).close()
+        return
+    with pytest.raises(DataError, match="a number of commits below 0"):
+        Account(path)

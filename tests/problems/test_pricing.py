@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy_kernels
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import lambertw
 
+import dpb_gym
 from dpb_gym import kernels
 from dpb_gym.errors import ActionError, ParameterError
 from dpb_gym.problems.base import Context, Round
@@ -181,6 +184,8 @@ def test_theta_has_unit_norm():
     [
         {"dim": 1},
         {"zeta": 0.0},
+        {"zeta": 1e-20},
+        {"zeta": 1e20},
         {"zeta": float("nan")},
         {"demand": "poisson"},
         {"customers": "random"},
@@ -200,3 +205,23 @@ def test_bad_parameters(kwargs):
 def test_bad_prices(price):
     with pytest.raises(ActionError):
         PricingProblem(horizon=4).instance([0]).respond(np.asarray(price))
+
+
+@pytest.mark.parametrize("zeta", [1e-20, 1e-10, 1e10])
+def test_a_link_scale_beyond_the_range_of_formulas_is_refused(zeta):
+    with pytest.raises(ParameterError, match=r"zeta must be a finite number in \[1e-09, 1"):
+        PricingProblem(zeta=zeta)
+    info = PricingProblem(horizon=20).info
+    with pytest.raises(ParameterError, match="zeta must be"):
+        dpb_gym.serve("one-pass-pricing", "rho=0.5", replace(info, zeta=zeta), warm=False)
+
+
+@pytest.mark.parametrize("zeta", [1e-9, 1e9])
+@pytest.mark.parametrize("agent", ["one-pass-pricing", "resolving-pricing"])
+def test_agents_play_with_the_limits_of_the_link_scale(zeta, agent):
+    problem = PricingProblem(horizon=30, zeta=zeta)
+    session = dpb_gym.serve(agent, "rho=0.5", problem, noise="seeded", seed=1, warm=False)
+    for _ in range(30):
+        decision, price = session.decide([0.3, 0.8])
+        assert 0.0 <= price <= 1.0
+        session.observe(decision, price < 0.5)

@@ -59,9 +59,9 @@ class ChoiceRecords:
         self.count = 0
         self._dropped = False
         capacity = min(horizon, max(1, FIRST_BYTES // (4 * replicates * slots * dim)))
-        self.x = np.empty((replicates, capacity, slots, dim), np.float32)
-        self.offered = np.empty((replicates, capacity), np.int32)
-        self.chosen = np.empty((replicates, capacity), np.int32)
+        self.x = np.zeros((replicates, capacity, slots, dim), np.float32)
+        self.offered = np.zeros((replicates, capacity), np.int32)
+        self.chosen = np.zeros((replicates, capacity), np.int32)
 
     def add(self, features: Array, slates: Array, choice: Array) -> None:
         """Store one record per replicate.
@@ -271,7 +271,7 @@ class EntrywiseGram:
         width = len(self._upper[0])
         self._sum = RunningSum(curator, width, sensitivity=math.sqrt(2.0) * K, **options)
         self.steps = self._sum.steps
-        self._matrix = np.empty((curator.replicates, d, d))
+        self._matrix = np.zeros((curator.replicates, d, d))
 
     @property
     def sigma(self) -> float:

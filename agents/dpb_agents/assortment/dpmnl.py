@@ -148,7 +148,7 @@ class DPMNL(WarmStart):
         self._V = DesignMatrix(B, d, known.shift, known.floor)
         self._reference = self._V.logdet.copy()
         self._updates = np.zeros(B, np.int64)
-        self._rows = np.empty((B, K, d))
+        self._rows = np.zeros((B, K, d))
         self._ones = np.ones(B)
 
     @property

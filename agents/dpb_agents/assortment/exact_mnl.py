@@ -60,7 +60,7 @@ class ExactMNL(WarmStart):
         self._V = DesignMatrix(B, d, shift=self.ridge, floor=0.0)
         self._reference = self._V.logdet.copy()
         self._updates = np.zeros(B, np.int64)
-        self._rows = np.empty((B, K, d))
+        self._rows = np.zeros((B, K, d))
         self._ones = np.ones(B)
 
     @property

@@ -55,11 +55,11 @@ class PriceShocks(WarmStart):
         self._problem = problem
         self._range = problem.price_range or (0.0, 1.0)
         self._uniforms = BlockDraws(streams.agent, (N,), fill_uniforms)
-        self._prices = np.empty((B, N))
-        self._values = np.empty(B)
-        self._phi = np.empty((B, problem.capacity, d), np.float32)
-        self._count = np.empty(B, np.int64)
-        self._position = np.empty(B, np.int64)
+        self._prices = np.zeros((B, N))
+        self._values = np.zeros(B)
+        self._phi = np.zeros((B, problem.capacity, d), np.float32)
+        self._count = np.zeros(B, np.int64)
+        self._position = np.zeros(B, np.int64)
         self.centre = self.prior(problem).centre
         self.theta = np.tile(self.centre, (B, 1))
         self.known = np.ones(B, np.bool_)
@@ -189,8 +189,8 @@ class OnePassOffers(PriceShocks):
             clip=0.5 if curator.private else None,  # no row is longer, so none is clipped
             what="running sums of curvature and response",
         )
-        self._rows = np.empty((B, width))
-        self._curvature = np.empty((B, d, d))
+        self._rows = np.zeros((B, width))
+        self._curvature = np.zeros((B, d, d))
 
     def learn(self) -> None:
         agent_kernels.offers.newton_rows(

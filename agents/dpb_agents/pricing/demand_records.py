@@ -79,9 +79,9 @@ class DemandRecords:
         self.unit = 255.0 if steps else 1.0
         wide = np.float32 if compact else np.float64
         capacity = min(horizon, FIRST_CAPACITY)
-        self.features: Array = np.empty((replicates, capacity, dim - 1), np.float32)
-        self.price: Array = np.empty((replicates, capacity), wide)
-        self.demand: Array = np.empty((replicates, capacity), np.uint8 if steps else wide)
+        self.features: Array = np.zeros((replicates, capacity, dim - 1), np.float32)
+        self.price: Array = np.zeros((replicates, capacity), wide)
+        self.demand: Array = np.zeros((replicates, capacity), np.uint8 if steps else wide)
 
     def add(self, features: Array, price: Array, demand: Array) -> None:
         """Store one record per replicate.

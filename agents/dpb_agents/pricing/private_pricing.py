@@ -171,14 +171,14 @@ class PrivatePricing(WarmStart):
         self._finished = False
         self._theta = np.tile(prior, (B, 1))
         self._updates = np.zeros(B, np.int64)  # D_MLE
-        self._value = np.empty(B)
-        self._phi = np.empty((B, d))
+        self._value = np.zeros(B)
+        self._phi = np.zeros((B, d))
         self._ones = np.ones(B)
         self._due = np.zeros(B, bool)
         # Lambda^p, frozen between updates: its inverse, and sign and logarithm of |det|.
-        self._inverse = np.empty((B, d, d))
+        self._inverse = np.zeros((B, d, d))
         self._sign = np.ones(B)
-        self._logdet = np.empty(B)
+        self._logdet = np.zeros(B)
         self._freeze(np.ones(B, bool), np.zeros((B, d, d)))
 
     @property

@@ -231,9 +231,9 @@ class OnePassSparse(WarmStart):
         self._rate = 1.0 / (problem.n_candidates or 1) if problem.partial_feedback else 1.0
         self._rounds = self._begun = self._batches = 0
         self._end: int | None = None
-        self._regressors, self._directions = np.empty((B, n + d)), np.empty((B, n))
+        self._regressors, self._directions = np.zeros((B, n + d)), np.zeros((B, n))
         self._moments, self._all = np.zeros((B, d + 3)), np.ones(B, bool)
-        self._greedy = np.empty((B, d, d)), np.zeros(B), np.empty((B, d))
+        self._greedy = np.zeros((B, d, d)), np.zeros(B), np.zeros((B, d))
 
     @among_available
     def act(self, context: Context) -> Array:

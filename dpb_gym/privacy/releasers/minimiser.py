@@ -216,7 +216,7 @@ class Minimiser(Releaser):
         self.ready()
         n = len(new[0]) if new else 0
         if not self._columns:
-            self._columns = [np.empty((0, *column.shape[1:]), column.dtype) for column in new]
+            self._columns = [np.zeros((0, *column.shape[1:]), column.dtype) for column in new]
         shapes = [(n, *stored.shape[1:]) for stored in self._columns]
         if not new or [x.shape for x in new] != shapes or new[0].shape[1:2] != (self.replicates,):
             raise ParameterError(
@@ -230,7 +230,7 @@ class Minimiser(Releaser):
         for i, column in enumerate(new):
             if self.count + n > len(self._columns[i]):
                 # doubled, so that n records cost O(n) copies in all
-                grown = np.empty((2 * (self.count + n), *column.shape[1:]), column.dtype)
+                grown = np.zeros((2 * (self.count + n), *column.shape[1:]), column.dtype)
                 grown[: self.count] = self._columns[i][: self.count]
                 self._columns[i] = grown
             self._columns[i][self.count : self.count + n] = column

@@ -206,7 +206,7 @@ class Sum(Releaser):
         self.clipped_count: NDArray[np.int64] = np.zeros(curator.replicates, np.int64)
         self._total = np.zeros(rows)
         self._released = np.zeros(rows)
-        self._rows = np.empty(rows)
+        self._rows = np.zeros(rows)
         self._compose()
         super().__init__(curator, share=share, what=what)
 

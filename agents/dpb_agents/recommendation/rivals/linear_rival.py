@@ -170,7 +170,7 @@ class RewardSums(Sum):
         self.keep, self.gain = keep, math.sqrt(keep or 1)
         self.releases = np.zeros(B, np.int64)
         self._released = np.zeros((B, width))
-        self._normals = np.empty((B, AHEAD // width + 1, width))
+        self._normals = np.zeros((B, AHEAD // width + 1, width))
         self._cursor = np.full(B, self._normals.shape[1])
         self._plain = np.tile(np.eye(width), (B, 1, 1)), np.ones(B)
         super().__init__(
