@@ -230,6 +230,7 @@ def prices(
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
     absent: Mapping[str, Any] | str | None = None,
+    success: Any = None,
 ) -> PriceTable:
     """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
@@ -249,10 +250,11 @@ def prices(
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
         absent: See `dpb_data.table_repair.Repair`.
+        success: Values of `bought` that mean a purchase, see `dpb_data.table_repair.Repair`.
 
     Raises:
         QuestionError: `bought` has numbers above 1, and `offered` is not given: customers who did
-            not buy are not in the table.
+            not buy are not in the table. Or it has texts, and `success` is not given.
         DataError: A column is missing or a value not allowed.
         MissingExtraError: If the file is .xlsx and openpyxl is not installed.
 
@@ -272,7 +274,7 @@ def prices(
         Column(bought, 0.0, _MOST_UNITS, 1.0, hint=_UNITS),
     ]
     own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
-    repair = Repair(missing, decimal, header, absent)
+    repair = Repair(missing, decimal, header, absent, success=success, answers={bought})
     opened, read, shared = read_responses(source, own, features, person, name, repair)
     sold = read[bought].astype(np.int64)
     unit = repair.unit.get(price) or unit_of_name(price)
@@ -316,6 +318,7 @@ def clicks(
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
     absent: Mapping[str, Any] | str | None = None,
+    success: Any = None,
 ) -> ClickTable:
     """Return a table of a recommender's log, one row per round, by column names.
 
@@ -331,8 +334,10 @@ def clicks(
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
         absent: See `dpb_data.table_repair.Repair`.
+        success: Values of `reward` that mean a response, see `dpb_data.table_repair.Repair`.
 
     Raises:
+        QuestionError: `reward` has texts, and `success` is not given.
         DataError: A column is missing or a value not allowed.
 
     Example:
@@ -346,7 +351,9 @@ def clicks(
         Column(reward, 0.0, 1.0, 1.0, hint=" (0 or 1)"),
         Column(propensity, POSITIVE, 1.0),
     ]
-    repair = Repair(missing, decimal, header, absent, shares={propensity})
+    repair = Repair(
+        missing, decimal, header, absent, {propensity}, success=success, answers={reward}
+    )
     _, read, shared = read_responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(

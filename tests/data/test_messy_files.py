@@ -66,9 +66,26 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
                  {"price": "Preis", "bought": "Verkauft", "offered": "Besucher", "features": []}),
     "survey codes": (files.survey_codes, ({"absent": {"age": -999, "income_class": 99}},),
                      "pricing", {"features": ["age", "income_class"]}),
-    "renewals": (files.renewals, ({"bought": "status"},), "pricing",
+    "renewals": (files.renewals, (), "pricing",
                  {"price": "premium", "features": ["age", "claims"]}),
     "two prices": (files.price_test, (), "pricing", {"bought": "converted"}),
+    "till": (files.till_report, (), "pricing",
+             {"price": "VK-Preis", "bought": "Menge", "offered": "Kunden",
+              "features": ["Wochentag"]}),
+    "conjoint with none": (files.conjoint_export,
+                           ({"case": ["sys_RespNum", "Task"], "person": "sys_RespNum"},),
+                           "assortment",
+                           {"item": "Brand", "chosen": "Response",
+                            "features": ["Price", "Battery (h)"]}),
+    "hotel quotes": (files.hotel_quotes, ({"success": "confirmed"},), "pricing",
+                     {"price": "Nightly rate", "bought": "Status",
+                      "features": ["Nights", "Lead time", "Room type", "Channel"]}),
+    "price experiment": (files.price_experiment, ({"person": "user_pseudo_id"},), "pricing",
+                         {"price": "price_shown", "bought": "purchase",
+                          "features": ["device_category"]}),
+    "loyalty": (files.loyalty_offers, ({"person": "Card No"},), "recommendation",
+                {"item": "Offer", "reward": "Redeemed", "propensity": "Assignment probability",
+                 "features": ["Points", "Tier"]}),
     **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
        for name in files.ID_NAMES},
 }  # fmt: skip
@@ -267,3 +284,92 @@ def test_errors_of_files_are_of_one_type(tmp_path: Path) -> None:
             (tmp_path / "cut.csv").write_bytes(raw[: int(share * len(raw))])
             with contextlib.suppress(DPBError):
                 dpb_data.read(str(tmp_path / "cut.csv"))
+
+
+def test_answers_of_several_words_are_asked_about(tmp_path: Path) -> None:
+    reading = dpb_data.read(str(files.hotel_quotes(tmp_path)))
+    (question,) = reading.questions
+    assert (question.topic, question.column) == ("success", "Status")
+    assert question.answers[-2].settings == {"success": "declined"}  # words for no come last
+    bought = reading.answer(success=["Confirmed"]).table().bought
+    raw = [line.split(",") for line in (tmp_path / "quotes.csv").read_text().splitlines()[1:]]
+    priced = [row for row in raw if row[6] != "on request"]
+    assert bought.tolist() == [int(row[7] == "confirmed") for row in priced]
+    both = reading.answer(success=["confirmed", "expired"]).table().bought
+    assert both.sum() == sum(row[7] != "declined" for row in priced)
+    for wrong in ("booked", ["confirmed", "declined", "expired"]):
+        with pytest.raises(ParameterError, match=r"success=: Status of .*confirmed, declined"):
+            reading.answer(success=wrong)
+    with pytest.raises(QuestionError, match="Status is"):
+        dpb_data.prices(str(tmp_path / "quotes.csv"), price="Nightly rate", bought="Status")
+
+
+def test_codes_of_a_response_may_be_numbers() -> None:
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 300)
+    sold = rng.random(300) < files.sigmoid(2.5 - price)
+    frame = {"price": price, "bought": np.where(sold, 1, 2)}
+    assert dpb_data.read(frame, success=1).table().bought.tolist() == sold.astype(int).tolist()
+    named = {"price": price, "bought": sold.astype(int), "ad": ["a", "b", "c"] * 100,
+             "p": [1 / 3] * 300, "click": np.where(sold, "opened", "ignored")}  # fmt: skip
+    table = dpb_data.clicks(named, item="ad", reward="click", propensity="p", success="opened")
+    assert table.clicked.tolist() == sold.astype(int).tolist()
+
+
+def test_rows_of_choosing_none_are_no_alternatives(tmp_path: Path) -> None:
+    given = {"case": ["sys_RespNum", "Task"], "person": "sys_RespNum"}
+    path = files.conjoint_export(tmp_path)
+    table = dpb_data.read(str(path), **given).table()
+    assert table.item_ids.tolist() == ["Aro", "Belo", "Cima"] and (np.diff(table.starts) == 3).all()
+    raw = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    none = sum(row[3] == "None" and row[6] == "1" for row in raw)
+    assert none > 50 and (table.chosen < 0).sum() == none
+    assert any("rows without a name and attributes read as choosing none (1,200" in note
+               for note in table.notes)  # fmt: skip
+    # a row without a name that has attributes is a missing value
+    text = path.read_text().replace(",Aro,", ",,")
+    path.write_text(text)
+    assert [q.topic for q in dpb_data.read(str(path), **given).questions] == ["missing"]
+
+
+def test_columns_that_follow_from_the_response_or_the_price_are_no_features() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    price = rng.choice([2.0, 3.0, 4.0, 5.0], n)
+    sold = (rng.random(n) < files.sigmoid(2.5 - price)).astype(int)
+    seen = rng.integers(30, 60, n)
+    units = rng.binomial(seen, files.sigmoid(2.5 - price))
+    first = {
+        "paid": np.where(sold, price * rng.uniform(0.9, 1.1, n), 0.0),
+        "reason": np.where(sold, None, rng.choice(["dear", "late"], n)),
+        "variant": np.array(["a", "b", "c", "d"])[price.astype(int) - 2],
+        "with tax": 1.19 * price,
+        "cheap": (price < 3.5).astype(int),
+    }
+    own = {"age": rng.integers(18, 80, n), "web": rng.integers(0, 2, n),
+           "cost": price + rng.normal(0, 0.3, n), "mood": price + rng.integers(0, 2, n)}  # fmt: skip
+    read = dpb_data.read({"price": price, "bought": sold, **first, **own})
+    assert {*read.columns["features"]} == {*own}
+    assert {name: "recorded after" in read.unused[name] for name in first} == {
+        "paid": True, "reason": True, "variant": False, "with tax": False, "cheap": False
+    }  # fmt: skip
+    assert "the same at each price" in read.unused["variant"]
+    takings = {"takings": np.round(price * units, 2), "shipped": units}
+    counted = {"price": price, "units": units, "visitors": seen, **takings, **own}
+    read = dpb_data.read(counted)
+    assert {*read.columns["features"]} == {*own}
+    assert all("price times units" in read.unused[name] for name in takings)
+    # what follows from the item that was shown has no effect beside it
+    item = rng.integers(0, 4, n)
+    shown = {"item": item, "click": sold, "propensity": np.full(n, 0.25), "size": item % 3 + 1}
+    assert dpb_data.read(shown).columns["features"] == []
+    # a named feature is taken as the user says
+    named = dpb_data.read({"price": price, "bought": sold, **first}, features=["cheap"])
+    assert named.columns["features"] == ["cheap"]
+
+
+def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
+    for make, times in ((files.price_experiment, "event_date"), (files.loyalty_offers, "Week")):
+        (question,) = dpb_data.read(str(make(tmp_path))).questions
+        assert question.topic == "person"
+        assert times not in {answer.settings["person"] for answer in question.answers}
