@@ -509,7 +509,7 @@ def _compared(fit: Fit, data: ChoiceSets, people: Array | None, free: Array, nam
         raise DataError(
             f"{name}: {found.text}: the data are separated, and their demand cannot be estimated. "
             "Leave out these rows, merge the group with another, or leave out what was recorded "
-            "after the response"
+            "after the response: features= names the columns to use"
         )
     doubt = f"separated: {found.text}; their demand is a guess: merge them with another group"
     return replace(fit, doubts=(*fit.doubts, doubt))

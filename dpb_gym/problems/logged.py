@@ -121,7 +121,7 @@ class Logged:
         """
         if private is None:
             return
-        if data.people is not None:
+        if data.people is not None and not data.grouped:
             raise ParameterError(
                 f"{data.name}: private= protects one row, and a person with k rows only as a "
                 "group of k: leave out the column of people if rows are to be protected"
@@ -135,7 +135,13 @@ class Logged:
         self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
-        self, name: str, contexts: Array, people: Array | None, draws: int, part: str
+        self,
+        name: str,
+        contexts: Array,
+        people: Array | None,
+        draws: int,
+        part: str,
+        grouped: bool = False,
     ) -> None:
         """Set the customers' contexts ``(n, ...)`` and person numbers ``(n,)``.
 
@@ -147,6 +153,7 @@ class Logged:
                 replicate; 0 for the fitted theta.
             part: ``"all"``: all customers arrive; ``"fitted"`` or ``"held-out"``: only those
                 that the check of the fit was fitted to, or held out.
+            grouped: Whether `people` numbers groups of customers, and no persons.
         """
         self.data_name, self._contexts, self._people = name, contexts, people
         held = self.fit.held[: len(contexts)]
@@ -157,7 +164,8 @@ class Logged:
                 raise ParameterError("draws follow from the raw log: leave out draws or private")
             self.thetas = self.posterior(draws)
         self._times = -(-self.horizon // len(self._pool))
-        rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
+        alone = people is None or grouped
+        rows = 1 if alone else int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
         self.visits, uses = rows, min(self.horizon, rows * times)
         released = None if self.released is None else self.released.guarantee
@@ -496,7 +504,7 @@ class LoggedPricing(Logged, PricingProblem):
         }
         cure = "Give a larger budget" if private else SMALLER
         self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts)
-        self.set_customers(data.name, customers, data.people, draws, part)
+        self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta; demand does not rise with the price in any of them."""

@@ -17,6 +17,7 @@ _UNIX = 1e8
 _FEWEST = 50  # rows that show that one column follows from another
 _EACH = 10  # rows of each response
 _RECURS = 5  # rows per price, from which on a column that is the same at each price is no chance
+_CHANCE = 0.001  # of equal responses, below which they are no chance
 _LINE = 0.9999  # correlation with the price
 _DENSE = 10  # numbers of rows are within a range of so many times their number
 
@@ -90,6 +91,33 @@ def follow(
             found[name] = f"{what} times units, or the units again"
         elif cause is not None and _same_at_each(own, cause):
             found[name] = f"the same at each {what}, from whose effect its own cannot be told"
+    return found
+
+
+def decided(profiles: Mapping[str, Profile], names: Sequence[str], response: Array) -> list[str]:
+    """Return the columns of 0 and 1 of which one value has only one kind of response.
+
+    A column such as ``add_to_cart`` was perhaps recorded after the price was seen.
+
+    Args:
+        profiles: Values of the columns.
+        names: Columns without a role.
+        response: 0 or 1 ``(n,)``.
+    """
+    hit = response > 0
+    rate = float(hit.mean()) if len(hit) else 0.0
+    found = []
+    for name in names:
+        own = profiles[name]
+        if not own.binary or own.missing.any():
+            continue
+        for value in (0.0, 1.0):
+            there = own.values == value
+            none = not (hit & there).any() and (1.0 - rate) ** there.sum() < _CHANCE
+            every = (hit | ~there).all() and rate ** there.sum() < _CHANCE
+            if none or every:
+                found.append(name)
+                break
     return found
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from dpb_data.column_profiles import Profile, is_id_name, missing_codes, recurring_ids
 from dpb_data.column_reader import Array
 from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
-from dpb_data.feature_columns import follow, select_features
+from dpb_data.feature_columns import decided, follow, select_features
 from dpb_data.questions import Question
 from dpb_data.reading_questions import (
     MOST_ANSWERS,
     absent_question,
+    after_question,
     features_question,
     paid_question,
     person_question,
@@ -295,6 +296,11 @@ class _LayoutReader:
             rest = [name for name in free if name not in after]
             features, unused = select_features(self.profiles, rest, events, models, ids=ids)
             found = features, after | unused
+            if self._customers() is None and len(answers):
+                flags = decided(self.profiles, features, answers)
+                others = [name for name in features if name not in flags]
+                if flags:
+                    self.questions.append(after_question(self.opened, flags, others))
         self.columns["features"], self.unused = found
         if self.layout.name == "long choices" and not found[0]:
             self.questions.append(features_question(self.opened, self.unused))

@@ -200,6 +200,27 @@ def sets_question(
     )
 
 
+def after_question(opened: Opened, flags: Sequence[str], others: Sequence[str]) -> Question:
+    """Return the question of whether columns of 0 and 1 were recorded after the response.
+
+    Args:
+        opened: The table.
+        flags: Columns of which one value has only one kind of response.
+        others: All other features.
+    """
+    said = listed(flags)
+    return Question(
+        "features",
+        f"{opened.where}: customers with one value of {said} all responded in the same way, as if "
+        "it were recorded after the response. Which columns were known before it?",
+        (
+            Answer({"features": [*others]}, f"all but {said}"),
+            Answer({"features": ["NAME"]}, "the columns that were known", pattern=True),
+        ),
+        flags[0],
+    )
+
+
 def absent_question(opened: Opened, codes: Mapping[str, Sequence[float]]) -> Question:
     """Return the question of whether numbers far from all others stand for missing values.
 

@@ -241,7 +241,7 @@ def prices(
         bought: Column of purchases: 0 or 1, yes or no; or their number, with `offered`.
         offered: Column of the number of customers who were quoted the price, or that number, if it
             is the same in every row; `bought` counts the purchases among them. A row of k
-            customers is repeated k times, as one person's. 1: every row is one customer, and any
+            customers is repeated k times; their responses may depend on each other. 1: every row is one customer, and any
             number above 0 is a purchase.
         features: Columns of features of the customer or product.
         person: Column of customer ids.
@@ -298,8 +298,10 @@ def prices(
     if len(rows) > len(sold):
         repair.note(f"{bought}: {len(sold):,} rows read as {len(rows):,} customers",
                     int((customers > 1).sum()))  # fmt: skip
-        people = np.arange(len(sold)) if shared["people"] is None else shared["people"]
-        shared |= {"features": shared["features"][rows], "people": people[rows]}
+        grouped = shared["people"] is None
+        people = np.arange(len(sold)) if grouped else shared["people"]
+        shared |= {"features": shared["features"][rows], "people": people[rows],
+                   "grouped": grouped}  # fmt: skip
     answer = (place < sold[rows]).astype(np.int64)
     shared |= {"notes": tuple(repair.notes), "unit": unit}
     return PriceTable(price=read[price][rows], bought=answer, **shared)

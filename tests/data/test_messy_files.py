@@ -379,3 +379,35 @@ def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
         (question,) = dpb_data.read(str(make(tmp_path))).questions
         assert question.topic == "person"
         assert times not in {answer.settings["person"] for answer in question.answers}
+
+
+def test_flags_that_decide_the_response_are_asked_about() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    price = rng.uniform(1, 5, n)
+    sold = (rng.random(n) < files.sigmoid(2.5 - price)).astype(int)
+    table = {"price": price, "bought": sold, "age": rng.integers(18, 80, n),
+             "cart": np.maximum(sold, rng.random(n) < 0.2).astype(int),
+             "sent": sold * (rng.random(n) < 0.5)}  # fmt: skip
+    (question,) = dpb_data.read(table).questions
+    assert question.topic == "features" and "cart and sent" in question.text
+    assert question.answers[0].settings == {"features": ["age"]}
+    # seven customers with one value may have the same response by chance
+    few = {**table, "cart": np.arange(n) < 0, "sent": np.zeros(n, int)}
+    rows = np.flatnonzero(sold == 0)[:7]
+    few["cart"] = np.isin(np.arange(n), rows).astype(int)
+    few["sent"] = rng.integers(0, 2, n)
+    assert not dpb_data.read(few).questions
+
+
+def test_rows_of_many_customers_are_no_persons(tmp_path: Path) -> None:
+    """Responses of one day depend on each other, but its customers are different persons."""
+    table = dpb_data.read(str(files.till_report(tmp_path))).table()
+    assert table.grouped and len(np.unique(table.people)) == 300
+    problem: Any = dpb_gym.make_problem(dpb_gym.from_log(table, "pricing", progress=False))
+    assert problem.visits == 1 and problem.persons == 300
+    days = {"price": table.price[::50], "units": table.bought[::50] * 3 + 1, "seen": 9}
+    person = np.arange(len(days["price"])) % 20
+    given = {"price": "price", "bought": "units", "offered": 9, "person": "who"}
+    named = dpb_data.prices({**days, "who": person}, **given)
+    assert not named.grouped
