@@ -164,8 +164,9 @@ class Logged:
                 raise ParameterError("draws follow from the raw log: leave out draws or private")
             self.thetas = self.posterior(draws)
         self._times = -(-self.horizon // len(self._pool))
-        alone = people is None or grouped
-        rows = 1 if alone else int(np.bincount(people[: len(contexts)]).max())
+        rows = 1
+        if people is not None and not grouped:
+            rows = int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
         self.visits, uses = rows, min(self.horizon, rows * times)
         released = None if self.released is None else self.released.guarantee

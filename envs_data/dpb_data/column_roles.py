@@ -13,7 +13,7 @@ from dpb_data.table_repair import NO, YES, plain_text
 
 _NO_RESPONSES = read_words("no_responses")
 _AMOUNTS = read_words("amounts")
-_MOST_LEVELS = 6  # texts of a column of outcomes
+_MOST_TEXTS = 12  # different texts of a column of outcomes, or of offers
 _SHORTEST = 5  # letters of a name that counts inside of a word, such as preis in Angebotspreis
 
 
@@ -27,7 +27,7 @@ class Role:
         by_word: Whether, if no column has a name, one with a name as a word counts, and else one
             with a name at the beginning or end of a word.
         counts: Names of columns that count instead, such as ``"units"`` for ``"bought"``.
-        last: Words in names of columns of text that count if no other column does.
+        last: Words in the names of columns of a few texts that count if no other column does.
     """
 
     name: str
@@ -121,7 +121,7 @@ def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Pro
     if exact:
         return (fitting(exact) or exact) if len(exact) > 1 else exact
     if not role.by_word:
-        return []
+        return [name for name, text in plain.items() if _is_outcome(role, text, profiles.get(name))]
     words = {name: {*text.split("_")} for name, text in plain.items()}
     for names in (role.names, role.counts):
         some = [name for name, own in words.items() if own & {*names}]
@@ -134,13 +134,22 @@ def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Pro
     ])  # fmt: skip
     if some:
         return some
-    named = [name for name, own in words.items() if own & {*role.last} and name in profiles]
-    return [name for name in named if _is_outcome(profiles[name]) or fits(profiles[name])]
+    return [name for name, text in plain.items() if _is_outcome(role, text, profiles.get(name))]
 
 
-def _is_outcome(profile: Profile) -> bool:
-    """Return whether a column has a few texts, such as accepted and declined."""
-    return profile.text and 2 <= profile.distinct <= _MOST_LEVELS
+def _is_outcome(role: Role, plain: str, profile: Profile | None) -> bool:
+    """Return whether a column of a few texts has a name that counts if no other does."""
+    named = bool({*plain.split("_")} & {*role.last})
+    return named and profile is not None and _has_few_texts(profile)
+
+
+def _has_few_texts(profile: Profile) -> bool:
+    return profile.text and 2 <= profile.distinct <= _MOST_TEXTS
+
+
+def is_price_name(name: str) -> bool:
+    """Return whether a word of a name is one of prices."""
+    return bool({*plain_name(name).split("_")} & {*ROLES["price"].names, "cost"})
 
 
 def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
@@ -156,7 +165,7 @@ def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
 
 def _says_yes_or_no(profile: Profile) -> bool:
     """Return whether some of a few texts are words such as declined."""
-    known = {*map(plain_text, profile.known)} if _is_outcome(profile) else set[str]()
+    known = {*map(plain_text, profile.known)} if _has_few_texts(profile) else set[str]()
     return bool(known & {*YES, *NO})
 
 

@@ -240,9 +240,9 @@ def prices(
         price: Column of prices, positive, at most `LARGEST_PRICE`.
         bought: Column of purchases: 0 or 1, yes or no; or their number, with `offered`.
         offered: Column of the number of customers who were quoted the price, or that number, if it
-            is the same in every row; `bought` counts the purchases among them. A row of k
-            customers is repeated k times; their responses may depend on each other. 1: every row is one customer, and any
-            number above 0 is a purchase.
+            is the same in every row; `bought` counts the purchases among them. A row of k customers
+            is repeated k times; their responses may depend on each other. 1: every row is one
+            customer, and any number above 0 is a purchase.
         features: Columns of features of the customer or product.
         person: Column of customer ids.
         name: Name of the table; by default the file's.

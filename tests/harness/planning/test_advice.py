@@ -155,6 +155,22 @@ def test_doubts_about_the_fit_come_first() -> None:
     assert lines[2] == f"warning: {found.warnings[0]}", "after the decision, before all else"
 
 
+def test_choices_that_count_alike_whatever_their_price_are_doubted() -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    cost = rng.uniform(1.0, 5.0, (n, 2))
+    took = (1.0 - cost + rng.gumbel(size=(n, 2))).argmax(axis=1)
+    table = {"case": np.repeat(np.arange(n), 2), "alt": np.tile(["a", "b"], n),
+             "ticket cost": cost.ravel(), "seats": rng.integers(4, 8, 2 * n),
+             "chosen": (np.arange(2) == took[:, None]).astype(int).ravel()}  # fmt: skip
+    given: dict[str, Any] = {"outside": "a", "progress": False, "horizon": 100, "replicates": 8}
+    silent = dpb_gym.advise(table, budgets="rho=1", **given)
+    text = "all choices count alike, whatever their ticket cost: give revenue='ticket cost'"
+    assert sum(text in doubt for doubt in silent.warnings) == 1
+    said = dpb_gym.advise(table, budgets="rho=1", revenue="ticket cost", **given)
+    assert not any("count alike" in doubt for doubt in said.warnings)
+
+
 def test_coefficients_differ_between_replicates_and_follow_their_posterior(advice: Advice) -> None:
     found = dpb_gym.make_problem(advice.log, draws=400, part="held-out")
     fit = found.fit  # type: ignore[attr-defined]
