@@ -138,9 +138,13 @@ def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Pro
 
 
 def _is_outcome(role: Role, plain: str, profile: Profile | None) -> bool:
-    """Return whether a column of a few texts has a name that counts if no other does."""
-    named = bool({*plain.split("_")} & {*role.last})
-    return named and profile is not None and _has_few_texts(profile)
+    """Return whether a column of a few texts has a name that counts if no other does.
+
+    Words for yes and no are 1 and 0 by now.
+    """
+    if profile is None or not {*plain.split("_")} & {*role.last}:
+        return False
+    return _has_few_texts(profile) or (role.by_word and profile.binary)
 
 
 def _has_few_texts(profile: Profile) -> bool:
