@@ -131,8 +131,7 @@ class _LayoutReader:
             texts = [None if absent else plain_text(value)
                      for value, absent in zip(profile.values, profile.missing)]  # fmt: skip
             hit = succeeded(texts, self.own["success"], name, self.opened.where)
-        values = np.where(profile.missing, np.nan, hit.astype(np.float64))
-        self.profiles[name] = Profile(name, values)
+        self.profiles[name] = Profile(name, hit.astype(np.float64))
 
     def _ask_absent(self) -> None:
         """Ask whether numbers in features stand for missing values."""

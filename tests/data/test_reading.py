@@ -184,6 +184,38 @@ def test_at_most_two_rounds_of_answers_lead_to_a_table(name: str) -> None:
     assert rounds <= 2 and len(reading.table()) > 0
 
 
+def test_a_column_counts_customers_only_if_they_are_more_than_the_units() -> None:
+    sold = weeks()["units"]
+    seen = sold + 40
+    assert dpb_data.read(weeks() | {"visitors": seen}).columns["offered"] == "visitors"
+    fewer = seen.copy()
+    fewer[7] = sold[7] - 1
+    for wrong in (fewer, sold):
+        (question,) = dpb_data.read(weeks() | {"visitors": wrong}).questions
+        assert question.topic == "offered"
+        assert "visitors" not in {answer.settings["offered"] for answer in question.answers}
+
+
+def test_rows_of_many_customers_raise_no_question_of_persons() -> None:
+    many = weeks() | {"visitors": np.full(N, 90), "panel_id": np.arange(N) % 12}
+    reading = dpb_data.read(many)
+    assert topics(reading) == [] and "panel_id" not in reading.columns["features"]
+    assert topics(dpb_data.read(panel())) == ["person"]
+
+
+def test_the_rarer_response_limits_the_features() -> None:
+    """Ten of it per coefficient: 60 refusals or 60 purchases of 600 leave room for five columns."""
+    rng = np.random.default_rng(0)
+    rare = np.zeros(600, int)
+    rare[rng.choice(600, 60, replace=False)] = 1
+    table = {"price": np.round(rng.uniform(1, 5, 600), 2)}
+    table |= {f"x{k}": rng.normal(size=600) for k in range(9)}
+    for bought in (rare, 1 - rare):
+        reading = dpb_data.read({**table, "bought": bought})
+        assert len(reading.columns["features"]) == 5
+        assert any("60 responses are too few" in why for why in reading.unused.values())
+
+
 # ---------------------------------------------------------------------------- properties
 
 

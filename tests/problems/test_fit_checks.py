@@ -10,7 +10,7 @@ import pytest
 import dpb_data
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.planning import log_checks
-from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, scale
+from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, order_share, scale
 from dpb_gym.problems.logged import (
     LoggedAssortment,
     LoggedPricing,
@@ -252,3 +252,13 @@ def test_models_that_predict_nothing_are_doubts() -> None:
             assert "the model predicts held-out customers no better than a constant" in said, seed
             return
     raise AssertionError("every coin was predicted")
+
+
+def test_the_share_of_ordered_pairs_counts_ties_as_half() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        values = rng.integers(0, 5, rng.integers(3, 25)).astype(float)
+        hit = rng.random(len(values)) < 0.5
+        pairs = [(a > b) + 0.5 * (a == b) for a in values[hit] for b in values[~hit]]
+        expected = float(np.mean(pairs)) if pairs else 0.5
+        assert order_share(values, hit) == pytest.approx(expected, abs=1e-12)
