@@ -146,6 +146,15 @@ AMBIGUOUS: dict[str, tuple[Callable[[], Table], list[str]]] = {
         lambda: quotes() | {"price": [p if k % 3 else None for k, p in
                                       enumerate(quotes()["price"])]}, ["missing"]
     ),
+    "words of a response": (
+        lambda: {"price": quotes()["price"], "status": np.where(
+            quotes()["bought"], "confirmed", ["declined", "expired"] * 120)},
+        ["success"],
+    ),
+    "a flag that decides the response": (
+        lambda: quotes() | {"cart": np.maximum(quotes()["bought"], np.arange(N) % 4 == 0)},
+        ["features"],
+    ),
     "names that say nothing": (
         lambda: {"fee": quotes()["price"], "kept": quotes()["bought"]}, ["problem"]
     ),

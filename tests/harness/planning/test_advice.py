@@ -65,7 +65,12 @@ def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
     half = 1.96 * earned.std() / np.sqrt(1500)
     assert today.earned.high - today.earned.mean == pytest.approx(half, rel=0.01)
     assert today.lost.low <= today.lost.mean <= today.lost.high
-    films = dpb_gym.advise("synthetic-movielens", budgets="rho=1", **SETTINGS)
+    told: list[str] = []
+    films = dpb_gym.advise(
+        "synthetic-movielens", budgets="rho=1", **SETTINGS | {"progress": told.append}
+    )
+    (first,) = (text for text in told if text.startswith("First answer: this table earned"))
+    assert "; " not in first, "no single action without a model"
     assert films.earnings[-1].label == TODAY and films.unit == "units of reward"
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
     assert clicks.earnings[-1].earned.mean == pytest.approx(10_000 * noise()["click"].mean())
