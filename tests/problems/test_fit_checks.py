@@ -10,11 +10,20 @@ import pytest
 import dpb_data
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.planning import log_checks
-from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, order_share, scale
+from dpb_gym.problems.fitting import (
+    Effect,
+    Fit,
+    Member,
+    check_outliers,
+    check_tail,
+    order_share,
+    scale,
+)
 from dpb_gym.problems.logged import (
     LoggedAssortment,
     LoggedPricing,
     LoggedRecommendation,
+    check_falls,
     moved_doubt,
 )
 
@@ -262,3 +271,24 @@ def test_the_share_of_ordered_pairs_counts_ties_as_half() -> None:
         pairs = [(a > b) + 0.5 * (a == b) for a in values[hit] for b in values[~hit]]
         expected = float(np.mean(pairs)) if pairs else 0.5
         assert order_share(values, hit) == pytest.approx(expected, abs=1e-12)
+
+
+def test_demand_that_does_not_fall_is_refused_without_significance() -> None:
+    for value, said in ((0.1, "do not fall"), (0.0, "do not fall"), (3.0, "rise")):
+        with pytest.raises(DataError, match=f"a: purchases {said} with the price"):
+            check_falls(Effect(value, 1.0, None, None), "purchases", "a", "")
+    check_falls(Effect(-0.1, 1.0, None, None), "purchases", "a", "")
+
+
+def test_the_error_of_a_figure_contains_the_difference_between_penalties() -> None:
+    """It is the root mean square deviation of the mixture's draws from the reported figure."""
+    own = [(0.7, 1.0, 16.0), (0.3, 3.0, 4.0)]
+    members = [Member(w, np.array([c]), np.array([[i]]), np.zeros(1)) for w, c, i in own]
+    one, none = np.ones(1), np.zeros(1, bool)
+    fit = Fit(np.array([1.0]), ("x",), {}, (), (), none, one, one, none, none,
+              np.array([[16.0]]), np.zeros(1), tuple(members))  # fmt: skip
+    (effect,) = fit.effects(lambda theta: 2.0 * theta)
+    draws = 2.0 * fit.draws(20_000)[:, 0]
+    assert effect.value == 2.0
+    assert effect.error == pytest.approx(np.sqrt(np.mean((draws - 2.0) ** 2)), rel=0.02)
+    assert effect.error**2 == pytest.approx(0.7 * 0.25 + 0.3 * (1.0 + 16.0))
