@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dpb_data.column_profiles import Profile, is_id_name, is_time_name
 from dpb_data.dataset_registry import read_layouts, read_words
-from dpb_data.table_repair import NO, YES, plain_text
+from dpb_data.response_words import NO, YES, plain_text
 
 _NO_RESPONSES = read_words("no_responses")
 _AMOUNTS = read_words("amounts")
@@ -83,7 +83,9 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
     "reward": lambda p: p.binary and not _says_otherwise(p),
     "propensity": lambda p: p.within(0.0, 100.0 if p.percent else 1.0),
     "person": lambda p: p.text or p.whole,
-    "offered": lambda p: p.whole and p.within(0.0, 1e12) and not _says_otherwise(p),
+    "offered": lambda p: (
+        p.whole and p.within(0.0, 1e12) and not (_says_otherwise(p) or _is_amount(p))
+    ),
 }
 
 

@@ -18,6 +18,7 @@ _FEWEST = 50  # rows that show that one column follows from another
 _EACH = 10  # rows of each response
 _RECURS = 5  # rows per price, from which on a column that is the same at each price is no chance
 _CHANCE = 0.001  # of equal responses, below which they are no chance
+_SAME = 0.999  # correlation with units or revenue, which reports may round
 _LINE = 0.9999  # correlation with the price
 _DENSE = 10  # numbers of rows are within a range of so many times their number
 
@@ -68,6 +69,7 @@ def follow(
     response: Array,
     cause: Profile | None,
     what: str = "price",
+    customers: Array | float = 1.0,
 ) -> dict[str, str]:
     """Return the columns that follow from the response or from its cause, each with the reason.
 
@@ -80,6 +82,7 @@ def follow(
         response: Purchases or other responses ``(n,)``, 0 for none.
         cause: The price, or the item that was shown.
         what: What the cause is called.
+        customers: Customers of each row ``(n,)``, where the response counts units.
     """
     hit = response > 0
     found = {}
@@ -87,8 +90,8 @@ def follow(
         own = profiles[name]
         if _with_response(own, hit):
             found[name] = "it has a value only with one response: it was recorded after it"
-        elif cause is not None and _is_product(own, cause, response):
-            found[name] = f"{what} times units, or the units again"
+        elif cause is not None and _is_product(own, cause, response, customers):
+            found[name] = "units, revenue or a rate of them"
         elif cause is not None and _same_at_each(own, cause):
             found[name] = f"the same at each {what}, from whose effect its own cannot be told"
     return found
@@ -131,18 +134,21 @@ def _with_response(own: Profile, hit: Array) -> bool:
     return bool((there == hit).all() or (there != hit).all())
 
 
-def _is_product(own: Profile, price: Profile, units: Array) -> bool:
-    """Return whether a column is the price times the units sold, or the units."""
+def _is_product(
+    own: Profile, price: Profile, units: Array, customers: Array | float
+) -> bool:  # fmt: skip
+    """Return whether a column is proportional to units or revenue, of all or per customer."""
     if own.text or price.text or units.max(initial=0.0) <= 1.0:
         return False
     known = np.isfinite(own.values) & np.isfinite(price.values) & (units > 0)
     if known.sum() < _FEWEST or len(np.unique(units[known])) < 2:
         return False
     value, sold = own.values[known], units[known]
-    return any(
-        np.isclose(value, other, rtol=0.01, atol=0.01).mean() > 0.98
-        for other in (price.values[known] * sold, sold)
-    )
+    if value.std() == 0.0:
+        return False
+    each = np.maximum((np.zeros(len(units)) + customers)[known], 1.0)
+    made = [part * by for part in (sold, sold / each) for by in (1.0, price.values[known])]
+    return any(np.corrcoef(value, other)[0, 1] > _SAME for other in made if other.std() > 0.0)
 
 
 def _same_at_each(own: Profile, cause: Profile) -> bool:

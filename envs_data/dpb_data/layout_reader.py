@@ -24,8 +24,8 @@ from dpb_data.reading_questions import (
     sets_question,
     units_question,
 )
+from dpb_data.response_words import outcomes, plain_text, succeeded, success_question
 from dpb_data.role_finder import RoleFinder, names_of
-from dpb_data.table_repair import outcomes, plain_text, succeeded, success_question
 from dpb_data.wide_choices import stem
 from dpb_gym.errors import QuestionError, unknown_name
 
@@ -291,7 +291,11 @@ class _LayoutReader:
             if len(answers):
                 cause = self.profiles.get(str(self.columns.get("price", self.columns.get("item"))))
                 what = "price" if self.layout.name == "prices" else "item"
-                after = follow(self.profiles, free, answers, cause, what)
+                customers = self._customers()
+                after = follow(
+                    self.profiles, free, answers, cause, what,
+                    1.0 if customers is None else customers,
+                )  # fmt: skip
             rest = [name for name in free if name not in after]
             features, unused = select_features(self.profiles, rest, events, models, ids=ids)
             found = features, after | unused

@@ -135,8 +135,11 @@ def units_question(
     else:
         what = f"{bought} may count units or customers"
     several = f"as many in every row, such as {max(100, 10 * int(sold.max()))}"
-    answers = [Answer({"offered": name}, f"{name} counts them") for name in columns]
-    if not answers:
+    answers = []
+    if {*np.unique(sold).tolist()} == {1, 2}:
+        answers.append(Answer({"success": 1}, "a code: 1 means bought, and 2 not"))
+    answers += [Answer({"offered": name}, f"{name} counts them") for name in columns]
+    if not columns:
         answers.append(Answer({"offered": "COLUMN"}, "a column counts them", pattern=True))
     return Question(
         "offered",

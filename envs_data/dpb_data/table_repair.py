@@ -7,7 +7,6 @@ does not show it. Everything that is changed is in `Repair.notes` with the numbe
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,23 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.questions import Answer, Question
+from dpb_data.response_words import ABSENT, NO, YES, outcomes, read_success, success_question
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, QuestionError
 
 MISSING_RULES = ("drop", "median", "error")
 MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
-_MOST_OUTCOMES = 12  # different texts of a response
-_FEWEST_UNKNOWN = 5  # responses that are neither numbers nor yes or no; fewer are errors
 NO_CODES = "none"
 """Value of ``absent=`` for a table whose numbers are all values."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
-_ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
-           "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
-YES = ("true", "yes", "y", "ja", "j", "oui", "si", "sí", "sì", "sold", "t", "accepted", "bought",
-       "booked", "renewed", "won")  # fmt: skip
-NO = ("false", "no", "n", "nein", "non", "nee", "not sold", "f", "declined", "rejected", "lapsed",
-      "lost", "unsold")  # fmt: skip
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
@@ -121,9 +113,8 @@ class Repair:
         import pyarrow as pa
 
         if self.success is not None:
-            own = {name: self._succeeded(name, found[name], where)
-                   for name in self.answers if name in found}  # fmt: skip
-            found = {**found, **own}
+            own = {name for name in self.answers if name in found}
+            found = {**found, **{k: read_success(k, found[k], self, where) for k in own}}
         texts = {
             name: _Text(name, values, where)
             for name, values in found.items()
@@ -157,19 +148,6 @@ class Repair:
             if name in clean:
                 clean[name] = self._without_codes(name, clean[name], codes, where)
         return self._without_missing(clean, kinds, free, where)
-
-    def _succeeded(self, name: str, values: Any, where: str) -> Any:
-        """Return a response as 1 and 0 by `success`, with null for missing values."""
-        import pyarrow as pa
-
-        texts = [None if value is None else plain_text(value) for value in values.to_pylist()]
-        absent = [text is None or text in _ABSENT for text in texts]
-        hit = succeeded(texts, self.success, name, where)
-        listed = self.success if isinstance(self.success, (list, tuple)) else [self.success]
-        said = " and ".join(map(repr, listed))
-        self.note(f"{name}: {said} read as 1, all other values as 0", len(texts))
-        numbers = [None if a else float(h) for a, h in zip(absent, hit)]
-        return pa.chunked_array([numbers], pa.float64())
 
     def _without_codes(self, name: str, values: Any, codes: Any, where: str) -> Any:
         """Return numbers with null in place of codes for missing values."""
@@ -308,7 +286,7 @@ class _Text:
         self.name, self.where = name, where
         trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
         lower = pc.utf8_lower(trimmed)
-        self.absent = pc.is_in(lower, pa.array(_ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
+        self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
         self.trimmed = pc.if_else(self.absent, None, trimmed)
         yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
         spaced = pc.replace_substring_regex(self.trimmed, f"(?i){_UNIT}{_PER}", "")
@@ -378,84 +356,6 @@ class _Text:
         return best[0]
 
 
-def plain_text(value: Any) -> str:
-    """Return a value of a response as text in lower case; whole numbers without a point."""
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value)).lower()
-    if isinstance(value, (int, float, np.number)):
-        return f"{value:.16g}"
-    return str(value).strip().lower()
-
-
-def succeeded(
-    texts: Sequence[str | None], success: Any, name: str, where: str
-) -> NDArray[np.bool_]:  # fmt: skip
-    """Return which responses mean yes ``(n,)``.
-
-    Args:
-        texts: Responses as `plain_text` returns them, None for missing ones.
-        success: Value, or list of values, that mean yes.
-        name: Name of the column.
-        where: Name of the table in messages.
-
-    Raises:
-        ParameterError: If no response, or every one, means yes.
-    """
-    listed = success if isinstance(success, (list, tuple)) else [success]
-    wanted = {*map(plain_text, listed)}
-    found = {text for text in texts if text is not None}
-    unknown = wanted - found
-    if unknown or found <= wanted:
-        some = ", ".join(sorted(found)[:_MOST_OUTCOMES])
-        raise ParameterError(
-            f"success=: {name} of {where} is {some}; name those that mean yes, but not all, got "
-            f"{success!r}"
-        )
-    return np.array([text in wanted for text in texts])
-
-
-def success_question(where: str, name: str, levels: Mapping[str, int]) -> Question:
-    """Return the question of which values of a response mean yes.
-
-    Args:
-        where: Name of the table in messages.
-        name: Name of the column.
-        levels: Number of rows by value.
-    """
-    answers = [
-        Answer({"success": level}, f"{count:,} rows; all others mean no")
-        for level, count in levels.items()
-    ]
-    if len(answers) > 2:
-        some = [*levels][:2]
-        answers.append(Answer({"success": some}, "several", pattern=True))
-    return Question(
-        "success",
-        f"{where}: {name} is {', '.join(map(repr, levels))}. Which values mean that the customer "
-        "accepted?",
-        tuple(answers),
-        name,
-    )
-
-
-def outcomes(values: Sequence[Any]) -> dict[str, int]:
-    """Return the number of rows by text of a response, if it must be asked which mean yes.
-
-    Words for no come last. Empty for many different texts, and where nearly all are known.
-
-    Args:
-        values: Texts, None for missing ones.
-    """
-    counts = Counter(str(value) for value in values if value is not None)
-    known = {text for text in counts
-             if plain_text(text) in {*YES, *NO} or re.fullmatch(_FORMS["."], text)}  # fmt: skip
-    unknown = sum(count for text, count in counts.items() if text not in known)
-    if not 1 < len(counts) <= _MOST_OUTCOMES or unknown < _FEWEST_UNKNOWN:
-        return {}
-    refused = {text for text in counts if plain_text(text) in NO}
-    return dict(sorted(counts.items(), key=lambda pair: (pair[0] in refused, -pair[1], pair[0])))
-
-
 def _mark_question(text: _Text) -> Question:
     return Question(
         "decimal",
@@ -475,14 +375,6 @@ def _days(moments: Any) -> Any:
 
     seconds = moments.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     return pc.divide(seconds.cast(pa.float64()), 86400.0)
-
-
-def as_columns(source: Any) -> Any:
-    """Return a list of mappings as columns; any other source unchanged."""
-    if not (isinstance(source, list) and source and all(isinstance(r, Mapping) for r in source)):
-        return source
-    names = dict.fromkeys(str(name) for row in source for name in row)
-    return {name: [row.get(name) for row in source] for name in names}
 
 
 def unit_of_name(name: str) -> str:

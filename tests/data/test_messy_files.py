@@ -364,7 +364,7 @@ def test_columns_that_follow_from_the_response_or_the_price_are_no_features() ->
     counted = {"price": price, "units": units, "visitors": seen, **takings, **own}
     read = dpb_data.read(counted)
     assert {*read.columns["features"]} == {*own}
-    assert all("price times units" in read.unused[name] for name in takings)
+    assert all("units, revenue or a rate" in read.unused[name] for name in takings)
     # what follows from the item that was shown has no effect beside it
     item = rng.integers(0, 4, n)
     shown = {"item": item, "click": sold, "propensity": np.full(n, 0.25), "size": item % 3 + 1}
@@ -411,3 +411,56 @@ def test_rows_of_many_customers_are_no_persons(tmp_path: Path) -> None:
     given = {"price": "price", "bought": "units", "offered": 9, "person": "who"}
     named = dpb_data.prices({**days, "who": person}, **given)
     assert not named.grouped
+
+
+def test_rates_and_revenue_per_customer_follow_from_the_units() -> None:
+    """As in daily reports of web shops and hotels."""
+    rng = np.random.default_rng(0)
+    n = 200
+    price = rng.choice([19.0, 24.0, 29.0, 34.0], n)
+    seen = rng.poisson(310, n)
+    sold = rng.binomial(seen, files.sigmoid(0.2 - 0.09 * price))
+    table = {
+        "Price": price, "Sessions": seen, "Orders": sold, "Revenue": price * sold,
+        "Conv. rate": np.round(100 * sold / seen, 1), "RevPAR": np.round(price * sold / seen, 2),
+        "Weekday": np.arange(n) % 7, "Temperature": np.round(rng.normal(15, 8, n)),
+    }  # fmt: skip
+    reading = dpb_data.read(table)
+    assert not reading.questions and reading.columns["offered"] == "Sessions"
+    assert reading.columns["bought"] == "Orders"
+    assert reading.columns["features"] == ["Weekday", "Temperature"]
+    rooms = {"ADR": price, "Rooms available": np.full(n, 400), "Rooms sold": sold,
+             "Room revenue": price * sold, "Occ": sold / 400}  # fmt: skip
+    (question,) = dpb_data.read(rooms).questions
+    columns = {answer.settings.get("offered") for answer in question.answers}
+    assert "Rooms available" in columns and "Room revenue" not in columns
+    assert dpb_data.read(rooms, offered="Rooms available").columns["features"] == []
+
+
+def test_codes_one_and_two_may_mean_yes_and_no() -> None:
+    rng = np.random.default_rng(0)
+    price = rng.choice([5.0, 7.0, 9.0, 11.0], 300)
+    answer = np.where(rng.random(300) < files.sigmoid(2.6 - 0.35 * price), 1, 2)
+    reading = dpb_data.read({"price": price, "bought": answer})
+    (question,) = reading.questions
+    assert question.answers[0].settings == {"success": 1}
+    assert reading.answer(success=1).table().bought.tolist() == (answer == 1).astype(int).tolist()
+    assert not any(
+        "success" in answer.settings
+        for answer in dpb_data.read({"price": price, "bought": answer + 1}).questions[0].answers
+    )
+
+
+def test_results_of_offers_with_a_chance_are_responses() -> None:
+    rng = np.random.default_rng(0)
+    which = rng.choice(3, 900, p=[0.5, 0.3, 0.2])
+    table = {
+        "campaign": np.array(["ten", "twenty", "free"])[which],
+        "p_sent": np.array([0.5, 0.3, 0.2])[which],
+        "result": np.where(rng.random(900) < 0.2, "redeemed", "ignored"),
+        "age": rng.integers(18, 80, 900),
+    }
+    reading = dpb_data.read(table)
+    assert [question.topic for question in reading.questions] == ["success"]
+    assert reading.roles == {"campaign": "item", "p_sent": "propensity", "result": "reward",
+                             "age": "feature"}  # fmt: skip
