@@ -23,6 +23,8 @@ from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, Q
 from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
+from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results import metrics
 
 SETTINGS: dict[str, Any] = {"horizon": 400, "replicates": 12, "progress": False}
@@ -131,6 +133,21 @@ def test_the_answer_names_decision_table_version_and_horizon(
         "collect",
         "keep",
     )
+
+
+def test_a_fixed_decision_states_the_wide_interval_of_the_gain(advice: Advice) -> None:
+    found = best_fixed_action(dpb_gym.make_problem(advice.log))
+    assert advice.decision.gain == found.decided
+    assert found.decided.low < found.gain.low < found.gain.high < found.decided.high
+
+
+def test_a_model_that_predicts_nothing_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sure = Interval(20.0, 10.0, 30.0)
+    found = FixedAction(np.array(1), "always 1", sure, sure, sure)
+    monkeypatch.setattr("dpb_gym.planning.advice.best_fixed_action", lambda *args: found)
+    monkeypatch.setattr("dpb_gym.problems.fitting.Fit.informed", False)
+    decision = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS).decision
+    assert decision.kind == "collect" and "20" not in decision.text.partition(".")[0]
 
 
 def test_a_certificate_has_the_pair_that_was_asked_for(advice: Advice) -> None:
