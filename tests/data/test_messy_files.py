@@ -379,6 +379,12 @@ def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
         (question,) = dpb_data.read(str(make(tmp_path))).questions
         assert question.topic == "person"
         assert times not in {answer.settings["person"] for answer in question.answers}
+    # nor are days in a column of any other name
+    days = np.repeat(np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]").astype(str), 10)
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 400)
+    sold = (rng.random(400) < files.sigmoid(2.5 - price)).astype(int)
+    assert not dpb_data.read({"price": price, "bought": sold, "when": days}).questions
 
 
 def test_flags_that_decide_the_response_are_asked_about() -> None:

@@ -225,6 +225,40 @@ def test_the_rarer_response_limits_the_features() -> None:
         assert any("60 responses are too few" in why for why in reading.unused.values())
 
 
+def test_choice_sets_have_each_item_once_and_at_most_one_choice() -> None:
+    """A column whose equal values have different items, but two choices, numbers no sets."""
+    rng = np.random.default_rng(0)
+    n = 60
+    trip = np.repeat(np.arange(n), 3)
+    decoy = np.column_stack([np.arange(n), rng.permutation(n), rng.permutation(n)]).ravel()
+    taken = rng.integers(0, 3, n)
+    table = {"trip": trip, "round": decoy, "alt": np.tile(["a", "b", "c"], n),
+             "cost": rng.uniform(1, 9, 3 * n),
+             "chosen": (np.arange(3) == taken[:, None]).ravel()}  # fmt: skip
+    assert np.bincount(decoy, table["chosen"]).max() > 1
+    question = dpb_data.read(table).questions[0]
+    assert [answer.settings for answer in question.answers] == [{"case": "trip"}]
+
+
+def test_every_item_has_coefficients_of_its_own() -> None:
+    """With four items, 300 responses leave room for 7 coefficients of each, the constant's too."""
+    rng = np.random.default_rng(0)
+    click = np.zeros(2_000, int)
+    click[rng.choice(2_000, 300, replace=False)] = 1
+    table = {"item": np.arange(2_000) % 4, "click": click, "propensity": np.full(2_000, 0.25)}
+    table |= {f"x{k}": rng.normal(size=2_000) for k in range(9)}
+    assert len(dpb_data.read(table).columns["features"]) == 6
+
+
+def test_columns_that_are_mostly_there_are_features() -> None:
+    gaps = np.random.default_rng(0).random(N)
+    table = quotes()
+    for share, used in ((0.05, True), (0.3, False)):
+        reading = dpb_data.read({**table, "age": np.where(gaps < share, np.nan, table["age"])})
+        assert ("age" in reading.columns["features"]) == used
+        assert ("more than a fifth" in reading.unused.get("age", "")) != used
+
+
 # ---------------------------------------------------------------------------- properties
 
 

@@ -280,6 +280,19 @@ def test_calibration_is_doubted_only_if_wrong() -> None:
     assert stats.chi2.sf(29.6, 10) == pytest.approx(log_checks.DOUBT, rel=0.05)
 
 
+def test_calibration_is_doubted_from_one_in_a_thousand_on() -> None:
+    """With 100 rows per tenth, 8 more or less than 50 have p = 0.004, and 9 have p = 0.0003."""
+    chance = np.full(1_000, 0.5)
+    for more, doubted in ((8, False), (9, True)):
+        hit = np.tile(np.arange(100) < 50 + more, 10)
+        assert bool(log_checks.calibration_doubt(chance, hit)) == doubted
+
+
+def test_agents_are_compared_on_customers_that_were_held_out(advice: Advice) -> None:
+    problem: Any = advice.result.suite.tasks[0].problem()
+    assert problem.fit.held[problem.pool].all() and len(problem.pool) == problem.fit.held.sum()
+
+
 def test_prices_that_hardly_vary_are_named() -> None:
     rng, n = np.random.default_rng(5), 3000
     x, price = rng.normal(size=(n, 2)), rng.uniform(4.0, 9.0, n)
