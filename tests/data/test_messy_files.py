@@ -384,7 +384,13 @@ def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     price = rng.uniform(1, 5, 400)
     sold = (rng.random(400) < files.sigmoid(2.5 - price)).astype(int)
-    assert not dpb_data.read({"price": price, "bought": sold, "when": days}).questions
+    plain = np.char.replace(days, "-", "").astype(int)
+    for when in (days, plain):
+        reading = dpb_data.read({"price": price, "bought": sold, "when": when})
+        assert not reading.questions and "dates" in reading.unused["when"]
+    # 20241301 is no day
+    reading = dpb_data.read({"price": price, "bought": sold, "when": plain + 1_200})
+    assert "dates" not in reading.unused.get("when", "")
 
 
 def test_flags_that_decide_the_response_are_asked_about() -> None:
