@@ -225,6 +225,12 @@ def test_the_rarer_response_limits_the_features() -> None:
         assert any("60 responses are too few" in why for why in reading.unused.values())
 
 
+def test_the_last_digit_of_a_larger_number_is_no_alternative() -> None:
+    answers = {f"Mood1{k}": np.arange(N) % (4 + k) for k in range(3)}
+    reading = dpb_data.read({"choice": np.arange(N) % 3, **answers})
+    assert "Mood1'" not in str(reading) and "features" not in topics(reading)
+
+
 def test_choice_sets_have_each_item_once_and_at_most_one_choice() -> None:
     """A column whose equal values have different items, but two choices, numbers no sets."""
     rng = np.random.default_rng(0)
