@@ -335,7 +335,7 @@ def advise(
     validation.optional(validation.text, "currency", currency)
     horizon = validation.integer("horizon", horizon, 100)
     if columns.get("private") is not None:
-        raise ParameterError("advice contains figures of the raw log: leave out private=")
+        raise ParameterError("advice contains figures of the raw table: leave out private=")
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
             log, roles = source, None
