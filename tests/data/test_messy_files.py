@@ -305,6 +305,11 @@ def test_answers_of_several_words_are_asked_about(tmp_path: Path) -> None:
     for wrong in ("booked", ["confirmed", "declined", "expired"]):
         with pytest.raises(ParameterError, match=r"success=: Status of .*confirmed, declined"):
             reading.answer(success=wrong)
+    text = (tmp_path / "quotes.csv").read_text().replace(",declined,", ",,", 20)
+    (tmp_path / "gaps.csv").write_text(text)
+    gaps = dpb_data.read(str(tmp_path / "gaps.csv"), success="confirmed").table()
+    assert len(bought) - 20 <= len(gaps) < len(bought), "an answer that is missing is not a no"
+    assert gaps.bought.sum() == bought.sum()
     with pytest.raises(QuestionError, match="Status is"):
         dpb_data.prices(str(tmp_path / "quotes.csv"), price="Nightly rate", bought="Status")
 
@@ -423,6 +428,8 @@ def test_rows_of_many_customers_are_no_persons(tmp_path: Path) -> None:
     given = {"price": "price", "bought": "units", "offered": 9, "person": "who"}
     named = dpb_data.prices({**days, "who": person}, **given)
     assert not named.grouped
+    rows = dpb_data.read(str(files.panel("household")(tmp_path)), person="household").table()
+    assert not rows.grouped and rows.people is not None
 
 
 def test_rates_and_revenue_per_customer_follow_from_the_units() -> None:

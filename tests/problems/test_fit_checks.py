@@ -292,3 +292,35 @@ def test_the_error_of_a_figure_contains_the_difference_between_penalties() -> No
     assert effect.value == 2.0
     assert effect.error == pytest.approx(np.sqrt(np.mean((draws - 2.0) ** 2)), rel=0.02)
     assert effect.error**2 == pytest.approx(0.7 * 0.25 + 0.3 * (1.0 + 16.0))
+
+
+def test_draws_for_persons_with_several_rows_have_the_sandwich_covariance() -> None:
+    """Liang & Zeger (1986): inverse information, covariance of the scores, inverse information."""
+    information, penalty = np.array([[9.0, 0.0], [2.0, 4.0]]), np.array([0.0, 1.0])
+    scores = np.array([[30.0, 5.0], [5.0, 12.0]])
+    member = Member(1.0, np.array([1.0, -2.0]), information, penalty)
+    one, none = np.ones(1), np.zeros(1, bool)
+    fit = Fit(member.coefficients, ("x", "y"), {}, (), (), none, one, one, none, none, information,
+              penalty, (member,), variation=scores)  # fmt: skip
+    whole = np.array([[9.0, 2.0], [2.0, 5.0]])
+    expected = np.linalg.inv(whole) @ scores @ np.linalg.inv(whole)
+    draws = fit.draws(20_000)
+    np.testing.assert_allclose(draws.mean(axis=0), member.coefficients, atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), expected, rtol=0.05, atol=0.01)
+
+
+def test_no_penalty_moves_the_effect_of_the_revenue() -> None:
+    rng = np.random.default_rng(0)
+    n = 500
+    cost, comfort = rng.uniform(1.0, 5.0, (2, n, 3))
+    took = (0.8 * comfort - cost + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    frame = {"set": np.repeat(np.arange(n), 3), "alt": np.tile(["a", "b", "c"], n),
+             "cost": cost.ravel(), "comfort": comfort.ravel(),
+             "chosen": (np.arange(3) == took[:, None]).ravel()}  # fmt: skip
+    table = dpb_data.choices(
+        frame, case="set", item="alt", chosen="chosen", features=["cost", "comfort"]
+    )
+    without = dpb_data.choices(frame, case="set", item="alt", chosen="chosen", features=["cost"])
+    loose = LoggedAssortment(without, outside="a", revenue="cost").effects["cost"].value
+    strict = LoggedAssortment(table, outside="a", revenue="cost", ridge=1e6).effects["cost"].value
+    assert strict == pytest.approx(loose, rel=1e-3)

@@ -24,6 +24,7 @@ from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
 from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.planning.privacy_cost import DRAWS, coefficients
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results import metrics
 
@@ -76,6 +77,20 @@ def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
     assert films.earnings[-1].label == TODAY and films.unit == "units of reward"
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
     assert clicks.earnings[-1].earned.mean == pytest.approx(10_000 * noise()["click"].mean())
+
+
+def test_policies_are_compared_with_today_under_the_same_coefficients(advice: Advice) -> None:
+    """Else the error of the fitted level would be taken for a gain."""
+    base = next(row for row in advice.result.rows if row.agent == "without privacy")
+    settings = {"part": "held-out", "draws": DRAWS, "horizon": 400}
+    problem: Any = dpb_gym.make_problem(advice.log, **settings)
+    thetas, which = coefficients(problem, base.replicates, 0)
+    shares = np.full((len(thetas), len(problem.pool)), 1.0 / len(problem.pool))
+    earned = 10_000 * problem.highest_price * problem.log_values(thetas, problem.pool, shares)
+    assert earned.std() > 0.0
+    today = advice.earnings[-1]
+    gap = advice.earnings[0].earned.mean - earned[which].mean()
+    assert today.amount.mean == pytest.approx(gap)
 
 
 def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
@@ -146,7 +161,9 @@ def test_a_model_that_predicts_nothing_decides_nothing(monkeypatch: pytest.Monke
     found = FixedAction(np.array(1), "always 1", sure, sure, sure)
     monkeypatch.setattr("dpb_gym.planning.advice.best_fixed_action", lambda *args: found)
     monkeypatch.setattr("dpb_gym.problems.fitting.Fit.informed", False)
-    decision = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS).decision
+    useless = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
+    assert "the model predicts held-out customers no better than a constant" in useless.warnings
+    decision = useless.decision
     assert decision.kind == "collect" and "20" not in decision.text.partition(".")[0]
 
 
