@@ -32,6 +32,7 @@ from dpb_gym.problems.fitting import (
     scale,
 )
 from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
+from dpb_gym.problems.price_form import form_doubt, price_form
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
@@ -504,7 +505,10 @@ class LoggedPricing(Logged, PricingProblem):
             ),
         }
         cure = "Give a larger budget" if private else SMALLER
-        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts)
+        form: list[str] = []
+        if private is None:  # a test of the raw rows is no release
+            form = form_doubt(price_form(rows, raw, data.bought, data.people))
+        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts, *form)
         self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
 
     def posterior(self, count: int) -> Array:

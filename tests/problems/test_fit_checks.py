@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import dpb_data
 from dpb_gym.errors import DataError, ParameterError
@@ -26,6 +27,7 @@ from dpb_gym.problems.logged import (
     check_falls,
     moved_doubt,
 )
+from dpb_gym.problems.price_form import price_form
 
 
 def sigmoid(u: Any) -> Any:
@@ -324,3 +326,47 @@ def test_no_penalty_moves_the_effect_of_the_revenue() -> None:
     loose = LoggedAssortment(without, outside="a", revenue="cost").effects["cost"].value
     strict = LoggedAssortment(table, outside="a", revenue="cost", ridge=1e6).effects["cost"].value
     assert strict == pytest.approx(loose, rel=1e-3)
+
+
+def lognormal_values(n: int, seed: int) -> dict[str, Any]:
+    """Return quotes to customers whose highest acceptable price is lognormal."""
+    rng = np.random.default_rng(seed)
+    price, x = rng.uniform(2.0, 9.0, n), rng.uniform(-1.0, 1.0, n)
+    value = np.exp(1.5 + 0.2 * x + 0.4 * rng.normal(size=n))
+    return {"price": price, "x": x, "bought": (value > price).astype(int)}
+
+
+def test_demand_of_another_form_in_the_price_is_doubted() -> None:
+    said = "misspecified: the effect of the price is not the same at low and at high prices"
+    found = [any(said in doubt for doubt in priced(lognormal_values(5_000, k)).doubts)
+             for k in range(8)]  # fmt: skip
+    assert all(found)
+    right = [priced(quotes(800, seed=k)).doubts for k in range(60)]
+    assert sum(any(said in doubt for doubt in doubts) for doubts in right) <= 1, "at p = 0.001"
+
+
+def test_the_form_of_demand_is_tested_as_by_a_likelihood_ratio() -> None:
+    frame = lognormal_values(4_000, 3)
+    problem = priced(frame)
+    x = np.column_stack([problem.rows, np.log(frame["price"])]).astype(float)
+    x[:, 1:] -= x[:, 1:].mean(axis=0)
+    sign = np.where(frame["bought"] == 1, -1.0, 1.0)
+
+    def loss(columns: Any) -> float:
+        own = x[:, columns]
+        best = minimize(lambda b: np.logaddexp(0.0, sign * (own @ b)).sum(), np.zeros(own.shape[1]),
+                        method="BFGS", options={"gtol": 1e-4})  # fmt: skip
+        return float(best.fun)
+
+    ratio = np.sqrt(2.0 * (loss([0, 1, 2]) - loss([0, 1, 2, 3])))
+    score = price_form(problem.rows, problem.fit.coefficients, frame["bought"], None)
+    assert abs(score) == pytest.approx(ratio, rel=0.15)
+    twice = np.repeat(np.arange(2_000), 2)
+    same = price_form(np.repeat(problem.rows[:2_000], 2, axis=0), problem.fit.coefficients,
+                      np.repeat(frame["bought"][:2_000], 2), twice)  # fmt: skip
+    alone = price_form(
+        problem.rows[:2_000], problem.fit.coefficients, frame["bought"][:2_000], None
+    )
+    assert same == pytest.approx(alone, rel=1e-6), "a person's second equal row adds nothing"
+    two = np.column_stack([np.ones(400), -np.tile([0.5, 1.0], 200)])
+    assert price_form(two, np.zeros(2), np.arange(400) % 3 == 0, None) == 0.0
