@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from advice_estimates import price_effect
 from advice_truths import GENERATED, Truth, clicks, trips
@@ -266,7 +267,8 @@ def true_gain(truth: Truth, advice: Advice, seed: int) -> float:
     problem: Any = dpb_gym.make_problem(advice.log)
     if truth.problem == "pricing":
         name = f"World/{truth.name.title().replace(' ', '')}-v0"
-        ENVIRONMENTS.pop(name, None)
+        ENVIRONMENTS.pop(name, None)  # of the log before of this kind
+        gymnasium.registry.pop(name, None)
         register_environment(name, World, kind="pricing", summary="", reveals="", truth=truth)
     else:  # the demand is of the fitted form, so a long log of it has nearly the true coefficients
         long = (trips if truth.problem == "assortment" else clicks)(seed, MANY).frame

@@ -423,14 +423,14 @@ def cost_of_privacy(
 
 
 def advise(
-    source: str = Argument(metavar="FILE", help="A log: .csv, .xlsx or .parquet."),
+    source: str = Argument(metavar="FILE", help="A table: .csv, .xlsx, .parquet, JSON."),
     problem: str | None = Option(
-        None, metavar="pricing|assortment|recommendation", help="What the log is of; guessed."
+        None, metavar="pricing|assortment|recommendation", help="What the table is of; guessed."
     ),
     budget: list[str] = options.budgets(),
-    set_: list[str] = options.settings("A column of the log (price=rate), or how to read it"),
+    set_: list[str] = options.settings("A column of the table (price=rate), or how to read it"),
     horizon: int = Option(10_000, help="Customers T."),
-    replicates: int | None = Option(None, help="Replicates; 48, or 16 for wide models."),
+    replicates: int | None = Option(None, help="Replicates; 32, or 16 for wide models."),
     currency: str | None = Option(None, help="Unit of prices; that of the column by default."),
     workers: int | None = options.WORKERS,
     dry_run: bool = Option(False, "--dry-run", help="Only show what the columns are read as."),

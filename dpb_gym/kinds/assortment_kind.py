@@ -167,6 +167,18 @@ class AssortmentLogs(LogForm):
         items = [str(problem.item_ids[i]) for i in action if i >= 0]
         return f"always {', '.join(items)}"
 
+    def doubts(self, problem: Any, data: Any) -> list[str]:
+        """Return a doubt if an attribute is named as a price, and choices count alike."""
+        from dpb_data.column_roles import is_price_name
+
+        names = [name for name in data.feature_names if is_price_name(name)]
+        if problem.revenue or not names:
+            return []
+        return [
+            f"all choices count alike, whatever their {names[0]}: give revenue={names[0]!r} if it "
+            "is what you earn"
+        ]
+
 
 @functools.cache
 def _logged() -> Callable[..., Any]:

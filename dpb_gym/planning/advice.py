@@ -335,7 +335,7 @@ def advise(
     validation.optional(validation.text, "currency", currency)
     horizon = validation.integer("horizon", horizon, 100)
     if columns.get("private") is not None:
-        raise ParameterError("advice contains figures of the raw log: leave out private=")
+        raise ParameterError("advice contains figures of the raw table: leave out private=")
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
             log, roles = source, None
@@ -408,7 +408,7 @@ def _advice(
     if run.fitted:
         run.say("searching the best single action")
         fixed = best_fixed_action(problem, currency)
-        announce(_first_answer(problem, fixed, unit, size))
+    announce(_first_answer(problem, fixed, unit, size))
     names = _choose(run, budgets, agents)
     chosen: dict[str, Any] = {label: (agent, label) for label, agent in names.items()}
     chosen[BASE] = (names[BASE], None)
@@ -464,16 +464,20 @@ def _facts(source: Any, problem: Any, data: Any) -> str:
     return f"{name}: {len(data):,} rows, {what}; dpb-gym {version}, {today.isoformat()}"
 
 
-def _first_answer(problem: Any, fixed: FixedAction, unit: str, size: float) -> str:
-    """Return what the table earned and what the best single action would, before any run."""
+def _first_answer(problem: Any, fixed: FixedAction | None, unit: str, size: float) -> str:
+    """Return what the table earned and what the best single action would, before any run.
+
+    Ratings have no model of a single action for all.
+    """
     mean, error = problem.today
     per = PER * size
     half = TWO_SIDED * error
     today = Interval(*(per * x for x in (mean, mean - half, mean + half)))
-    doubts = "".join(f" Doubt: {doubt}." for doubt in problem.doubts)
+    doubts = "".join(f" Doubt: {doubt}." for doubt in getattr(problem, "doubts", ()))
+    other = "" if fixed is None else f"; {fixed.label} earns {difference(fixed.gain)} than that"
     return (
-        f"First answer: this table earned {_range(today)} {unit} per {PER:,} customers; "
-        f"{fixed.label} earns {difference(fixed.gain)} than that.{doubts} Agents are compared next."
+        f"First answer: this table earned {_range(today)} {unit} per {PER:,} customers{other}."
+        f"{doubts} Agents are compared next."
     )
 
 

@@ -32,6 +32,7 @@ from dpb_gym.problems.fitting import (
     scale,
 )
 from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
+from dpb_gym.problems.price_form import form_doubt, price_form
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.propensity_check import propensity_doubt
 from dpb_gym.problems.recommendation import RecommendationProblem
@@ -121,7 +122,7 @@ class Logged:
         """
         if private is None:
             return
-        if data.people is not None:
+        if data.people is not None and not data.grouped:
             raise ParameterError(
                 f"{data.name}: private= protects one row, and a person with k rows only as a "
                 "group of k: leave out the column of people if rows are to be protected"
@@ -135,7 +136,13 @@ class Logged:
         self.fit = replace(self.fit, coefficients=np.array(self.released.coefficients))
 
     def set_customers(
-        self, name: str, contexts: Array, people: Array | None, draws: int, part: str
+        self,
+        name: str,
+        contexts: Array,
+        people: Array | None,
+        draws: int,
+        part: str,
+        grouped: bool = False,
     ) -> None:
         """Set the customers' contexts ``(n, ...)`` and person numbers ``(n,)``.
 
@@ -147,6 +154,7 @@ class Logged:
                 replicate; 0 for the fitted theta.
             part: ``"all"``: all customers arrive; ``"fitted"`` or ``"held-out"``: only those
                 that the check of the fit was fitted to, or held out.
+            grouped: Whether `people` numbers groups of customers, and no persons.
         """
         self.data_name, self._contexts, self._people = name, contexts, people
         held = self.fit.held[: len(contexts)]
@@ -157,7 +165,9 @@ class Logged:
                 raise ParameterError("draws follow from the raw log: leave out draws or private")
             self.thetas = self.posterior(draws)
         self._times = -(-self.horizon // len(self._pool))
-        rows = 1 if people is None else int(np.bincount(people[: len(contexts)]).max())
+        rows = 1
+        if people is not None and not grouped:
+            rows = int(np.bincount(people[: len(contexts)]).max())
         times = -(-self.horizon // len(contexts))
         self.visits, uses = rows, min(self.horizon, rows * times)
         released = None if self.released is None else self.released.guarantee
@@ -495,8 +505,11 @@ class LoggedPricing(Logged, PricingProblem):
             ),
         }
         cure = "Give a larger budget" if private else SMALLER
-        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts)
-        self.set_customers(data.name, customers, data.people, draws, part)
+        form: list[str] = []
+        if private is None:  # a test of the raw rows is no release
+            form = form_doubt(price_form(rows, raw, data.bought, data.people))
+        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts, *form)
+        self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta; demand does not rise with the price in any of them."""

@@ -132,6 +132,7 @@ def choices(
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
     absent: Mapping[str, Any] | str | None = None,
+    success: Any = None,
 ) -> ChoiceTable:
     """Return a table of choice sets: one row per offered alternative, or one row per set.
 
@@ -163,6 +164,8 @@ def choices(
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
         absent: See `dpb_data.table_repair.Repair`.
+        success: Long tables: values of `chosen` that mean that the row was chosen, see
+            `dpb_data.table_repair.Repair`.
 
     Raises:
         QuestionError: A value of `chosen` is none of the alternatives, or the columns of the
@@ -172,6 +175,10 @@ def choices(
     """
     features = [features] if isinstance(features, str) else features
     repair = Repair(missing, decimal, header, absent)
+    if case is None and success is not None:
+        raise ParameterError("success= belongs to long tables, with case=")
+    if case is not None:
+        repair.success, repair.answers = success, {chosen}
     wide = {"alternatives": alternatives, "none": none, "unknown": unknown}
     if case is None:
         opened = open_table(source, repair)
@@ -184,10 +191,11 @@ def choices(
         raise ParameterError(f"choices need {what} within a set")
     cases = [case] if isinstance(case, str) else [*case]
     others = [item, *([person] if person and person not in cases else [])]
-    ids = [Column(column, kind="id") for column in (*cases, *others)]
+    ids = [Column(column, kind="id", nullable=column == item) for column in (*cases, *others)]
     took = Column(chosen, 0.0, 1.0, 1.0, nullable=True, hint=" (0 or 1)")
     about = [replace(c, nullable=missing in (None, "drop")) for c in _attributes(features)]
     opened, read = take_columns(source, [*ids, took, *about], repair)
+    read = _without_none(read, item, features, repair, opened.where)
     blank = np.isnan(read[chosen])
     repair.note(f"{chosen}: rows without a value read as not chosen", int(blank.sum()))
     case = " and ".join(cases)
@@ -217,6 +225,27 @@ def choices(
         name or opened.name, sets, items, item_ids, {key: read[key] for key in features},
         taken, read[person] if person else None, tuple(repair.notes),
     )  # fmt: skip
+
+
+def _without_none(
+    read: Mapping[str, Array], item: str, features: Sequence[str], repair: Repair, where: str
+) -> Mapping[str, Array]:  # fmt: skip
+    """Return rows of alternatives, without those that stand for choosing none of them.
+
+    Such a row has no name of an item, or the name none, and no attribute. Rows without a name
+    that have attributes are left out by the rule for missing values.
+    """
+    unnamed = _absent(read[item])
+    if not unnamed.any():
+        return read
+    bare = np.logical_and.reduce([_absent(read[feature]) for feature in features])
+    if (bare | ~unnamed).all():
+        said = f"{item}: rows without a name and attributes read as choosing none"
+        repair.note(said, int(unnamed.sum()))
+    else:
+        repair.note(f"{item}: rows without a value left out", int(unnamed.sum()))
+        repair.check_dropped(unnamed, where)
+    return {name: values[~unnamed] for name, values in read.items()}
 
 
 def _numbered(read: Mapping[str, Array], columns: Sequence[str]) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from dpb_gym.errors import DataError, QuestionError
 
 _ID_WORDS = read_words("id_words")
 _NO_ID_WORDS = read_words("no_id_words")
+_TIMES = read_words("times")
 _LONG = 6  # letters of a word that counts at the end of another, such as kundennummer
 _FEWEST_NAMED, _FEWEST = 3, 10  # distinct values of an id whose name says so, and of another
 _CHANCE = 1e-5  # of taking a column for an id whose counts are random
@@ -33,12 +34,14 @@ class Profile:
     Attributes:
         name: Name of the column.
         values: float64 with NaN, or objects with None, for missing ones ``(n,)``.
-        dates: Whether they were read from dates.
+        dates: Whether they were read from dates, or are such as 20240131.
+        percent: Whether they have a percent sign.
     """
 
     name: str
     values: Array
     dates: bool = False
+    percent: bool = False
 
     @property
     def text(self) -> bool:
@@ -46,11 +49,16 @@ class Profile:
         return bool(self.values.dtype == object)
 
     @cached_property
+    def missing(self) -> Array:
+        """Mask of the missing values ``(n,)``."""
+        if self.text:
+            return np.array([value is None for value in self.values], np.bool_)
+        return np.isnan(self.values)
+
+    @cached_property
     def known(self) -> Array:
         """Values that are not missing."""
-        if self.text:
-            return np.array([value for value in self.values if value is not None], object)
-        return self.values[~np.isnan(self.values)]
+        return self.values[~self.missing]
 
     @cached_property
     def distinct(self) -> int:
@@ -121,7 +129,24 @@ def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, 
     columns = [Column(name, kind="any", nullable=True) for name in names]
     read = replace(opened, repair=repair).take(columns)
     dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}
-    return {name: Profile(name, values, name in dated) for name, values in read.items()}
+    return {
+        name: Profile(name, v, name in dated or _calendar(v), repair.unit.get(name) == "%")
+        for name, v in read.items()
+    }
+
+
+def _calendar(values: Array) -> bool:
+    """Return whether all known values are days such as 20240131."""
+    if values.dtype == object:
+        return False
+    known = values[~np.isnan(values)]
+    if not len(known) or (known % 1 != 0).any():
+        return False
+    year, month, day = known // 10_000, known // 100 % 100, known % 100
+    return bool(
+        (np.abs(year - 2_000) <= 100).all() and ((month >= 1) & (month <= 12)).all()
+        and ((day >= 1) & (day <= 31)).all()
+    )  # fmt: skip
 
 
 def missing_codes(profile: Profile) -> list[float]:
@@ -162,6 +187,12 @@ def is_id_name(name: str) -> bool:
     )
 
 
+def is_time_name(name: str) -> bool:
+    """Return whether a word of a name says that a column holds times, such as weeks."""
+    words = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.strip()).lower()
+    return bool({*re.split(r"[\W_]+", words)} & {*_TIMES})
+
+
 def recurring_ids(
     profiles: Mapping[str, Profile], sets: Array | None = None
 ) -> dict[str, tuple[int, int]]:
@@ -183,6 +214,8 @@ def recurring_ids(
     coded: dict[str, Array] = {}
     for name, profile in profiles.items():
         if profile.dates or len(profile.known) < len(profile.values):
+            continue
+        if is_time_name(name) and not is_id_name(name):
             continue
         codes = profile.codes()
         if first is not None and sets is not None:

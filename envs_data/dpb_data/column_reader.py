@@ -230,7 +230,7 @@ def _open(source: Any, repair: table_repair.Repair | None) -> Opened:
         if repair is None:
             return open_csv(raw, found.where(found.main))
         return _open_text(raw, place, found.where(found.main), repair)
-    frame = table_repair.as_columns(source)
+    frame = exported_files.as_columns(source)
     if not hasattr(frame, "__getitem__"):
         import pyarrow as pa
         import pyarrow.interchange

@@ -7,10 +7,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from dpb_data.column_profiles import Profile, is_id_name
+from dpb_data.column_profiles import Profile, is_id_name, is_time_name
 from dpb_data.dataset_registry import read_layouts, read_words
+from dpb_data.response_words import NO, YES, plain_text
 
 _NO_RESPONSES = read_words("no_responses")
+_AMOUNTS = read_words("amounts")
+_MOST_TEXTS = 12  # different texts of a column of outcomes, or of offers
 _SHORTEST = 5  # letters of a name that counts inside of a word, such as preis in Angebotspreis
 
 
@@ -24,12 +27,14 @@ class Role:
         by_word: Whether, if no column has a name, one with a name as a word counts, and else one
             with a name at the beginning or end of a word.
         counts: Names of columns that count instead, such as ``"units"`` for ``"bought"``.
+        last: Words in the names of columns of a few texts that count if no other column does.
     """
 
     name: str
     names: tuple[str, ...]
     by_word: bool = False
     counts: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,22 +75,29 @@ MEANINGS = {
 }
 _FITS: dict[str, Callable[[Profile], bool]] = {
     "price": lambda p: p.within(0.0, 1e12),
-    "bought": lambda p: p.whole and p.distinct > 1 and not _says_otherwise(p),
+    "bought": lambda p: p.whole and p.distinct > 1 and not (_says_otherwise(p) or _is_amount(p)),
     "case": lambda p: p.text or p.whole,
     "item": lambda p: (p.text or p.whole) and p.distinct > 1,
     "chosen": lambda p: p.distinct > 1,
     "rating": lambda p: not p.text and p.distinct > 1,
     "reward": lambda p: p.binary and not _says_otherwise(p),
-    "propensity": lambda p: p.within(0.0, 1.0),
+    "propensity": lambda p: p.within(0.0, 100.0 if p.percent else 1.0),
     "person": lambda p: p.text or p.whole,
-    "offered": lambda p: p.whole and p.within(0.0, 1e12) and not _says_otherwise(p),
+    "offered": lambda p: (
+        p.whole and p.within(0.0, 1e12) and not (_says_otherwise(p) or _is_amount(p))
+    ),
 }
 
 
 def _says_otherwise(profile: Profile) -> bool:
     """Return whether a column holds times, or says by its name what is no response."""
     words = {*plain_name(profile.name).split("_")}
-    return profile.dates or bool(words & {*_NO_RESPONSES})
+    return profile.dates or is_time_name(profile.name) or bool(words & {*_NO_RESPONSES})
+
+
+def _is_amount(profile: Profile) -> bool:
+    """Return whether the name of a column says that its numbers are money."""
+    return not profile.binary and bool({*plain_name(profile.name).split("_")} & {*_AMOUNTS})
 
 
 def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Profile]) -> list[str]:
@@ -111,17 +123,39 @@ def named_columns(role: Role, columns: Iterable[str], profiles: Mapping[str, Pro
     if exact:
         return (fitting(exact) or exact) if len(exact) > 1 else exact
     if not role.by_word:
-        return []
+        return [name for name, text in plain.items() if _is_outcome(role, text, profiles.get(name))]
     words = {name: {*text.split("_")} for name, text in plain.items()}
     for names in (role.names, role.counts):
         some = [name for name, own in words.items() if own & {*names}]
         if some := fitting(some):
             return some
     parts = [text for text in (*role.names, *role.counts) if len(text) >= _SHORTEST]
-    return fitting([
+    some = fitting([
         name for name, own in words.items()
         if any(word.startswith(part) or word.endswith(part) for word in own for part in parts)
     ])  # fmt: skip
+    if some:
+        return some
+    return [name for name, text in plain.items() if _is_outcome(role, text, profiles.get(name))]
+
+
+def _is_outcome(role: Role, plain: str, profile: Profile | None) -> bool:
+    """Return whether a column of a few texts has a name that counts if no other does.
+
+    Words for yes and no are 1 and 0 by now.
+    """
+    if profile is None or not {*plain.split("_")} & {*role.last}:
+        return False
+    return _has_few_texts(profile) or (role.by_word and profile.binary)
+
+
+def _has_few_texts(profile: Profile) -> bool:
+    return profile.text and 2 <= profile.distinct <= _MOST_TEXTS
+
+
+def is_price_name(name: str) -> bool:
+    """Return whether a word of a name is one of prices."""
+    return bool({*plain_name(name).split("_")} & {*ROLES["price"].names, "cost"})
 
 
 def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
@@ -129,8 +163,16 @@ def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
     found = [name for name, profile in profiles.items() if _FITS[role.name](profile)]
     if role.name in ("bought", "reward", "chosen"):
         binary = [name for name in found if profiles[name].binary]
-        return binary or [name for name in found if not is_id_name(name)]
+        said = [name for name, profile in profiles.items() if _says_yes_or_no(profile)]
+        either = [name for name in profiles if name in {*binary, *said}]
+        return either or [name for name in found if not is_id_name(name)]
     return found
+
+
+def _says_yes_or_no(profile: Profile) -> bool:
+    """Return whether some of a few texts are words such as declined."""
+    known = {*map(plain_text, profile.known)} if _has_few_texts(profile) else set[str]()
+    return bool(known & {*YES, *NO})
 
 
 def plain_name(name: str) -> str:

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -284,3 +284,11 @@ def _json(where: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise DataError(f"{where}: expected JSON ({error})") from error
+
+
+def as_columns(source: Any) -> Any:
+    """Return a list of mappings as columns; any other source unchanged."""
+    if not (isinstance(source, list) and source and all(isinstance(r, Mapping) for r in source)):
+        return source
+    names = dict.fromkeys(str(name) for row in source for name in row)
+    return {name: [row.get(name) for row in source] for name in names}

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from dpb_data.column_profiles import is_id_name, missing_codes, recurring_ids
+from dpb_data.column_profiles import Profile, is_id_name, missing_codes, recurring_ids
 from dpb_data.column_reader import Array
 from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
-from dpb_data.feature_columns import select_features
+from dpb_data.feature_columns import decided, follow, select_features
 from dpb_data.questions import Question
 from dpb_data.reading_questions import (
     MOST_ANSWERS,
     absent_question,
+    after_question,
     features_question,
     paid_question,
     person_question,
@@ -23,6 +24,7 @@ from dpb_data.reading_questions import (
     sets_question,
     units_question,
 )
+from dpb_data.response_words import outcomes, plain_text, succeeded, success_question
 from dpb_data.role_finder import RoleFinder, names_of
 from dpb_data.wide_choices import stem
 from dpb_gym.errors import QuestionError, unknown_name
@@ -93,6 +95,7 @@ class _LayoutReader:
                 rating = self.profiles[self.columns["rating"]]
                 self.questions.append(range_question(self.opened, rating))
             return
+        self._read_success()
         if self.layout.name == "prices":
             self._ask_paid()
             if self._ask_sets():
@@ -108,6 +111,27 @@ class _LayoutReader:
         else:
             self._select_features(free, ids)
         self._ask_absent()
+
+    def _read_success(self) -> None:
+        """Read a response of texts by ``success=``, or ask which of them mean yes."""
+        role = {"prices": "bought", "clicks": "reward", "long choices": "chosen"}.get(
+            self.layout.name, ""
+        )
+        name = str(self.columns.get(role, ""))
+        profile = self.profiles.get(name)
+        if profile is None:
+            return
+        if "success" not in self.own:
+            levels = outcomes(profile.values.tolist()) if profile.text else {}
+            if not levels:
+                return
+            self.questions.append(success_question(self.opened.where, name, levels))
+            hit = np.array([value == next(iter(levels)) for value in profile.values])
+        else:
+            texts = [None if absent else plain_text(value)
+                     for value, absent in zip(profile.values, profile.missing)]  # fmt: skip
+            hit = succeeded(texts, self.own["success"], name, self.opened.where)
+        self.profiles[name] = Profile(name, hit.astype(np.float64))
 
     def _ask_absent(self) -> None:
         """Ask whether numbers in features stand for missing values."""
@@ -234,13 +258,28 @@ class _LayoutReader:
             return _MANY
         return float(offered) if isinstance(offered, (int, float)) and offered > 1 else None
 
+    def _within(self, name: str, rows: Array) -> Profile:
+        """Return the values of a column in some rows."""
+        own = self.profiles[name]
+        return Profile(name, own.values[rows], own.dates, own.percent)
+
     def _select_features(self, free: Sequence[str], ids: Mapping[str, Any]) -> None:
         asked = any(question.topic == "person" for question in self.questions)
         ids = {name for name in ids if asked or is_id_name(name)}
         if self.layout.name == "long choices":
             sets = self.finder.sets(self.columns["case"])
             events = (int(sets.max()) + 1) // 2
-            found = select_features(self.profiles, free, events, sets=sets, ids=ids)
+            item = self.profiles.get(str(self.columns.get("item", "")))
+            rows = np.ones(len(sets), np.bool_) if item is None else ~item.missing
+            own = {name: self._within(name, rows) for name in free}
+            sets = np.unique(sets[rows], return_inverse=True)[1].ravel()
+            twins = {} if item is None else {
+                name: "another name of the item" for name, profile in own.items()
+                if _renames(profile, item, rows)
+            }  # fmt: skip
+            rest = [name for name in free if name not in twins]
+            features, unused = select_features(own, rest, events, sets=sets, ids=ids)
+            found = features, twins | unused
         else:
             answer = self.profiles.get(self.columns.get("reward", self.columns.get("bought")))
             known = answer is not None and not answer.text
@@ -248,10 +287,36 @@ class _LayoutReader:
             item = self.profiles.get(self.columns.get("item", ""))
             models = 1 if item is None else item.distinct
             events = _events(answers, self._customers())
-            found = select_features(self.profiles, free, events, models, ids=ids)
+            after = {}
+            if len(answers):
+                cause = self.profiles.get(str(self.columns.get("price", self.columns.get("item"))))
+                what = "price" if self.layout.name == "prices" else "item"
+                customers = self._customers()
+                after = follow(
+                    self.profiles, free, answers, cause, what,
+                    1.0 if customers is None else customers,
+                )  # fmt: skip
+            rest = [name for name in free if name not in after]
+            features, unused = select_features(self.profiles, rest, events, models, ids=ids)
+            found = features, after | unused
+            if self._customers() is None and len(answers):
+                flags = decided(self.profiles, features, answers)
+                others = [name for name in features if name not in flags]
+                if flags:
+                    self.questions.append(after_question(self.opened, flags, others))
         self.columns["features"], self.unused = found
         if self.layout.name == "long choices" and not found[0]:
             self.questions.append(features_question(self.opened, self.unused))
+
+
+def _renames(own: Profile, item: Profile, rows: Array) -> bool:
+    """Return whether a column has one text or running number per item, and the reverse."""
+    if own.distinct != item.distinct or len(own.known) < len(own.values):
+        return False
+    if not own.text and not (own.whole and np.ptp(own.known) == own.distinct - 1):
+        return False
+    pairs = np.column_stack([own.codes(), item.codes()[rows]])
+    return len(np.unique(pairs, axis=0)) == own.distinct
 
 
 def _events(answers: Array, customers: Array | float | None) -> int:

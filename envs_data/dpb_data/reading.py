@@ -40,11 +40,11 @@ NAMED = ("choices", "ratings", "prices")
 """Kinds of the data sets whose name is enough."""
 _RULES = ("name", "missing", "decimal", "header", "absent")
 _ARGUMENTS = {
-    "pricing": ("price", "bought", "offered", "features", "person", *_RULES),
+    "pricing": ("price", "bought", "offered", "features", "person", "success", *_RULES),
     "assortment": ("case", "item", "chosen", "features", "person", "alternatives", "none",
-                   "unknown", *_RULES),
-    "recommendation": ("item", "reward", "propensity", "features", "person", "user", "rating",
-                       "rating_range", "time", "title", *_RULES),
+                   "unknown", "success", *_RULES),
+    "recommendation": ("item", "reward", "propensity", "features", "person", "success", "user",
+                       "rating", "rating_range", "time", "title", *_RULES),
 }  # fmt: skip
 """Arguments of the reader of each problem's tables."""
 _SETTINGS = {

@@ -135,8 +135,11 @@ def units_question(
     else:
         what = f"{bought} may count units or customers"
     several = f"as many in every row, such as {max(100, 10 * int(sold.max()))}"
-    answers = [Answer({"offered": name}, f"{name} counts them") for name in columns]
-    if not answers:
+    answers = []
+    if {*np.unique(sold).tolist()} == {1, 2}:
+        answers.append(Answer({"success": 1}, "a code: 1 means bought, and 2 not"))
+    answers += [Answer({"offered": name}, f"{name} counts them") for name in columns]
+    if not columns:
         answers.append(Answer({"offered": "COLUMN"}, "a column counts them", pattern=True))
     return Question(
         "offered",
@@ -197,6 +200,27 @@ def sets_question(
             Answer({"problem": "pricing"}, "a customer with one price"),
         ),
         case,
+    )
+
+
+def after_question(opened: Opened, flags: Sequence[str], others: Sequence[str]) -> Question:
+    """Return the question of whether columns of 0 and 1 were recorded after the response.
+
+    Args:
+        opened: The table.
+        flags: Columns of which one value has only one kind of response.
+        others: All other features.
+    """
+    said = listed(flags)
+    return Question(
+        "features",
+        f"{opened.where}: customers with one value of {said} all responded in the same way, as if "
+        "it were recorded after the response. Which columns were known before it?",
+        (
+            Answer({"features": [*others]}, f"all but {said}"),
+            Answer({"features": ["NAME"]}, "the columns that were known", pattern=True),
+        ),
+        flags[0],
     )
 
 

@@ -24,6 +24,8 @@ class ResponseColumns:
         people: int64 ``(n,)``, index of the customer, or None.
         notes: What was repaired when the table was read, each with the number of rows.
         unit: Currency or percent sign of the price, or empty.
+        grouped: Whether `people` numbers rows of several customers each, such as days, and no
+            persons.
     """
 
     name: str
@@ -32,10 +34,11 @@ class ResponseColumns:
     people: Array | None = None
     notes: tuple[str, ...] = ()
     unit: str = ""
+    grouped: bool = False
 
     def digest(self) -> str:
         """Return a hexadecimal digest of the contents; the name does not count."""
-        own = (getattr(self, f.name) for f in fields(self)[6:])
+        own = (getattr(self, f.name) for f in fields(self)[7:])
         return digest_of(*own, self.features, self.feature_names, self.people)
 
     def __len__(self) -> int:

@@ -230,6 +230,7 @@ def prices(
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
     absent: Mapping[str, Any] | str | None = None,
+    success: Any = None,
 ) -> PriceTable:
     """Return a table of quoted prices, such as auto loans or groceries, by column names.
 
@@ -239,9 +240,9 @@ def prices(
         price: Column of prices, positive, at most `LARGEST_PRICE`.
         bought: Column of purchases: 0 or 1, yes or no; or their number, with `offered`.
         offered: Column of the number of customers who were quoted the price, or that number, if it
-            is the same in every row; `bought` counts the purchases among them. A row of k
-            customers is repeated k times, as one person's. 1: every row is one customer, and any
-            number above 0 is a purchase.
+            is the same in every row; `bought` counts the purchases among them. A row of k customers
+            is repeated k times; their responses may depend on each other. 1: every row is one
+            customer, and any number above 0 is a purchase.
         features: Columns of features of the customer or product.
         person: Column of customer ids.
         name: Name of the table; by default the file's.
@@ -249,10 +250,11 @@ def prices(
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
         absent: See `dpb_data.table_repair.Repair`.
+        success: Values of `bought` that mean a purchase, see `dpb_data.table_repair.Repair`.
 
     Raises:
         QuestionError: `bought` has numbers above 1, and `offered` is not given: customers who did
-            not buy are not in the table.
+            not buy are not in the table. Or it has texts, and `success` is not given.
         DataError: A column is missing or a value not allowed.
         MissingExtraError: If the file is .xlsx and openpyxl is not installed.
 
@@ -272,7 +274,7 @@ def prices(
         Column(bought, 0.0, _MOST_UNITS, 1.0, hint=_UNITS),
     ]
     own += [Column(offered, 1.0, _MOST_UNITS, 1.0)] if isinstance(offered, str) else []
-    repair = Repair(missing, decimal, header, absent)
+    repair = Repair(missing, decimal, header, absent, success=success, answers={bought})
     opened, read, shared = read_responses(source, own, features, person, name, repair)
     sold = read[bought].astype(np.int64)
     unit = repair.unit.get(price) or unit_of_name(price)
@@ -296,8 +298,10 @@ def prices(
     if len(rows) > len(sold):
         repair.note(f"{bought}: {len(sold):,} rows read as {len(rows):,} customers",
                     int((customers > 1).sum()))  # fmt: skip
-        people = np.arange(len(sold)) if shared["people"] is None else shared["people"]
-        shared |= {"features": shared["features"][rows], "people": people[rows]}
+        grouped = shared["people"] is None
+        people = np.arange(len(sold)) if grouped else shared["people"]
+        shared |= {"features": shared["features"][rows], "people": people[rows],
+                   "grouped": grouped}  # fmt: skip
     answer = (place < sold[rows]).astype(np.int64)
     shared |= {"notes": tuple(repair.notes), "unit": unit}
     return PriceTable(price=read[price][rows], bought=answer, **shared)
@@ -316,6 +320,7 @@ def clicks(
     decimal: str | None = None,
     header: Sequence[str] | str | None = None,
     absent: Mapping[str, Any] | str | None = None,
+    success: Any = None,
 ) -> ClickTable:
     """Return a table of a recommender's log, one row per round, by column names.
 
@@ -331,8 +336,10 @@ def clicks(
         decimal: See `dpb_data.table_repair.Repair`.
         header: See `dpb_data.table_repair.Repair`.
         absent: See `dpb_data.table_repair.Repair`.
+        success: Values of `reward` that mean a response, see `dpb_data.table_repair.Repair`.
 
     Raises:
+        QuestionError: `reward` has texts, and `success` is not given.
         DataError: A column is missing or a value not allowed.
 
     Example:
@@ -346,7 +353,9 @@ def clicks(
         Column(reward, 0.0, 1.0, 1.0, hint=" (0 or 1)"),
         Column(propensity, POSITIVE, 1.0),
     ]
-    repair = Repair(missing, decimal, header, absent, shares={propensity})
+    repair = Repair(
+        missing, decimal, header, absent, {propensity}, success=success, answers={reward}
+    )
     _, read, shared = read_responses(source, own, features, person, name, repair)
     items, ids = renumber(item, read[item])
     return ClickTable(

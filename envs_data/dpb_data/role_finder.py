@@ -75,6 +75,11 @@ class RoleFinder:
             found[key] = named_columns(role, free, self.profiles)
             if len(found[key]) == 1:  # a column has one role: purchase_price is a price
                 free = [name for name in free if name not in found[key]]
+        long = found["case"] and found["item"] and not found["chosen"]
+        if long and not (found["propensity"] or {"reward", "bought", "price"} & {*self.own}):
+            found["chosen"] = found["reward"]  # of an alternative, without a chance of showing it
+        if found["propensity"] and found["item"] and not (found["reward"] or found["price"]):
+            found["reward"] = found["bought"]  # a response to an item that was shown by chance
         if not found["chosen"] and not {"case", "price", "bought", "reward", "rating"} & {
             *self.own
         }:

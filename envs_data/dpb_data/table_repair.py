@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.questions import Answer, Question
+from dpb_data.response_words import ABSENT, NO, YES, outcomes, read_success, success_question
 from dpb_gym import validation
 from dpb_gym.errors import DataError, ParameterError, QuestionError
 
@@ -24,12 +25,6 @@ MOST_DROPPED = 0.1
 NO_CODES = "none"
 """Value of ``absent=`` for a table whose numbers are all values."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
-_ABSENT = ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "k.a.", "missing", "unknown",
-           "-", "--", "–", "?", "nat", "<na>")  # fmt: skip
-_YES = ("true", "yes", "y", "ja", "oui", "si", "sí", "sì", "sold", "t", "accepted", "bought",
-        "booked", "renewed", "won")  # fmt: skip
-_NO = ("false", "no", "n", "nein", "non", "not sold", "f", "declined", "rejected", "lapsed",
-       "lost", "unsold")  # fmt: skip
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
     "SGD|SEK|NOK|DKK|PLN|CZK|HUF|MXN|ZAR|TRY|Fr\\.|Rs\\.?|kr\\.?|zł|Kč|Ft)"
@@ -60,6 +55,9 @@ class Repair:
         absent: Numbers that stand for a missing value by column, one or a list, such as
             ``{"age": -999}``; ``"none"`` if all numbers are values; None to ask.
         shares: Columns of which percentages are divided by 100.
+        success: Values of a response that mean yes, one or a list, such as ``"confirmed"``; all
+            others mean no. None: 1, and words such as yes.
+        answers: Columns of responses, to which `success` applies.
         notes: One sentence per rule and column, with the number of rows.
         unit: Currency or percent sign of each column, by name.
         rows: Numbers of the rows that remain ``(n,)``, or None for all.
@@ -71,6 +69,8 @@ class Repair:
     header: Sequence[str] | str | None = None
     absent: Mapping[str, Any] | str | None = None
     shares: Set[str] = frozenset()
+    success: Any = None
+    answers: Set[str] = frozenset()
     notes: list[str] = field(default_factory=list)
     unit: dict[str, str] = field(default_factory=dict)
     rows: NDArray[Any] | None = None
@@ -112,6 +112,9 @@ class Repair:
         """
         import pyarrow as pa
 
+        if self.success is not None:
+            own = {name for name in self.answers if name in found}
+            found = {**found, **{k: read_success(k, found[k], self, where) for k in own}}
         texts = {
             name: _Text(name, values, where)
             for name, values in found.items()
@@ -122,6 +125,9 @@ class Repair:
         for name, text in texts.items():
             bad = ~(text.fits[text.mark] | text.absent)
             if kinds[name] in _NUMBERS and name not in numeric and bad.any():
+                levels = outcomes(text.trimmed.to_pylist()) if name in self.answers else {}
+                if levels:
+                    raise QuestionError(success_question(where, name, levels))
                 row = int(bad.argmax())
                 self.wrong[name] = row, text.trimmed[row].as_py()
         marks = {t.mark for t in numeric.values() if t.sure}
@@ -280,9 +286,9 @@ class _Text:
         self.name, self.where = name, where
         trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
         lower = pc.utf8_lower(trimmed)
-        self.absent = pc.is_in(lower, pa.array(_ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
+        self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
         self.trimmed = pc.if_else(self.absent, None, trimmed)
-        yes, no = (pc.is_in(lower, pa.array(words)) for words in (_YES, _NO))
+        yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
         spaced = pc.replace_substring_regex(self.trimmed, f"(?i){_UNIT}{_PER}", "")
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
         self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
@@ -369,14 +375,6 @@ def _days(moments: Any) -> Any:
 
     seconds = moments.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
     return pc.divide(seconds.cast(pa.float64()), 86400.0)
-
-
-def as_columns(source: Any) -> Any:
-    """Return a list of mappings as columns; any other source unchanged."""
-    if not (isinstance(source, list) and source and all(isinstance(r, Mapping) for r in source)):
-        return source
-    names = dict.fromkeys(str(name) for row in source for name in row)
-    return {name: [row.get(name) for row in source] for name in names}
 
 
 def unit_of_name(name: str) -> str:

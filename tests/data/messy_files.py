@@ -371,6 +371,98 @@ def baskets(folder: Path) -> Path:
     return write(folder / "transaction_data.csv", names, rows)
 
 
+def till_report(folder: Path) -> Path:
+    """Write a till's report per day: a title, customers, units, takings, and a sum at the end."""
+    rng = np.random.default_rng(27)
+    rows = []
+    total = 0.0
+    weekdays = ["Mo", "Di", "Mi", "Do", "Fr", "Sa", "So"]
+    for k in range(300):
+        day = datetime.date(2023, 1, 2) + datetime.timedelta(k)
+        price, seen = float(rng.choice([1.79, 1.99, 2.19, 2.49, 2.79])), int(rng.poisson(118)) + 1
+        sold = int(rng.binomial(seen, sigmoid(1.0 - 1.3 * price)))
+        total += sold * price
+        rows.append([f"{day:%d.%m.%Y}", weekdays[day.weekday()],
+                     "Bio-Milch 1L", f"{with_comma(price)} €", seen, sold,
+                     f"{with_comma(sold * price)} €"])  # fmt: skip
+    rows.append(["Summe", "", "", "", "", "", f"{with_comma(total)} €"])
+    names = ["Datum", "Wochentag", "Artikel", "VK-Preis", "Kunden", "Menge", "Umsatz"]
+    above = ["Filiale 17 Kassenbericht;;;;;;", "Zeitraum: 02.01.2023 - 28.10.2023;;;;;;"]
+    return write(folder / "kassenbericht.csv", names, rows, ";", "utf-8-sig", above=above)
+
+
+def conjoint_export(folder: Path) -> Path:
+    """Write a survey institute's export: brands, weights, and a row for none without attributes."""
+    rng = np.random.default_rng(28)
+    rows = []
+    for person in range(150):
+        about = [round(float(rng.uniform(0.6, 1.7)), 3), int(rng.integers(1, 6))]
+        for task in range(8):
+            price, hours = rng.choice([199, 249, 299, 349], 3), rng.choice([8, 12, 16], 3)
+            utility = np.array([0.4, 0.0, -0.3]) - 0.012 * (price - 270) + 0.08 * (hours - 12)
+            utility = np.append(utility, 0.2) + rng.gumbel(size=4)
+            taken = utility.argmax()
+            shown = [*zip(["Aro", "Belo", "Cima", "None"], [*price, ""], [*hours, ""])]
+            rows += [[1000 + person, task + 1, k + 1, *one, int(k == taken), *about]
+                     for k, one in enumerate(shown)]  # fmt: skip
+    names = ["sys_RespNum", "Task", "Concept", "Brand", "Price", "Battery (h)", "Response"]
+    return write(folder / "cbc_export.csv", [*names, "WEIGHT", "S1_AGE"], rows)
+
+
+def hotel_quotes(folder: Path) -> Path:
+    """Write a hotel's quotes: an answer in one of three words, and a total if it was booked."""
+    rng = np.random.default_rng(29)
+    rows = []
+    for k in range(1_400):
+        day = datetime.datetime(2024, 1, 3, 8) + datetime.timedelta(hours=3.1 * k)
+        nights, lead = int(rng.integers(1, 6)), int(rng.exponential(30))
+        rate, room = float(np.round(rng.uniform(79, 189))), rng.choice(["DBL", "SGL", "SUI"])
+        sold = rng.random() < sigmoid(2.2 - 0.022 * rate + 0.5 * (room == "SUI") - 0.004 * lead)
+        rows.append([f"Q{240_000 + k}", f"{day:%Y-%m-%d %H:%M}", nights, lead, room,
+                     rng.choice(["OTA", "direct", "phone"]),
+                     f"EUR {rate:.2f}" if rng.random() > 0.02 else "on request",
+                     "confirmed" if sold else rng.choice(["declined", "expired"]),
+                     f"{rate * nights:.2f}" if sold else ""])  # fmt: skip
+    names = ["Quote No", "Quoted at", "Nights", "Lead time", "Room type", "Channel"]
+    return write(folder / "quotes.csv", [*names, "Nightly rate", "Status", "Total booked"], rows)
+
+
+def price_experiment(folder: Path) -> Path:
+    """Write a web shop's price test: comments, variants, days as numbers, revenue of purchases."""
+    rng = np.random.default_rng(30)
+    user = rng.integers(0, 900, 2_500)
+    rows = []
+    for k in range(2_500):
+        which, device = rng.integers(0, 4), rng.choice(["mobile", "desktop", "tablet"])
+        price = [9.99, 12.99, 14.99, 19.99][which]
+        sold = rng.random() < sigmoid(0.3 - 0.14 * price + 0.4 * (device == "desktop"))
+        rows.append([f"{1_700_000_000 + 7 * k}.{k}", f"GA1.{100_000 + 37 * user[k]}",
+                     f"202405{1 + k * 30 // 2_500:02d}", "ABCD"[which], price, "USD", device,
+                     int(sold), f"{price if sold else 0:.2f}"])  # fmt: skip
+    names = ["session_id", "user_pseudo_id", "event_date", "variant", "price_shown", "currency",
+             "device_category", "purchase", "purchase_revenue"]  # fmt: skip
+    above = ["# ------", "# Explore: price test", "# 20240501-20240530"]
+    return write(folder / "price_test.csv", names, rows, above=above)
+
+
+def loyalty_offers(folder: Path) -> Path:
+    """Write offers of a loyalty programme: cards, weeks, chances in percent, J and N."""
+    rng = np.random.default_rng(31)
+    offers = ["Coffee -20%", "Bread 2for1", "Juice -1 EUR", "Cheese -15%", "Chocolate 3for2"]
+    share, rates = [0.3, 0.25, 0.2, 0.15, 0.1], [0.10, 0.16, 0.08, 0.12, 0.22]
+    tier = rng.choice(["basic", "silver", "gold"], 1_500, p=[0.6, 0.3, 0.1])
+    rows = []
+    for k in range(6_000):
+        offer, card = rng.choice(5, p=share), int(rng.integers(0, 1_500))
+        used = rng.random() < rates[offer] * (1.4 if tier[card] == "gold" else 1.0)
+        rows.append([f"2621{card * 7919 % 10**8:08d}", f"2024-W{1 + k // 120:02d}",
+                     101 + int(rng.integers(0, 12)), offers[offer], f"{100 * share[offer]:.0f} %",
+                     tier[card], int(rng.integers(0, 5_000)), "J" if used else "N"])  # fmt: skip
+    names = ["Card No", "Week", "Store", "Offer", "Assignment probability", "Tier", "Points",
+             "Redeemed"]  # fmt: skip
+    return write(folder / "offers.csv", names, rows, ";")
+
+
 def panel(name: str) -> Generator:
     """Return a generator of quotes to households whose column has a given name."""
 

@@ -66,9 +66,26 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
                  {"price": "Preis", "bought": "Verkauft", "offered": "Besucher", "features": []}),
     "survey codes": (files.survey_codes, ({"absent": {"age": -999, "income_class": 99}},),
                      "pricing", {"features": ["age", "income_class"]}),
-    "renewals": (files.renewals, ({"bought": "status"},), "pricing",
+    "renewals": (files.renewals, (), "pricing",
                  {"price": "premium", "features": ["age", "claims"]}),
     "two prices": (files.price_test, (), "pricing", {"bought": "converted"}),
+    "till": (files.till_report, (), "pricing",
+             {"price": "VK-Preis", "bought": "Menge", "offered": "Kunden",
+              "features": ["Wochentag"]}),
+    "conjoint with none": (files.conjoint_export,
+                           ({"case": ["sys_RespNum", "Task"], "person": "sys_RespNum"},),
+                           "assortment",
+                           {"item": "Brand", "chosen": "Response",
+                            "features": ["Price", "Battery (h)"]}),
+    "hotel quotes": (files.hotel_quotes, ({"success": "confirmed"},), "pricing",
+                     {"price": "Nightly rate", "bought": "Status",
+                      "features": ["Nights", "Lead time", "Room type", "Channel"]}),
+    "price experiment": (files.price_experiment, ({"person": "user_pseudo_id"},), "pricing",
+                         {"price": "price_shown", "bought": "purchase",
+                          "features": ["device_category"]}),
+    "loyalty": (files.loyalty_offers, ({"person": "Card No"},), "recommendation",
+                {"item": "Offer", "reward": "Redeemed", "propensity": "Assignment probability",
+                 "features": ["Points", "Tier"]}),
     **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
        for name in files.ID_NAMES},
 }  # fmt: skip
@@ -81,15 +98,20 @@ def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.R
 
 
 @pytest.mark.parametrize("name", READS)
-def test_at_most_three_actions_lead_to_a_model(name: str, tmp_path: Path) -> None:
-    """Each action answers an open question; then the table is read, and a model is fitted."""
+def test_at_most_three_commands_lead_to_a_model(name: str, tmp_path: Path) -> None:
+    """The first names the file alone, each other one answers all open questions."""
     make, actions, problem, columns = READS[name]
-    assert len(actions) <= 3
     reading = dpb_data.read(str(make(tmp_path)))
-    for action in actions:
+    commands = 1
+    left = [*actions]
+    while reading.questions:
         topics = {question.topic for question in reading.questions}
-        assert topics & {*action}, f"{action} answers none of the questions {topics}"
-        reading = answered(reading, action)
+        given = [action for action in left if topics & {*action}]
+        assert given, f"no answer to {topics} among {left}"
+        reading = answered(reading, {k: v for action in given for k, v in action.items()})
+        left = [action for action in left if action not in given]
+        commands += 1
+    assert commands <= 3 and not left
     assert not reading.questions and reading.problem == problem
     found = {key: reading.columns.get(key) for key in columns}
     if "features" in found:
@@ -267,3 +289,197 @@ def test_errors_of_files_are_of_one_type(tmp_path: Path) -> None:
             (tmp_path / "cut.csv").write_bytes(raw[: int(share * len(raw))])
             with contextlib.suppress(DPBError):
                 dpb_data.read(str(tmp_path / "cut.csv"))
+
+
+def test_answers_of_several_words_are_asked_about(tmp_path: Path) -> None:
+    reading = dpb_data.read(str(files.hotel_quotes(tmp_path)))
+    (question,) = reading.questions
+    assert (question.topic, question.column) == ("success", "Status")
+    assert question.answers[-2].settings == {"success": "declined"}  # words for no come last
+    bought = reading.answer(success=["Confirmed"]).table().bought
+    raw = [line.split(",") for line in (tmp_path / "quotes.csv").read_text().splitlines()[1:]]
+    priced = [row for row in raw if row[6] != "on request"]
+    assert bought.tolist() == [int(row[7] == "confirmed") for row in priced]
+    both = reading.answer(success=["confirmed", "expired"]).table().bought
+    assert both.sum() == sum(row[7] != "declined" for row in priced)
+    for wrong in ("booked", ["confirmed", "declined", "expired"]):
+        with pytest.raises(ParameterError, match=r"success=: Status of .*confirmed, declined"):
+            reading.answer(success=wrong)
+    text = (tmp_path / "quotes.csv").read_text().replace(",declined,", ",,", 20)
+    (tmp_path / "gaps.csv").write_text(text)
+    gaps = dpb_data.read(str(tmp_path / "gaps.csv"), success="confirmed").table()
+    assert len(bought) - 20 <= len(gaps) < len(bought), "an answer that is missing is not a no"
+    assert gaps.bought.sum() == bought.sum()
+    with pytest.raises(QuestionError, match="Status is"):
+        dpb_data.prices(str(tmp_path / "quotes.csv"), price="Nightly rate", bought="Status")
+
+
+def test_codes_of_a_response_may_be_numbers() -> None:
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 300)
+    sold = rng.random(300) < files.sigmoid(2.5 - price)
+    frame = {"price": price, "bought": np.where(sold, 1, 2)}
+    assert dpb_data.read(frame, success=1).table().bought.tolist() == sold.astype(int).tolist()
+    named = {"price": price, "bought": sold.astype(int), "ad": ["a", "b", "c"] * 100,
+             "p": [1 / 3] * 300, "click": np.where(sold, "opened", "ignored")}  # fmt: skip
+    table = dpb_data.clicks(named, item="ad", reward="click", propensity="p", success="opened")
+    assert table.clicked.tolist() == sold.astype(int).tolist()
+
+
+def test_rows_of_choosing_none_are_no_alternatives(tmp_path: Path) -> None:
+    given = {"case": ["sys_RespNum", "Task"], "person": "sys_RespNum"}
+    path = files.conjoint_export(tmp_path)
+    table = dpb_data.read(str(path), **given).table()
+    assert table.item_ids.tolist() == ["Aro", "Belo", "Cima"] and (np.diff(table.starts) == 3).all()
+    raw = [line.split(",") for line in path.read_text().splitlines()[1:]]
+    none = sum(row[3] == "None" and row[6] == "1" for row in raw)
+    assert none > 50 and (table.chosen < 0).sum() == none
+    assert any("rows without a name and attributes read as choosing none (1,200" in note
+               for note in table.notes)  # fmt: skip
+    # a row without a name that has attributes is a missing value
+    text = path.read_text().replace(",Aro,", ",,")
+    path.write_text(text)
+    assert [q.topic for q in dpb_data.read(str(path), **given).questions] == ["missing"]
+
+
+def test_columns_that_follow_from_the_response_or_the_price_are_no_features() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    price = rng.choice([2.0, 3.0, 4.0, 5.0], n)
+    sold = (rng.random(n) < files.sigmoid(2.5 - price)).astype(int)
+    seen = rng.integers(30, 60, n)
+    units = rng.binomial(seen, files.sigmoid(2.5 - price))
+    first = {
+        "paid": np.where(sold, price * rng.uniform(0.9, 1.1, n), 0.0),
+        "reason": np.where(sold, None, rng.choice(["dear", "late"], n)),
+        "variant": np.array(["a", "b", "c", "d"])[price.astype(int) - 2],
+        "with tax": 1.19 * price,
+        "cheap": (price < 3.5).astype(int),
+    }
+    own = {"age": rng.integers(18, 80, n), "web": rng.integers(0, 2, n),
+           "cost": price + rng.normal(0, 0.3, n),
+           "mood": price + rng.integers(0, 2, n)}  # fmt: skip
+    read = dpb_data.read({"price": price, "bought": sold, **first, **own})
+    assert {*read.columns["features"]} == {*own}
+    assert {name: "recorded after" in read.unused[name] for name in first} == {
+        "paid": True, "reason": True, "variant": False, "with tax": False, "cheap": False
+    }  # fmt: skip
+    assert "the same at each price" in read.unused["variant"]
+    takings = {"takings": np.round(price * units, 2), "shipped": units}
+    counted = {"price": price, "units": units, "visitors": seen, **takings, **own}
+    read = dpb_data.read(counted)
+    assert {*read.columns["features"]} == {*own}
+    assert all("units, revenue or a rate" in read.unused[name] for name in takings)
+    # what follows from the item that was shown has no effect beside it
+    item = rng.integers(0, 4, n)
+    shown = {"item": item, "click": sold, "propensity": np.full(n, 0.25), "size": item % 3 + 1}
+    assert dpb_data.read(shown).columns["features"] == []
+    # a named feature is taken as the user says
+    named = dpb_data.read({"price": price, "bought": sold, **first}, features=["cheap"])
+    assert named.columns["features"] == ["cheap"]
+
+
+def test_days_and_weeks_are_no_persons(tmp_path: Path) -> None:
+    for make, times in ((files.price_experiment, "event_date"), (files.loyalty_offers, "Week")):
+        (question,) = dpb_data.read(str(make(tmp_path))).questions
+        assert question.topic == "person"
+        assert times not in {answer.settings["person"] for answer in question.answers}
+    # nor are days in a column of any other name
+    days = np.repeat(np.arange("2024-01-01", "2024-02-10", dtype="datetime64[D]").astype(str), 10)
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 5, 400)
+    sold = (rng.random(400) < files.sigmoid(2.5 - price)).astype(int)
+    plain = np.char.replace(days, "-", "").astype(int)
+    for when in (days, plain):
+        reading = dpb_data.read({"price": price, "bought": sold, "when": when})
+        assert not reading.questions and "dates" in reading.unused["when"]
+    # 20241301 is no day
+    reading = dpb_data.read({"price": price, "bought": sold, "when": plain + 1_200})
+    assert "dates" not in reading.unused.get("when", "")
+
+
+def test_flags_that_decide_the_response_are_asked_about() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    price = rng.uniform(1, 5, n)
+    sold = (rng.random(n) < files.sigmoid(2.5 - price)).astype(int)
+    table = {"price": price, "bought": sold, "age": rng.integers(18, 80, n),
+             "cart": np.maximum(sold, rng.random(n) < 0.2).astype(int),
+             "sent": sold * (rng.random(n) < 0.5)}  # fmt: skip
+    (question,) = dpb_data.read(table).questions
+    assert question.topic == "features" and "cart and sent" in question.text
+    assert question.answers[0].settings == {"features": ["age"]}
+    # seven customers with one value may have the same response by chance
+    few = {**table, "cart": np.arange(n) < 0, "sent": np.zeros(n, int)}
+    rows = np.flatnonzero(sold == 0)[:7]
+    few["cart"] = np.isin(np.arange(n), rows).astype(int)
+    few["sent"] = rng.integers(0, 2, n)
+    assert not dpb_data.read(few).questions
+
+
+def test_rows_of_many_customers_are_no_persons(tmp_path: Path) -> None:
+    """Responses of one day depend on each other, but its customers are different persons."""
+    table = dpb_data.read(str(files.till_report(tmp_path))).table()
+    assert table.grouped and len(np.unique(table.people)) == 300
+    problem: Any = dpb_gym.make_problem(dpb_gym.from_log(table, "pricing", progress=False))
+    assert problem.visits == 1 and problem.persons == 300
+    days = {"price": table.price[::50], "units": table.bought[::50] * 3 + 1, "seen": 9}
+    person = np.arange(len(days["price"])) % 20
+    given = {"price": "price", "bought": "units", "offered": 9, "person": "who"}
+    named = dpb_data.prices({**days, "who": person}, **given)
+    assert not named.grouped
+    rows = dpb_data.read(str(files.panel("household")(tmp_path)), person="household").table()
+    assert not rows.grouped and rows.people is not None
+
+
+def test_rates_and_revenue_per_customer_follow_from_the_units() -> None:
+    """As in daily reports of web shops and hotels."""
+    rng = np.random.default_rng(0)
+    n = 200
+    price = rng.choice([19.0, 24.0, 29.0, 34.0], n)
+    seen = rng.poisson(310, n)
+    sold = rng.binomial(seen, files.sigmoid(0.2 - 0.09 * price))
+    table = {
+        "Price": price, "Sessions": seen, "Orders": sold, "Revenue": price * sold,
+        "Conv. rate": np.round(100 * sold / seen, 1), "RevPAR": np.round(price * sold / seen, 2),
+        "Weekday": np.arange(n) % 7, "Temperature": np.round(rng.normal(15, 8, n)),
+    }  # fmt: skip
+    reading = dpb_data.read(table)
+    assert not reading.questions and reading.columns["offered"] == "Sessions"
+    assert reading.columns["bought"] == "Orders"
+    assert reading.columns["features"] == ["Weekday", "Temperature"]
+    rooms = {"ADR": price, "Rooms available": np.full(n, 400), "Rooms sold": sold,
+             "Room revenue": price * sold, "Occ": sold / 400}  # fmt: skip
+    (question,) = dpb_data.read(rooms).questions
+    columns = {answer.settings.get("offered") for answer in question.answers}
+    assert "Rooms available" in columns and "Room revenue" not in columns
+    assert dpb_data.read(rooms, offered="Rooms available").columns["features"] == []
+
+
+def test_codes_one_and_two_may_mean_yes_and_no() -> None:
+    rng = np.random.default_rng(0)
+    price = rng.choice([5.0, 7.0, 9.0, 11.0], 300)
+    answer = np.where(rng.random(300) < files.sigmoid(2.6 - 0.35 * price), 1, 2)
+    reading = dpb_data.read({"price": price, "bought": answer})
+    (question,) = reading.questions
+    assert question.answers[0].settings == {"success": 1}
+    assert reading.answer(success=1).table().bought.tolist() == (answer == 1).astype(int).tolist()
+    assert not any(
+        "success" in answer.settings
+        for answer in dpb_data.read({"price": price, "bought": answer + 1}).questions[0].answers
+    )
+
+
+def test_results_of_offers_with_a_chance_are_responses() -> None:
+    rng = np.random.default_rng(0)
+    which = rng.choice(3, 900, p=[0.5, 0.3, 0.2])
+    table = {
+        "campaign": np.array(["ten", "twenty", "free"])[which],
+        "p_sent": np.array([0.5, 0.3, 0.2])[which],
+        "result": np.where(rng.random(900) < 0.2, "redeemed", "ignored"),
+        "age": rng.integers(18, 80, 900),
+    }
+    reading = dpb_data.read(table)
+    assert [question.topic for question in reading.questions] == ["success"]
+    assert reading.roles == {"campaign": "item", "p_sent": "propensity", "result": "reward",
+                             "age": "feature"}  # fmt: skip

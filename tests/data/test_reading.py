@@ -146,6 +146,15 @@ AMBIGUOUS: dict[str, tuple[Callable[[], Table], list[str]]] = {
         lambda: quotes() | {"price": [p if k % 3 else None for k, p in
                                       enumerate(quotes()["price"])]}, ["missing"]
     ),
+    "words of a response": (
+        lambda: {"price": quotes()["price"], "status": np.where(
+            quotes()["bought"], "confirmed", ["declined", "expired"] * 120)},
+        ["success"],
+    ),
+    "a flag that decides the response": (
+        lambda: quotes() | {"cart": np.maximum(quotes()["bought"], np.arange(N) % 4 == 0)},
+        ["features"],
+    ),
     "names that say nothing": (
         lambda: {"fee": quotes()["price"], "kept": quotes()["bought"]}, ["problem"]
     ),
@@ -182,6 +191,78 @@ def test_at_most_two_rounds_of_answers_lead_to_a_table(name: str) -> None:
                 answers = {"problem": "pricing", "price": "fee", "bought": "kept"}
         reading = reading.answer(**answers)
     assert rounds <= 2 and len(reading.table()) > 0
+
+
+def test_a_column_counts_customers_only_if_they_are_more_than_the_units() -> None:
+    sold = weeks()["units"]
+    seen = sold + 40
+    assert dpb_data.read(weeks() | {"visitors": seen}).columns["offered"] == "visitors"
+    fewer = seen.copy()
+    fewer[7] = sold[7] - 1
+    for wrong in (fewer, sold):
+        (question,) = dpb_data.read(weeks() | {"visitors": wrong}).questions
+        assert question.topic == "offered"
+        assert "visitors" not in {answer.settings["offered"] for answer in question.answers}
+
+
+def test_rows_of_many_customers_raise_no_question_of_persons() -> None:
+    many = weeks() | {"visitors": np.full(N, 90), "panel_id": np.arange(N) % 12}
+    reading = dpb_data.read(many)
+    assert topics(reading) == [] and "panel_id" not in reading.columns["features"]
+    assert topics(dpb_data.read(panel())) == ["person"]
+
+
+def test_the_rarer_response_limits_the_features() -> None:
+    """Ten of it per coefficient: 60 refusals or 60 purchases of 600 leave room for five columns."""
+    rng = np.random.default_rng(0)
+    rare = np.zeros(600, int)
+    rare[rng.choice(600, 60, replace=False)] = 1
+    table = {"price": np.round(rng.uniform(1, 5, 600), 2)}
+    table |= {f"x{k}": rng.normal(size=600) for k in range(9)}
+    for bought in (rare, 1 - rare):
+        reading = dpb_data.read({**table, "bought": bought})
+        assert len(reading.columns["features"]) == 5
+        assert any("60 responses are too few" in why for why in reading.unused.values())
+
+
+def test_the_last_digit_of_a_larger_number_is_no_alternative() -> None:
+    answers = {f"Mood1{k}": np.arange(N) % (4 + k) for k in range(3)}
+    reading = dpb_data.read({"choice": np.arange(N) % 3, **answers})
+    assert "Mood1'" not in str(reading) and "features" not in topics(reading)
+
+
+def test_choice_sets_have_each_item_once_and_at_most_one_choice() -> None:
+    """A column whose equal values have different items, but two choices, numbers no sets."""
+    rng = np.random.default_rng(0)
+    n = 60
+    trip = np.repeat(np.arange(n), 3)
+    decoy = np.column_stack([np.arange(n), rng.permutation(n), rng.permutation(n)]).ravel()
+    taken = rng.integers(0, 3, n)
+    table = {"trip": trip, "round": decoy, "alt": np.tile(["a", "b", "c"], n),
+             "cost": rng.uniform(1, 9, 3 * n),
+             "chosen": (np.arange(3) == taken[:, None]).ravel()}  # fmt: skip
+    assert np.bincount(decoy, table["chosen"]).max() > 1
+    question = dpb_data.read(table).questions[0]
+    assert [answer.settings for answer in question.answers] == [{"case": "trip"}]
+
+
+def test_every_item_has_coefficients_of_its_own() -> None:
+    """With four items, 300 responses leave room for 7 coefficients of each, the constant's too."""
+    rng = np.random.default_rng(0)
+    click = np.zeros(2_000, int)
+    click[rng.choice(2_000, 300, replace=False)] = 1
+    table = {"item": np.arange(2_000) % 4, "click": click, "propensity": np.full(2_000, 0.25)}
+    table |= {f"x{k}": rng.normal(size=2_000) for k in range(9)}
+    assert len(dpb_data.read(table).columns["features"]) == 6
+
+
+def test_columns_that_are_mostly_there_are_features() -> None:
+    gaps = np.random.default_rng(0).random(N)
+    table = quotes()
+    for share, used in ((0.05, True), (0.3, False)):
+        reading = dpb_data.read({**table, "age": np.where(gaps < share, np.nan, table["age"])})
+        assert ("age" in reading.columns["features"]) == used
+        assert ("more than a fifth" in reading.unused.get("age", "")) != used
 
 
 # ---------------------------------------------------------------------------- properties

@@ -7,10 +7,13 @@ import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+import dpb_gym
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/own-data.md").read_text(encoding="utf-8")
@@ -121,3 +124,16 @@ def test_the_world_of_a_truth_responds_by_its_demand(advice: Any) -> None:
         expected = 0.7 * truth.demand(price, income)
         np.testing.assert_allclose(instance.respond(np.array([0.7])).expected, expected, rtol=1e-3)
         instance.advance()
+
+
+def test_two_logs_of_one_kind_may_end_in_a_run_of_an_agent(
+    advice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advice, "ROUNDS_COVERED", 40)
+    decision = SimpleNamespace(kind="agent", action="one-pass-pricing at rho=1")
+    gains = []
+    for seed in (0, 1):
+        truth = advice.GENERATED[2](seed)
+        log = dpb_gym.from_log(truth.frame, "pricing", progress=False, **truth.settings)
+        gains.append(advice.true_gain(truth, SimpleNamespace(decision=decision, log=log), seed))
+    assert gains[0] != gains[1] and all(-100.0 < gain < 200.0 for gain in gains)

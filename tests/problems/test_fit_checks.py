@@ -6,17 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import dpb_data
 from dpb_gym.errors import DataError, ParameterError
 from dpb_gym.planning import log_checks
-from dpb_gym.problems.fitting import Effect, check_outliers, check_tail, scale
+from dpb_gym.problems.fitting import (
+    Effect,
+    Fit,
+    Member,
+    check_outliers,
+    check_tail,
+    order_share,
+    scale,
+)
 from dpb_gym.problems.logged import (
     LoggedAssortment,
     LoggedPricing,
     LoggedRecommendation,
+    check_falls,
     moved_doubt,
 )
+from dpb_gym.problems.price_form import price_form
 
 
 def sigmoid(u: Any) -> Any:
@@ -252,3 +263,110 @@ def test_models_that_predict_nothing_are_doubts() -> None:
             assert "the model predicts held-out customers no better than a constant" in said, seed
             return
     raise AssertionError("every coin was predicted")
+
+
+def test_the_share_of_ordered_pairs_counts_ties_as_half() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        values = rng.integers(0, 5, rng.integers(3, 25)).astype(float)
+        hit = rng.random(len(values)) < 0.5
+        pairs = [(a > b) + 0.5 * (a == b) for a in values[hit] for b in values[~hit]]
+        expected = float(np.mean(pairs)) if pairs else 0.5
+        assert order_share(values, hit) == pytest.approx(expected, abs=1e-12)
+
+
+def test_demand_that_does_not_fall_is_refused_without_significance() -> None:
+    for value, said in ((0.1, "do not fall"), (0.0, "do not fall"), (3.0, "rise")):
+        with pytest.raises(DataError, match=f"a: purchases {said} with the price"):
+            check_falls(Effect(value, 1.0, None, None), "purchases", "a", "")
+    check_falls(Effect(-0.1, 1.0, None, None), "purchases", "a", "")
+
+
+def test_the_error_of_a_figure_contains_the_difference_between_penalties() -> None:
+    """It is the root mean square deviation of the mixture's draws from the reported figure."""
+    own = [(0.7, 1.0, 16.0), (0.3, 3.0, 4.0)]
+    members = [Member(w, np.array([c]), np.array([[i]]), np.zeros(1)) for w, c, i in own]
+    one, none = np.ones(1), np.zeros(1, bool)
+    fit = Fit(np.array([1.0]), ("x",), {}, (), (), none, one, one, none, none,
+              np.array([[16.0]]), np.zeros(1), tuple(members))  # fmt: skip
+    (effect,) = fit.effects(lambda theta: 2.0 * theta)
+    draws = 2.0 * fit.draws(20_000)[:, 0]
+    assert effect.value == 2.0
+    assert effect.error == pytest.approx(np.sqrt(np.mean((draws - 2.0) ** 2)), rel=0.02)
+    assert effect.error**2 == pytest.approx(0.7 * 0.25 + 0.3 * (1.0 + 16.0))
+
+
+def test_draws_for_persons_with_several_rows_have_the_sandwich_covariance() -> None:
+    """Liang & Zeger (1986): inverse information, covariance of the scores, inverse information."""
+    information, penalty = np.array([[9.0, 0.0], [2.0, 4.0]]), np.array([0.0, 1.0])
+    scores = np.array([[30.0, 5.0], [5.0, 12.0]])
+    member = Member(1.0, np.array([1.0, -2.0]), information, penalty)
+    one, none = np.ones(1), np.zeros(1, bool)
+    fit = Fit(member.coefficients, ("x", "y"), {}, (), (), none, one, one, none, none, information,
+              penalty, (member,), variation=scores)  # fmt: skip
+    whole = np.array([[9.0, 2.0], [2.0, 5.0]])
+    expected = np.linalg.inv(whole) @ scores @ np.linalg.inv(whole)
+    draws = fit.draws(20_000)
+    np.testing.assert_allclose(draws.mean(axis=0), member.coefficients, atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), expected, rtol=0.05, atol=0.01)
+
+
+def test_no_penalty_moves_the_effect_of_the_revenue() -> None:
+    rng = np.random.default_rng(0)
+    n = 500
+    cost, comfort = rng.uniform(1.0, 5.0, (2, n, 3))
+    took = (0.8 * comfort - cost + rng.gumbel(size=(n, 3))).argmax(axis=1)
+    frame = {"set": np.repeat(np.arange(n), 3), "alt": np.tile(["a", "b", "c"], n),
+             "cost": cost.ravel(), "comfort": comfort.ravel(),
+             "chosen": (np.arange(3) == took[:, None]).ravel()}  # fmt: skip
+    table = dpb_data.choices(
+        frame, case="set", item="alt", chosen="chosen", features=["cost", "comfort"]
+    )
+    without = dpb_data.choices(frame, case="set", item="alt", chosen="chosen", features=["cost"])
+    loose = LoggedAssortment(without, outside="a", revenue="cost").effects["cost"].value
+    strict = LoggedAssortment(table, outside="a", revenue="cost", ridge=1e6).effects["cost"].value
+    assert strict == pytest.approx(loose, rel=1e-3)
+
+
+def lognormal_values(n: int, seed: int) -> dict[str, Any]:
+    """Return quotes to customers whose highest acceptable price is lognormal."""
+    rng = np.random.default_rng(seed)
+    price, x = rng.uniform(2.0, 9.0, n), rng.uniform(-1.0, 1.0, n)
+    value = np.exp(1.5 + 0.2 * x + 0.4 * rng.normal(size=n))
+    return {"price": price, "x": x, "bought": (value > price).astype(int)}
+
+
+def test_demand_of_another_form_in_the_price_is_doubted() -> None:
+    said = "misspecified: the effect of the price is not the same at low and at high prices"
+    found = [any(said in doubt for doubt in priced(lognormal_values(5_000, k)).doubts)
+             for k in range(8)]  # fmt: skip
+    assert all(found)
+    right = [priced(quotes(800, seed=k)).doubts for k in range(60)]
+    assert sum(any(said in doubt for doubt in doubts) for doubts in right) <= 1, "at p = 0.001"
+
+
+def test_the_form_of_demand_is_tested_as_by_a_likelihood_ratio() -> None:
+    frame = lognormal_values(4_000, 3)
+    problem = priced(frame)
+    x = np.column_stack([problem.rows, np.log(frame["price"])]).astype(float)
+    x[:, 1:] -= x[:, 1:].mean(axis=0)
+    sign = np.where(frame["bought"] == 1, -1.0, 1.0)
+
+    def loss(columns: Any) -> float:
+        own = x[:, columns]
+        best = minimize(lambda b: np.logaddexp(0.0, sign * (own @ b)).sum(), np.zeros(own.shape[1]),
+                        method="BFGS", options={"gtol": 1e-4})  # fmt: skip
+        return float(best.fun)
+
+    ratio = np.sqrt(2.0 * (loss([0, 1, 2]) - loss([0, 1, 2, 3])))
+    score = price_form(problem.rows, problem.fit.coefficients, frame["bought"], None)
+    assert abs(score) == pytest.approx(ratio, rel=0.15)
+    twice = np.repeat(np.arange(2_000), 2)
+    same = price_form(np.repeat(problem.rows[:2_000], 2, axis=0), problem.fit.coefficients,
+                      np.repeat(frame["bought"][:2_000], 2), twice)  # fmt: skip
+    alone = price_form(
+        problem.rows[:2_000], problem.fit.coefficients, frame["bought"][:2_000], None
+    )
+    assert same == pytest.approx(alone, rel=1e-6), "a person's second equal row adds nothing"
+    two = np.column_stack([np.ones(400), -np.tile([0.5, 1.0], 200)])
+    assert price_form(two, np.zeros(2), np.arange(400) % 3 == 0, None) == 0.0

@@ -23,6 +23,9 @@ from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, Q
 from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
 from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
+from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
+from dpb_gym.planning.privacy_cost import DRAWS, coefficients
+from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results import metrics
 
 SETTINGS: dict[str, Any] = {"horizon": 400, "replicates": 12, "progress": False}
@@ -65,10 +68,29 @@ def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
     half = 1.96 * earned.std() / np.sqrt(1500)
     assert today.earned.high - today.earned.mean == pytest.approx(half, rel=0.01)
     assert today.lost.low <= today.lost.mean <= today.lost.high
-    films = dpb_gym.advise("synthetic-movielens", budgets="rho=1", **SETTINGS)
+    told: list[str] = []
+    films = dpb_gym.advise(
+        "synthetic-movielens", budgets="rho=1", **SETTINGS | {"progress": told.append}
+    )
+    (first,) = (text for text in told if text.startswith("First answer: this table earned"))
+    assert "; " not in first, "no single action without a model"
     assert films.earnings[-1].label == TODAY and films.unit == "units of reward"
     clicks = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
     assert clicks.earnings[-1].earned.mean == pytest.approx(10_000 * noise()["click"].mean())
+
+
+def test_policies_are_compared_with_today_under_the_same_coefficients(advice: Advice) -> None:
+    """Else the error of the fitted level would be taken for a gain."""
+    base = next(row for row in advice.result.rows if row.agent == "without privacy")
+    settings = {"part": "held-out", "draws": DRAWS, "horizon": 400}
+    problem: Any = dpb_gym.make_problem(advice.log, **settings)
+    thetas, which = coefficients(problem, base.replicates, 0)
+    shares = np.full((len(thetas), len(problem.pool)), 1.0 / len(problem.pool))
+    earned = 10_000 * problem.highest_price * problem.log_values(thetas, problem.pool, shares)
+    assert earned.std() > 0.0
+    today = advice.earnings[-1]
+    gap = advice.earnings[0].earned.mean - earned[which].mean()
+    assert today.amount.mean == pytest.approx(gap)
 
 
 def test_sentences_name_losses_gains_and_neither(advice: Advice) -> None:
@@ -128,6 +150,23 @@ def test_the_answer_names_decision_table_version_and_horizon(
     )
 
 
+def test_a_fixed_decision_states_the_wide_interval_of_the_gain(advice: Advice) -> None:
+    found = best_fixed_action(dpb_gym.make_problem(advice.log))
+    assert advice.decision.gain == found.decided
+    assert found.decided.low < found.gain.low < found.gain.high < found.decided.high
+
+
+def test_a_model_that_predicts_nothing_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sure = Interval(20.0, 10.0, 30.0)
+    found = FixedAction(np.array(1), "always 1", sure, sure, sure)
+    monkeypatch.setattr("dpb_gym.planning.advice.best_fixed_action", lambda *args: found)
+    monkeypatch.setattr("dpb_gym.problems.fitting.Fit.informed", False)
+    useless = dpb_gym.advise(thin_log(), budgets="rho=1", **SETTINGS)
+    assert "the model predicts held-out customers no better than a constant" in useless.warnings
+    decision = useless.decision
+    assert decision.kind == "collect" and "20" not in decision.text.partition(".")[0]
+
+
 def test_a_certificate_has_the_pair_that_was_asked_for(advice: Advice) -> None:
     first, second = advice.certificate()
     assert "eps=0.5 at delta=1e-06" in first and "eps=8 at delta=1e-06" in second
@@ -153,6 +192,22 @@ def test_doubts_about_the_fit_come_first() -> None:
     assert found.warnings[0].startswith("separated: none of the 4 rows with channel")
     lines = str(found).splitlines()
     assert lines[2] == f"warning: {found.warnings[0]}", "after the decision, before all else"
+
+
+def test_choices_that_count_alike_whatever_their_price_are_doubted() -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    cost = rng.uniform(1.0, 5.0, (n, 2))
+    took = (1.0 - cost + rng.gumbel(size=(n, 2))).argmax(axis=1)
+    table = {"case": np.repeat(np.arange(n), 2), "alt": np.tile(["a", "b"], n),
+             "ticket cost": cost.ravel(), "seats": rng.integers(4, 8, 2 * n),
+             "chosen": (np.arange(2) == took[:, None]).astype(int).ravel()}  # fmt: skip
+    given: dict[str, Any] = {"outside": "a", "progress": False, "horizon": 100, "replicates": 8}
+    silent = dpb_gym.advise(table, budgets="rho=1", **given)
+    text = "all choices count alike, whatever their ticket cost: give revenue='ticket cost'"
+    assert sum(text in doubt for doubt in silent.warnings) == 1
+    said = dpb_gym.advise(table, budgets="rho=1", revenue="ticket cost", **given)
+    assert not any("count alike" in doubt for doubt in said.warnings)
 
 
 def test_coefficients_differ_between_replicates_and_follow_their_posterior(advice: Advice) -> None:
@@ -240,6 +295,19 @@ def test_calibration_is_doubted_only_if_wrong() -> None:
     wrong = log_checks.calibration_doubt(chance, rng.random(800) < chance**0.5)
     assert wrong.startswith("misspecified: where the model predicts")
     assert stats.chi2.sf(29.6, 10) == pytest.approx(log_checks.DOUBT, rel=0.05)
+
+
+def test_calibration_is_doubted_from_one_in_a_thousand_on() -> None:
+    """With 100 rows per tenth, 8 more or less than 50 have p = 0.004, and 9 have p = 0.0003."""
+    chance = np.full(1_000, 0.5)
+    for more, doubted in ((8, False), (9, True)):
+        hit = np.tile(np.arange(100) < 50 + more, 10)
+        assert bool(log_checks.calibration_doubt(chance, hit)) == doubted
+
+
+def test_agents_are_compared_on_customers_that_were_held_out(advice: Advice) -> None:
+    problem: Any = advice.result.suite.tasks[0].problem()
+    assert problem.fit.held[problem.pool].all() and len(problem.pool) == problem.fit.held.sum()
 
 
 def test_prices_that_hardly_vary_are_named() -> None:

@@ -164,3 +164,15 @@ def test_relative_gains_are_those_of_many_worlds() -> None:
         held += found.low <= 200.0 <= found.high
         assert found.high - found.low < 60.0, "both rise and fall together"
     assert held == 200
+
+
+def test_some_customers_stand_for_all_of_a_log() -> None:
+    """The mean over them varies as that of all customers would, of whom they are a part."""
+    from dpb_gym.problems.logged_figures import customer_weights
+
+    values = np.random.default_rng(0).normal(size=80)
+    for customers in (80, 2_000):
+        means = customer_weights(np.arange(80), 4_000, customers) @ values
+        assert means.std() == pytest.approx(values.std() / np.sqrt(customers), rel=0.05)
+    persons = customer_weights(np.repeat(np.arange(20), 4), 4_000, 80)
+    assert np.array_equal(persons[:, 0], persons[:, 3])

@@ -52,3 +52,8 @@ def test_the_sentence_groups_budgets() -> None:
         "At eps=1 and eps=4 learning is over after about 1,000 customers. At eps=0.1 learning is "
         "not over after 8,000 customers."
     )
+
+
+def test_a_loss_that_grows_in_the_end_is_no_end_of_learning() -> None:
+    assert LearningCurve("a", (125, 250, 500, 1000), (0.0, 0.0, 0.0, 5.0)).learned is None
+    assert LearningCurve("a", (125, 250, 500, 1000), (4.2, 5.0, 4.4, 5.0)).learned == 0
