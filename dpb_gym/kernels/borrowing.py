@@ -22,6 +22,9 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
             inside = builder.extract_value(value, i)
             own = _without_counts(context, builder, part, inside)
             value = builder.insert_value(value, own, i)
+        return value
+    # what a function of the compiler returns counts as a new reference
+    context.nrt.incref(builder, kind, value)
     return value
 
 

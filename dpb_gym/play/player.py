@@ -67,7 +67,6 @@ class Player(Agent):
         plan: Its plan, with the releaser.
     """
 
-    replaced = ()
     plan: Plan
 
     def __init__(self, algorithm: Algorithm) -> None:

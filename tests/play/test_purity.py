@@ -960,7 +960,7 @@ def test_a_function_compiles_its_own_code():
     assert refused(used) is None
 
 
-class Odd(NamedTuple("Odd", [*zip(Functions._fields, [Any] * 8)])):
+class Odd(NamedTuple("Odd", [*zip(Functions._fields, [Any] * len(Functions._fields))])):
     pass
 
 

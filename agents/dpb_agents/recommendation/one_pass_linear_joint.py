@@ -323,6 +323,9 @@ JOINT = Functions(act, record, learn)
 class JointPlayer(Player):
     """Player that checks the features of arms where these are public."""
 
+    # `observe` checks arms that are fixed, where there are no stretches
+    replaced = ("act",)
+
     @property
     def public_contexts(self) -> bool:
         return self.problem.fixed_arms
