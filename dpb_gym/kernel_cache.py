@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from llvmlite import binding
@@ -68,6 +69,41 @@ def _sources(folder: Path) -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in texts)).hexdigest()
 
 
+def _stamp(function: Any) -> str:
+    """Return a digest of the sources of all that a kernel calls, and of its constants.
+
+    Functions of agents call some of other folders, whose code is compiled into theirs.
+    """
+    folders, constants = _reached(function)
+    return _digest([*folders, *sorted(constants)])
+
+
+def _reached(function: Any) -> tuple[list[str], set[str]]:
+    """Return digests of the folders of all that a function calls, and the numbers it names."""
+    folders: set[Path] = set()
+    constants: set[str] = set()
+    _reach(function, folders, constants, set())
+    return sorted(map(_sources, folders)), constants
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _reach(function: Any, folders: set[Path], constants: set[str], seen: set[int]) -> None:
+    """Add the folders of a function and of all that it calls, and the numbers that they name."""
+    seen.add(id(function))
+    folders.add(Path(function.__code__.co_filename).parent)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        called = getattr(value, "py_func", None)
+        if isinstance(called, FunctionType):
+            if id(called) not in seen:
+                _reach(called, folders, constants, seen)
+        elif isinstance(value, (bool, int, float, tuple)):
+            constants.add(f"{name}={value!r}")
+
+
 @functools.cache
 def portable_processor() -> str:
     """Return the processor of the shipped kernels; empty if they do not run on this one."""
@@ -92,13 +128,18 @@ def _remove(directory: str, owner: int) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def _subpath(function: Any) -> str:
+    """Return the folder of a kernel in a cache."""
+    folder = Path(function.__code__.co_filename).parent
+    return f"{folder.parent.name}-{folder.name}-{_digest(_reached(function)[0])[:16]}"
+
+
 class _Shared(caching.UserProvidedCacheLocator):
     """A folder of `NUMBA_CACHE_DIR` per digest of the sources: copies of the library share it."""
 
-    @classmethod
-    def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        folder = Path(py_file).parent
-        return f"{folder.parent.name}-{folder.name}-{_sources(folder)[:16]}"
+    def __init__(self, function: Any, path: str) -> None:
+        super().__init__(function, path)
+        self._cache_path = str(Path(_config.CACHE_DIR) / _subpath(function))
 
 
 class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
@@ -106,7 +147,7 @@ class _Temporary(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
 
     def __init__(self, function: Any, path: str) -> None:
         self._py_file, self._lineno = path, function.__code__.co_firstlineno
-        self._path = str(Path(_temporary()) / self.get_suitable_cache_subpath(path))
+        self._path = str(Path(_temporary()) / _subpath(function))
 
     def get_cache_path(self) -> str:
         return self._path
@@ -127,9 +168,9 @@ class _Cache(caching.FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
-        file, path = self._cache_file, function.__code__.co_filename
-        file._source_stamp = _sources(Path(path).parent)
-        shipped = SHIPPED / _Shared.get_suitable_cache_subpath(path)
+        file = self._cache_file
+        file._source_stamp = _stamp(function)
+        shipped = SHIPPED / _subpath(function)
         self._shipped = caching.IndexDataCacheFile(
             str(shipped), self._impl.filename_base, file._source_stamp
         )

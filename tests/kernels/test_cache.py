@@ -163,3 +163,32 @@ def test_compilation_says_how_many_kernels_are_left() -> None:
         assert outer(1.0) == outer(1.0) == 6.0
     assert told == [(0, 2, name), (0, 2, name), (1, 2, name), (2, 2, "")]
     assert found.count == 2
+
+
+def test_a_changed_helper_in_another_folder_is_compiled_again(tmp_path: Path) -> None:
+    """Its code is part of the compiled kernels that call it, and so is a constant."""
+    for name in ("helpers", "agents"):
+        (tmp_path / name).mkdir()
+    helper = tmp_path / "helpers" / "numbers.py"
+    (tmp_path / "agents" / "caller.py").write_text(
+        "from dpb_gym.kernels.deferred import jit\n"
+        "from helpers.numbers import FACTOR, inner\n"
+        "@jit\ndef middle(x):\n    return inner(x)\n"
+        "@jit\ndef outer(x):\n    return FACTOR * middle(x)\n"
+    )
+    code = (
+        "from agents.caller import outer\n"
+        "print(outer(1.0), sum(outer.compiled.stats.cache_hits.values()))\nprint([])\n"
+    )
+
+    def result(text: str) -> str:
+        helper.write_text(f"from dpb_gym.kernels.deferred import jit\n{text}\n")
+        path = os.pathsep.join([str(tmp_path), str(Path(dpb_gym.__file__).parents[1])])
+        variables = {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+        return finish(start(tmp_path, code, **variables))[0]
+
+    inner = "@jit\ndef inner(x):\n    return x + {}\n"
+    assert result(inner.format(1.0) + "FACTOR = 2.0") == "4.0 0"
+    assert result(inner.format(1.0) + "FACTOR = 2.0") == "4.0 1"
+    assert result(inner.format(2.0) + "FACTOR = 2.0") == "6.0 0"
+    assert result(inner.format(2.0) + "FACTOR = 3.0") == "9.0 0"
