@@ -30,8 +30,9 @@ import dpb_gym
 from dpb_agents.multi_armed.dp_se import DPSE
 from dpb_gym.planning.advice import DRAWS, _Constant
 from dpb_gym.planning.fixed_actions import best_fixed_action
+from dpb_gym.play.player import Player
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
+from dpb_gym.problems.base import Array, Context, ProblemInfo
 from dpb_gym.registry import register_agent
 from dpb_gym.streams import AgentStreams
 
@@ -55,19 +56,23 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+class PlacePlayer(Player):
+    """Player whose arms are the places of the candidates."""
+
+    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        super().begin(replace(problem, n_arms=problem.n_candidates), streams, curator)
+
+    def _contexts(self, context: Context, rounds: bool = False) -> tuple[Array, ...]:
+        shape = context.features.shape[:-1]
+        places = np.broadcast_to(np.arange(shape[-1]), shape)
+        return super()._contexts(context._replace(arms=places), rounds)
+
+
 @register_agent("dp-se-by-place", supports=["recommendation"], protects=("central", "reward"))
 class ByPlace(DPSE):
     """DP-SE on the places of the candidates: in a log, place k holds item k in every round."""
 
-    def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
-        super().begin(replace(problem, n_arms=problem.n_candidates), streams, curator)
-        self._places = np.tile(np.arange(self._shape[1]), (self._shape[0], 1))
-
-    def act(self, context: Context) -> Array:
-        return super().act(context._replace(arms=self._places))
-
-    def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
-        super().observe(context._replace(arms=self._places), action, feedback)
+    player = PlacePlayer
 
 
 def play(name: str) -> dict[str, list[float]]:

@@ -94,7 +94,7 @@ def adaprivate() -> str:
         for epsilon in EPSILONS:
             agent = made(FILMS, name, f"eps={epsilon},delta=1e-5", **params)
             spent = agent.curator.guarantee.epsilon(1e-5)
-            cells.append(f"{short(agent.releaser.sigma)}, {short(spent)}")
+            cells.append(f"{short(agent.plan.sums.sigma)}, {short(spent)}")
         rows.append([called(name, params).replace('"0.3"', "0.3"), *cells])
     return table(rows)
 
@@ -103,7 +103,7 @@ def sampling() -> str:
     """Return the noise of a rescaled sampled sum over that of an unsampled one."""
     budgets = {epsilon: f"eps={epsilon},delta=1e-5" for epsilon in EPSILONS}
     rows = [["q", *(f"epsilon {epsilon:g}: in [0, 1], centred" for epsilon in EPSILONS)]]
-    plain = {e: made(FILMS, "adaprivate-ts", b).releaser.sigma for e, b in budgets.items()}
+    plain = {e: made(FILMS, "adaprivate-ts", b).plan.sums.sigma for e, b in budgets.items()}
     for q in (0.3, 0.5, 0.7, 0.9):
         cells = []
         for epsilon, budget in budgets.items():
@@ -111,7 +111,7 @@ def sampling() -> str:
             for centre in (False, True):
                 agent = made(FILMS, "adaprivate-amp", budget, sampling=q, centre=centre)
                 unsampled = plain[epsilon]
-                ratios.append(f"{agent.releaser.sigma / q / unsampled:.2f}")
+                ratios.append(f"{agent.plan.sums.sigma / q / unsampled:.2f}")
             cells.append(", ".join(ratios))
         rows.append([f"{q:g}", *cells])
     return table(rows)

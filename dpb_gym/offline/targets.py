@@ -36,7 +36,7 @@ def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
             return stated
         given = ask(context) if given is None else given
         if given.min() < 0 or given.max() >= m:
-            raise AgentError(f"{type(agent).__name__} chose outside 0..{m - 1}")
+            raise AgentError(f"{agent.class_name} chose outside 0..{m - 1}")
         return np.stack([(given == k).mean(axis=0) for k in range(m)], axis=1)
 
     return shares

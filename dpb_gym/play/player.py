@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -146,12 +147,7 @@ class Player(Agent):
         self._fields = self.algorithm.context or self._kind.context
         shape = self._kind.feature_shape(self.problem)
         shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
-        integers = ("arms",)
-        self._buffers = tuple(
-            np.zeros(shapes[name], np.int64 if name in integers else np.float64)
-            for name in self._fields
-        )
-        self._shown = read_only(self._buffers)
+        self._make_buffers([shapes[name] for name in self._fields])
         self._c = read_only(self.known)
         self._R = read_only(self.state)
         kind: Any = type(self.state)
@@ -216,6 +212,29 @@ class Player(Agent):
             )
         return functions
 
+    def _make_buffers(self, shapes: Sequence[tuple[int, ...]]) -> None:
+        """Make the arrays that hold the context of one round."""
+        kinds = [np.int64 if name == "arms" else np.float64 for name in self._fields]
+        self._buffers = tuple(np.zeros(shape, kind) for shape, kind in zip(shapes, kinds))
+        self._shown = read_only(self._buffers)
+
+    def _fit_buffers(self, contexts: tuple[Array, ...]) -> None:
+        """Make new buffers where a context has other numbers of candidates than the last one.
+
+        Compiled loops read as many numbers as the buffers have.
+        """
+        shapes = [part.shape[2:] for part in contexts]
+        if shapes == [buffer.shape for buffer in self._buffers]:
+            return
+        for name, shape, buffer in zip(self._fields, shapes, self._buffers):
+            many = 1 if buffer.ndim == 2 or name != "features" else 0
+            if len(shape) != buffer.ndim or shape[many:] != buffer.shape[many:]:
+                wanted = tuple("any" if i < many else n for i, n in enumerate(buffer.shape))
+                raise AgentError(f"{name} of a customer must have shape {wanted}, got {shape}")
+        if len({shape[0] for shape in shapes if len(shapes) > 1}) > 1:
+            raise AgentError(f"fields of a context have different numbers of candidates: {shapes}")
+        self._make_buffers(shapes)
+
     @property
     def _sums_of_rewards(self) -> bool:
         """Whether compiled code can add the records to exact sums in every round."""
@@ -235,6 +254,7 @@ class Player(Agent):
             if self._labels is not None:
                 part = self._labels[np.arange(part.shape[1])[:, None], part]
             found.append(read_only(np.ascontiguousarray(part)))
+        self._fit_buffers(tuple(found))
         return tuple(found)
 
     def _draw(self, rounds: int, count: int) -> Array:

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import dpb_gym
 from dpb_gym import cli
 from dpb_gym.cli.app import app, data
+from dpb_gym.play.player import Player
 from dpb_gym.registry import agent_specs
 
 SUITE = """
@@ -131,8 +132,8 @@ def test_agents_have_summaries_and_parameters_of_their_own(dpb: Any) -> None:
     assert len(set(summaries)) == len(summaries)
     assert not any(re.search("[Ss]ee `", summary) for summary in summaries)
     shown = dpb("show", "adaprivate-ts").out
-    assert "lambda, > 0." in shown and "`NoisyBatches`: RU, Algorithm 1" in shown
-    assert "See `LinearPolicy`" not in shown
+    assert "lambda, > 0." in shown and "RU, Eq. 2.8" in shown
+    assert "See `" not in shown
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -299,11 +300,14 @@ def test_failures_are_named_and_exit_with_1(
     suite: str, tmp_path: Path, dpb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cls: Any = dpb_gym.agent_spec("lin-ts").maker
+    play = Player.play
 
     def broken(self: Any, rounds: Any) -> Any:
-        raise RuntimeError("boom")
+        if isinstance(self.algorithm, cls):
+            raise RuntimeError("boom")
+        return play(self, rounds)
 
-    monkeypatch.setattr(cls, "play", broken)
+    monkeypatch.setattr(Player, "play", broken)
     run = dpb("run", suite, "--out", str(tmp_path / "out"), "--workers", "1", "--quiet")
     assert run.status == 1
     assert "items: agent 'LinTS' failed in round 1 (play)" in run.err and "boom" in run.err

@@ -329,4 +329,5 @@ def test_local_statistics_of_a_replay_are_sent_in_every_round():
     action = agent.act(context)
     feedback = instance.respond(action).feedback
     assert not feedback.observed.all()
-    assert (agent.statistics.send(context, action, feedback) != 0).all()
+    agent.observe(context, action, feedback)
+    assert (agent.plan.sums.release()[:, :, :3] != 0).all()

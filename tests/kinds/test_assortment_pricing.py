@@ -292,6 +292,7 @@ def test_rows_have_the_length_that_the_guarantee_needs() -> None:
 def test_rows_solve_for_theta() -> None:
     """Curvature and response of many choices under theta recover it, at any other theta."""
     from dpb_agents import kernels as agent_kernels
+    from dpb_agents.kernels.curvature import symmetric
 
     problem = dpb_gym.make_problem(ENV, n_items=4, capacity=4, dim=4, horizon=20_000)
     instance = problem.instance([0])
@@ -310,10 +311,9 @@ def test_rows_solve_for_theta() -> None:
     agent_kernels.offers.offered_rows(x, offers, choice, phi, count, place)
     near = theta + 0.2
     agent_kernels.offers.newton_rows(phi, count, place, near, 1.0, True, rows)
-    curvature = np.empty((1, 4, 4))
-    total = rows.sum(axis=0, keepdims=True)
-    agent_kernels.posterior.unpack(total, 1.0, curvature)
-    np.testing.assert_allclose(np.linalg.solve(curvature[0], total[0, -4:]), theta[0], atol=0.25)
+    total = rows.sum(axis=0)
+    curvature = symmetric(total, 4, 1.0)
+    np.testing.assert_allclose(np.linalg.solve(curvature, total[-4:]), theta[0], atol=0.25)
 
 
 def test_agents_of_other_kinds_are_refused() -> None:

@@ -155,7 +155,7 @@ def test_rejection_accepts_agreeing_rounds_evenly():
 
 def test_replay_learns_as_online(log):
     agent = offline.train_offline("lin-greedy", log, method="replay")
-    assert agent._interval == 3, "one in three rounds is expected to be observed"
+    assert agent.plan.every == 3, "one in three rounds is expected to be observed"
 
 
 def test_agents_that_cannot_learn_from_a_log(log):

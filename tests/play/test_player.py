@@ -11,11 +11,14 @@ import sys
 import numpy as np
 import pytest
 
+import dpb_gym
 from dpb_gym.errors import AgentError
 from dpb_gym.play import Algorithm, Functions, Offer
 from dpb_gym.play.player import Player
 from dpb_gym.problems.delay import Delivery
+from dpb_gym.problems.rounds import Context, Feedback
 from dpb_gym.registry import agent_spec
+from dpb_gym.streams import AgentStreams
 
 GAMES = {
     "pricing": ("one-pass-pricing", "DPB/Pricing-v0", {}),
@@ -255,3 +258,19 @@ def test_a_plan_must_be_made_with_the_curator(run):
     agent = Player(NoPlan())
     with pytest.raises(AgentError, match=r"NoPlan.plan must return a Plan"):
         agent.set_up(own.problem.info, agent_spec("one-pass-pricing").streams([0]))
+
+
+def test_fewer_candidates_than_planned_are_chosen_from():
+    """Compiled loops read as many candidates as a context has; another dimension is refused."""
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", dim=3, n_candidates=9, horizon=50)
+    agent = dpb_gym.make_agent("lin-ucb")
+    agent.set_up(problem.info, AgentStreams([0, 1]))
+    rng = np.random.default_rng(0)
+    for t in range(1, 40):
+        m = int(rng.integers(1, 13))
+        context = Context(t, rng.normal(size=(2, m, 3)).astype(np.float32))
+        action = agent.act(context)
+        assert (action < m).all()
+        agent.observe(context, action, Feedback(np.ones(2)))
+    with pytest.raises(AgentError, match=r"features of a customer must have shape \('any', 3\)"):
+        agent.act(Context(40, np.zeros((2, 5, 4), np.float32)))

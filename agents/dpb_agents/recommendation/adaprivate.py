@@ -142,7 +142,8 @@ class AdaPrivateUCB(LinUCB):
     RU, Algorithm 1. The other parameters are those of `LinUCB`.
 
     Args:
-        calibration: See `noisy_batches`.
+        calibration: ``"verified"``: sigma of the exact Gaussian mechanism. ``"paper"``: RU, Eq. 2.8
+            (valid, erratum R1). The guarantee states the true cost.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {"alpha": WIDTHS, **CENTRED}
@@ -171,7 +172,8 @@ class AdaPrivateTS(LinTS):
         v: See `LinTS`. None: ``1 + sigma / (d sqrt(lambda_0))`` (RU, section 4.2), where sigma
             is the noise of one batch and lambda_0 = 1/d as on the unit sphere.
         decay: See `LinTS`; RU take 0.95 with v = 1.5.
-        calibration: See `noisy_batches`.
+        calibration: ``"verified"``: sigma of the exact Gaussian mechanism. ``"paper"``: RU, Eq. 2.8
+            (valid, erratum R1). The guarantee states the true cost.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {

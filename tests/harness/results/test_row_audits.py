@@ -19,6 +19,7 @@ from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.results.row_audits import (
     AUDIT_BUDGET,
     AUDIT_NOTE,
+    BY_CONSTRUCTION,
     NOT_AUDITED,
     RowAudits,
     _most_used,
@@ -238,7 +239,7 @@ def test_the_published_verdict_is_that_of_the_code_and_claim(outside: AgentRun) 
     agent = AgentRun(spec=agent_spec("adaprivate-ucb"))
     assert verdict_of(agent, {}) == "PASS (published)"
     assert verdict_of(agent, {}, "local", "reward") == "PASS (published, central)"
-    assert verdict_of(agent, {}, "central", "user-round") == NOT_AUDITED
+    assert verdict_of(agent, {}, "central", "user-round") == BY_CONSTRUCTION
     changed = agent.model_copy(update={"source": "0" * 32})
     assert verdict_of(changed, {}) == NOT_AUDITED
 
