@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpb_gym.errors import BudgetError, DPBError, ParameterError
-from dpb_gym.privacy import Curator, NoiseSource
+from dpb_gym.privacy import Curator, GaussianEvent, NoiseSource, objective_plan
 from dpb_gym.privacy.releasers.record_bounds import Ball, RecordShape
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.privacy.releasers.releaser import behind
@@ -193,3 +193,29 @@ def test_the_handle_can_be_used_again_after_a_refused_record() -> None:
     with own.round(2):
         sums.add([0.7], along=ALONG)
     assert behind(sums).rounds == 1
+
+
+PLAN = objective_plan(0.5, dim=3, gradient_bound=1.0, curvature=0.25, calls=1, records=100)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sigma": 1e-9},
+        {"ridge": 1e-9},
+        {"output_std": 1e-30},
+        {"output_std": 0.0},
+        {"tolerance": 1.0},
+        {"tolerance": float("nan")},
+        {"event": replace(PLAN.event, sensitivity=1e-9)},
+        {"event": replace(PLAN.event, ratio=1e-9)},
+        {"event": GaussianEvent(1e9)},
+    ],
+)
+def test_a_plan_of_minimisers_is_charged_at_its_true_cost(change: dict[str, Any]) -> None:
+    bounds = {"gradient_bound": 1.0, "curvature": 0.25}
+    with pytest.raises(ParameterError, match="does not follow"):
+        curator().minimiser(3, loss=print, calibration=replace(PLAN, **change), **bounds)
+    own = curator()
+    own.minimiser(3, loss=print, calibration=PLAN, **bounds)
+    assert own.guarantee is not None

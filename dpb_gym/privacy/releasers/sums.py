@@ -172,8 +172,10 @@ class Sum(Releaser):
         self.part = 1.0 if share is None else share
 
         # a copy of the fields: a subclass could return values without noise
-        given = isinstance(width, RecordShape)
-        self.shape = RecordShape(width.dim, width.symmetric) if given else RecordShape(width)
+        if isinstance(width, RecordShape):
+            self.shape = RecordShape(width.dim, width.symmetric)
+        else:
+            self.shape = RecordShape(width)
         self.clip = bound_of(clip, reward, self.shape)
         horizon = curator.horizon if horizon is None else horizon
         self.horizon = validation.optional(validation.integer, "horizon", horizon, 1)
