@@ -132,8 +132,11 @@ def read_regular(path: Path, most: int) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not an ordinary file")
-        content = file.read(min(status.st_size, most) + 1)  # which is allocated at once
-    if len(content) > most:
+        # before it is read, because a sparse file of any size is easily made
+        if status.st_size > most:
+            raise OSError(f"over {most >> 10:,} KiB")
+        content = file.read(status.st_size + 1)  # which is allocated at once
+    if len(content) > most:  # it has grown
         raise OSError(f"over {most >> 10:,} KiB")
     return content
 

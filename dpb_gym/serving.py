@@ -374,11 +374,7 @@ class Session:
                     "with a shuffler no message comes from a device: give Device.message to the "
                     "shuffler, and its batches to receive_batch"
                 )
-            try:
-                decision, batch = message["decision"], message["batch"]
-                values = np.array(message["values"])[None]
-            except (TypeError, KeyError, ValueError) as error:
-                raise ParameterError(f"this is no message of a device: {error!r}") from error
+            decision, batch, values = sums.message_parts(message)
             self._opened(decision)
             if not sums.trust.per_record and batch != sums.releases:
                 raise ParameterError(f"batch {batch} was released: the message came too late")

@@ -74,7 +74,7 @@ def check_audits(
             if stated["origin"] is None:
                 raise ParameterError("it has no origin, so nobody can repeat it")
             found = repeat(stated["origin"], say).summary()
-        except DPBError as error:
+        except (DPBError, MemoryError) as error:
             wrong.append(f"entry {number}: audit: cannot be run again here: {error}")
             continue
         names = [name for name in found.keys() - {"origin"} if not _same(stated[name], found[name])]

@@ -181,7 +181,7 @@ def _again(
     except MissingExtraError as error:
         found.unavailable.append(f"{cell}: {error}")
         return None
-    except DPBError as error:
+    except (DPBError, MemoryError) as error:
         found.impossible.append(f"{cell}: {error}")
         return False
     found.again.append(str(cell))

@@ -46,7 +46,7 @@ from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.database import Database, Transaction
 from dpb_gym.privacy.events import ZCDPEvent
 from dpb_gym.privacy.generations import Continuation, Saved
-from dpb_gym.privacy.guarantee import NOTIONS, Guarantee
+from dpb_gym.privacy.guarantee import NOTIONS, Guarantee, weakest
 from dpb_gym.privacy.ledger import TOLERANCE
 
 UNITS = ("user", "user-rewards")
@@ -438,7 +438,10 @@ class Account:
         """
         self._covered(guarantee)
         with self._database.transaction(durable=True) as now:
-            notion = max(self._facts(now)["notion"], guarantee.notion, key=NOTIONS.index)
+            # the notion of an account without sessions is none of theirs
+            entered = now.rows("SELECT id FROM dpb_sessions LIMIT 1")
+            earlier = [self._facts(now)["notion"]] if entered else []
+            notion = weakest([*earlier, guarantee.notion], self.unit)
             now.run("UPDATE dpb_account SET notion = :notion", {"notion": notion})
             return generations.enter(now, _terms(guarantee))
 

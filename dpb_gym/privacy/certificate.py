@@ -32,7 +32,7 @@ from dpb_gym.privacy.calibration import cost_of, equivalent_rho
 from dpb_gym.privacy.certificate_schema import FORMAT
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event
-from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, Guarantee
+from dpb_gym.privacy.guarantee import NOTIONS, PUBLIC, Guarantee, implies
 from dpb_gym.privacy.ledger import TOLERANCE
 from dpb_gym.privacy.releasers.trust_models import trust_model
 
@@ -270,8 +270,8 @@ def _account_contradictions(account: Mapping[str, Any] | None, guarantee: Guaran
     unit = ACCOUNT_UNITS[account["unit"]]
     if guarantee.rho is None or not guarantee.covers(NOTIONS[-1], unit, "replace-one"):
         wrong.append(f"lifetime: a guarantee per {guarantee.unit} cannot be charged to it")
-    if NOTIONS.index(account["notion"]) < NOTIONS.index(guarantee.notion):
-        wrong.append(f"lifetime: {account['notion']} is stronger than {guarantee.notion}")
+    if not implies(guarantee.notion, account["notion"], account["unit"]):
+        wrong.append(f"lifetime: {account['notion']} does not follow from {guarantee.notion}")
     return wrong
 
 

@@ -455,8 +455,15 @@ class Curator:
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
             # compared in epsilon, because parts can have events without a rho
-            weakest = max(filter(None, parts), key=lambda g: g.epsilon(report_delta(budget)))
-            return replace(weakest, provisos=self.provisos)
+            each = [guarantee for guarantee in parts if guarantee is not None]
+            weakest = max(each, key=lambda g: g.epsilon(report_delta(budget)))
+            stated = [g.basis for g in each if g.basis != "computed"]
+            clauses = [clause for g in each for clause in g.provisos]
+            return replace(
+                weakest,
+                basis=stated[0] if stated else weakest.basis,
+                provisos=tuple(dict.fromkeys([*self.provisos, *clauses])),
+            )
         if not self.ledger.charged:
             raise BudgetError(
                 f"the budget {self.budget} was never charged: the agent made no releaser with its "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from dpb_gym.errors import BudgetError
 from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.composition import Composition
 
-# From strongest to weakest: each implies the later ones.
+# From strongest to weakest: each implies the later ones, but see `implies`.
 NOTIONS = ("local", "shuffle", "aggregate", "central", "joint", "anticipating")
 UNITS = ("user-round", "reward", "user", "user-rewards")
 RELATIONS = ("replace-one", "add-remove")
@@ -46,6 +46,23 @@ ON_SERVER = (
     "the messages are made where the decisions are: that process and its operator are trusted with "
     "contexts and responses"
 )
+
+
+def implies(notion: str, other: str, unit: str) -> bool:
+    """Return whether a guarantee in one notion is one in another, for the same unit.
+
+    A customer's device computes the action from the context. So the whole transcript, which the
+    central notion protects, follows from messages only if contexts are public.
+    """
+    if other == "central" and notion in UNTRUSTED and unit not in RESPONSES:
+        return False
+    return NOTIONS.index(notion) <= NOTIONS.index(other)
+
+
+def weakest(notions: Iterable[str], unit: str) -> str:
+    """Return the strongest notion that all of some notions imply for a unit."""
+    each = tuple(notions)
+    return next(n for n in NOTIONS if all(implies(notion, n, unit) for notion in each))
 
 
 @state.register
@@ -111,7 +128,7 @@ class Guarantee:
 
     def covers(self, notion: str, unit: str, relation: str) -> bool:
         """Return whether this guarantee implies one with the given notion, unit and relation."""
-        weaker = NOTIONS.index(self.notion) <= NOTIONS.index(notion)
+        weaker = implies(self.notion, notion, unit)
         return weaker and unit in CONTAINED[self.unit] and relation == self.relation
 
     def delivered(self, on_devices: bool) -> Guarantee:

@@ -218,6 +218,9 @@ def test_stronger_guarantees_cover_weaker_ones():
     assert cost(1, ("central", "user-round")).covers("joint", "reward", "replace-one")
     assert not cost(1, ("central", "user-rewards")).covers("central", "user-round", "replace-one")
     assert cost(1, ("local", "reward")).covers("shuffle", "reward", "replace-one")
+    for notion in ("local", "shuffle", "aggregate"):  # the target's own action has its context
+        assert not cost(1, (notion, "user")).covers("central", "user-round", "replace-one")
+        assert cost(1, (notion, "user")).covers("joint", "user-round", "replace-one")
     assert not cost(1, ("central", "reward")).covers("local", "reward", "replace-one")
     assert not cost(1).covers("central", "reward", "add-remove")
 

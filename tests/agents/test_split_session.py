@@ -124,6 +124,48 @@ def test_forged_messages_are_refused_and_honest_ones_are_not(budget):
     assert sums.rounds == 50
 
 
+@pytest.mark.parametrize("budget", ["rho=1@local", "eps=2,delta=1e-5@local", "rho=40@aggregator"])
+def test_messages_of_another_form_are_refused_before_and_after_the_last_release(budget):
+    """Other fields, a batch to come, another modulus, and values when no more are needed."""
+    _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", budget, 60)
+    for left in reversed(range(60)):
+        over = sums.releases == len(sums.schedule.ends)
+        device = session.device(simulation=True)
+        device.decide([0.1, 0.2])
+        message = device.message(1)
+        forged = [{"more": 1}, {"values": [1e308, "x"]}]
+        forged += [{"batch": batch} for batch in ("x", True, None, -1, 1.0, sums.releases + 2)]
+        if sums.modulus is None:
+            forged.append({"modulus": 7})
+        else:
+            forged += [{"modulus": modulus} for modulus in (7, "x", None, float(sums.modulus))]
+        if over and sums.trust.aggregated:
+            forged.append({"values": [0] * sums.shape.width})
+        if over or not left % 20:
+            for change in forged:
+                with pytest.raises(ParameterError):
+                    session.receive({**message, **change})
+            for name in message:
+                with pytest.raises(ParameterError):
+                    session.receive({k: v for k, v in message.items() if k != name})
+        session.receive(message)
+    assert over and session.pending == ()
+
+
+def test_a_local_message_may_come_after_the_last_release():
+    budget = "eps=2,delta=1e-5@local"
+    _, session, sums = session_of("one-pass-pricing", "DPB/Pricing-v0", budget, 60)
+    late = session.device(simulation=True)
+    late.decide([0.1, 0.2])
+    for _ in range(59):
+        device = session.device(simulation=True)
+        device.decide([0.1, 0.2])
+        session.receive(device.message(1))
+    assert sums.releases == len(sums.schedule.ends)
+    session.receive(late.message(1))
+    assert session.pending == ()
+
+
 class Masked:
     """Sums of masked messages; another party has the masks."""
 
@@ -198,7 +240,8 @@ def test_a_message_for_a_released_batch_is_too_late():
         session.receive(device.message(0))
     with pytest.raises(ParameterError, match="too late"):
         session.receive(message)
-    wrapped = {**message, "batch": 1, "values": [2**60] * len(message["values"])}
+    wrapped = {**message, "batch": 1, "modulus": sums.modulus}
+    wrapped["values"] = [2**60] * len(message["values"])
     with pytest.raises(ParameterError, match="whole numbers"):
         session.receive(wrapped)
     assert late.decision in session.pending

@@ -198,3 +198,25 @@ def test_bombs_are_refused_in_little_memory(archive: Path, tmp_path: Path) -> No
         )
         assert done.returncode == 0, (name, done.stderr[-2000:])
         assert int(done.stdout) < 200, name
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits are of POSIX")
+def test_a_file_above_the_limit_is_refused_without_its_size_in_memory(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from dpb_gym.files import read_regular\n"
+        "limit = 2 << 30\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"
+        "try:\n"
+        "    read_regular(Path(sys.argv[1]), 1 << 33)\n"
+        "except OSError as error:\n"
+        "    print(error)\n"
+    )
+    large = tmp_path / "agent.state"
+    with large.open("wb") as file:
+        file.truncate(20 << 30)  # a sparse file, which takes no space
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(large)], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout.strip()) == (0, "over 8,388,608 KiB"), ended.stderr

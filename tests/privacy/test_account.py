@@ -270,6 +270,28 @@ def test_the_last_reading_exceeds_the_lifetime_by_7_to_22_percent(tmp_path):
 # ------------------------------------------------------------------ what a database may be
 
 
+@pytest.mark.parametrize(
+    ("unit", "notions", "expected"),
+    [
+        ("user", ["central"], "central"),
+        ("user", ["local"], "local"),
+        ("user", ["local", "shuffle", "aggregate"], "aggregate"),
+        ("user", ["joint", "local", "anticipating"], "anticipating"),
+        # the own action of a customer is in the transcript and in no message
+        ("user", ["central", "local"], "joint"),
+        ("user", ["shuffle", "central"], "joint"),
+        ("user-rewards", ["central", "local"], "central"),
+    ],
+)
+def test_an_account_has_the_strongest_notion_that_its_sessions_imply(
+    tmp_path, unit, notions, expected
+):
+    account = Account(tmp_path / "people.db", lifetime="rho=9", unit=unit)
+    for notion in notions:
+        account.enter(zcdp(0.1, notion=notion))
+    assert account.summary()["notion"] == expected
+
+
 def test_an_account_keeps_its_lifetime_and_unit(new_place):
     place = new_place()
     with pytest.raises(BudgetError, match="does not exist"):

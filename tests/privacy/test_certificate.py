@@ -336,7 +336,7 @@ def test_random_trees_are_no_certificate(value):
         (("lifetime", "largest_rho"), 0.0, "people were charged"),
         (("lifetime", "unit"), "household", "an account has a budget per"),
         (("lifetime", "lifetime"), "none", "an account has a budget"),
-        (("lifetime", "notion"), "local", "stronger"),
+        (("lifetime", "notion"), "local", "does not follow"),
         (("audit", "origin", "agent"), "one-pass-mnl", "of the agent 'one-pass-mnl'"),
         (("audit", "runs"), 5000, "its origin another number"),
     ],
@@ -447,7 +447,9 @@ def test_an_invented_audit_is_not_checked_or_refuted(certificate, tmp_path, caps
         ("deployment", 10**9, "limits"),
         ("env_kwargs", {"horizon": 1e12}, "limits"),
         ("env_kwargs", {"data": "/etc/passwd"}, "data of the machine"),
+        ("env_kwargs", {"dim": 10**7}, "Unable to allocate"),
         ("env_id", "DPB/None-v0", "unknown"),
+        ("env_id", "antigravity:DPB/Pricing-v0", "unknown"),
         ("parameters", {"no": 1}, "unexpected keyword argument"),
     ],
 )

@@ -35,6 +35,7 @@ from dpb_gym.privacy import (
 from dpb_gym.privacy.releasers.named_sums import LogSum
 from dpb_gym.privacy.releasers.record_bounds import Segment
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.registry import AgentSpec
 from dpb_gym.streams import AgentStreams
 
@@ -591,3 +592,23 @@ def test_the_centre_of_a_ridge_is_fixed_when_the_agent_begins() -> None:
     for each in (fit, behind(fit)):
         with pytest.raises(FixedError, match="set in begin"):
             each.centre = np.zeros(2)
+
+
+def test_the_whole_declares_what_a_single_replicate_declares() -> None:
+    whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=50)
+    whole.provisos = ("of the problem",)
+    whole.single(0).batch_sum(2, clip=1.0)
+    whole.single(1).batch_sum(2, clip=1.0, sensitivity=0.01)
+    assert whole.guarantee is not None
+    assert whole.guarantee.provisos[0] == "of the problem"
+    assert "declared: sensitivity 0.01 of sums of disjoint batches" in str(whole.guarantee)
+
+
+def test_the_whole_names_a_foreign_releaser_of_one_replicate() -> None:
+    class Own(Sum):
+        pass
+
+    whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=50)
+    whole.single(0).batch_sum(2, clip=1.0)
+    Own(whole.single(1), 2, clip=1.0)
+    assert "declared (the releaser" in str(whole.guarantee)

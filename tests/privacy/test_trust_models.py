@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -14,8 +15,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 from test_sensitivity import search
 
+from dpb_gym import make_problem
 from dpb_gym.audits import audit_sum, releaser_audits
-from dpb_gym.errors import BudgetError
+from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.privacy import (
     AggregatedSum,
     Budget,
@@ -32,6 +34,7 @@ from dpb_gym.privacy import (
 )
 from dpb_gym.privacy.noise import QuietNoise
 from dpb_gym.privacy.releasers.releaser import behind
+from dpb_gym.registry import agent_specs, shortcoming
 
 MODEL = ReleaseModel(horizon=60, unit_noise=0.05, rate=0.1, spread=2.0, prior=0.5)
 KINDS = {"aggregator": AggregatedSum, "shuffler": ShuffledBatches, "local": LocalSum}
@@ -390,3 +393,30 @@ def test_audits_pass_and_fail_with_a_third_of_the_noise(budget, unit, monkeypatc
     Quiet.from_seed = NoiseSource.from_seed
     monkeypatch.setattr(releaser_audits, "NoiseSource", Quiet)
     assert verdict() == "FAIL"
+
+
+def test_the_page_names_the_agents_of_each_trust_model():
+    """Other registered agents raise an error with a budget of these trust models."""
+    environments = {
+        "pricing": "DPB/Pricing-v0",
+        "assortment": "DPB/Assortment-v0",
+        "recommendation": "DPB/Recommendation-v0",
+        "assortment-pricing": "DPB/AssortmentPricing-v0",
+    }
+    problems = {kind: make_problem(env, horizon=300).info for kind, env in environments.items()}
+    plays = {}
+    for name, spec in agent_specs().items():
+        for kind in set(spec.supports) & set(problems):
+            for trust in ("aggregator", "shuffler", "local"):
+                if shortcoming(spec, problems[kind]):
+                    continue
+                with contextlib.suppress(BudgetError, AgentError, ParameterError):
+                    spec.guarantee(problems[kind], Budget.parse(f"rho=0.5@{trust}"))
+                    plays.setdefault(name, set()).add(trust)
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text("utf-8")
+    named, shuffles = page.split("play under all four.")
+    named = named[named.rindex("\n\n") :]
+    (shuffling,) = re.findall("`([a-z-]+)`", shuffles.split("shuffles with")[0])
+    assert plays.pop(shuffling) == {"shuffler"}
+    assert set(re.findall("`([a-z-]+)`", named)) == set(plays)
+    assert all(trusts == {"aggregator", "shuffler", "local"} for trusts in plays.values())

@@ -158,10 +158,34 @@ def stated(sums: MessageState) -> Schedule:
     return replace(sums._schedule, scales=sums._stated)
 
 
+def message_parts(sums: MessageState, message: Mapping[str, Any]) -> tuple[Any, int, Messages]:
+    """Return the parts of a device's message; see `Sum.message_parts`."""
+    modulus = getattr(mechanism_now(sums), "modulus", None)
+    fields = ["decision", "batch", "values"]
+    if modulus is not None:
+        fields.append("modulus")
+    given = validation.settings("a message of a device", message, dict.fromkeys(fields))
+    batch = validation.integer("batch", given["batch"], 0, sums.releases)
+    # the modulus of an earlier batch can be another one, and its messages are refused as late
+    if modulus is not None and batch == sums.releases:
+        validation.integer("modulus", given["modulus"], modulus, modulus)
+    try:
+        values = np.array(given["values"])[None]
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"values must be a list of numbers: {error}") from error
+    return given["decision"], batch, values
+
+
 def check_message(sums: MessageState, messages: Messages) -> None:
     """Raise ParameterError unless devices can have sent the messages ``(B, n)`` of a round."""
-    if sums.releases == len(sums._schedule.ends):
+    over = sums.releases == len(sums._schedule.ends)
+    # after the last release devices send nothing, but a local message can be late
+    if over and messages.shape == (sums.replicates, 0):
         return
+    if over and not sums.trust.per_record:
+        raise ParameterError(
+            f"all batches were released, so a message has no values; got {shown(messages[0])}"
+        )
     assert sums.clip is not None
     mechanism = mechanism_now(sums)
     shape = (sums.replicates, sums.message_width)

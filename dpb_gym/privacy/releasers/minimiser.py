@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import kernels, validation
-from dpb_gym.errors import BudgetExceeded, FixedError, HorizonExceeded, ParameterError
+from dpb_gym.errors import BudgetExceeded, FixedError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.events import Event
 from dpb_gym.privacy.noise import NoiseSource
-from dpb_gym.privacy.objective_perturbation import ObjectivePerturbation, objective_plan
+from dpb_gym.privacy.objective_perturbation import (
+    ObjectivePerturbation,
+    PerturbedObjectiveEvent,
+    objective_plan,
+)
 from dpb_gym.privacy.releasers.releaser import CuratorProtocol, Releaser
 from dpb_gym.validation import FloatArray
 
@@ -107,6 +111,11 @@ class Minimiser(Releaser):
         super().__init__(curator, share=share, what=what)
         if curator.private and self.has_loss and not self.enforces:
             self.basis = f"declared (loss of {what}: gradient_bound and curvature)"
+        if curator.private and given:
+            if gradient_bound is None or curvature is None:
+                self.basis = f"declared (calibration of {what})"
+            else:
+                _check_plan(calibration, self.dim, gradient_bound, curvature)
 
     @property
     def has_loss(self) -> bool:
@@ -304,6 +313,27 @@ class Minimiser(Releaser):
 
 LossMinimiser = Minimiser
 """Older spelling: the name of a minimiser whose loss is a function."""
+
+
+def _check_plan(plan: Any, dim: int, gradient_bound: float, curvature: float) -> None:
+    """Raise ParameterError if the event of a plan costs less than the plan's noise."""
+    event = plan.event
+    known = type(plan) is ObjectivePerturbation and type(event) is PerturbedObjectiveEvent
+    if known and plan.ridge > 0.0 and plan.output_std > 0.0:
+        least = {
+            "ratio": curvature / plan.ridge,
+            "sensitivity": 2.0 * gradient_bound,
+            "dim": dim,
+            "output_mu": 2.0 * plan.tolerance / (plan.ridge * plan.output_std),
+        }
+        # negated, so that NaN is refused; the factor allows for rounding
+        enough = all(getattr(event, name) >= least[name] * (1 - 1e-9) for name in least)
+        if enough and plan.dim == dim and event.sigma <= plan.sigma * (1 + 1e-9):
+            return
+    raise ParameterError(
+        f"the event of this calibration does not follow from its ridge and noise: {shown(plan)}; "
+        "take objective_plan or objective_csw"
+    )
 
 
 def _check(norms: FloatArray, tolerance: float) -> None:

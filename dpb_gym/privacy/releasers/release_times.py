@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dpb_gym import state, validation
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import ParameterError, shown
 from dpb_gym.privacy.events import Event, PoissonGaussianEvent
 from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.sum_state import SumState
@@ -124,13 +124,29 @@ class Planned:
 
 
 def fixed(schedule: Schedule) -> Schedule:
-    """Return a schedule with arrays that nobody else has, so that its scales stay as charged."""
-    return replace(
-        schedule,
-        ends=np.array(schedule.ends),
-        weights=np.array(schedule.weights),
-        scales=np.array(schedule.scales),
-    )
+    """Return a checked schedule with arrays of its own, so that its scales stay as charged.
+
+    It has the fields alone, because a subclass could state another cost.
+
+    Raises:
+        ParameterError: If the rounds do not ascend, an array has another length or a number that
+            is not finite, a scale is not positive, or `Schedule.carry` is neither 0 nor 1.
+    """
+    if not isinstance(schedule, Schedule):
+        raise ParameterError(f"schedule must be a Schedule, got {shown(schedule)}")
+    m = np.size(schedule.ends)
+    ends = validation.array("the schedule's ends", schedule.ends, (m,), 1)
+    whole = ends.astype(np.int64)
+    if not m or (whole != ends).any() or (np.diff(whole) < 1).any():
+        raise ParameterError(f"ends of a schedule are ascending rounds, got {shown(schedule.ends)}")
+    # as floats, because the square of a large integer overflows
+    weights = np.array(validation.array("the schedule's weights", schedule.weights, (m,)))
+    scales = np.array(validation.array("the schedule's scales", schedule.scales, (m,)))
+    if (scales <= 0.0).any():
+        raise ParameterError(f"scales of a schedule are positive, got {shown(schedule.scales)}")
+    if schedule.carry not in (0, 1):
+        raise ParameterError(f"carry of a schedule is 0 or 1, got {shown(schedule.carry)}")
+    return Schedule(whole, weights, scales, float(schedule.carry))
 
 
 ReleaseTimes = OnRequest | Every | Planned

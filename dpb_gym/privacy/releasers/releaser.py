@@ -8,8 +8,10 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
+import os
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -85,18 +87,34 @@ ENTRIES = ("add", "send", "message", "add_rounds", "send_rounds")
 """Methods by which records enter a releaser: one record per replicate, or those of n rounds."""
 
 
+_counting = threading.Lock()
+"""Held while records are counted, so that threads share the count of a round."""
+
+
+def _renew() -> None:
+    """Replace the lock in a forked process, where the thread that held it does not exist."""
+    global _counting
+    _counting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+READ = (str, bytes, int, float, Mapping, type(None))
+"""Types of which a releaser reads no records."""
+
+
 def _converted(value: Any) -> Any:
     """Return lists, tuples and other sequences of numbers as arrays; anything else unchanged."""
-    if type(value) is np.ndarray or not (isinstance(value, (list, tuple)) or _is_array(value)):
+    if type(value) is np.ndarray or isinstance(value, READ):
+        return value
+    # a sequence of another class can have another length when it is read again
+    if not (hasattr(value, "__array__") or hasattr(value, "__getitem__")):
         return value
     try:
         return np.asarray(value)
     except ValueError:  # rows of unequal length, which the method reports
         return value
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or hasattr(value, "__array__")
 
 
 def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -107,7 +125,8 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def entering(releaser: Releaser, *args: Any, **options: Any) -> Any:
-        if releaser._entering:
+        thread = threading.get_ident()
+        if releaser._entering == thread:
             return method(releaser, *args, **options)
 
         # before they are counted, because a conversion can run code of the caller
@@ -117,15 +136,23 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
         if name.endswith("_rounds"):
             first = args[0] if args else next(iter(options.values()))
             records = first.shape[0] if hasattr(first, "shape") else len(first)
-        releaser.curator.admit(releaser, records)
-
-        releaser._entering = True
+        with _counting:
+            if releaser._entering:
+                raise _busy(releaser)
+            releaser.curator.admit(releaser, records)
+            releaser._entering = thread
         try:
             return method(releaser, *args, **options)
         finally:
-            releaser._entering = False
+            releaser._entering = 0
 
     return entering
+
+
+def _busy(releaser: Releaser) -> BudgetError:
+    return BudgetError(
+        f"{releaser.what}: a record is entering; add the next one when that call has returned"
+    )
 
 
 class Made(NamedTuple):
@@ -213,7 +240,8 @@ class Releaser(ABC):
     """Number of the opening of the curator in which the newest record entered; see `Curator`."""
     entered: int = 0
     """Records per replicate that entered in that opening."""
-    _entering: bool = False
+    _entering: int = 0
+    """Thread whose record is entering, or 0."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -317,7 +345,7 @@ class Handle:
 
     def add(self, *args: Any, **options: Any) -> None:
         """Add one record per replicate; see the `add` of the releaser."""
-        _usable(self).add(*args, **options)
+        _open(self).add(*args, **options)
 
     def release(self, *args: Any, **options: Any) -> FloatArray:
         """Return a release; see the `release` of the releaser."""
@@ -356,6 +384,17 @@ def _usable(handle: Handle) -> Any:
     return releaser
 
 
+def _open(handle: Handle) -> Any:
+    """Return the releaser of a handle, or raise BudgetError if a record is entering.
+
+    Without this a record could add further ones while it is read, as parts of its own entry.
+    """
+    releaser = _usable(handle)
+    if getattr(releaser, "_entering", 0):
+        raise _busy(releaser)
+    return releaser
+
+
 def _shown(name: str) -> property:
     def show(handle: Handle) -> Any:
         value = getattr(_raw(handle), name)
@@ -365,7 +404,8 @@ def _shown(name: str) -> property:
 
 
 def _passed_on(name: str) -> Callable[..., Any]:
-    return lambda handle, *args, **options: getattr(_usable(handle), name)(*args, **options)
+    usable = _open if name in ENTRIES else _usable
+    return lambda handle, *args, **options: getattr(usable(handle), name)(*args, **options)
 
 
 for _name in PUBLIC:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from dpb_gym import kernels, validation
@@ -56,7 +57,8 @@ def bound_of(
         raise ParameterError(
             "Segment and NonNegativeBall bound vectors, PSDBall symmetric matrices, Ball either"
         )
-    return bound
+    # a copy of the fields, so that nothing else that was set on the instance counts
+    return None if bound is None else replace(bound)
 
 
 def distance_of(

@@ -171,7 +171,11 @@ class Sum(Releaser):
         self.what = what
         self.part = 1.0 if share is None else share
 
-        self.shape = width if isinstance(width, RecordShape) else RecordShape(width)
+        # a copy of the fields: a subclass could return values without noise
+        if isinstance(width, RecordShape):
+            self.shape = RecordShape(width.dim, width.symmetric)
+        else:
+            self.shape = RecordShape(width)
         self.clip = bound_of(clip, reward, self.shape)
         horizon = curator.horizon if horizon is None else horizon
         self.horizon = validation.optional(validation.integer, "horizon", horizon, 1)
@@ -302,7 +306,7 @@ class Sum(Releaser):
         self.pure = self.mechanism.is_pure(self)
         if isinstance(self.mechanism, Randomised):
             self._numbers = self.mechanism.numbers_of(self)
-        self._plan = self.mechanism.plan(self, times.model)
+        self._plan = fixed(self.mechanism.plan(self, times.model))
         # what rests on no distance of two records needs none that is declared
         declared = "" if self.pure else self.proviso
         self.proviso = "; ".join(filter(None, [declared, self.mechanism.proviso]))
@@ -385,7 +389,8 @@ class Sum(Releaser):
         plan = self._plan
         self._schedule = plan if isinstance(plan, Schedule) else fixed(plan(self._sigma))
         self._plan = self._schedule
-        if self._sigma and self._schedule.cost > 1.0 + 1e-12:
+        # negated, so that a cost that is no number is refused
+        if self._sigma and not self._schedule.cost <= 1.0 + 1e-12:
             raise ParameterError(
                 f"{self.what}: the schedule costs a record {self._schedule.cost:.4g} times what "
                 "one release does, which is what is charged; take smaller weights or scales"
@@ -774,6 +779,14 @@ class Sum(Releaser):
     def message(self, rows: FloatArray) -> Messages:
         """Return the customers' messages for clipped records ``(B, width)``."""
         return device_messages.mechanism_now(self).of(rows, self._noise)
+
+    def message_parts(self, message: Mapping[str, Any]) -> tuple[Any, int, Messages]:
+        """Return the decision, the batch and the values of a device's message.
+
+        Raises:
+            ParameterError: If it has other fields, or states another modulus or a later batch.
+        """
+        return device_messages.message_parts(self, message)
 
     def check_message(self, messages: Messages) -> None:
         """Raise ParameterError unless devices can have sent the messages ``(B, n)`` of a round."""
