@@ -5,15 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Example|Examples|Note|Yields):\s*$", re.M)
-_ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \([^)]*\))?:\s*", re.M)
+if TYPE_CHECKING:
+    from docstring_parser.google import GoogleParser
+
+OTHER_SECTIONS = ("Raises", "Returns", "Example", "Examples", "Note", "Yields")
 _OTHER = re.compile(r"(?<!`)`([A-Z]\w+)`(?!`)")
 
 
@@ -24,14 +25,14 @@ class Docstring:
     Attributes:
         summary: The first paragraph.
         body: Text between summary and first section.
-        sections: The sections by title, dedented.
-        arguments: The section ``Args`` by argument.
+        arguments: Description of each argument, as one paragraph.
+        attributes: Description of each attribute, as one paragraph.
     """
 
     summary: str = ""
     body: str = ""
-    sections: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=512)
@@ -45,23 +46,32 @@ def defaults(thing: Callable[..., Any]) -> Mapping[str, Any]:
 
 def parse(thing: Any) -> Docstring:
     """Parse the docstring of a class or function."""
+    from docstring_parser import ParseError  # `import dpb_gym` parses no docstring
+
     text = inspect.getdoc(thing) or ""
-    heads = list(_SECTION.finditer(text))
-    lead = text[: heads[0].start()] if heads else text
-    summary, _, body = lead.strip().partition("\n\n")
-    sections = {}
-    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(text)]):
-        sections[head[1]] = textwrap.dedent(text[head.end() : end].strip("\n")).strip()
-    return Docstring(_plain(summary), _plain(body), sections, entries(sections.get("Args", "")))
+    parser = _parser()
+    try:
+        parsed = parser.parse(text)
+    except ParseError:  # a section without entries, as others' agents may have
+        parsed = parser.parse(parser.titles_re.split(text)[0])
+    summary, _, body = (parsed.description or "").partition("\n\n")
+    found: dict[str, dict[str, str]] = {"param": {}, "attribute": {}}
+    for entry in parsed.params:
+        found[entry.args[0]][entry.arg_name.lstrip("*")] = " ".join(str(entry.description).split())
+    return Docstring(_plain(summary), _plain(body), found["param"], found["attribute"])
 
 
-def entries(section: str) -> dict[str, str]:
-    """Split a section such as ``Args`` into its entries, each as one paragraph."""
-    heads = list(_ENTRY.finditer(section))
-    found = {}
-    for head, end in zip(heads, [*(h.start() for h in heads[1:]), len(section)]):
-        found[head[1].lstrip("*")] = " ".join(section[head.end() : end].split())
-    return found
+@lru_cache
+def _parser() -> GoogleParser:
+    from docstring_parser.google import GoogleParser, Section, SectionType
+
+    return GoogleParser(
+        [
+            Section("Args", "param", SectionType.MULTIPLE),
+            Section("Attributes", "attribute", SectionType.MULTIPLE),
+            *(Section(title, title.lower(), SectionType.SINGULAR) for title in OTHER_SECTIONS),
+        ]
+    )
 
 
 def _plain(text: str) -> str:
@@ -85,7 +95,7 @@ def parameters(thing: Callable[..., Any]) -> dict[str, str]:
         if target is None:
             continue
         doc = parse(target)
-        for name, text in {**entries(doc.sections.get("Attributes", "")), **doc.arguments}.items():
+        for name, text in {**doc.attributes, **doc.arguments}.items():
             if name not in known or f"ee `{other}`" in known[name]:
                 known[name] = text
     names = inspect.signature(thing).parameters

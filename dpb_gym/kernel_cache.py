@@ -2,6 +2,15 @@
 
 A kernel that is found neither in the package nor on disk is compiled by one process at a time.
 Processes that need the same kernel meanwhile wait for it.
+
+The classes here extend private ones of `numba.core.caching`, because ``NUMBA_CACHE_DIR`` and
+numba's stamp do not suffice:
+
+- The stamp depends on the kernel's own file only. A kernel contains the code of the kernels that it
+  calls, so a change in another file must compile it again.
+- Wheels contain kernels, compiled for `PORTABLE`, in a folder that need not be writable.
+- numba has no locks: every process of a run would compile the same kernels.
+- Without a writable folder, numba raises an error when a kernel is defined.
 """
 
 from __future__ import annotations

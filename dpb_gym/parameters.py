@@ -60,8 +60,17 @@ inside = partial(real, low=0.0, high=1.0, open_low=True, open_high=True)
 
 
 def with_parameters(cls: type) -> None:
-    """Turn the annotated attributes of a class into keyword-only parameters."""
+    """Turn the annotated attributes of a class into keyword-only parameters.
+
+    Their checks, and those of its bases, become its attribute `parameter_checks`.
+    """
     dataclass(eq=False, kw_only=True)(cls)
+    checks: dict[str, Callable[..., Any]] = {}
+    for base in reversed(cls.__bases__):
+        checks |= getattr(base, "parameter_checks", {})
+    # A subclass that only changes a default declares a field without a check.
+    checks |= {own.name: own.metadata["check"] for own in fields(cls) if "check" in own.metadata}
+    cls.parameter_checks = checks  # type: ignore[attr-defined]
 
 
 def check_parameters(thing: Any) -> None:
@@ -74,9 +83,7 @@ def check_parameters(thing: Any) -> None:
         ParameterError: If a parameter is out of range.
     """
     for own in fields(thing):
-        versions = (c.__dict__.get("__dataclass_fields__", {}) for c in type(thing).__mro__)
-        checks = (v[own.name].metadata.get("check") for v in versions if own.name in v)
-        check = next(filter(None, checks), None)
+        check = thing.parameter_checks.get(own.name)
         if check is None:
             continue
         value = getattr(thing, own.name)

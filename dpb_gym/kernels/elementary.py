@@ -12,11 +12,19 @@ from __future__ import annotations
 
 import decimal
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpb_gym.kernels._jit import inline, jit, vectorised
+if TYPE_CHECKING or __name__ == "dpb_gym.kernels.elementary":
+    from dpb_gym.kernels._jit import inline, jit, vectorised
+else:  # `dpb_gym.uncompiled` runs this file, too, and does not import numba
+
+    def jit(function):
+        return function
+
+    inline = vectorised = jit
 
 # In parts; multiples of all but the last by small integers are exact.
 LN2 = (0.6931471803691238, 1.9082149292705877e-10)

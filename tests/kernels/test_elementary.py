@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -92,6 +94,15 @@ def test_compiled_functions_equal_python():
         for v in (*x.tolist(), *(e for e in edges if name != "erfcx" or e >= 0.0)):
             one, other = compiled(v), python(v)
             assert one == other or (one != one and other != other), (name, v, one, other)
+
+
+def test_python_functions_do_not_import_numba():
+    code = (
+        "import sys; from dpb_gym import uncompiled; uncompiled.log_normal_cdf(-2.0);"
+        "print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_normals():

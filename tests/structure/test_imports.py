@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -142,3 +143,22 @@ def test_cycles_and_duplicate_classes_are_detected(structure, tmp_path, monkeypa
     monkeypatch.setattr(structure, "ROOT", tmp_path)
     monkeypatch.setattr(structure, "ROOTS", {"ringed": ""})
     assert structure.duplicate_classes() == {"Same": 2}
+
+
+def test_the_page_states_the_size_of_own_code():
+    """Within a quarter, so that small changes need no new number."""
+    section = PAGE.partition("## Own code and libraries")[2]
+    rows = re.findall(r"^\| (`[^|]+`) in `([\w/.]+)` \| (\d+) \|", section, re.M)
+    assert len(rows) == 6
+    for names, file, stated in rows:
+        tree = ast.parse((ROOT / "dpb_gym" / file).read_text("utf-8"))
+        wanted = set(re.findall(r"`(\w+)`", names))
+        lines = {defined(node): node.end_lineno - node.lineno + 1 for node in tree.body}
+        assert wanted <= set(lines), names
+        assert abs(sum(lines[name] for name in wanted) / int(stated) - 1) <= 0.25, names
+
+
+def defined(node):
+    """Return the name that a statement of a module defines, None for other statements."""
+    target = getattr(node, "target", None)
+    return getattr(node, "name", None) or getattr(target, "id", None)

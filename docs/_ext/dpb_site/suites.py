@@ -49,7 +49,7 @@ def write(pages: Pages) -> None:
         "FILE.yaml` prints what would run.",
     ]
     for model, title in MODELS.items():
-        about = docstrings.entries(docstrings.parse(model).sections["Attributes"])
+        about = docstrings.parse(model).attributes
         schema = TypeAdapter(model).json_schema(schema_generator=_Schema)
         rows = [
             [f"`{key}`", kind(field), _default(key, field, schema), about.get(key, "")]
