@@ -15,12 +15,13 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 import dpb_gym
-from dpb_gym.customer_rounds import empty_round
+from dpb_gym.customer_rounds import context_of, empty_round, feedback_of
 from dpb_gym.envs.registration import ENVIRONMENTS
-from dpb_gym.errors import ParameterError
+from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import agent_specs, shortcoming
-from dpb_gym.serving import Session
+from dpb_gym.serving import Session, shown_action
 from dpb_gym.streams import AgentStreams
 
 ARENAS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -240,7 +241,19 @@ def serve(arena: str, name: str, rounds: int) -> Session:
 SERVED = [pair for pair in PAIRS if not agent_specs()[pair[1]].uses_oracle]
 
 
-@pytest.mark.parametrize(("arena", "name"), SERVED)
+LATE = [pair for pair in SERVED if agent_specs()[pair[1]].delayed_feedback]
+
+
+@pytest.mark.parametrize(("arena", "name"), [pair for pair in SERVED if pair not in LATE])
+def test_agents_that_need_every_response_say_so(arena: str, name: str) -> None:
+    first, second, *_ = contexts_of(arena, 3)
+    session = serve(arena, name, 3)
+    session.decide(**given(first))
+    with pytest.raises(AgentError, match="needs every response in its own round: observe 1"):
+        session.decide(**given(second))
+
+
+@pytest.mark.parametrize(("arena", "name"), LATE)
 def test_lost_responses_are_empty_rounds(arena: str, name: str) -> None:
     """Responses that never come, are dropped, or are refused, against an agent without them."""
     rounds = 40
@@ -248,11 +261,8 @@ def test_lost_responses_are_empty_rounds(arena: str, name: str) -> None:
     rng = np.random.default_rng([len(arena), *name.encode()])
     lost = rng.random(rounds) < rng.uniform(0.1, 0.9)
     numbers = rng.random(rounds)
-    punctual = not agent_specs()[name].delayed_feedback
     plays = []
     for way in ("never", "drop", "refuse"):
-        if way == "never" and punctual:
-            continue
         session, actions = serve(arena, name, rounds), []
         for t, context in enumerate(contexts):
             decision, action = session.decide(**given(context))
@@ -260,24 +270,18 @@ def test_lost_responses_are_empty_rounds(arena: str, name: str) -> None:
             response = response_to(session.problem.kind, action, numbers[t])
             if not lost[t]:
                 session.observe(decision, response)
-            elif way == "drop" and not punctual:
+            elif way == "drop":
                 session.drop(decision)
             elif way == "refuse":
                 with pytest.raises(ParameterError):
                     session.observe(decision, "none of these")
-                session.observe(decision, response) if punctual else None
         plays.append(actions)
     assert all(repr(play) == repr(plays[0]) for play in plays)
-    if not punctual:
-        assert repr(by_hand(arena, name, contexts, lost, numbers)) == repr(plays[0])
+    assert repr(by_hand(arena, name, contexts, lost, numbers)) == repr(plays[0])
 
 
 def by_hand(arena: str, name: str, contexts: list[Any], lost: Any, numbers: Any) -> list[Any]:
     """Return the actions of an agent that observes an empty round for each lost response."""
-    from dpb_gym.customer_rounds import context_of, feedback_of
-    from dpb_gym.problems.kinds import kind_of
-    from dpb_gym.serving import shown_action
-
     session = serve(arena, name, len(contexts))
     agent, info = session.agent, session.problem
     kind, past, actions = kind_of(info.kind), None, []
