@@ -63,7 +63,8 @@ LANES = {
         "gymnasium_check",
         (
             "gymnasium==1.4.0", "pytest==9.0.2", "dill", "pygame>=2.5", "moviepy>=2",
-            "opencv-python-headless",
+            "opencv-python-headless", TORCH, "jax==0.10.2", "array-api-compat==1.16.0",
+            "array-api-extra==0.11.5",
         ),
         Source(
             "GYMNASIUM", GITHUB + "Farama-Foundation/Gymnasium",

@@ -17,6 +17,7 @@ from dpb_gym.streams import AgentStreams
 
 ARENAS = {
     "assortment": ("DPB/Assortment-v0", {"n_items": 12, "capacity": 3, "dim": 3}),
+    "assortment-pricing": ("DPB/AssortmentPricing-v0", {"n_items": 6, "capacity": 2, "dim": 4}),
     "pricing": ("DPB/Pricing-v0", {}),
     "recommendation": (
         "DPB/Recommendation-v0",

@@ -265,6 +265,19 @@ unfinished.SAVE_SECONDS = 0.05
 from dpb_gym.cli import main
 main()
 """
+# The cluster belongs to the process group, so that one signal ends scheduler and workers too.
+ON_DASK = """
+import sys
+import distributed
+from dpb_gym.running import unfinished
+unfinished.SAVE_SECONDS = 0.05
+from dpb_gym.cli import main
+with distributed.LocalCluster(
+    n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+) as cluster:
+    sys.argv += ["--backend", "dask", "--scheduler", cluster.scheduler_address]
+    main()
+"""
 
 
 def cells_of(folder: Path) -> dict[str, bytes]:
@@ -276,11 +289,15 @@ def cells_of(folder: Path) -> dict[str, bytes]:
     return {one.cell.key: bits(one) for one in found}
 
 
-def start(folder: Path, out: str, workers: int) -> subprocess.Popen[str]:
+def start(folder: Path, out: str, workers: int | str) -> subprocess.Popen[str]:
+    """Start the run with a number of workers, or on a cluster of two for "dask"."""
     (folder / "slow.yaml").write_text(SUITE)
     words = ["run", str(folder / "slow.yaml"), "--out", str(folder / out), "--quiet"]
+    program = ON_DASK if workers == "dask" else PROGRAM
+    if workers != "dask":
+        words += ["--workers", str(workers)]
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words, "--workers", str(workers)],
+        [sys.executable, "-c", program, *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -297,21 +314,24 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, "dask"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_cell_continues(
-    number: int, workers: int, whole: dict[str, bytes], tmp_path: Path
+    number: int, workers: int | str, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
     """The run ends before any cell is finished; the next one does not begin at round 1."""
+    if workers == "dask":
+        pytest.importorskip("distributed", reason="needs the extra [dask]")
     process = start(tmp_path, "out", workers)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         states = list((tmp_path / "out/unfinished").glob("*.state"))
-        if len(states) == min(workers, 2):
+        if len(states) == (1 if workers == 1 else 2):
             break
         time.sleep(0.002)
     assert process.poll() is None and states
-    if number == signal.SIGTERM:
+    # Ctrl-C in a terminal does not reach a cluster, which is elsewhere.
+    if number == signal.SIGTERM or (number == signal.SIGINT and workers == "dask"):
         process.send_signal(number)
     else:
         os.killpg(process.pid, number)
