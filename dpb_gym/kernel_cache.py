@@ -87,6 +87,7 @@ def _stamp(function: Any) -> str:
     return _digest([*folders, *sorted(constants)])
 
 
+@functools.cache
 def _reached(function: Any) -> tuple[list[str], set[str]]:
     """Return digests of the folders of all that a function calls, and the numbers it names."""
     folders: set[Path] = set()

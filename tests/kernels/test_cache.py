@@ -184,7 +184,9 @@ def test_a_changed_helper_in_another_folder_is_compiled_again(tmp_path: Path) ->
     def result(text: str) -> str:
         helper.write_text(f"from dpb_gym.kernels.deferred import jit\n{text}\n")
         path = os.pathsep.join([str(tmp_path), str(Path(dpb_gym.__file__).parents[1])])
-        variables = {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+        # byte code of the same second and size would count as that of the new text
+        variables = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        variables["NUMBA_CACHE_DIR"] = str(tmp_path / "kernels")
         return finish(start(tmp_path, code, **variables))[0]
 
     inner = "@jit\ndef inner(x):\n    return x + {}\n"
