@@ -305,9 +305,7 @@ def loops(
     text = TEXT + "".join(part for part, wanted in optional if wanted)
     text = text.replace("{table_loops}", ROUNDS if stops else LANES)
     for pad in (deeper, deep):
-        loading = f"\n{pad}".join(
-            _loading(dims, field, pad).replace("\n", "\n") for field, dims in enumerate(context)
-        )
+        loading = f"\n{pad}".join(_loading(dims, field, pad) for field, dims in enumerate(context))
         text = text.replace(f"{pad}{{load}}", pad + loading)
     for name, code in parts.items():
         text = text.replace(f"{{{name}}}", code)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpb_data.questions import Answer, Question
 from dpb_gym.errors import ParameterError
-
-if TYPE_CHECKING:
-    from dpb_data.table_repair import Repair
 
 YES = ("true", "yes", "y", "ja", "j", "oui", "si", "sí", "sì", "sold", "t", "accepted", "bought",
        "booked", "renewed", "won")  # fmt: skip
@@ -28,23 +25,26 @@ _MOST_OUTCOMES = 12  # different texts of a response
 _FEWEST_UNKNOWN = 5  # responses that are neither numbers nor yes or no; fewer are errors
 
 
-def read_success(name: str, values: Any, repair: Repair, where: str) -> Any:
-    """Return a response as 1 and 0 by `Repair.success`, with null for missing values.
+def read_success(
+    name: str, values: Any, success: Any, where: str, note: Callable[[str, int], None]
+) -> Any:
+    """Return a response as 1 and 0, with null for missing values.
 
     Args:
         name: Name of the column.
         values: Arrow array.
-        repair: The rules, and the record of changes.
+        success: The values that mean yes, as the argument ``success=``.
         where: Name of the table in messages.
+        note: Records a change and its number of rows.
     """
     import pyarrow as pa
 
     texts = [None if value is None else plain_text(value) for value in values.to_pylist()]
     known = [None if text is None or text in ABSENT else text for text in texts]
-    hit = succeeded(known, repair.success, name, where)
-    listed = repair.success if isinstance(repair.success, (list, tuple)) else [repair.success]
+    hit = succeeded(known, success, name, where)
+    listed = success if isinstance(success, (list, tuple)) else [success]
     said = " and ".join(map(repr, listed))
-    repair.note(f"{name}: {said} read as 1, all other values as 0", len(texts))
+    note(f"{name}: {said} read as 1, all other values as 0", len(texts))
     numbers = [None if text is None else float(h) for text, h in zip(known, hit)]
     return pa.chunked_array([numbers], pa.float64())
 

@@ -114,7 +114,8 @@ class Repair:
 
         if self.success is not None:
             own = {name for name in self.answers if name in found}
-            found = {**found, **{k: read_success(k, found[k], self, where) for k in own}}
+            rules = self.success, where, self.note
+            found = {**found, **{k: read_success(k, found[k], *rules) for k in own}}
         texts = {
             name: _Text(name, values, where)
             for name, values in found.items()

@@ -16,7 +16,6 @@ from dpb_agents.kernels.curvature import (
     Combination,
     History,
     combination,
-    drawn,
     estimate,
     even_out,
     geometric_schedule,
@@ -48,6 +47,7 @@ from dpb_gym.kernels.vectors import (
     distance,
     eigh,
     mean_row,
+    moved,
     softmax,
 )
 from dpb_gym.parameters import flag, inside, integer, positive, real
@@ -161,7 +161,7 @@ def act(c, s, t, offer, z):
     best = best_slate(u, r, c.K, equal, c.exactly)
     if not any_nonzero(s.rare):
         return best
-    bold = utilities(x, drawn(s.theta, s.rare, z[0]))
+    bold = utilities(x, moved(s.theta, s.rare, z[0]))
     bet = best_slate(bold, r, c.K, equal, c.exactly)
     cost = slate_revenue(best, u, r) - slate_revenue(bet, u, r)
     gain = slate_revenue(bet, bold, r) - slate_revenue(best, bold, r)

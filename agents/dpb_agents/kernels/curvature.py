@@ -463,15 +463,3 @@ def weak_direction(H, left):
     for j in range(d):
         v[j] = math.sqrt(max(k, 0.0)) * E[j, least]
     return v
-
-
-@jit
-def drawn(theta, root, z):
-    """theta + root z."""
-    d = theta.shape[0]
-    out = np.zeros(d)
-    for j in range(d):
-        out[j] = theta[j]
-        for i in range(d):
-            out[j] += root[j, i] * z[i]
-    return out

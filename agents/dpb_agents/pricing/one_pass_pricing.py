@@ -38,7 +38,7 @@ from dpb_gym.kernels.customer_prices import (
     intercept,
     revenue_of,
 )
-from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, scaled, sigmoid
+from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, sigmoid
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
@@ -281,9 +281,9 @@ def posterior(c, s, estimated):
     d = s.theta.shape[0]
     H = symmetric(sums, d, 1.0 / c.a)
     left = even_out(H, std / c.a, c.sums.evenness)
-    u = scaled(1.0, sums[d * (d + 1) // 2 :])
+    u = np.zeros(d)
     for j in range(d):
-        u[j] = u[j] / c.b
+        u[j] = sums[d * (d + 1) // 2 + j] / c.b
     noise = (std / c.b) ** 2
     if c.private and c.rare > 0.0:
         copy_to(weak_direction(H, left), s.weak)

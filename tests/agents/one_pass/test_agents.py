@@ -12,9 +12,9 @@ import yaml
 from scipy.stats import kstest
 
 import dpb_gym
-from dpb_agents.kernels.curvature import drawn
 from dpb_agents.pricing import one_pass_pricing as pricing
 from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
+from dpb_gym.kernels.vectors import moved
 from dpb_gym.privacy import Budget
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
@@ -293,7 +293,7 @@ def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
         root = np.diag([0.0, of_draw - slope])
         state = type(agent.state)(*(part[0] for part in agent.state))
         state = state._replace(theta=np.array([0.0, slope]), root=root)
-        np.testing.assert_allclose(drawn(state.theta, root, z), [0.0, of_draw])
+        np.testing.assert_allclose(moved(state.theta, root, z), [0.0, of_draw])
         return pricing.act(agent.known, state, 10, customer, z[None])
 
     best = {slope: price(slope, slope) for slope in (0.2, 0.8, 0.9)}
