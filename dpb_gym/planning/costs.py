@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -193,7 +194,7 @@ def forecast(
             if seen[-1].round <= FURTHER * before:
                 break
         tracemalloc.start()
-        counted = _play(job, seconds)
+        counted = _play(job, seconds, least=8)
         tracemalloc.stop()
         share = sum(sizes) / sizes[0]
         found.append(
@@ -202,9 +203,9 @@ def forecast(
                 len(sizes),
                 len(sizes) * len(job.cells),
                 sum(sizes) * len(job.cells) * plan.task.horizon,
-                (points[-1].seconds + _rest(job, points, "seconds")) * share,
+                (points[-1].seconds + _rest(job, points)) * share,
                 round(_table_size(job) * share),
-                _most_memory() + round(max(0.0, _rest(job, counted, "bytes")) + counted[-1].coming),
+                _most_memory() + round(_growth(job, counted) + counted[-1].coming),
             )
         )
     return found
@@ -262,8 +263,8 @@ def _stores(agents: Sequence[Agent]) -> list[_Store]:
     ]
 
 
-def _play(job: Job, seconds: float) -> list[_Point]:
-    """Play a job for `seconds` after its set-up."""
+def _play(job: Job, seconds: float, least: int = 3) -> list[_Point]:
+    """Play a job for `seconds` after its set-up, and until there are `least` points."""
     points: list[_Point] = []
     agents: list[Agent] = []
     cells = [_watched(cell, agents.append) for cell in job.cells]
@@ -275,7 +276,7 @@ def _play(job: Job, seconds: float) -> list[_Point]:
         allocated = sum(store.memory() for store in stores)
         coming = sum(store.memory(job.task.horizon) - store.memory(played) for store in stores)
         points.append(_Point(played, clock, used - allocated, coming))
-        if clock - points[0].seconds > seconds and len(points) > 2:
+        if clock - points[0].seconds > seconds and len(points) >= least:
             raise _Enough
 
     problem = job.task.problem() if job.problem is None else job.problem
@@ -285,11 +286,25 @@ def _play(job: Job, seconds: float) -> list[_Point]:
     return points
 
 
-def _rest(job: Job, points: Sequence[_Point], what: str) -> float:
-    """Extrapolate the second half of the points to the rounds after the last one."""
+def _rest(job: Job, points: Sequence[_Point]) -> float:
+    """Extrapolate the seconds of the second half of the points to the rounds after the last one."""
     middle, last = points[len(points) // 2], points[-1]
-    grown = getattr(last, what) - getattr(middle, what)
-    return float(grown / max(1, last.round - middle.round) * (job.task.horizon - last.round))
+    each = (last.seconds - middle.seconds) / max(1, last.round - middle.round)
+    return each * (job.task.horizon - last.round)
+
+
+def _growth(job: Job, points: Sequence[_Point]) -> float:
+    """Extrapolate the growth of the bytes in use to the rounds after the last point.
+
+    Medians of the two halves are compared, as some points are in the middle of work whose arrays
+    go again: 200 kB of them would be a gigabyte after ten million rounds.
+    """
+    half = len(points) // 2
+    if not half:  # the whole job was played at once
+        return 0.0
+    passed = points[-half].round - points[0].round
+    grown = median(p.bytes for p in points[-half:]) - median(p.bytes for p in points[:half])
+    return max(0.0, grown) / max(1, passed) * (job.task.horizon - points[-1].round)
 
 
 def _table_size(job: Job) -> int:
