@@ -256,7 +256,8 @@ def _stores(agents: Sequence[Agent]) -> list[_Store]:
     parts = [one for c in curators if c is not None for one in (c, *c.parts.values())]
     found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
     own = [value for agent in agents for value in vars(agent).values()]
-    own += [value for part in own if is_dataclass(part) for value in vars(part).values()]
+    parts = [part for part in own if is_dataclass(part) and not isinstance(part, type)]
+    own += [getattr(part, one.name) for part in parts for one in fields(part)]
     own += [value for part in own if isinstance(part, Plan) for value in part]
     return found + [
         part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))
