@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -49,7 +48,7 @@ class Task(Spec):
     """
 
     name: Slug
-    env: Annotated[str, AfterValidator(environment), AfterValidator(attrgetter("id"))]
+    env: Annotated[str, AfterValidator(environment), AfterValidator(lambda found: found.id)]
     env_kwargs: dict[str, Any] = Field(default_factory=dict)
     horizon: int = Field(ge=2)
     description: str = ""
