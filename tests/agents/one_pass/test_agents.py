@@ -431,6 +431,34 @@ def test_exact_sums_use_the_first_records_with_heavy_tails():
     assert total("one-pass-mnl", problem, seeds, None).mean() < chance / 100
 
 
+@pytest.mark.parametrize("revenues", ["equal", "random"])
+@pytest.mark.parametrize("budget", [None, Budget.zcdp(1.0)])
+def test_a_hidden_level_of_the_outside_option_is_learned(revenues, budget):
+    kwargs = {"n_items": 30, "capacity": 4, "dim": 3, "theta": [0.6, -0.7, 0.4], "intercept": -3.0}
+    problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=4000, revenues=revenues, **kwargs)
+    seeds = range(1_002_100, 1_002_108)
+    ours = total("one-pass-mnl", problem, seeds, budget)
+    without = total("one-pass-mnl", problem, seeds, budget, level=0.0)
+    assert ours.mean() < 0.4 * without.mean()
+
+
+def test_a_hidden_intercept_is_learned_if_it_is_expected():
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=5000, dim=4, zeta=6.0, intercept=-0.3)
+    seeds = range(1_002_200, 1_002_212)
+    ours, without = (
+        total("one-pass-pricing", problem, seeds, Budget.zcdp(1.0), level=level).mean()
+        for level in (0.1, 0.0)
+    )
+    assert ours < 0.5 * without
+
+
+@pytest.mark.parametrize("name", ["one-pass-mnl", "one-pass-pricing"])
+def test_a_level_is_a_probability_below_one(name):
+    for level in (-0.1, 1.0):
+        with pytest.raises(ParameterError, match="level"):
+            make_agent(name, level=level)
+
+
 def test_offers_under_the_prior_beat_random_sets():
     """Larger items vary more, and one of several directions sells: no record is needed for that."""
     problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=60, n_items=50, capacity=5, dim=5)
@@ -481,12 +509,14 @@ def test_users_must_be_identified(name):
         play(begin(name, problem, [0], Budget.zcdp(1.0), max_rounds_per_user=2), problem, [0], 1)
 
 
-def test_constants_of_items_do_not_lock_in():
+@pytest.mark.parametrize(("level", "rho"), [(0.0, 0.05), (0.1, 0.2)])
+def test_constants_of_items_do_not_lock_in(level, rho):
+    """A constant as long as the items' features takes half of their sensitivity."""
     features = np.tile(np.eye(4, 6, dtype=np.float32), (4000, 1, 1))
     features[..., 4:] = np.random.default_rng(1).normal(0.0, 0.15, (4000, 4, 2))
     result = dpb_gym.evaluate(
         "DPB/Assortment-v0",
-        {"ours": ("one-pass-mnl", "rho=0.05"), "random": "random"},
+        {"ours": ("one-pass-mnl", f"rho={rho}", {"level": level}), "random": "random"},
         horizon=4000,
         replicates=16,
         seed=5,

@@ -30,9 +30,9 @@ def play(name, budget, rounds, **params):
     record, learn = agent._record, agent._learn
 
     def recorded(*args):
-        values, row = record(*args)
+        values, row, other = record(*args)
         rows.append(row[0].copy())
-        return values, row
+        return values, row, other
 
     def learnt(sums, due=None):
         learn(sums, due)
@@ -54,10 +54,11 @@ def estimated(agent, learned, number, b, old):
     rounds, sums, state = learned[number]
     own = type(state)(*(part[b].copy() for part in state))
     history = curvature.History(own.sums, own.ends, own.count)
-    released = Released(sums[b], agent.plan.sums.sigma, 0.0, number)
+    sigma = agent.plan.sums.sigma
+    released = Released(sums[b], sigma, 0.0, number, float(rounds), np.zeros(0))
     found = curvature.estimate(agent.known.sums, history, released, old)
     module = mnl if agent.problem.kind == "assortment" else pricing
-    module.posterior(agent.known, own, found, *([rounds] if module is mnl else []))
+    module.learn_from(agent.known, own, found, *([rounds] if module is mnl else []))
     return found, own.theta
 
 
