@@ -161,7 +161,7 @@ class ResolvingMNL(OnePassMNL):
     """
 
     player: ClassVar[type[Player]] = ResolvingSlates
-    retired: ClassVar[dict[str, str]] = RETIRED
+    retired: ClassVar[dict[str, str]] = {**RETIRED, **OnePassMNL.retired}
 
     first: float = 2.2
     anytime: bool = field(default=False, init=False)

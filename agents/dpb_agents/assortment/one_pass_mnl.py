@@ -355,7 +355,6 @@ class OnePassMNL(Algorithm):
         share: Part q of the budget that pays for the response; the rest is the curvature's.
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
             T is not known.
@@ -374,6 +373,7 @@ class OnePassMNL(Algorithm):
     """
 
     functions = Functions(act, record, learn, draws=draws)
+    retired: ClassVar[dict[str, str]] = {"ratio": "it is 1.1, and others hardly matter"}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [1.4, 2.0],
         "share": [0.75, 0.85],
@@ -385,7 +385,6 @@ class OnePassMNL(Algorithm):
     bound: float = positive(0.35)
     share: float = inside(0.85)
     first: float = positive(1.0)
-    ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
@@ -432,7 +431,7 @@ class OnePassMNL(Algorithm):
         first = self.first * c["unit_noise"] / (c["rate"] * self.norm)
         sums = curator.weighted_sum(
             D * (D + 1) // 2 + D,
-            schedule=geometric_schedule(private, horizon, 1, first, self.ratio, self.decay),
+            schedule=geometric_schedule(private, horizon, 1, first, self.decay),
             model=ReleaseModel(
                 horizon,
                 c["unit_noise"],

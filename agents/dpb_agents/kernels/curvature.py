@@ -34,6 +34,8 @@ LEAST_EVENNESS = 0.3
 # Part of the rounds that is left out where theta is longer than expected: if their records are
 # as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
 FIRST_PART = 0.1
+# Factor between the rounds of two releases. Others hardly matter.
+RATIO = 1.1
 # Exact sums are free: they are released so many times as often, and every so many-th is stored.
 EXACT_RELEASES = 5
 
@@ -80,7 +82,7 @@ class History(NamedTuple):
 
 
 def geometric_schedule(
-    private: bool, horizon: int, first_exact: int, first: float, ratio: float, decay: float
+    private: bool, horizon: int, first_exact: int, first: float, decay: float
 ) -> Any:
     """Return the function that plans the releases for a sigma.
 
@@ -89,10 +91,9 @@ def geometric_schedule(
         horizon: Rounds that are planned for.
         first_exact: Round of the first release without a budget.
         first: The same with a budget, in units of sigma.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows.
     """
-    return _Plan(private, horizon, first_exact, first, ratio, decay)
+    return _Plan(private, horizon, first_exact, first, decay)
 
 
 class _Plan(NamedTuple):
@@ -100,13 +101,12 @@ class _Plan(NamedTuple):
     horizon: int
     first_exact: int
     first: float
-    ratio: float
     decay: float
 
     def __call__(self, sigma: float) -> Schedule:
         if self.private:
-            return Schedule.geometric(self.horizon, self.first * sigma, self.ratio, self.decay)
-        often = portable.power(self.ratio, 1.0 / EXACT_RELEASES)
+            return Schedule.geometric(self.horizon, self.first * sigma, RATIO, self.decay)
+        often = portable.power(RATIO, 1.0 / EXACT_RELEASES)
         exact = Schedule.geometric(self.horizon, self.first_exact, often, 0.0)
         return Schedule.unweighted(exact.ends)
 

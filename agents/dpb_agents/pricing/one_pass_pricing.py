@@ -343,7 +343,6 @@ class OnePassPricing(Algorithm):
             directions too.
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
             T is not known.
@@ -362,7 +361,10 @@ class OnePassPricing(Algorithm):
 
     functions = Functions(act, record, learn)
     sells_stock: ClassVar[bool] = False
-    retired: ClassVar[dict[str, str]] = {"rare": "it is 0.15, and disperse=0 plays greedily"}
+    retired: ClassVar[dict[str, str]] = {
+        "rare": "it is 0.15, and disperse=0 plays greedily",
+        "ratio": "it is 1.1, and others hardly matter",
+    }
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "clip": [0.3, 0.45],
         "disperse": [0.05, 0.1],
@@ -374,7 +376,6 @@ class OnePassPricing(Algorithm):
     bound: float = positive(0.2)
     disperse: float = real(0.1, 0.0)
     first: float = positive(2.4)
-    ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
@@ -428,7 +429,6 @@ class OnePassPricing(Algorithm):
                 horizon,
                 d,
                 self.first * c["unit_noise"] / c["rate"],
-                self.ratio,
                 self.decay,
             ),
             model=ReleaseModel(

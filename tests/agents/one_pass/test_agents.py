@@ -188,7 +188,7 @@ def test_parameters_and_problems_are_checked(name):
         "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}],
         "one-pass-linear": [{"effect": -1.0}, {"intercept": -1.0}],
     }[name]
-    for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
+    for bad in ({"decay": -1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
     assert len(inspect.signature(agent_spec(name).maker).parameters) <= 11

@@ -25,6 +25,7 @@ DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 LEAST_EVENNESS = 0.3  # least deviation of sum H_t from isotropy, relative to its mean eigenvalue
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 UNEXPECTED = 0.05  # prior probability up to which a size, with larger ones, is unexpected
+RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 DRAWS = 64  # draws of theta for items of equal revenues: Monte Carlo error of 1/8 deviation
 RARE, FEW, AMPLE = 0.1, 3.0, 10.0  # limits of the information in rare directions (docs/one-pass.md)
@@ -76,7 +77,6 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         bound: B, norm of a curvature, in units of `cut`, > 0.
         share: q, part of the budget that pays for the response, in (0, 1).
         first: Round of the first release, in units of t_0, > 0.
-        ratio: Factor between the rounds of two releases, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         level: Prior probability of a level of all utilities, in [0, 1).
     """
@@ -90,12 +90,11 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         bound=0.35,
         share=0.85,
         first=1.0,
-        ratio=1.1,
         decay=1.25,
         level=0.1,
     ):
         self.norm, self.tau, self.U, self.B, self.share = norm, cut, cut, bound * cut, share
-        self.first, self.ratio, self.decay, self.level = first, ratio, decay, level
+        self.first, self.decay, self.level = first, decay, level
 
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
@@ -125,10 +124,10 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         def schedule(sigma):
             """Return the release rounds for noise sigma in the sum; at t_0 noise equals signal."""
             if not private:
-                often = self.ratio ** (1 / EXACT_RELEASES)
+                often = RATIO ** (1 / EXACT_RELEASES)
                 return Schedule.unweighted(Schedule.geometric(info.longest, 1, often, 0.0).ends)
             t_0 = sigma * noise / (h * self.norm)
-            return Schedule.geometric(info.longest, self.first * t_0, self.ratio, self.decay)
+            return Schedule.geometric(info.longest, self.first * t_0, RATIO, self.decay)
 
         self.sums = self.curator.weighted_sum(
             D * (D + 1) // 2 + D,

@@ -24,6 +24,7 @@ from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half,
 
 CONSTANT = 1.0  # first feature of every customer, whose coefficient is the intercept
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
+RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])  # candidate prior sizes of theta, in units of `norm`
 OTHERS = 0.0025  # prior probability of each size but the first: 1% in all
@@ -46,7 +47,6 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         bound: B, norm of a curvature, in units of the largest possible one, > 0.
         disperse: k, size of the draw around theta, in units of the posterior, >= 0.
         first: Round of the first release, in units of t_0, > 0.
-        ratio: Factor between the rounds of two releases, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         level: Prior probability of an intercept, in [0, 1).
     """
@@ -60,12 +60,11 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         bound=0.2,
         disperse=0.1,
         first=2.4,
-        ratio=1.1,
         decay=1.25,
         level=0.0,
     ):
         self.norm, self.clip, self.bound, self.disperse = norm, clip, bound, disperse
-        self.first, self.ratio, self.decay, self.level = first, ratio, decay, level
+        self.first, self.decay, self.level = first, decay, level
 
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
@@ -102,10 +101,10 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         def schedule(sigma):
             """Return the release rounds for noise sigma in the sum; at t_0 noise equals signal."""
             if not private:
-                often = self.ratio ** (1 / EXACT_RELEASES)
+                often = RATIO ** (1 / EXACT_RELEASES)
                 return Schedule.unweighted(Schedule.geometric(info.longest, d, often, 0.0).ends)
             t_0 = sigma * noise / h
-            return Schedule.geometric(info.longest, self.first * t_0, self.ratio, self.decay)
+            return Schedule.geometric(info.longest, self.first * t_0, RATIO, self.decay)
 
         self.sums = self.curator.weighted_sum(
             D * (D + 1) // 2 + D,

@@ -38,7 +38,7 @@ CASES = {
     ),
     "sets of exactly K items": (
         "rho=1",
-        {"ratio": 1.5, "decay": 0.5},
+        {"decay": 0.5},
         {"capacity": 5, "revenues": "random", "exactly": True},
     ),
 }

@@ -37,7 +37,7 @@ CASES = {
     "hopeless budget": ("rho=0.0001", {}, {}),
     "other parameters": (
         "rho=5",
-        {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4, "ratio": 1.4},
+        {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4},
         {"dim": 4},
     ),
     "greedy": ("rho=1", {"disperse": 0.0, "first": 1.0, "decay": 0.5}, {"dim": 4}),
