@@ -291,10 +291,11 @@ def test_a_draw_is_rejected_if_it_costs_more_than_twice_what_it_may_gain():
     def price(slope, of_draw):
         """The price at <0, theta> with these slopes of theta and of the draw."""
         root = np.diag([0.0, of_draw - slope])
-        state = agent.algorithm.State(*(part[0] for part in agent.state))
+        state = pricing.State(*(part[0] for part in agent.state))
         state = state._replace(theta=np.array([0.0, slope]), root=root)
         np.testing.assert_allclose(drawn(state.theta, root, z), [0.0, of_draw])
-        return pricing.explored_price(agent.known, state, customer, z)
+        safe = pricing.safe_bet(agent.known, state, customer)
+        return pricing.explored_price(agent.known, state, customer, z, safe)
 
     best = {slope: price(slope, slope) for slope in (0.2, 0.8, 0.9)}
     assert best[0.2] == 1.0 > best[0.8] > best[0.9]
@@ -320,7 +321,8 @@ def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
     agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(5.0))
     regret = play(agent, problem, seeds, 6000)[1]
     truth = problem.instance(seeds).hidden["theta"]
-    cosine = (agent.state.theta * truth).sum(axis=1) / np.linalg.norm(agent.state.theta, axis=1)
+    theta = agent.state.theta[:, 1:]  # without the coefficient of the level
+    cosine = (theta * truth).sum(axis=1) / np.linalg.norm(theta, axis=1)
     assert (cosine / np.linalg.norm(truth, axis=1) > 0.9).all()
     chance = play(begin("random", problem, seeds, None), problem, seeds, 6000)[1]
     assert (regret < 0.2 * chance).all()
@@ -332,7 +334,9 @@ def test_draws_do_not_depend_on_the_unit_of_the_responses():
     problem = problem_of("one-pass-mnl", 40, contexts=contexts, theta=[9.0, 0.0, -12.0])
     seeds, found = range(1_000_960, 1_000_976), []
     for cut in (0.5, 2.0):
-        agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut)
+        agent = begin(
+            "one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut, level=0.0
+        )
         play(agent, problem, seeds, 8)  # of 9 with draws
         found.append((agent.state.theta, np.einsum("bii->b", agent.state.V)))
     (short, narrow), (long, wide) = found
@@ -378,7 +382,8 @@ def test_a_warm_start_lowers_the_regret(name, kwargs):
     warm = total(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth, norm=0.5).mean()
     assert warm < 0.7 * cold
     agent = begin(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth)
-    np.testing.assert_array_equal(agent.state.theta, np.tile(truth, (len(seeds), 1)))
+    theta = agent.state.theta[:, -truth.size :]
+    np.testing.assert_array_equal(theta, np.tile(truth, (len(seeds), 1)))
     with pytest.raises(ParameterError, match="prior_mean"):
         begin(name, problem, seeds, None, prior_mean=truth[:-1])
 
