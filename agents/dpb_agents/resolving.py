@@ -26,6 +26,7 @@ REMEMBERED = 64  # contexts
 RETIRED = {
     "anytime": "a season has a length, which the releases are planned for",
     "window": "a season is one market, nothing is forgotten",
+    "level": "the fluid programme assumes that features explain the demand",
     "sample": f"the last {REMEMBERED} contexts are remembered",
 }
 
@@ -160,11 +161,12 @@ class ResolvingMNL(OnePassMNL):
     """
 
     player: ClassVar[type[Player]] = ResolvingSlates
-    retired: ClassVar[dict[str, str]] = RETIRED
+    retired: ClassVar[dict[str, str]] = {**RETIRED, **OnePassMNL.retired}
 
     first: float = 2.2
     anytime: bool = field(default=False, init=False)
     window: int | None = field(default=None, init=False)
+    level: float = field(default=0.0, init=False)
     solves: int = integer(20, 1)
     counting: float = inside(0.2)
 
@@ -187,5 +189,6 @@ class ResolvingPricing(OnePassPricing):
 
     anytime: bool = field(default=False, init=False)
     window: int | None = field(default=None, init=False)
+    level: float = field(default=0.0, init=False)
     solves: int = integer(20, 1)
     counting: float = inside(0.2)

@@ -22,27 +22,6 @@ def intercept(x, theta):
 
 
 @shape_checked
-def drawn_intercept(x, theta, root, z):
-    """`intercept` of theta + root z."""
-    m = x.shape[0]
-    d = m + 1
-    if theta.shape[0] != d or root.shape[0] != d or root.shape[1] != d or z.shape[0] != d:
-        raise IndexError("shapes differ")
-    scale = np.sqrt(m + 1.0)
-    a = 0.0
-    slope = 0.0
-    for j in range(d):
-        coefficient = theta[j]
-        for i in range(d):
-            coefficient += root[j, i] * z[i]
-        if j < m:
-            a += x[j] * coefficient
-        else:
-            slope = coefficient
-    return a / scale, slope / scale
-
-
-@shape_checked
 def best_price_of(a, slope, logistic, zeta):
     """Price on [0, 1] of the largest expected revenue, see `intercept`."""
     if logistic:

@@ -300,7 +300,7 @@ def of_the_class(document: Any) -> Any:
 
 def another_agent(document: Any) -> Any:
     """An agent of other parameters, whose plan has other scales."""
-    return put(document, [*AGENT, "algorithm", "object", 1, "ratio"], 3.0)
+    return put(document, [*AGENT, "algorithm", "object", 1, "first"], 3.0)
 
 
 def charged_twice(document: Any) -> Any:

@@ -119,7 +119,7 @@ def test_posterior_with_a_prior_equals_that_of_a_normal_model():
     P = np.diag([1.0, 2.0, 0.1, 5.0]) + 0.05
     left = np.array([0.0, 0.2])
     for b in range(2):
-        theta, covariance, root = informed(H[b], u[b], m, P, spread, noise, left[b])
+        theta, covariance = informed(H[b], u[b], m, P, spread, noise, left[b])
         h, U = np.linalg.eigh(H[b])
         h = np.maximum(h, 0.0)
         extra = left[b] * (1 + 1 / d) / 2 * (d**2 / np.trace(P) + m @ m)
@@ -129,7 +129,6 @@ def test_posterior_with_a_prior_equals_that_of_a_normal_model():
         residual = U @ (U.T @ u[b] * (h > 0)) - F @ m
         np.testing.assert_allclose(theta, m + gain @ residual, rtol=1e-8)
         np.testing.assert_allclose(covariance, V - gain @ F @ V, rtol=1e-8)
-        np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +144,14 @@ def test_a_precise_prior_dominates_and_a_vague_one_does_not(name, env, kwargs):
         problem = dpb_gym.make_problem(env, horizon=300, **kwargs)
         told = replace(problem.info, prior=dpb_gym.Prior(MEAN, weight * np.eye(3)))
         agent = begun(name, told)
-        np.testing.assert_array_equal(agent.state.theta[0], MEAN)
+        np.testing.assert_array_equal(agent.state.theta[0, -3:], MEAN)
         instance = problem.instance(SEEDS)
         for _ in range(200):
             context = instance.context()
             action = agent.act(context)
             agent.observe(context, action, instance.respond(action).feedback)
             instance.advance()
-        moved[weight] = np.abs(agent.state.theta - MEAN).max()
+        moved[weight] = np.abs(agent.state.theta[:, -3:] - MEAN).max()
     assert moved[1e9] < 1e-6 and moved[1e-9] > 0.05
 
 

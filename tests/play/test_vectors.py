@@ -226,13 +226,6 @@ CASES: dict[str, Case] = {
         (V, PRICE_THETA), lambda x, t: (x @ t[:-1] / math.sqrt(len(t)), t[-1] / math.sqrt(len(t)))
     ),
     "customer_prices.best_price": Case((V, PRICE_THETA, True, 4.0), best_price),
-    "customer_prices.drawn_intercept": Case(
-        (V, PRICE_THETA, np.eye(D + 1), np.arange(D + 1.0)),
-        lambda x, t, root, z: (
-            (x @ (t + root @ z)[:-1]) / math.sqrt(len(t)),
-            (t + root @ z)[-1] / math.sqrt(len(t)),
-        ),
-    ),
     "customer_prices.best_price_of": Case(
         (0.4, 0.9, True, 4.0), lambda a, b, _, zeta: price_of_line(a, b, zeta, 0.0)
     ),

@@ -6,6 +6,7 @@ They are `dpmnl` with exact releases: maximum likelihood on the records, and the
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,8 @@ class ExactMNL(WarmStart):
         explore: Rounds of uniformly random sets, T0.
         growth: Factor by which det V must grow between two updates, > 1.
         ridge: Weight of ``||theta||^2 / 2`` in the loss, and the shift of V.
+        constant: Last feature of every item, >= 0, whose coefficient times it is the level that all
+            utilities have in common. 0: there is none.
     """
 
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
@@ -48,14 +51,19 @@ class ExactMNL(WarmStart):
     explore: int = integer(0, 0)
     growth: float = real(2.0, 1.0, open_low=True)
     ridge: float = positive(1.0)
+    constant: float = real(0.0, 0.0)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
+        prior = self.prior(problem).centre
+        if self.constant:
+            prior = np.append(prior, 0.0)
+            problem = replace(problem, dim=problem.dim + 1, prior=None)
         self._slates = SlateChoice(problem, streams, self.rule, self.samples, type(self).__name__)
         assert problem.capacity is not None
         B, K, d = streams.replicates, problem.capacity, problem.dim
         self._estimator = ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge)
         self._gram = curator.running_sum(symmetric=d)
-        self._estimator.centre = prior = self.prior(problem).centre
+        self._estimator.centre = prior
         self._theta = np.tile(prior, (B, 1))
         self._V = DesignMatrix(B, d, shift=self.ridge, floor=0.0)
         self._reference = self._V.logdet.copy()
@@ -74,7 +82,17 @@ class ExactMNL(WarmStart):
         square = 2 * d * portable.log1p(t / d) + 2 * portable.log(t)
         return math.sqrt(square) / (2 * self.kappa)
 
+    def _features(self, context: Context) -> Context:
+        """Return the context with the constant as last feature, if there is one."""
+        if not self.constant:
+            return context
+        x = context.features
+        assert x is not None
+        column = np.full((*x.shape[:-1], 1), self.constant, x.dtype)
+        return context._replace(features=np.concatenate([x, column], axis=-1))
+
     def act(self, context: Context) -> Array:
+        context = self._features(context)
         if context.t <= self.explore:
             return self._slates.random(context)
         width = self.scale * self.width(context.t)
@@ -82,6 +100,7 @@ class ExactMNL(WarmStart):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.choice is not None
+        context = self._features(context)
         slates = offered(action, feedback)
         self._estimator.add(context.features, slates, feedback.choice)
         agent_kernels.choices.offered_rows(context.features, slates, False, self._rows)

@@ -13,17 +13,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents.kernels.curvature import (
+    Belief,
     Combination,
     History,
     combination,
+    embedded,
     estimate,
-    even_out,
     geometric_schedule,
-    informed,
     isometric,
+    padded,
     planned_horizon,
+    posterior,
     row_weight,
-    size_mixture,
     store,
     stored_by,
     symmetric,
@@ -48,6 +49,7 @@ from dpb_gym.kernels.vectors import (
     eigh,
     mean_row,
     moved,
+    scaled,
     softmax,
 )
 from dpb_gym.parameters import flag, inside, integer, positive, real
@@ -57,6 +59,8 @@ from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
+# First feature of every item if there may be a level. A larger one costs sensitivity.
+CONSTANT = 1.0
 # Nodes of the prior of |theta|, which is log-normal, in standard deviations of 1/2.
 DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 # Prior probability up to which a size, together with larger ones, is unexpected: the usual 5%.
@@ -87,17 +91,14 @@ class Known(NamedTuple):
         a: Factor of H in a row.
         b: Factor of u in a row.
         norm: Median of the prior size of theta.
-        largest: Largest size of theta that is expected.
+        largest: Number of the largest size of theta that is expected.
         unsure: Draws are used for so many rounds.
         draws: Their number.
         K: Capacity.
         exactly: Whether slates hold K items.
         equal: Whether all revenues are equal.
-        sizes: Candidate sizes of theta.
-        beliefs: Their probabilities.
-        centre: Prior mean of theta.
-        informed: Whether the prior has a precision.
-        precision: That precision, with the one of the size added.
+        constant: First feature of every item; 0: there is none.
+        prior: Prior of theta.
         sums: How releases are combined.
     """
 
@@ -108,17 +109,14 @@ class Known(NamedTuple):
     a: float
     b: float
     norm: float
-    largest: float
+    largest: int
     unsure: float
     draws: int
     K: int
     exactly: bool
     equal: bool
-    sizes: Any
-    beliefs: Any
-    centre: Any
-    informed: bool
-    precision: Any
+    constant: float
+    prior: Belief
     sums: Combination
 
 
@@ -151,17 +149,42 @@ def draws(c, t):
 
 
 @jit
+def items(c, x):
+    """Rows (constant, x), or x if there is no constant."""
+    n, d = x.shape
+    m = int(c.constant > 0.0)
+    out = np.zeros((n, m + d))
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = c.constant
+        for j in range(d):
+            out[i, m + j] = x[i, j]
+    return out
+
+
+@jit
+def all_utilities(c, x, theta):
+    """Utilities of all items."""
+    m = int(c.constant > 0.0)
+    u = utilities(x, theta[m:])
+    if m > 0:
+        for i in range(u.shape[0]):
+            u[i] += c.constant * theta[0]
+    return u
+
+
+@jit
 def act(c, s, t, offer, z):
     """Greedy slate for draws while theta is unsure, then the best slate for theta."""
     x, r = offer.features, offer.revenues
     if t - 1 < c.unsure:
-        return expected_slate(x, r, s.theta, s.root, z, c.K, c.exactly)
+        return expected_slate(items(c, x), r, s.theta, s.root, z, c.K, c.exactly)
     equal = c.equal and all_offered(r)
-    u = utilities(x, s.theta)
+    u = all_utilities(c, x, s.theta)
     best = best_slate(u, r, c.K, equal, c.exactly)
     if not any_nonzero(s.rare):
         return best
-    bold = utilities(x, moved(s.theta, s.rare, z[0]))
+    bold = all_utilities(c, x, moved(s.theta, s.rare, z[0]))
     bet = best_slate(bold, r, c.K, equal, c.exactly)
     cost = slate_revenue(best, u, r) - slate_revenue(bet, u, r)
     gain = slate_revenue(bet, bold, r) - slate_revenue(best, bold, r)
@@ -185,8 +208,11 @@ def record(c, s, t, offer, slate, choice, z):
     With p the choice probabilities at <x, theta> / c, s_i = x_i - sum p x and v_i = s_i cut to norm
     tau: H = sum p_i v_i s_i' / c, u = H theta + v_chosen - sum p v.
     """
-    x = alternatives(offer.features, slate)
+    x = items(c, alternatives(offer.features, slate))
     n, d = x.shape
+    # the last alternative is no purchase
+    for j in range(d):
+        x[n - 1, j] = 0.0
     chosen = chosen_row(slate, choice)
     scores = np.zeros(n)
     for i in range(n):
@@ -249,53 +275,43 @@ def learn(c, s, released, t):
     store(c.sums, history, released, t)
     old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
     early = stored_by(history, c.sums.first_part * t)
-    size = posterior(c, s, estimate(c.sums, history, released, old), t)
-    if early > old and size > c.largest:
-        posterior(c, s, estimate(c.sums, history, released, early), t)
-    rare_directions(c, s)
+    unexpected = learn_from(c, s, estimate(c.sums, history, released, old), t)
+    if early > old and unexpected:
+        learn_from(c, s, estimate(c.sums, history, released, early), t)
 
 
 @jit
-def posterior(c, s, estimated, t):
-    """Write theta, its covariance and the root of draws; return the likeliest size."""
+def learn_from(c, s, estimated, t):
+    """Write theta, its covariance and the roots of draws; return if theta is unexpectedly long."""
     sums, std, uneven = estimated
-    d = s.theta.shape[0]
+    D = s.theta.shape[0]
     if c.private and t < c.unsure:
         # at distance 1, where the typical eigenvalue is `rate`, a cut response has variance tau^2
         # and the curvature has trace tau; draws use that variance, a single theta is safer with 1
         uneven *= c.tau
-    H = symmetric(sums, d, 1.0 / c.a)
-    left = even_out(H, std / c.a, c.sums.evenness)
-    u = np.zeros(d)
-    for j in range(d):
-        u[j] = sums[d * (d + 1) // 2 + j] / c.b
+    H = symmetric(sums, D, 1.0 / c.a)
+    u = scaled(1.0 / c.b, sums[D * (D + 1) // 2 :])
     noise = (std / c.b) ** 2
-    if c.informed:
-        theta, V, factor = informed(H, u, c.centre, c.precision, uneven, noise, left)
-        copy_matrix(factor, s.root)
-        size = c.norm
-    else:
-        theta, V, E, deviation, _few, size = size_mixture(
-            H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, 0.0, 0.0
-        )
-        copy_matrix(compose(E, deviation), s.root)
-    copy_to(theta, s.theta)
-    copy_matrix(V, s.V)
-    return size
+    p = posterior(c.prior, H, u, c.sums.evenness, std / c.a, uneven, noise)
+    copy_to(padded(p.theta, D), s.theta)
+    copy_matrix(embedded(p.V, D), s.V)
+    copy_matrix(embedded(compose(p.E, p.deviation), D), s.root)
+    copy_matrix(embedded(rare_root(c, p.theta, p.V), D), s.rare)
+    return p.size > c.largest
 
 
 @jit
-def rare_directions(c, s):
-    """Write V^(1/2) restricted to directions in which records carry almost no information.
+def rare_root(c, theta, V):
+    """V^(1/2) restricted to directions in which records carry almost no information.
 
     With eigenvalues lambda_i of V and p = d / max(norm, |theta|)^2, the precision of a prior of
     that size, the records' precision is h_i = (1 / lambda_i - p)_+.
     """
-    d = s.theta.shape[0]
-    values, E = eigh(s.V)
+    d = theta.shape[0]
+    values, E = eigh(V)
     length = 0.0
     for j in range(d):
-        length += s.theta[j] * s.theta[j]
+        length += theta[j] * theta[j]
     p = d / max(c.norm * c.norm, length)
     h = np.zeros(d)
     mean = 0.0
@@ -305,7 +321,7 @@ def rare_directions(c, s):
     for i in range(d):
         few = h[i] < RARE * mean and h[i] < FEW * p
         values[i] = math.sqrt(values[i]) if few and mean > AMPLE * p else 0.0
-    copy_matrix(compose(E, values), s.rare)
+    return compose(E, values)
 
 
 @register_agent("one-pass-mnl", supports=["assortment"], protects=("joint", "user-round"))
@@ -339,7 +355,6 @@ class OnePassMNL(Algorithm):
         share: Part q of the budget that pays for the response; the rest is the curvature's.
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
             T is not known.
@@ -347,6 +362,9 @@ class OnePassMNL(Algorithm):
             release before them is subtracted, which costs no privacy. None: all rounds.
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
+        level: Prior probability that all utilities have a level in common that no feature shows,
+            < 1. Then records have a constant as first feature, and so has theta its coefficient.
+            With 0 they have none.
         prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
             give a cold start. None: use `ProblemInfo.prior`.
 
@@ -355,6 +373,7 @@ class OnePassMNL(Algorithm):
     """
 
     functions = Functions(act, record, learn, draws=draws)
+    retired: ClassVar[dict[str, str]] = {"ratio": "it is 1.1, and others hardly matter"}
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "norm": [1.4, 2.0],
         "share": [0.75, 0.85],
@@ -366,11 +385,11 @@ class OnePassMNL(Algorithm):
     bound: float = positive(0.35)
     share: float = inside(0.85)
     first: float = positive(1.0)
-    ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
     max_rounds_per_user: int | None = integer(None, 1)
+    level: float = real(0.1, 0.0, 1.0, open_high=True)
     prior_mean: Any = None
 
     def __post_init__(self) -> None:
@@ -382,19 +401,23 @@ class OnePassMNL(Algorithm):
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable("one-pass-mnl", problem, "assortment", "n_items", "capacity")
 
+    def _dim(self, problem: ProblemInfo) -> int:
+        """Return D, the dimension of theta with the coefficient of the level, if there is one."""
+        return problem.dim + int(self.level > 0.0)
+
     def _prior(self) -> tuple[Any, Any]:
         beliefs = portable.each(portable.exp, -0.5 * DEVIATIONS**2)
         sizes = self.norm * portable.each(portable.exp, 0.5 * DEVIATIONS)
         return sizes, beliefs / beliefs.sum()
 
     def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
-        d = problem.dim
+        d, D = problem.dim, self._dim(problem)
         B, U = self.bound * self.cut, self.cut
         a = math.sqrt((1.0 - self.share) / 2.0) / B if private else 1.0
         b = math.sqrt(self.share) / (2.0 * U) if private else 1.0
         sizes, beliefs = self._prior()
         likely = float(sizes[beliefs.argmax()])
-        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / d) * (likely / a) ** 2)
+        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / D) * (likely / a) ** 2)
         # the trace of the curvature of items that are cut, spread over d coordinates
         rate = self.cut / d
         return dict(B=B, a=a, b=b, unit_noise=unit_noise, rate=rate, likely=likely)
@@ -402,19 +425,19 @@ class OnePassMNL(Algorithm):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         from dpb_gym.privacy import ReleaseModel
 
-        d, private = problem.dim, curator.private
+        D, private = self._dim(problem), curator.private
         c = self._constants(problem, private)
         horizon = planned_horizon(problem, self.anytime)
         first = self.first * c["unit_noise"] / (c["rate"] * self.norm)
         sums = curator.weighted_sum(
-            d * (d + 1) // 2 + d,
-            schedule=geometric_schedule(private, horizon, 1, first, self.ratio, self.decay),
+            D * (D + 1) // 2 + D,
+            schedule=geometric_schedule(private, horizon, 1, first, self.decay),
             model=ReleaseModel(
                 horizon,
                 c["unit_noise"],
                 c["rate"],
                 1.0 / c["rate"],
-                c["likely"] ** 2 / d,
+                c["likely"] ** 2 / problem.dim,
                 self.anytime or problem.horizon is None,
                 linear=False,
             ),
@@ -424,22 +447,23 @@ class OnePassMNL(Algorithm):
             clip=math.sqrt(0.5) * (1.0 + 1e-9) if private else None,
             what="running sums of curvature and response",
         )
-        return Plan(sums, draws=1, dim=d, users=self.max_rounds_per_user is not None)
+        return Plan(sums, draws=1, dim=D, users=self.max_rounds_per_user is not None)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        d, private = problem.dim, sums.sigma > 0.0
+        d, D, private = problem.dim, self._dim(problem), sums.sigma > 0.0
         c = self._constants(problem, private)
         prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
+        centre = np.append(np.zeros(D - d), prior.centre)
         sizes, beliefs = self._prior()
-        V = np.eye(d) * float((beliefs * sizes**2).sum()) / d
-        precision = prior.information()
-        if precision is not None:
-            precision = precision + np.eye(d) * (d / c["likely"] ** 2)
-            both = np.empty((1, d, d))
-            kernels.linalg.inverse(precision[None], both)
-            V = both[0]
-        root = np.zeros((1, d, d))
-        kernels.linalg.cholesky(V[None], root)
+        V = np.zeros((D, D))
+        own = slice(D - d, D)
+        V[own, own] = np.eye(d) * float((beliefs * sizes**2).sum()) / d
+        precision = np.eye(D) * (d / c["likely"] ** 2)
+        if prior.precision is not None:
+            precision[own, own] += prior.information()
+            kernels.linalg.inverse(precision[None, own, own], V[None, own, own])
+        root = np.zeros((D, D))
+        kernels.linalg.cholesky(V[None, own, own], root[None, own, own])
         equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         unsure = UNSURE * max(d, int(sums.schedule.ends[0])) if equal else 0.0
         tail = np.array([beliefs[sizes >= size].sum() for size in sizes])
@@ -452,16 +476,22 @@ class OnePassMNL(Algorithm):
             a=c["a"],
             b=c["b"],
             norm=self.norm,
-            largest=float(sizes[tail > UNEXPECTED].max()),
+            largest=int(np.flatnonzero(tail > UNEXPECTED).max()),
             unsure=unsure,
             draws=DRAWS,
             K=int(problem.capacity or 0),
             exactly=bool(problem.exactly),
             equal=equal,
-            sizes=sizes,
-            beliefs=beliefs,
-            centre=prior.centre,
-            informed=precision is not None,
-            precision=np.zeros((d, d)) if precision is None else precision,
+            constant=CONSTANT if self.level else 0.0,
+            prior=Belief(
+                sizes=sizes**2 / d,
+                weights=beliefs,
+                centre=centre,
+                informed=prior.precision is not None,
+                precision=precision,
+                level=self.level,
+                rare=0.0,
+                wide=0.0,
+            ),
             sums=known,
-        ), State(prior.centre, V, root[0], np.zeros((d, d)), *history)
+        ), State(centre, V, root, np.zeros((D, D)), *history)

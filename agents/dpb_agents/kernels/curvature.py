@@ -14,7 +14,6 @@ import numpy as np
 
 from dpb_gym import portable
 from dpb_gym.kernels.vectors import (
-    cholesky,
     copy_matrix,
     copy_to,
     eigh,
@@ -35,6 +34,8 @@ LEAST_EVENNESS = 0.3
 # Part of the rounds that is left out where theta is longer than expected: if their records are
 # as good as the others, the variance of the estimate grows by 1 / (1 - FIRST_PART).
 FIRST_PART = 0.1
+# Factor between the rounds of two releases. Others hardly matter.
+RATIO = 1.1
 # Exact sums are free: they are released so many times as often, and every so many-th is stored.
 EXACT_RELEASES = 5
 
@@ -81,7 +82,7 @@ class History(NamedTuple):
 
 
 def geometric_schedule(
-    private: bool, horizon: int, first_exact: int, first: float, ratio: float, decay: float
+    private: bool, horizon: int, first_exact: int, first: float, decay: float
 ) -> Any:
     """Return the function that plans the releases for a sigma.
 
@@ -90,10 +91,9 @@ def geometric_schedule(
         horizon: Rounds that are planned for.
         first_exact: Round of the first release without a budget.
         first: The same with a budget, in units of sigma.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows.
     """
-    return _Plan(private, horizon, first_exact, first, ratio, decay)
+    return _Plan(private, horizon, first_exact, first, decay)
 
 
 class _Plan(NamedTuple):
@@ -101,13 +101,12 @@ class _Plan(NamedTuple):
     horizon: int
     first_exact: int
     first: float
-    ratio: float
     decay: float
 
     def __call__(self, sigma: float) -> Schedule:
         if self.private:
-            return Schedule.geometric(self.horizon, self.first * sigma, self.ratio, self.decay)
-        often = portable.power(self.ratio, 1.0 / EXACT_RELEASES)
+            return Schedule.geometric(self.horizon, self.first * sigma, RATIO, self.decay)
+        often = portable.power(RATIO, 1.0 / EXACT_RELEASES)
         exact = Schedule.geometric(self.horizon, self.first_exact, often, 0.0)
         return Schedule.unweighted(exact.ends)
 
@@ -288,20 +287,144 @@ def even_out(H, noise, evenness):
     return w * square
 
 
+class Belief(NamedTuple):
+    """Prior of theta. Public.
+
+    With a level, theta_0 is its coefficient and D = d + 1. Otherwise D = d.
+
+    Attributes:
+        sizes: Candidate variances of a coordinate of theta.
+        weights: Their probabilities.
+        centre: Prior mean, ``(D,)``.
+        informed: Whether the prior has a precision instead of a size.
+        precision: That precision, with the one of the likeliest size added, ``(D, D)``.
+        level: Prior probability of a level, < 1; 0: records have no constant.
+        rare: Part of the mean information below which a direction is rare; 0: none is.
+        wide: Least prior variance of a coordinate in rare directions.
+    """
+
+    sizes: Any
+    weights: Any
+    centre: Any
+    informed: bool
+    precision: Any
+    level: float
+    rare: float
+    wide: float
+
+
+class Posterior(NamedTuple):
+    """Posterior of n coordinates of theta: n = D, or D - 1 if theta_0 is 0.
+
+    Attributes:
+        theta: Mean, ``(n,)``.
+        V: Covariance, ``(n, n)``.
+        E: Directions of draws as columns.
+        deviation: Standard deviation in each of them.
+        few: Which of them are rare.
+        size: Number of the likeliest size.
+        weak: See `weak_direction`, ``(n,)``.
+        zero: Log density of theta_0 at 0, less that of the prior.
+    """
+
+    theta: Any
+    V: Any
+    E: Any
+    deviation: Any
+    few: Any
+    size: int
+    weak: Any
+    zero: float
+
+
+@jit
+def posterior(c, H, u, evenness, std, spread, noise):
+    """Posterior of theta under the likelier of two models, with and without a level.
+
+    The model without a level is the other one given theta_0 = 0. So the ratio of its marginal
+    likelihood to the other's is the posterior density of theta_0 at 0 over its prior density
+    (Dickey 1971).
+
+    Args:
+        c: The prior.
+        H: Estimated sum of curvatures, ``(D, D)``.
+        u: Estimated sum of responses, ``(D,)``.
+        evenness: See `even_out`.
+        std: Standard deviation of the noise of an entry of H.
+        spread: Factor of H in the variance of the responses.
+        noise: Variance of the noise of a coordinate of u.
+    """
+    whole = conditional(c, H, u, 0, evenness, std, spread, noise)
+    if c.level > 0.0 and whole.zero > log(c.level / (1.0 - c.level)):
+        return conditional(c, H, u, 1, evenness, std, spread, noise)
+    return whole
+
+
+@jit
+def conditional(c, H, u, first, evenness, std, spread, noise):
+    """Posterior of theta whose coordinates before `first` are 0, given u = H theta + e."""
+    H = H[first:, first:].copy()
+    u = u[first:].copy()
+    centre = c.centre[first:].copy()
+    left = even_out(H, std, evenness)
+    weak = weak_direction(H, left)
+    if c.informed:
+        precision = c.precision[first:, first:].copy()
+        theta, V = informed(H, u, centre, precision, spread, noise, left)
+        values, E = eigh(V)
+        for i in range(u.shape[0]):
+            values[i] = math.sqrt(max(values[i], 0.0))
+        few = np.zeros(u.shape[0], np.bool_)
+        zero = normal(theta[0], V[0, 0]) - normal(0.0, 1.0 / precision[0, 0])
+        return Posterior(theta, V, E, values, few, 0, weak, zero)
+    theta, V, E, deviation, few, size, zero = size_mixture(
+        H, u, centre, c.sizes, c.weights, spread, noise, left, c.rare, c.wide
+    )
+    return Posterior(theta, V, E, deviation, few, size, weak, zero)
+
+
+@jit
+def normal(x, variance):
+    """Log density of N(0, variance) at x, without the constant."""
+    return -0.5 * (log(variance) + x * x / variance)
+
+
+@jit
+def embedded(M, D):
+    """A square matrix as the last rows and columns of a D x D matrix of zeros."""
+    n = M.shape[0]
+    out = np.zeros((D, D))
+    for j in range(n):
+        for k in range(n):
+            out[D - n + j, D - n + k] = M[j, k]
+    return out
+
+
+@jit
+def padded(v, D):
+    """A vector after zeros, ``(D,)``."""
+    n = v.shape[0]
+    out = np.zeros(D)
+    for j in range(n):
+        out[D - n + j] = v[j]
+    return out
+
+
 @jit
 def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
-    """Posterior of theta ~ N(m, r^2 / d I) of unknown size r, given u = H theta + e.
+    """Posterior of theta ~ N(m, r I) of unknown variance r, given u = H theta + e.
 
     In the direction of eigenvalue h of H (negative ones count as 0) and with m = `centre`,
-    u = h t + e, t ~ N(m, r^2 / d), e ~ N(0, spread h + noise + left (1 + 1/d) / 2 (r^2 + |m|^2)).
+    u = h t + e, t ~ N(m, r), e ~ N(0, spread h + noise + left (1 + 1/n) / 2 (n r + |m|^2)).
     A candidate's weight is its belief times the likelihood of u.
 
     A direction is rare if h is less than `rare` times the mean eigenvalue and times H's last
-    diagonal entry, and the square of the direction's last coordinate exceeds 1 / d, its mean. The
-    prior size there is at least `wide`.
+    diagonal entry, and the square of the direction's last coordinate exceeds 1 / n, its mean. The
+    prior variance there is at least `wide`.
 
     Return theta, its covariance, the eigenvectors, the standard deviation in each of these
-    directions, which of them are rare, and the likeliest size.
+    directions, which of them are rare, the number of the likeliest size, and the log density of
+    theta's first coordinate at its prior mean, less that of the prior.
     """
     d = u.shape[0]
     m = sizes.shape[0]
@@ -324,12 +447,11 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
     means = np.zeros((m, d))
     variances = np.zeros((m, d))
     for r in range(m):
-        square = sizes[r] * sizes[r]
-        error = noise + 0.5 * left * (1.0 + 1.0 / d) * (square + far)
+        error = noise + 0.5 * left * (1.0 + 1.0 / d) * (d * sizes[r] + far)
         weights[r] = log(beliefs[r])
         for i in range(d):
             h = values[i]
-            prior = (max(wide * wide, square) if few[i] else square) / d
+            prior = max(wide, sizes[r]) if few[i] else sizes[r]
             own = spread * h + error
             total = prior * h * h + own
             variances[r, i] = prior
@@ -338,13 +460,28 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
                 weights[r] -= 0.5 * (log(total) + rotated[i] ** 2 / total)
                 means[r, i] = prior * h * rotated[i] / total
                 variances[r, i] = prior * own / total
-    likeliest = sizes[np.argmax(weights)]
+    likeliest = np.argmax(weights)
     mean, local = mixture(weights, means, variances)
+    # the density of the first coordinate, before and after
+    before = 0.0
+    after = 0.0
+    for r in range(m):
+        prior = 0.0
+        shift = 0.0
+        variance = 0.0
+        for i in range(d):
+            square = E[0, i] * E[0, i]
+            prior += square * (max(wide, sizes[r]) if few[i] else sizes[r])
+            shift += E[0, i] * means[r, i]
+            variance += square * variances[r, i]
+        before += beliefs[r] * exp(normal(0.0, prior))
+        after += weights[r] * exp(normal(shift, variance)) if variance > 0.0 else 0.0
+    zero = log(after) - log(before) if after > 0.0 else -np.inf
     theta, V = turned_back(E, mean, local, centre)
     deviation = np.zeros(d)
     for i in range(d):
         deviation[i] = math.sqrt(local[i, i])
-    return theta, V, E, deviation, few, likeliest
+    return theta, V, E, deviation, few, likeliest, zero
 
 
 @jit
@@ -399,7 +536,7 @@ def turned_back(E, mean, local, centre):
 
 @jit
 def informed(H, u, centre, precision, spread, noise, left):
-    """Posterior mean and covariance of theta ~ N(m, P^-1), and a factor of that covariance.
+    """Posterior mean and covariance of theta ~ N(m, P^-1), given u = H theta + e.
 
     m = `centre`, P = `precision`, positive definite. In the direction of eigenvalue h of H
     (negative ones count as 0), u = h t + e,
@@ -434,7 +571,7 @@ def informed(H, u, centre, precision, spread, noise, left):
         theta[j] = centre[j]
         for k in range(d):
             theta[j] += V[j, k] * pull[k]
-    return theta, V, cholesky(V)
+    return theta, V
 
 
 @jit

@@ -53,6 +53,7 @@ class Known(NamedTuple):
         first: Length of the first episode.
         tests: Random prices at the start of an episode; 0: the square root of its length.
         ridge: Shift of V.
+        constant: Last feature of every customer; 0: there is none.
     """
 
     logistic: bool
@@ -65,6 +66,7 @@ class Known(NamedTuple):
     first: int
     tests: int
     ridge: float
+    constant: float
 
 
 class State(NamedTuple):
@@ -94,6 +96,18 @@ class State(NamedTuple):
 
 
 @jit
+def features(c, x):
+    """The features x, and the constant if there is one."""
+    m = x.shape[0]
+    out = np.zeros(m + int(c.constant > 0.0))
+    for j in range(m):
+        out[j] = x[j]
+    if c.constant > 0.0:
+        out[m] = c.constant
+    return out
+
+
+@jit
 def draws(c, t):
     """Return 1 for the random prices at the start."""
     return int(t <= c.explore)
@@ -104,12 +118,13 @@ def act_greedy(c, s, t, x, z):
     """Random price at the start, then the best one for theta."""
     if t <= c.explore:
         return z[0, 0]
-    return best_price(x, s.theta, c.logistic, c.zeta)
+    return best_price(features(c, x), s.theta, c.logistic, c.zeta)
 
 
 @jit
 def record(c, s, t, x, price, y, z):
     """The row [x, p, y]."""
+    x = features(c, x)
     m = x.shape[0]
     row = np.zeros(m + 2)
     for j in range(m):
@@ -149,12 +164,14 @@ def act_optimistic(c, s, t, x, z):
     """Price of the largest p f(<phi, theta>) + gamma ||phi||_{V^-1}."""
     if t <= c.explore:
         return z[0, 0]
+    x = features(c, x)
     return optimistic_price(x, s.theta, s.inverse, c.logistic, c.zeta, c.gamma, SEARCH_TOLERANCE)
 
 
 @jit
 def see_vector(c, s, t, x, price):
     """Add phi phi'."""
+    x = features(c, x)
     m = x.shape[0]
     phi = np.zeros(m + 1)
     root = math.sqrt(m + 1.0)
@@ -295,6 +312,7 @@ class Likelihood(Algorithm):
     """
 
     law: ClassVar[str] = "uniforms"
+    constant: float = real(0.0, 0.0, init=False)
 
     prior_mean: Any = None
     explore: int = integer(10, 0)
@@ -312,7 +330,17 @@ class Likelihood(Algorithm):
     def estimator(self, problem: ProblemInfo, curator: Curator) -> Any:
         """Return the releaser of theta."""
         known = (problem.demand, problem.zeta, self.ridge)
-        return ExactMLE(curator.replicates, problem.dim, problem.longest, *known)
+        dim = self.dim(problem)
+        return ExactMLE(curator.replicates, dim, problem.longest, *known)
+
+    def dim(self, problem: ProblemInfo) -> int:
+        """Return the dimension of theta, with the coefficient of the constant if there is one."""
+        return problem.dim + int(self.constant > 0.0)
+
+    def centre(self, problem: ProblemInfo) -> Any:
+        """Return the prior mean of theta; that of the constant's coefficient is 0."""
+        mean = (problem.prior or Prior((0.0,) * problem.dim)).fitting(problem.dim).centre
+        return np.insert(mean, -1, 0.0) if self.constant else mean
 
     def constants(self, problem: ProblemInfo) -> dict[str, Any]:
         """Return constants of the agent besides those of the fit."""
@@ -320,11 +348,10 @@ class Likelihood(Algorithm):
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         fit = self.estimator(problem, curator)
-        prior = (problem.prior or Prior((0.0,) * problem.dim)).fitting(problem.dim)
-        fit.centre = prior.centre
+        fit.centre = self.centre(problem)
         dim = 1 if self.law == "uniforms" else problem.dim
         return Plan(
-            DemandFit(fit, problem.dim, self.records(problem, curator.private)),
+            DemandFit(fit, self.dim(problem), self.records(problem, curator.private)),
             draws=1,
             dim=dim,
             law=self.law,
@@ -335,8 +362,7 @@ class Likelihood(Algorithm):
         return None
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        d = problem.dim
-        prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
+        d = self.dim(problem)
         explore = self.random_prices(problem, sums.private)
         logistic = problem.demand == "logistic"
         defaults: dict[str, Any] = dict(gamma=0.0, scale=0.0, width=0.0, first=1, tests=1)
@@ -346,11 +372,12 @@ class Likelihood(Algorithm):
             explore=explore,
             growth=self.growth,
             ridge=self.ridge,
+            constant=self.constant,
             **{**defaults, **self.constants(problem)},
         )
         eye = np.eye(d)
         return known, State(
-            theta=prior.centre,
+            theta=self.centre(problem),
             next=np.full(1, max(1, explore)),
             gram=np.zeros((d, d)),
             sign=np.ones(1),
@@ -386,6 +413,8 @@ class GLMPricing(Likelihood):
         explore: Random prices at the start (CSW: 10).
         gamma: Width of the bonus of ``ucb``, >= 0 (CSW: 1).
         growth: Factor of rounds (greedy) or of det V (ucb; CSW: 2) between two fits, > 1.
+        constant: Last feature of every customer, >= 0, for demand with an intercept that features
+            do not show. 0: there is none.
     """
 
     tuning_grid: ClassVar[dict[str, Any]] = {
@@ -395,6 +424,7 @@ class GLMPricing(Likelihood):
 
     rule: str = choice("greedy", ("greedy", "ucb"))
     gamma: float = real(1.0, 0.0)
+    constant: float = real(0.0, 0.0)
 
     @property
     def functions(self) -> Functions:  # type: ignore[override]

@@ -13,32 +13,40 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dpb_agents.kernels.curvature import (
+    Belief,
     Combination,
     History,
     combination,
+    embedded,
     estimate,
-    even_out,
     geometric_schedule,
-    informed,
     isometric,
+    padded,
     planned_horizon,
+    posterior,
     row_weight,
-    size_mixture,
     store,
     stored_by,
     symmetric,
-    weak_direction,
 )
 from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.kernels.customer_prices import (
     best_net_price_of,
     best_price_of,
-    drawn_intercept,
     intercept,
     revenue_of,
 )
-from dpb_gym.kernels.vectors import compose, copy_matrix, copy_to, exp, normal_cdf, sigmoid
+from dpb_gym.kernels.vectors import (
+    compose,
+    copy_matrix,
+    copy_to,
+    exp,
+    moved,
+    normal_cdf,
+    scaled,
+    sigmoid,
+)
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
@@ -46,6 +54,8 @@ from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
+# First feature of every customer if there may be an intercept, like those of the suites.
+CONSTANT = 1.0
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped beyond two deviations.
 GAUSSIAN_RANGE = (-3.0, 3.0)
 # A budget is hopeless if twice the round of the first release is beyond half of the rounds.
@@ -77,17 +87,12 @@ class Known(NamedTuple):
         a: Factor of H in a row.
         b: Factor of u in a row.
         disperse: Size of draws, in units of the posterior's standard deviation.
-        rare: Part of the mean information below which a direction is rare; 0: none is.
-        wide: Least prior size of theta in rare directions.
+        constant: First coordinate of phi; 0: there is none.
         twins: Prices drawn again for each record.
         blind: Rounds that are played without theta.
         low: Least demand that counts.
         high: Largest demand that counts.
-        sizes: Candidate sizes of theta.
-        beliefs: Their probabilities.
-        centre: Prior mean of theta.
-        informed: Whether the prior has a precision.
-        precision: That precision, with the one of the size added.
+        prior: Prior of theta.
         stock: Whether a unit has a cost, see `State.bid`.
         sums: How releases are combined.
     """
@@ -101,17 +106,12 @@ class Known(NamedTuple):
     a: float
     b: float
     disperse: float
-    rare: float
-    wide: float
+    constant: float
     twins: int
     blind: int
     low: float
     high: float
-    sizes: Any
-    beliefs: Any
-    centre: Any
-    informed: bool
-    precision: Any
+    prior: Belief
     stock: bool
     sums: Combination
 
@@ -151,9 +151,19 @@ def act(c, s, t, x, z):
 
 
 @jit
+def line(c, x, theta):
+    """(a, slope) of the linear predictor a - slope p."""
+    m = int(c.constant > 0.0)
+    a, slope = intercept(x, theta[m:])
+    if m > 0:
+        a += c.constant * theta[0]
+    return a, slope
+
+
+@jit
 def safe_bet(c, s, x):
     """(a, slope) of the linear predictor a - slope p for theta, its best price and revenue."""
-    a, slope = intercept(x, s.theta)
+    a, slope = line(c, x, s.theta)
     price = best_price_of(a, slope, c.logistic, c.zeta)
     return a, slope, price, revenue_of(a, slope, price, c.zeta)
 
@@ -161,7 +171,7 @@ def safe_bet(c, s, x):
 @jit
 def explored_price(c, s, x, z, safe):
     """Best price for theta + root z; the one for theta where that is a bad bet."""
-    a, slope = drawn_intercept(x, s.theta, s.root, z)
+    a, slope = line(c, x, moved(s.theta, s.root, z))
     if c.stock:
         return best_net_price_of(a, slope, c.zeta, s.bid[0])
     price = best_price_of(a, slope, c.logistic, c.zeta)
@@ -202,9 +212,11 @@ def record(c, s, t, x, price, y, z):
     """
     d = s.theta.shape[0]
     phi = np.zeros(d)
-    root = math.sqrt(d)
-    for j in range(d - 1):
-        phi[j] = x[j] / root
+    m = int(c.constant > 0.0)
+    phi[0] = c.constant
+    root = math.sqrt(d - m)
+    for j in range(d - 1 - m):
+        phi[m + j] = x[j] / root
     n = 1 + c.twins
     safe = safe_bet(c, s, x)
     least = np.inf
@@ -269,43 +281,33 @@ def learn(c, s, released, t):
     store(c.sums, history, released, t)
     old = stored_by(history, t - c.sums.window) if c.sums.window > 0 else 0
     early = stored_by(history, c.sums.first_part * t)
-    size = posterior(c, s, estimate(c.sums, history, released, old))
-    if early > old and size > c.sizes[0]:
-        posterior(c, s, estimate(c.sums, history, released, early))
+    unexpected = learn_from(c, s, estimate(c.sums, history, released, old))
+    if early > old and unexpected:
+        learn_from(c, s, estimate(c.sums, history, released, early))
 
 
 @jit
-def posterior(c, s, estimated):
-    """Write theta, its covariance, the root of draws and the weak direction; return the size."""
+def learn_from(c, s, estimated):
+    """Write theta, its covariance, the root of draws and the weak direction.
+
+    Return whether theta is unexpectedly long.
+    """
     sums, std, uneven = estimated
-    d = s.theta.shape[0]
-    H = symmetric(sums, d, 1.0 / c.a)
-    left = even_out(H, std / c.a, c.sums.evenness)
-    u = np.zeros(d)
-    for j in range(d):
-        u[j] = sums[d * (d + 1) // 2 + j] / c.b
+    D = s.theta.shape[0]
+    H = symmetric(sums, D, 1.0 / c.a)
+    u = scaled(1.0 / c.b, sums[D * (D + 1) // 2 :])
     noise = (std / c.b) ** 2
-    if c.private and c.rare > 0.0:
-        copy_to(weak_direction(H, left), s.weak)
-    if c.informed:
-        theta, V, factor = informed(H, u, c.centre, c.precision, uneven, noise, left)
-        copy_to(theta, s.theta)
-        copy_matrix(V, s.V)
-        for j in range(d):
-            for k in range(d):
-                s.root[j, k] = c.disperse * factor[j, k] if k <= j else 0.0
-        return c.sizes[0]
-    theta, V, E, deviation, few, size = size_mixture(
-        H, u, c.centre, c.sizes, c.beliefs, uneven, noise, left, c.rare, c.wide
-    )
-    copy_to(theta, s.theta)
-    copy_matrix(V, s.V)
+    p = posterior(c.prior, H, u, c.sums.evenness, std / c.a, uneven, noise)
+    if c.private and c.prior.rare > 0.0:
+        copy_to(padded(p.weak, D), s.weak)
+    copy_to(padded(p.theta, D), s.theta)
+    copy_matrix(embedded(p.V, D), s.V)
     # draws are whole in rare directions of prior size, and `disperse` of the posterior elsewhere
-    for i in range(d):
-        whole = min(1.0, deviation[i] * math.sqrt(d) / c.sizes[0])
-        deviation[i] *= max(c.disperse, whole) if few[i] else c.disperse
-    copy_matrix(compose(E, deviation), s.root)
-    return size
+    for i in range(p.deviation.shape[0]):
+        whole = min(1.0, p.deviation[i] / math.sqrt(c.prior.sizes[0]))
+        p.deviation[i] *= max(c.disperse, whole) if p.few[i] else c.disperse
+    copy_matrix(embedded(compose(p.E, p.deviation), D), s.root)
+    return p.size > 0
 
 
 @register_agent("one-pass-pricing", supports=["pricing"], protects=("anticipating", "user-round"))
@@ -349,7 +351,6 @@ class OnePassPricing(Algorithm):
             directions too.
         first: Round of the first release, in units of t_0, the round at which the noise in one
             coordinate is as large as the signal.
-        ratio: Factor between two releases' rounds, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
         anytime: Plan the releases for every horizon up to 10^9 instead of T. Always the case if
             T is not known.
@@ -357,6 +358,8 @@ class OnePassPricing(Algorithm):
             release before them is subtracted, which costs no privacy. None: all rounds.
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
+        level: Prior probability that demand has an intercept that no feature shows, < 1. Then phi
+            has a constant as first coordinate, and theta its coefficient. With 0 they have none.
         prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
             give a cold start. None: use `ProblemInfo.prior`.
 
@@ -366,7 +369,10 @@ class OnePassPricing(Algorithm):
 
     functions = Functions(act, record, learn)
     sells_stock: ClassVar[bool] = False
-    retired: ClassVar[dict[str, str]] = {"rare": "it is 0.15, and disperse=0 plays greedily"}
+    retired: ClassVar[dict[str, str]] = {
+        "rare": "it is 0.15, and disperse=0 plays greedily",
+        "ratio": "it is 1.1, and others hardly matter",
+    }
     tuning_grid: ClassVar[dict[str, list[Any]]] = {
         "clip": [0.3, 0.45],
         "disperse": [0.05, 0.1],
@@ -378,11 +384,11 @@ class OnePassPricing(Algorithm):
     bound: float = positive(0.2)
     disperse: float = real(0.1, 0.0)
     first: float = positive(2.4)
-    ratio: float = real(1.1, 1.0, open_low=True)
     decay: float = real(1.25, 0.0)
     anytime: bool = flag(False)
     window: int | None = integer(None, 1)
     max_rounds_per_user: int | None = integer(None, 1)
+    level: float = real(0.0, 0.0, 1.0, open_high=True)
     prior_mean: Any = None
 
     def __post_init__(self) -> None:
@@ -394,20 +400,24 @@ class OnePassPricing(Algorithm):
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable("one-pass-pricing", problem, "pricing", "demand")
 
+    def _dim(self, problem: ProblemInfo) -> int:
+        """Return D, the dimension of theta with the intercept, if there may be one."""
+        return problem.dim + int(self.level > 0.0)
+
     def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
-        d = problem.dim
+        d, D = problem.dim, self._dim(problem)
         logistic = problem.demand == "logistic"
         zeta = 1.0 if problem.zeta is None or not logistic else problem.zeta
         steepest = zeta**2 / 4 if logistic else 1.0
         U = self.clip * (zeta if logistic else GAUSSIAN_RANGE[1])
         B = self.bound * steepest
         # the share of least noise in u - H theta for |theta| = norm
-        q = 2 * U / (2 * U + self.norm * B * math.sqrt(1 + 1 / d))
+        q = 2 * U / (2 * U + self.norm * B * math.sqrt(1 + 1 / D))
         a = math.sqrt((1.0 - q) / 2.0) / B if private else 1.0
         b = math.sqrt(q) / (2.0 * U) if private else 1.0
         # unit noise in a row moves a coordinate of u - H theta so far: the noise N of H is
         # isometric, so a coordinate of N theta has mean square (1 + 1/d) / 2 norm^2
-        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / d) * (self.norm / a) ** 2)
+        unit_noise = math.sqrt(1.0 / b**2 + 0.5 * (1.0 + 1.0 / D) * (self.norm / a) ** 2)
         # a quarter of the largest trace, spread over d coordinates
         rate = steepest / (4 * d)
         return dict(
@@ -417,17 +427,16 @@ class OnePassPricing(Algorithm):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         from dpb_gym.privacy import ReleaseModel
 
-        d, private = problem.dim, curator.private
+        d, D, private = problem.dim, self._dim(problem), curator.private
         c = self._constants(problem, private)
         horizon = planned_horizon(problem, self.anytime)
         sums = curator.weighted_sum(
-            d * (d + 1) // 2 + d,
+            D * (D + 1) // 2 + D,
             schedule=geometric_schedule(
                 private,
                 horizon,
                 d,
                 self.first * c["unit_noise"] / c["rate"],
-                self.ratio,
                 self.decay,
             ),
             model=ReleaseModel(
@@ -447,22 +456,23 @@ class OnePassPricing(Algorithm):
         )
         twins = TWINS if c["logistic"] and private else 0
         users = self.max_rounds_per_user is not None
-        return Plan(sums, draws=1, repeats=twins, dim=d, users=users)
+        return Plan(sums, draws=1, repeats=twins, dim=D, users=users)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        d, private = problem.dim, sums.sigma > 0.0
+        d, D, private = problem.dim, self._dim(problem), sums.sigma > 0.0
         c = self._constants(problem, private)
         unit_noise, rate = c.pop("unit_noise"), c.pop("rate")
         prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
         beliefs = np.append(1.0 - 4 * OTHERS, np.full(4, OTHERS))
         sizes = self.norm * SIZES
-        V = np.eye(d) * float((beliefs * sizes**2).sum()) / d
-        precision = prior.information()
-        if precision is not None:
-            precision = precision + np.eye(d) * (d / self.norm**2)
-            V = np.empty((1, d, d))
-            kernels.linalg.inverse(precision[None], V)
-            V = V[0]
+        V = np.zeros((D, D))
+        own = slice(D - d, D)
+        V[own, own] = np.eye(d) * float((beliefs * sizes**2).sum()) / d
+        precision = np.eye(D) * (d / self.norm**2)
+        if prior.precision is not None:
+            precision[own, own] += prior.information()
+            kernels.linalg.inverse(precision[None, own, own], V[None, own, own])
+        centre = np.append(np.zeros(D - d), prior.centre)
         blind = int(sums.schedule.ends[0])
         if c["logistic"]:
             horizon = planned_horizon(problem, self.anytime)
@@ -474,18 +484,22 @@ class OnePassPricing(Algorithm):
         return Known(
             private=private,
             disperse=self.disperse,
-            rare=RARE if c["logistic"] and self.disperse else 0.0,
-            wide=WIDE * self.norm,
+            constant=CONSTANT / math.sqrt(d) if self.level else 0.0,
             twins=TWINS if c["logistic"] and private else 0,
             blind=blind,
             low=low,
             high=high,
-            sizes=sizes,
-            beliefs=beliefs,
-            centre=prior.centre,
-            informed=precision is not None,
-            precision=np.zeros((d, d)) if precision is None else precision,
+            prior=Belief(
+                sizes=sizes**2 / d,
+                weights=beliefs,
+                centre=centre,
+                informed=prior.precision is not None,
+                precision=precision,
+                level=self.level,
+                rare=RARE if c["logistic"] and self.disperse else 0.0,
+                wide=(WIDE * self.norm) ** 2 / d,
+            ),
             stock=self.sells_stock and problem.stock is not None,
             sums=known,
             **c,
-        ), State(prior.centre, V, np.zeros((d, d)), np.zeros(d), np.zeros(1), *history)
+        ), State(centre, V, np.zeros((D, D)), np.zeros(D), np.zeros(1), *history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -254,3 +255,29 @@ def test_registration() -> None:
         spec = agent_spec(name)
         assert spec.supports == ("assortment",) and spec.budget == "never"
         assert spec.partial_feedback and isinstance(spec.make(), ExactMNL)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("revenues", ["equal", "random"])
+def test_a_constant_of_the_agent_equals_one_among_the_features(name: str, revenues: str) -> None:
+    rounds, seeds = 150, [3, 4]
+    features = np.random.default_rng(2).normal(size=(rounds, 8, 3)).astype(np.float32)
+    features[..., 2] = 1.5
+    kwargs = {"n_items": 8, "capacity": 3, "revenues": revenues, "contexts": features, "dim": 3}
+    problem = make_problem("DPB/Assortment-v0", horizon=rounds, **kwargs, theta=[0.8, -0.5, -1.5])
+    whole = make_agent(name)
+    own = make_agent(name, constant=1.5, prior_mean=[0.0, 0.0])
+    whole.set_up(problem.info, AgentStreams(seeds))
+    own.set_up(replace(problem.info, dim=2), AgentStreams(seeds))
+    instance = problem.instance(seeds)
+    for t in range(rounds):
+        context = instance.context()
+        shown = context._replace(features=context.features[..., :2])
+        action = whole.act(context)
+        np.testing.assert_array_equal(own.act(shown), action)
+        feedback = instance.respond(action).feedback
+        whole.observe(context, action, feedback)
+        own.observe(shown, action, feedback)
+        if t < rounds - 1:
+            instance.advance()
+    assert own.updates.min() > 2

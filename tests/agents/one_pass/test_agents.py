@@ -188,7 +188,7 @@ def test_parameters_and_problems_are_checked(name):
         "one-pass-pricing": [{"clip": 0.0}, {"bound": 0.0}, {"disperse": -1.0}],
         "one-pass-linear": [{"effect": -1.0}, {"intercept": -1.0}],
     }[name]
-    for bad in ({"ratio": 1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
+    for bad in ({"decay": -1.0}, {"first": 0.0}, {"norm": math.nan}, *own):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             make_agent(name, **bad)
     assert len(inspect.signature(agent_spec(name).maker).parameters) <= 11
@@ -320,7 +320,8 @@ def test_assortment_estimates_the_direction_of_theta_with_uneven_revenues():
     agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(5.0))
     regret = play(agent, problem, seeds, 6000)[1]
     truth = problem.instance(seeds).hidden["theta"]
-    cosine = (agent.state.theta * truth).sum(axis=1) / np.linalg.norm(agent.state.theta, axis=1)
+    theta = agent.state.theta[:, 1:]  # without the coefficient of the level
+    cosine = (theta * truth).sum(axis=1) / np.linalg.norm(theta, axis=1)
     assert (cosine / np.linalg.norm(truth, axis=1) > 0.9).all()
     chance = play(begin("random", problem, seeds, None), problem, seeds, 6000)[1]
     assert (regret < 0.2 * chance).all()
@@ -332,7 +333,9 @@ def test_draws_do_not_depend_on_the_unit_of_the_responses():
     problem = problem_of("one-pass-mnl", 40, contexts=contexts, theta=[9.0, 0.0, -12.0])
     seeds, found = range(1_000_960, 1_000_976), []
     for cut in (0.5, 2.0):
-        agent = begin("one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut)
+        agent = begin(
+            "one-pass-mnl", problem, seeds, Budget.zcdp(1e8), norm=15.0, cut=cut, level=0.0
+        )
         play(agent, problem, seeds, 8)  # of 9 with draws
         found.append((agent.state.theta, np.einsum("bii->b", agent.state.V)))
     (short, narrow), (long, wide) = found
@@ -378,7 +381,8 @@ def test_a_warm_start_lowers_the_regret(name, kwargs):
     warm = total(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth, norm=0.5).mean()
     assert warm < 0.7 * cold
     agent = begin(name, problem, seeds, Budget.zcdp(0.05), prior_mean=truth)
-    np.testing.assert_array_equal(agent.state.theta, np.tile(truth, (len(seeds), 1)))
+    theta = agent.state.theta[:, -truth.size :]
+    np.testing.assert_array_equal(theta, np.tile(truth, (len(seeds), 1)))
     with pytest.raises(ParameterError, match="prior_mean"):
         begin(name, problem, seeds, None, prior_mean=truth[:-1])
 
@@ -431,6 +435,34 @@ def test_exact_sums_use_the_first_records_with_heavy_tails():
     assert total("one-pass-mnl", problem, seeds, None).mean() < chance / 100
 
 
+@pytest.mark.parametrize("revenues", ["equal", "random"])
+@pytest.mark.parametrize("budget", [None, Budget.zcdp(1.0)])
+def test_a_hidden_level_of_the_outside_option_is_learned(revenues, budget):
+    kwargs = {"n_items": 30, "capacity": 4, "dim": 3, "theta": [0.6, -0.7, 0.4], "intercept": -3.0}
+    problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=4000, revenues=revenues, **kwargs)
+    seeds = range(1_002_100, 1_002_108)
+    ours = total("one-pass-mnl", problem, seeds, budget)
+    without = total("one-pass-mnl", problem, seeds, budget, level=0.0)
+    assert ours.mean() < 0.4 * without.mean()
+
+
+def test_a_hidden_intercept_is_learned_if_it_is_expected():
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=5000, dim=4, zeta=6.0, intercept=-0.3)
+    seeds = range(1_002_200, 1_002_212)
+    ours, without = (
+        total("one-pass-pricing", problem, seeds, Budget.zcdp(1.0), level=level).mean()
+        for level in (0.1, 0.0)
+    )
+    assert ours < 0.5 * without
+
+
+@pytest.mark.parametrize("name", ["one-pass-mnl", "one-pass-pricing"])
+def test_a_level_is_a_probability_below_one(name):
+    for level in (-0.1, 1.0):
+        with pytest.raises(ParameterError, match="level"):
+            make_agent(name, level=level)
+
+
 def test_offers_under_the_prior_beat_random_sets():
     """Larger items vary more, and one of several directions sells: no record is needed for that."""
     problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=60, n_items=50, capacity=5, dim=5)
@@ -481,12 +513,14 @@ def test_users_must_be_identified(name):
         play(begin(name, problem, [0], Budget.zcdp(1.0), max_rounds_per_user=2), problem, [0], 1)
 
 
-def test_constants_of_items_do_not_lock_in():
+@pytest.mark.parametrize(("level", "rho"), [(0.0, 0.05), (0.1, 0.2)])
+def test_constants_of_items_do_not_lock_in(level, rho):
+    """A constant as long as the items' features takes half of their sensitivity."""
     features = np.tile(np.eye(4, 6, dtype=np.float32), (4000, 1, 1))
     features[..., 4:] = np.random.default_rng(1).normal(0.0, 0.15, (4000, 4, 2))
     result = dpb_gym.evaluate(
         "DPB/Assortment-v0",
-        {"ours": ("one-pass-mnl", "rho=0.05"), "random": "random"},
+        {"ours": ("one-pass-mnl", f"rho={rho}", {"level": level}), "random": "random"},
         horizon=4000,
         replicates=16,
         seed=5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import ndtri
+from scipy.stats import multivariate_normal, norm
 
 from dpb_agents.assortment import one_pass_mnl as mnl
 from dpb_agents.kernels import curvature
@@ -56,10 +58,24 @@ class Rows:
 EXACT = Rows(3, 1.0, math.inf, 0.5, private=False)
 
 
-def choice_row(x, choice, theta, layout, covariance=None):
-    """The row of an offer of all items of `x`."""
+def belief(dim, **changes):
+    prior = curvature.Belief(
+        sizes=np.ones(1),
+        weights=np.ones(1),
+        centre=np.zeros(dim),
+        informed=False,
+        precision=np.zeros((dim, dim)),
+        level=0.0,
+        rare=0.0,
+        wide=0.0,
+    )
+    return prior._replace(**changes)
+
+
+def choice_row(x, choice, theta, layout, covariance=None, constant=0.0):
+    """The row of an offer of all items of `x`, to whose features the agent adds the constant."""
     x = np.array(x, np.float64)
-    (N, d), none = x.shape, np.zeros((layout.dim, layout.dim))
+    (N, _), none = x.shape, np.zeros((layout.dim, layout.dim))
     a, b = layout.factors
     known = mnl.Known(
         private=layout.private,
@@ -69,17 +85,14 @@ def choice_row(x, choice, theta, layout, covariance=None):
         a=a,
         b=b,
         norm=1.0,
-        largest=1.0,
+        largest=0,
         unsure=0.0,
         draws=1,
         K=N,
         exactly=False,
         equal=False,
-        sizes=np.ones(1),
-        beliefs=np.ones(1),
-        centre=np.zeros(d),
-        informed=False,
-        precision=none,
+        constant=constant,
+        prior=belief(layout.dim),
         sums=NO_SUMS,
     )
     V = none if covariance is None else covariance
@@ -102,28 +115,34 @@ def demand_known(layout, model=0, zeta=4.0, **changes):
         a=a,
         b=b,
         disperse=0.0,
-        rare=0.0,
-        wide=0.0,
+        constant=0.0,
         twins=0,
         blind=1,
         low=low,
         high=high,
-        sizes=np.ones(1),
-        beliefs=np.ones(1),
-        centre=np.zeros(d),
-        informed=False,
-        precision=np.zeros((d, d)),
+        prior=belief(d),
         stock=False,
         sums=NO_SUMS,
     )
     return known._replace(**changes)
 
 
-def demand_row(x, prices, demand, theta, layout, model=0, zeta=4.0, covariance=None, weak=None):
+def demand_row(
+    x,
+    prices,
+    demand,
+    theta,
+    layout,
+    model=0,
+    zeta=4.0,
+    covariance=None,
+    weak=None,
+    constant=0.0,
+):
     """The row of the first price; the others, of at least 1/e, were drawn alike."""
     d = len(theta)
     prices = np.atleast_1d(prices)
-    known = demand_known(layout, model, zeta, twins=len(prices) - 1)
+    known = demand_known(layout, model, zeta, twins=len(prices) - 1, constant=constant)
     none = np.zeros((d, d))
     V = none if covariance is None else covariance
     w = np.zeros(d) if weak is None else weak
@@ -162,10 +181,18 @@ def numerical_jacobian(function, theta, step=1e-5):
 def test_choice_responses_are_unbiased_whatever_the_cut_and_the_weight(cut):
     """At V = 0 the mean of u under theta is H theta, and its derivative is H."""
     rng = np.random.default_rng(4)
-    for layout in (EXACT, replace(EXACT, radius=cut), Rows(3, 0.1, cut, 0.85)):
+    layouts = EXACT, replace(EXACT, radius=cut), Rows(3, 0.1, cut, 0.85)
+    for layout, constant in product(layouts, (0.0, 1.5)):
         x, theta = rng.normal(size=(4, 3)), rng.normal(size=3)
+        offered = x
+        if constant:
+            x[:, 0] = constant
+            offered = x[:, 1:]
         outcomes = [-1, 0, 1, 2, 3]
-        records = [unpack(choice_row(x, c, theta, layout), layout) for c in outcomes]
+        records = [
+            unpack(choice_row(offered, c, theta, layout, constant=constant), layout)
+            for c in outcomes
+        ]
         h = records[0][0]
         for other, _ in records:
             np.testing.assert_array_equal(other, h)
@@ -341,12 +368,15 @@ def test_replacing_a_choice_record_moves_its_row_by_at_most_one(data):
     layout = drawn_layout(data, d)
     theta = np.array(data.draw(st.lists(st.floats(-30, 30), min_size=d, max_size=d)))
     root = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=d, max_size=d)))
+    # the agent's own constant is the first of the d features
+    constant = data.draw(st.sampled_from([0.0, 1.0, 30.0]))
+    m = d - (constant > 0.0)
     rows = []
     for _ in range(2):
         K = data.draw(st.integers(1, 4))
-        x = np.array(data.draw(st.lists(wild, min_size=K * d, max_size=K * d))).reshape(K, d)
+        x = np.array(data.draw(st.lists(wild, min_size=K * m, max_size=K * m))).reshape(K, m)
         choice = data.draw(st.integers(-1, K - 1))
-        rows.append(choice_row(x, choice, theta, layout, np.outer(root, root)))
+        rows.append(choice_row(x, choice, theta, layout, np.outer(root, root), constant))
     check_pair(rows, layout)
 
 
@@ -359,16 +389,19 @@ def test_replacing_a_demand_record_moves_its_row_by_at_most_one(data):
     root, weak = np.array(
         data.draw(st.lists(st.floats(-3, 3), min_size=2 * d, max_size=2 * d))
     ).reshape(2, d)
+    constant = data.draw(st.sampled_from([0.0, 0.5, 30.0]))
+    m = d - 1 - (constant > 0.0)
     rows = []
     for _ in range(2):
-        x = np.array(data.draw(st.lists(wild, min_size=d - 1, max_size=d - 1)))
+        x = np.array(data.draw(st.lists(wild, min_size=m, max_size=m)))
         price = [data.draw(st.floats(0, 1))]
         price += data.draw(st.lists(st.floats(LEAST_TWIN, 1), max_size=3))
         demand = data.draw(st.floats(-100, 100))
         if model == 0:
             demand = float(demand > 0)
         released = np.outer(root, root), weak
-        rows.append(demand_row(x, price, demand, theta, layout, model, zeta, *released))
+        row = demand_row(x, price, demand, theta, layout, model, zeta, *released, constant)
+        rows.append(row)
     check_pair(rows, layout)
 
 
@@ -387,6 +420,24 @@ def search(distance, size, starts=12):
 
 def test_search_finds_no_larger_distance_and_comes_near():
     """theta, both records and both outcomes belong to the adversary."""
+    layout = Rows(3, 0.175, 0.5, 0.85)
+
+    def leveled(z):
+        theta, pair = z[:3], z[3:].reshape(2, 2, 2)
+        first, second = (choice_row(x, 0, theta, layout, constant=1.0) for x in pair)
+        return np.linalg.norm(first - second)
+
+    assert 0.97 < search(leveled, 11) <= 1 + 1e-9
+    layout = Rows(3, 0.8, 1.2, 0.7)
+
+    def intercepted(z):
+        first, second = (
+            demand_row(z[i : i + 1], 1 / (1 + z[i + 1] ** 2), 1.0, z[:3], layout, constant=0.7)
+            for i in (3, 5)
+        )
+        return np.linalg.norm(first - second)
+
+    assert 0.9 < search(intercepted, 7) <= 1 + 1e-9
     layout = Rows(2, 0.175, 0.5, 0.85)
 
     def choices(z):
@@ -473,8 +524,8 @@ def test_the_posterior_is_that_of_the_mixture():
     for left in (0.2, 0.4):
         m = rng.normal(size=(d, d))
         h, u, centre = m @ m.T, rng.normal(size=d) * 3, rng.normal(size=d)
-        theta, V, vectors, deviation, few, likeliest = curvature.size_mixture(
-            h, u, centre, sizes, beliefs, spread, noise, left, 0.0, 9.0
+        theta, V, vectors, deviation, few, likeliest, zero = curvature.size_mixture(
+            h, u, centre, sizes**2 / d, beliefs, spread, noise, left, 0.0, 9.0
         )
         weights, means, own = [], [], []
         for r, belief in zip(sizes, beliefs):
@@ -492,13 +543,54 @@ def test_the_posterior_is_that_of_the_mixture():
         expected = np.einsum("r,rij->ij", weights, own)
         expected += np.einsum("r,ri,rj->ij", weights, means - mean, means - mean)
         np.testing.assert_allclose(theta, mean, rtol=1e-9)
-        assert likeliest == sizes[weights.argmax()]
+        assert likeliest == weights.argmax()
+        deviations = [math.sqrt(v[0, 0]) for v in own]
+        after = weights @ norm.pdf(centre[0], means[:, 0], deviations)
+        before = beliefs @ norm.pdf(0.0, 0.0, sizes / math.sqrt(d))
+        assert zero == pytest.approx(math.log(after / before))
         np.testing.assert_allclose(V, expected, rtol=1e-9)
         np.testing.assert_allclose(h @ vectors, vectors * np.linalg.eigvalsh(h), atol=1e-9)
         np.testing.assert_allclose(
             deviation**2, np.diag(vectors.T @ expected @ vectors), rtol=1e-9, atol=1e-12
         )
         assert not few.any()
+
+
+@pytest.mark.parametrize("precision", [None, 4.0])
+def test_the_likelier_of_a_level_and_none_is_chosen(precision):
+    """The odds are those of the densities of u, computed without theta."""
+    rng = np.random.default_rng(11)
+    spread, noise, variance, chance = 1.2, 0.6, 0.25, 0.2
+    informed = precision is not None
+    chosen = []
+    for _ in range(200):
+        root = rng.normal(size=(3, 3))
+        h = root @ root.T
+        u = h @ np.append(rng.normal() * 3.0, rng.normal(size=2)) + rng.normal(size=3)
+        level = belief(
+            3,
+            sizes=np.array([variance]),
+            level=chance,
+            informed=informed,
+            precision=(precision or 0.0) * np.eye(3),
+        )
+        found = curvature.posterior(level, h, u, 0.3, 0.0, spread, noise)
+        errors = spread * h + noise * np.eye(3)
+        with_level = multivariate_normal.logpdf(u, cov=variance * h @ h + errors)
+        none = multivariate_normal.logpdf(u, cov=variance * h[:, 1:] @ h[1:] + errors)
+        odds = with_level - none + math.log(chance / (1 - chance))
+        chosen.append(odds > 0)
+        assert len(found.theta) == (3 if odds > 0 else 2)
+        if odds > 0:
+            V = np.linalg.inv(np.eye(3) / variance + h @ np.linalg.solve(errors, h))
+            np.testing.assert_allclose(found.theta, V @ h @ np.linalg.solve(errors, u))
+        else:
+            # without a level u_0 is not used
+            part, own = h[1:, 1:], errors[1:, 1:]
+            V = np.linalg.inv(np.eye(2) / variance + part @ np.linalg.solve(own, part))
+            np.testing.assert_allclose(found.theta, V @ part @ np.linalg.solve(own, u[1:]))
+        np.testing.assert_allclose(found.V, V, rtol=1e-7, atol=1e-12)
+    assert 20 < sum(chosen) < 180
 
 
 def test_rare_directions_have_a_wide_prior_and_whole_draws():
@@ -513,13 +605,14 @@ def test_rare_directions_have_a_wide_prior_and_whole_draws():
         (0.1, unseen, 1.0, (confounded, known, other), 0.03, 0.2),
     ):
         h = told * np.outer(weak, weak) + 1e5 * sum(np.outer(v, v) for v in strong)
-        c = demand_known(EXACT, rare=rare, wide=5.0, disperse=0.2, sizes=np.array([0.3]))
+        believed = belief(3, rare=rare, wide=25 / 3, sizes=np.array([0.03]))
+        c = demand_known(EXACT, disperse=0.2, prior=believed)
         none = np.zeros((3, 3))
         s = pricing.State(
             np.zeros(3), none.copy(), none.copy(), np.zeros(3), np.zeros(1), *NO_HISTORY
         )
         row = curvature.isometric(h, 2.0 * weak, 1.0, 1.0)
-        assert pricing.posterior(c, s, (row, 0.0, 1.0)) == 0.3
+        assert not pricing.learn_from(c, s, (row, 0.0, 1.0))
         assert s.theta @ weak == pytest.approx(prior * 2.0 / (prior * told + 1.0))
         own = prior / (prior * told + 1.0)
         assert weak @ s.V @ weak == pytest.approx(own)

@@ -57,7 +57,7 @@ def estimated(agent, learned, number, b, old):
     released = Released(sums[b], agent.plan.sums.sigma, 0.0, number, float(rounds), np.zeros(0))
     found = curvature.estimate(agent.known.sums, history, released, old)
     module = mnl if agent.problem.kind == "assortment" else pricing
-    module.posterior(agent.known, own, found, *([rounds] if module is mnl else []))
+    module.learn_from(agent.known, own, found, *([rounds] if module is mnl else []))
     return found, own.theta
 
 

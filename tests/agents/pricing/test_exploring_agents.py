@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,3 +180,28 @@ def test_best_fixed_price_is_a_baseline(play):
 def test_bad_parameters_are_named(name, params):
     with pytest.raises(ParameterError, match=next(iter(params))):
         make_agent(name, **params)
+
+
+@pytest.mark.parametrize("name", ["greedy-pricing", "glm-ucb-pricing"])
+def test_a_constant_of_the_agent_equals_one_among_the_features(name):
+    rounds, seeds = 150, [3, 4]
+    customers = np.random.default_rng(2).uniform(-1, 1, (rounds, 3)).astype(np.float32)
+    customers[:, 2] = 0.8
+    kwargs = {"dim": 4, "customers": customers, "theta": [0.4, -0.3, 0.5, 1.0]}
+    problem = make_problem("DPB/Pricing-v0", horizon=rounds, **kwargs)
+    whole = make_agent(name)
+    own = make_agent(name, constant=np.float32(0.8).item(), prior_mean=[0.0, 0.0, 0.0])
+    whole.set_up(problem.info, AgentStreams(seeds))
+    own.set_up(replace(problem.info, dim=3), AgentStreams(seeds))
+    instance, prices = problem.instance(seeds), []
+    for t in range(rounds):
+        context = instance.context()
+        shown = context._replace(features=context.features[..., :2])
+        prices.append(whole.act(context))
+        np.testing.assert_array_equal(own.act(shown), prices[-1])
+        feedback = instance.respond(prices[-1]).feedback
+        whole.observe(context, prices[-1], feedback)
+        own.observe(shown, prices[-1], feedback)
+        if t < rounds - 1:
+            instance.advance()
+    assert np.std(prices[50:]) > 0.01

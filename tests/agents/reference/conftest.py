@@ -30,7 +30,7 @@ def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, *, ora
     for agent in (fast, reference):
         agent.set_up(problem.info, AgentStreams(seeds), budget and Budget.parse(budget))
     known, expected = fast.curator.guarantee, reference.curator.guarantee
-    if expected is not None and expected.basis.startswith("declared"):
+    if oracle is not None and expected is not None and expected.basis.startswith("declared"):
         # the library vouches for no releaser of a test
         expected = replace(expected, basis=known.basis)
     assert known == expected

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 from scipy.special import softmax
+from scipy.stats import norm
 
 import dpb_gym
 from dpb_gym import portable
@@ -24,10 +25,12 @@ DEVIATIONS = np.linspace(-2.5, 2.5, 11)
 LEAST_EVENNESS = 0.3  # least deviation of sum H_t from isotropy, relative to its mean eigenvalue
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 UNEXPECTED = 0.05  # prior probability up to which a size, with larger ones, is unexpected
+RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 DRAWS = 64  # draws of theta for items of equal revenues: Monte Carlo error of 1/8 deviation
 RARE, FEW, AMPLE = 0.1, 3.0, 10.0  # limits of the information in rare directions (docs/one-pass.md)
 BET = 2.0  # a drawn assortment may cost so many times what it may gain
+CONSTANT = 1.0  # first feature of every item, whose coefficient is the level
 UNSURE = 3.0  # draws are used until 3 t_0, when theta is 3 standard deviations of its noise long
 
 
@@ -74,27 +77,40 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         bound: B, norm of a curvature, in units of `cut`, > 0.
         share: q, part of the budget that pays for the response, in (0, 1).
         first: Round of the first release, in units of t_0, > 0.
-        ratio: Factor between the rounds of two releases, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
+        level: Prior probability of a level of all utilities, in [0, 1).
     """
 
     protects = ("joint", "user-round")
 
-    def __init__(self, norm=2.0, cut=0.5, bound=0.35, share=0.85, first=1.0, ratio=1.1, decay=1.25):
+    def __init__(
+        self,
+        norm=2.0,
+        cut=0.5,
+        bound=0.35,
+        share=0.85,
+        first=1.0,
+        decay=1.25,
+        level=0.1,
+    ):
         self.norm, self.tau, self.U, self.B, self.share = norm, cut, cut, bound * cut, share
-        self.first, self.ratio, self.decay = first, ratio, decay
+        self.first, self.decay, self.level = first, decay, level
 
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
         info, private, d = self.problem, self.curator.private, self.problem.dim
-        # The prior of theta is N(0, r^2 / d I) with an unknown size r.
+        # The prior of theta is N(0, r^2 / d I) with an unknown size r. theta_0 is the coefficient
+        # of the constant, if there may be a level, and 0 until a level is likelier than none.
+        k = int(self.level > 0)
+        D = d + k
         self.beliefs = softmax(-0.5 * DEVIATIONS**2)
         self.sizes = self.norm * np.exp(0.5 * DEVIATIONS)
         tail = self.beliefs[::-1].cumsum()[::-1]  # probabilities of a size and of all larger ones
         self.largest_expected = self.sizes[tail > UNEXPECTED].max()
         # The policy acts on the mean theta and the covariance V; theta + root z is a draw.
-        self.theta, self.V = np.zeros(d), self.beliefs @ self.sizes**2 / d * np.eye(d)
-        self.root, self.rare = np.linalg.cholesky(self.V), np.zeros((d, d))
+        self.theta, self.V = np.zeros(D), self.beliefs @ self.sizes**2 / d * np.eye(D)
+        self.V[:k] = 0.0
+        self.root, self.rare = np.sqrt(self.V), np.zeros((D, D))
 
         # a H and b u enter the sum, so that replacing a record moves it by at most 1. Unit noise
         # in the sum is noise of standard deviation `noise` in a coordinate of u - H theta.
@@ -102,19 +118,19 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         if private:
             self.a = math.sqrt((1 - self.share) / 2) / self.B
             self.b = math.sqrt(self.share) / (2 * self.U)
-        noise = math.sqrt(1 / self.b**2 + (1 + 1 / d) / 2 * (self.norm / self.a) ** 2)
+        noise = math.sqrt(1 / self.b**2 + (1 + 1 / D) / 2 * (self.norm / self.a) ** 2)
         h = self.tau / d  # typical eigenvalue of H_t
 
         def schedule(sigma):
             """Return the release rounds for noise sigma in the sum; at t_0 noise equals signal."""
             if not private:
-                often = self.ratio ** (1 / EXACT_RELEASES)
+                often = RATIO ** (1 / EXACT_RELEASES)
                 return Schedule.unweighted(Schedule.geometric(info.longest, 1, often, 0.0).ends)
             t_0 = sigma * noise / (h * self.norm)
-            return Schedule.geometric(info.longest, self.first * t_0, self.ratio, self.decay)
+            return Schedule.geometric(info.longest, self.first * t_0, RATIO, self.decay)
 
         self.sums = self.curator.weighted_sum(
-            d * (d + 1) // 2 + d,
+            D * (D + 1) // 2 + D,
             schedule=schedule,
             sensitivity=1.0,
             clip=2.0 if private else None,
@@ -129,12 +145,17 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
 
     def act(self, context):
         """Return the best assortment under theta, or under draws of theta while it is unknown."""
-        x, r = context.features.astype(float), context.offered_revenues
+        x, r = self.items(context.features), context.offered_revenues
         K, exactly = self.problem.capacity, bool(self.problem.exactly)
         if self.t >= self.unsure:
             return self.offer(x, r, K, exactly)
         z = portable.normals(self.rng, (DRAWS, len(self.theta)))
         return greedy_assortment(x @ (self.theta + z @ self.root.T).T, r, K, exactly)
+
+    def items(self, features):
+        """Return the features with the constant before them, if there may be a level."""
+        constant = np.full((len(features), int(self.level > 0)), CONSTANT)
+        return np.hstack([constant, features.astype(float)])
 
     def offer(self, x, r, K, exactly):
         """Return the best assortment under theta or under a draw of it in rare directions."""
@@ -147,7 +168,7 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
 
     def observe(self, context, action, feedback):
         """Add the weighted record of the choice to the sum, and learn after a release."""
-        self.sums.add(self.row(context.features[action].astype(float), feedback.choice))
+        self.sums.add(self.row(self.items(context.features[action]), feedback.choice))
         self.t += 1
         if self.t in self.ends:
             self.learn()
@@ -186,7 +207,9 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         early = sum(end <= FIRST_PART * self.t for end, _ in self.releases)
         if early and size > self.largest_expected:
             theta, V, root, _ = self.posterior(*self.estimate(k, early))
-        self.theta, self.V, self.root, self.rare = theta, V, root, self.rare_root(theta, V)
+        self.theta, self.V, self.root, self.rare = theta, V, root, np.zeros(V.shape)
+        m = int(self.level > 0 and not V[0, 0])  # 1 if theta_0 is 0
+        self.rare[m:, m:] = self.rare_root(theta[m:], V[m:, m:])
 
     def rare_root(self, theta, V):
         """Return V^(1/2) in directions in which records carry almost no information, else 0."""
@@ -207,25 +230,48 @@ class OnePassMNLOracle(dpb_gym.SingleAgent):
         return row, std, (self.tau if self.t < self.unsure else 1.0) * self.plan.uneven[k]
 
     def posterior(self, row, std, spread):
-        """Return mean, covariance and root of theta given noisy sums, and its likeliest size."""
-        d, noise = len(self.theta), (std / self.b) ** 2
-        H, left = even_out(symmetric(row[:-d] / self.a, d), std / self.a)
-        # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
-        h, E = np.linalg.eigh(H)
-        h, z = np.maximum(h, 0.0), E.T @ (row[-d:] / self.b)
-        # Variances of the error for each size: of responses, of noise in u and of noise in H.
-        prior = self.sizes[:, None] ** 2 / d
-        error = spread * h + noise + left * (d + 1) / 2 * prior
-        total = prior * h**2 + error
-        known = total > 0  # without noise nothing is known where h = 0
-        total = np.where(known, total, 1.0)
-        # Each size counts by its belief times the likelihood of z.
-        weights = softmax(np.log(self.beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1))
-        means, variances = prior * h * z / total, np.where(known, prior * error / total, prior)
-        mean = weights @ means
-        local = np.diag(weights @ variances) + ((means - mean).T * weights) @ (means - mean)
-        root = (E * np.sqrt(np.diag(local))) @ E.T
-        return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()]
+        """Return mean, covariance and root of theta given noisy sums, and its likeliest size.
+
+        The better of two models is chosen: theta_0 is the coefficient of a level, or 0.
+        """
+        D = len(self.theta)
+        H, u = symmetric(row[:-D] / self.a, D), row[-D:] / self.b
+        given = [std / self.a, spread, (std / self.b) ** 2, self.sizes**2 / self.problem.dim]
+        mean, V, root, size, zero = posterior(H, u, *given, self.beliefs)
+        if self.level > 0 and (1 - self.level) * math.exp(zero) > self.level:
+            found = posterior(H[1:, 1:], u[1:], *given, self.beliefs)
+            mean = np.append(0.0, found[0])
+            V, root, size = np.pad(found[1], (1, 0)), np.pad(found[2], (1, 0)), found[3]
+        return mean, V, root, self.sizes[size]
+
+
+def posterior(H, u, std, spread, noise, variances, beliefs):
+    """Return mean, covariance and root of theta, and the number of the likeliest variance.
+
+    Also return the log density of theta_0 at 0, less that of the prior.
+    """
+    d = len(u)
+    H, left = even_out(H, std)
+    # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
+    h, E = np.linalg.eigh(H)
+    h, z = np.maximum(h, 0.0), E.T @ u
+    # Variances of the error for each size: of responses, of noise in u and of noise in H.
+    prior = variances[:, None]
+    error = spread * h + noise + left * (d + 1) / 2 * prior
+    total = prior * h**2 + error
+    known = total > 0  # without noise nothing is known where h = 0
+    total = np.where(known, total, 1.0)
+    # Each size counts by its belief times the likelihood of z.
+    weights = softmax(np.log(beliefs) - 0.5 * (np.log(total) + z**2 / total).sum(axis=1))
+    means, own = prior * h * z / total, np.where(known, prior * error / total, prior)
+    mean = weights @ means
+    local = np.diag(weights @ own) + ((means - mean).T * weights) @ (means - mean)
+    root = (E * np.sqrt(np.diag(local))) @ E.T
+    after = weights @ norm.pdf(0.0, means @ E[0], np.sqrt(own @ E[0] ** 2))
+    before = beliefs @ norm.pdf(0.0, 0.0, np.sqrt(variances))
+    with np.errstate(divide="ignore"):
+        zero = np.log(after / before)
+    return E @ mean, E @ local @ E.T, root, weights.argmax(), zero
 
 
 def isometric_half(H):

@@ -15,13 +15,16 @@ import math
 
 import numpy as np
 from scipy.special import expit, ndtr, softmax, wrightomega
+from scipy.stats import norm
 
 import dpb_gym
 from dpb_gym import portable
 from dpb_gym.privacy import Schedule
 from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half, symmetric
 
+CONSTANT = 1.0  # first feature of every customer, whose coefficient is the intercept
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
+RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
 SIZES = np.array([1.0, 1.6, 2.5, 4.0, 8.0])  # candidate prior sizes of theta, in units of `norm`
 OTHERS = 0.0025  # prior probability of each size but the first: 1% in all
@@ -44,17 +47,24 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         bound: B, norm of a curvature, in units of the largest possible one, > 0.
         disperse: k, size of the draw around theta, in units of the posterior, >= 0.
         first: Round of the first release, in units of t_0, > 0.
-        ratio: Factor between the rounds of two releases, > 1.
         decay: Power of t with which the noise of a release grows, >= 0.
+        level: Prior probability of an intercept, in [0, 1).
     """
 
     protects = ("anticipating", "user-round")
 
     def __init__(
-        self, norm=0.85, clip=0.3, bound=0.2, disperse=0.1, first=2.4, ratio=1.1, decay=1.25
+        self,
+        norm=0.85,
+        clip=0.3,
+        bound=0.2,
+        disperse=0.1,
+        first=2.4,
+        decay=1.25,
+        level=0.0,
     ):
         self.norm, self.clip, self.bound, self.disperse = norm, clip, bound, disperse
-        self.first, self.ratio, self.decay = first, ratio, decay
+        self.first, self.decay, self.level = first, decay, level
 
     def begin(self):
         """Create the prior, the schedule of releases and the noisy sum."""
@@ -70,29 +80,34 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         # q is the part of the budget that pays for u. a H and b u enter the sum, so that replacing
         # a record moves it by at most 1. Unit noise in the sum is noise of standard deviation
         # `noise` in a coordinate of u - H theta.
-        self.q = 2 * self.U / (2 * self.U + r * self.B * math.sqrt(1 + 1 / d))
+        # theta_0 is the coefficient of the constant, if there may be an intercept, and 0 until an
+        # intercept is likelier than none.
+        k = int(self.level > 0)
+        D = d + k
+        self.q = 2 * self.U / (2 * self.U + r * self.B * math.sqrt(1 + 1 / D))
         a, b = math.sqrt((1 - self.q) / 2) / self.B, math.sqrt(self.q) / (2 * self.U)
         self.a, self.b = (a, b) if private else (1.0, 1.0)
-        noise = math.sqrt(1 / self.b**2 + (1 + 1 / d) / 2 * (r / self.a) ** 2)
+        noise = math.sqrt(1 / self.b**2 + (1 + 1 / D) / 2 * (r / self.a) ** 2)
 
         # The prior of theta is N(0, size^2 / d I) with an unknown size. The policy acts on the mean
         # theta, the covariance V, the root of draws theta + root z, and the weak direction.
         self.sizes = r * SIZES
         self.beliefs = np.array([1 - 4 * OTHERS] + [OTHERS] * 4)
         self.rare = RARE if self.logistic and self.disperse else 0.0
-        self.theta, self.V = np.zeros(d), self.beliefs @ self.sizes**2 / d * np.eye(d)
-        self.root, self.weak = np.zeros((d, d)), np.zeros(d)
+        self.theta, self.V = np.zeros(D), self.beliefs @ self.sizes**2 / d * np.eye(D)
+        self.V[:k] = 0.0
+        self.root, self.weak = np.zeros((D, D)), np.zeros(D)
 
         def schedule(sigma):
             """Return the release rounds for noise sigma in the sum; at t_0 noise equals signal."""
             if not private:
-                often = self.ratio ** (1 / EXACT_RELEASES)
+                often = RATIO ** (1 / EXACT_RELEASES)
                 return Schedule.unweighted(Schedule.geometric(info.longest, d, often, 0.0).ends)
             t_0 = sigma * noise / h
-            return Schedule.geometric(info.longest, self.first * t_0, self.ratio, self.decay)
+            return Schedule.geometric(info.longest, self.first * t_0, RATIO, self.decay)
 
         self.sums = self.curator.weighted_sum(
-            d * (d + 1) // 2 + d,
+            D * (D + 1) // 2 + D,
             schedule=schedule,
             sensitivity=1.0,
             clip=2.0 if private else None,
@@ -124,8 +139,9 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         return price
 
     def phi(self, x, price):
-        """Return [x; -p] / sqrt(d)."""
-        return np.append(x, -price) / math.sqrt(len(self.theta))
+        """Return [x; -p] / sqrt(d), with the constant before x if there may be an intercept."""
+        constant = [CONSTANT] * int(self.level > 0)
+        return np.concatenate([constant, x, [-price]]) / math.sqrt(self.problem.dim)
 
     def revenue(self, x, price, theta):
         """Return the expected revenue under logistic demand."""
@@ -133,7 +149,7 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
 
     def best_price(self, x, theta):
         """Return the price in [0, 1] of largest expected revenue."""
-        a, slope = self.phi(x, 0.0) @ theta, theta[-1] / math.sqrt(len(theta))
+        a, slope = self.phi(x, 0.0) @ theta, theta[-1] / math.sqrt(self.problem.dim)
         if slope <= 0.0:
             return 1.0 if self.logistic or a > slope else 0.0
         if self.logistic:  # (1 + W(exp(zeta a - 1))) / (zeta slope)
@@ -206,18 +222,32 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         return row, std, self.plan.uneven[k]
 
     def posterior(self, row, std, spread):
-        """Return mean, covariance and root of theta, its likeliest size and the weak direction."""
-        d, noise = len(self.theta), (std / self.b) ** 2
-        H, left = even_out(symmetric(row[:-d] / self.a, d), std / self.a)
+        """Return mean, covariance and root of theta, its likeliest size and the weak direction.
+
+        The better of two models is chosen: theta_0 is the coefficient of an intercept, or 0.
+        """
+        D = len(self.theta)
+        given = symmetric(row[:-D] / self.a, D), row[-D:] / self.b, std, spread
+        *found, zero = self.model(*given)
+        if self.level > 0 and (1 - self.level) * math.exp(zero) > self.level:
+            mean, V, root, size, weak, _ = self.model(given[0][1:, 1:], given[1][1:], std, spread)
+            found = np.append(0.0, mean), np.pad(V, (1, 0)), np.pad(root, (1, 0)), size
+            found = *found, np.append(0.0, weak)
+        return found
+
+    def model(self, H, u, std, spread):
+        """Return the same for one model, and the log ratio of densities of theta_0 at 0."""
+        n, d, noise = len(u), self.problem.dim, (std / self.b) ** 2
+        H, left = even_out(H, std / self.a)
         # In the eigenbasis E of H: z_i = h_i t_i + error_i, with t = E' theta.
         values, E = np.linalg.eigh(H)
-        h, z = np.maximum(values, 0.0), E.T @ (row[-d:] / self.b)
-        weak = weak_direction(values, E, left) if self.twins and self.rare else np.zeros(d)
-        few = (h < self.rare * min(h.mean(), H[-1, -1])) & (d * E[-1] ** 2 > 1)
+        h, z = np.maximum(values, 0.0), E.T @ u
+        weak = weak_direction(values, E, left) if self.twins and self.rare else np.zeros(n)
+        few = (h < self.rare * min(h.mean(), H[-1, -1])) & (n * E[-1] ** 2 > 1)
         # Variances of the error for each size: of responses, of noise in u and of noise in H.
-        squares = self.sizes[:, None] ** 2
-        error = spread * h + noise + left * (1 + 1 / d) / 2 * squares
-        prior = np.where(few, np.maximum(squares, (WIDE * self.norm) ** 2), squares) / d
+        squares = self.sizes[:, None] ** 2 / d
+        error = spread * h + noise + left * (n + 1) / 2 * squares
+        prior = np.where(few, np.maximum(squares, (WIDE * self.norm) ** 2 / d), squares)
         total = prior * h**2 + error
         known = total > 0  # without noise nothing is known where h = 0
         total = np.where(known, total, 1.0)
@@ -230,7 +260,11 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
         deviation = np.sqrt(np.diag(local))
         whole = np.clip(deviation * math.sqrt(d) / self.norm, self.disperse, 1.0)
         root = (E * deviation * np.where(few, whole, self.disperse)) @ E.T
-        return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()], weak
+        after = weights @ norm.pdf(0.0, means @ E[0], np.sqrt(variances @ E[0] ** 2))
+        before = self.beliefs @ norm.pdf(0.0, 0.0, np.sqrt(prior @ E[0] ** 2))
+        with np.errstate(divide="ignore"):
+            zero = np.log(after / before)
+        return E @ mean, E @ local @ E.T, root, self.sizes[weights.argmax()], weak, zero
 
 
 def weak_direction(values, E, left):

@@ -16,6 +16,10 @@ CONSTANTS = {"n_items": 4, "capacity": 1, "dim": 6, "contexts": CATALOGUE}
 CASES = {
     "no budget": (None, {}, {"n_items": 30, "capacity": 4}),
     "tight budget": ("rho=0.05", {}, {"n_items": 30, "capacity": 4}),
+    "no level": ("rho=2", {"level": 0.0}, {"n_items": 30, "capacity": 4}),
+    "hidden level": ("rho=20", {}, {"capacity": 4, "intercept": -4.0}),
+    "hidden level, uneven revenues": ("rho=20", {}, {"revenues": "random", "intercept": -3.0}),
+    "hidden level, no budget": (None, {"level": 0.5}, {"capacity": 4, "intercept": -3.0}),
     "loose budget": ("rho=2", {}, {"n_items": 30, "capacity": 4}),
     "two dimensions, uneven revenues": (
         "eps=2,delta=1e-4",
@@ -34,7 +38,7 @@ CASES = {
     ),
     "sets of exactly K items": (
         "rho=1",
-        {"ratio": 1.5, "decay": 0.5},
+        {"decay": 0.5},
         {"capacity": 5, "revenues": "random", "exactly": True},
     ),
 }
@@ -46,7 +50,7 @@ def test_offers_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
     budget, params, env = CASES[case]
     env = ITEMS | env | {"oracle": OnePassMNLOracle}
     run = lockstep("one-pass-mnl", "DPB/Assortment-v0", budget, seeds, 300, params, **env)
-    moved = rare = 0
+    moved = rare = leveled = 0
     for _, fast, copies, (offer, expected) in run:
         np.testing.assert_array_equal(offer, expected)
         theta, covariance = np.array([c.theta for c in copies]), np.array([c.V for c in copies])
@@ -55,5 +59,7 @@ def test_offers_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
         np.testing.assert_allclose(fast.state.V, covariance, rtol=1e-8, atol=1e-10)
         moved += theta.any()
         rare += any(copy.rare.any() for copy in copies)
+        leveled += theta[:, 0].any() and params.get("level", 0.1) > 0
     assert moved > 100
     assert rare > 30 or "constants" not in case
+    assert (leveled > 100) == ("hidden" in case)

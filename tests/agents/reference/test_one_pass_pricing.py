@@ -20,6 +20,9 @@ SHOP = {  # price 1 is the worst, and the intercept against the slope a rare dir
 }
 CASES = {
     "intercept": ("rho=50", {}, SHOP),
+    "hidden intercept": ("rho=50", {"level": 0.5}, {"dim": 4, "zeta": 6.0, "intercept": -0.3}),
+    "hidden intercept, no budget": (None, {"level": 0.5}, {"dim": 3, "intercept": -0.5}),
+    "no hidden intercept": ("rho=2", {"level": 0.1}, {"dim": 4}),
     "intercept, no budget": (None, {}, SHOP),
     "no budget": (None, {}, {}),
     "tight budget": ("rho=0.05", {}, {}),
@@ -34,7 +37,7 @@ CASES = {
     "hopeless budget": ("rho=0.0001", {}, {}),
     "other parameters": (
         "rho=5",
-        {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4, "ratio": 1.4},
+        {"norm": 0.6, "disperse": 0.3, "clip": 0.5, "bound": 0.4},
         {"dim": 4},
     ),
     "greedy": ("rho=1", {"disperse": 0.0, "first": 1.0, "decay": 0.5}, {"dim": 4}),
@@ -47,7 +50,7 @@ def test_prices_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
     budget, params, env = CASES[case]
     env = env | {"oracle": OnePassPricingOracle}
     run = lockstep("one-pass-pricing", "DPB/Pricing-v0", budget, seeds, 300, params, **env)
-    moved = 0
+    moved = leveled = 0
     for _, fast, copies, (price, expected) in run:
         # closed forms of a theta that differs by rounding
         np.testing.assert_allclose(price, expected, rtol=0, atol=1e-8)
@@ -56,7 +59,9 @@ def test_prices_and_posteriors_are_equal_in_every_round(lockstep, case, seeds):
         np.testing.assert_allclose(fast.state.theta, theta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(fast.state.V, covariance, rtol=1e-8, atol=1e-10)
         moved += theta.any()
+        leveled += theta[:, 0].any() and "level" in params
     assert moved > 100 or case == "hopeless budget"
+    assert (leveled > 50) == case.startswith("hidden")
 
 
 @pytest.mark.parametrize("rho", [1e-7, 3e-6, 1e-4, 2e-4, 3e-4, 1e-3, 1e-2])
