@@ -27,7 +27,9 @@ from dpb_gym.problems.rounds import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.stretch import Stretch
 from dpb_gym.streams import AgentStreams
 
-BOUND = ("_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields", "_functions")
+BOUND = (
+    "_c", "_R", "_buffers", "_shown", "_loops", "_kind", "_fields", "_functions", "_offered",
+)  # fmt: skip
 """Attributes that are made again after loading."""
 UNUSED_SUMS = np.zeros((1, 0))
 
@@ -142,6 +144,7 @@ class Player(Agent):
 
     def _bind(self) -> None:
         """Make what is no part of a saved state: compiled loops and read-only views."""
+        self._offered: tuple[Context | None, tuple[Array, ...]] = (None, ())
         self._functions = self._checked_functions()
         self._kind = kind_of(self.problem.kind)
         self._fields = self.algorithm.context or self._kind.context
@@ -245,6 +248,10 @@ class Player(Agent):
 
     def _contexts(self, context: Context, rounds: bool = False) -> tuple[Array, ...]:
         """Return the fields that the algorithm sees, ``(n, B, ...)``; n = 1 without `rounds`."""
+        # the context of a decision mostly comes again with the response to it
+        if self._offered[0] is context and not rounds:
+            return self._offered[1]
+        self._offered = (None, ())
         found = []
         for name in self._fields:
             part = context.offered_revenues if name == "revenues" else getattr(context, name)
@@ -254,8 +261,11 @@ class Player(Agent):
             if self._labels is not None:
                 part = self._labels[np.arange(part.shape[1])[:, None], part]
             found.append(read_only(np.ascontiguousarray(part)))
-        self._fit_buffers(tuple(found))
-        return tuple(found)
+        contexts = tuple(found)
+        self._fit_buffers(contexts)
+        if not rounds:
+            self._offered = context, contexts
+        return contexts
 
     def _draw(self, rounds: int, count: int) -> Array:
         """Return random vectors ``(rounds, B, count, dim)``."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from dpb_gym import portable
+from dpb_gym.errors import AgentError
 
 RADIUS = 2.0
 """Algorithm 3 minimises over ||theta|| <= 2."""
@@ -40,11 +41,20 @@ class Demand:
         """Return the facts of logistic demand in {0, 1}, or of Gaussian demand in [-bound, bound].
 
         Gaussian losses have bounded gradients on ||theta|| <= 2 only, of norm bound + 2.
+
+        Raises:
+            AgentError: If logistic demand is so steep that its slope at |z| = 2 is not a number
+                above 0, so that K would be infinite.
         """
         if kind == "gaussian":
             return cls(kind, 1.0, -bound, bound, 1.0, 1.0, bound + RADIUS, 1.0)
         scale = 1.0 if zeta is None else zeta
         tail = 1.0 / (1.0 + portable.exp(RADIUS * scale))
+        if not 0.0 < tail < 1.0:
+            raise AgentError(
+                f"private pricing needs a demand whose slope is above 0 where |z| <= {RADIUS:g}; "
+                f"with zeta = {scale:g} it is 0 in floating point: scale prices and features"
+            )
         steepest, flattest = scale / 4, scale * tail * (1.0 - tail)
         K = max(1.0, steepest, 1.0 / flattest)
         G = max(scale, 1.0 / scale)

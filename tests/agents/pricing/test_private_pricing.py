@@ -66,6 +66,14 @@ def test_spends_its_approximate_budget_and_no_more(epsilon):
     assert epsilon * (1 - 1e-5) <= guarantee.epsilon(2 * DELTA) <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("zeta", [400.0, 7000.0])
+def test_a_demand_without_a_slope_is_refused(zeta: float) -> None:
+    """1 / f'(2) is infinite, which no calibration can use."""
+    with pytest.raises(AgentError, match=f"zeta = {zeta:g} it is 0 in floating point"):
+        Demand.of("logistic", zeta, 5.0)
+    assert math.isfinite(Demand.of("logistic", 100.0, 5.0).K)
+
+
 def test_the_guarantee_is_known_before_the_first_round():
     before = begun(Budget.zcdp(0.7), horizon=400).curator.guarantee
     agent, _, _ = play(Budget.zcdp(0.7))
