@@ -138,6 +138,9 @@ def comments(folder: str) -> float:
     return 100.0 * count / code
 
 
+PACKAGES = ("dpb_gym", "agents", "envs_data")
+
+
 def packed(folder: str) -> float:
     """Return the percentage of assignments of a folder that assign a tuple to a tuple."""
     found = []
@@ -277,7 +280,10 @@ def table(path: list[str], received: list[str]) -> str:
          max(class_depths("dpb_gym/privacy").values()), 2),
         ("comments per 100 lines of code in `dpb_gym/privacy`",
          f"{comments('dpb_gym/privacy'):.1f}", "(at least 5)"),
-        ("packed assignments in `dpb_gym/privacy`", f"{packed('dpb_gym/privacy'):.1f}%", "3%"),
+        *(
+            (f"packed assignments in `{folder}`", f"{packed(folder):.1f}%", "3%")
+            for folder in PACKAGES
+        ),
         ("functions of more than 60 lines", sum(length > 60 for length, _, _ in functions()), ""),
         ("functions of more than 60 lines without the docstring",
          sum(code > 60 for _, code, _ in functions()), 0),

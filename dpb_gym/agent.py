@@ -133,7 +133,8 @@ class Agent(Policy, ABC):
         Raises:
             AgentError: If the agent was not set up by `set_up`.
         """
-        problem, curator = vars(self).get("_started_for"), self.curator
+        problem = vars(self).get("_started_for")
+        curator = self.curator
         if not isinstance(problem, ProblemInfo):
             raise AgentError("set_up was not called, which creates the curator and calls begin")
         noise = curator.noise

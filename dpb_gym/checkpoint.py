@@ -46,7 +46,8 @@ from dpb_gym.privacy.restoring import check_exact, check_restored
 FORMAT = "dpb-gym agent checkpoint"
 VERSION = 4
 HOLDERS = ("state directory", "account")
-MOST_BYTES, MOST_HEADER = 1 << 33, 4096
+MOST_BYTES = 1 << 33
+MOST_HEADER = 4096
 
 
 class Policy(state.Registered):

@@ -262,7 +262,9 @@ class _Spent(event.Listener, threading.local):
     Garbage collection, which takes a seventh of a compilation, is paused meanwhile.
     """
 
-    depth, wall, processor = 0, 0.0, 0.0
+    depth = 0
+    wall = 0.0
+    processor = 0.0
 
     def on_start(self, _: Any) -> None:
         if self.depth == 0:

@@ -142,7 +142,8 @@ def _bandit(env: Any, features: Array) -> PublishedWorld:
 
 def _bandit_regret(make: Callable[[int], Any], agent: Any, options: Any) -> Callable[..., float]:
     def regret(seed: int, rounds: int) -> float:
-        env, total = make(seed), 0.0
+        env = make(seed)
+        total = 0.0
         env.reset_random()
         _seed(1000 + seed)
         player = agent(env, rounds, options)
@@ -159,7 +160,10 @@ def _bandit_regret(make: Callable[[int], Any], agent: Any, options: Any) -> Call
 def _shuffle_linear(folder: Path, epsilon: float) -> Setting:
     """Figures of Chowdhury & Zhou (2022): 100 fixed arms, d = 5, Bernoulli rewards."""
     code: Any = _module(folder, "LinBanditPrivate")
-    d, arms, delta, batch = 5, 100, 0.1, 20
+    d = 5
+    arms = 100
+    delta = 0.1
+    batch = 20
     code.d = d  # their agents read this global
 
     def make(seed: int) -> Any:
@@ -241,7 +245,8 @@ def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
     """The experiment of Zheng et al. (2020): 20 films, features of 20 numbers, MovieLens 100K."""
     dataset: Any = _module(folder, "src.dataset")
     agent: Any = _module(folder, "src.linucb").LinUCB
-    file, delta = folder / "ua.base", 0.1
+    file = folder / "ua.base"
+    delta = 0.1
     if not file.is_file():
         raise DataError(f"{file} is missing: place MovieLens 100K's ratings there")
     env = dataset.MovieLensEnv(str(file), 20, 20)
@@ -270,13 +275,15 @@ def _ldp_ratings(folder: Path, epsilon: float) -> Setting:
 
 def _autoregressive(seed: int, d: int, arms: int) -> PublishedWorld:
     """Contexts with autoregressive correlation 0.1, five coordinates matter, Gaussian noise."""
-    draws, beta = np.random.default_rng(seed), np.zeros(d)
+    draws = np.random.default_rng(seed)
+    beta = np.zeros(d)
     lags = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
     root = np.linalg.cholesky(0.1**lags)
     beta[:5] = draws.uniform(0.5, 1.0, 5) * draws.choice([-1.0, 1.0], 5)
 
     def step(features: Array, arm: int) -> tuple[Any, Any, Array]:
-        mean, coming = features @ beta, draws.normal(size=(arms, d)) @ root
+        mean = features @ beta
+        coming = draws.normal(size=(arms, d)) @ root
         return mean[arm] + 0.1 * draws.normal(), mean.max() - mean[arm], coming
 
     return PublishedWorld(draws.normal(size=(arms, d)) @ root, step)
@@ -284,7 +291,8 @@ def _autoregressive(seed: int, d: int, arms: int) -> PublishedWorld:
 
 def _sparse(folder: Path, epsilon: float) -> Setting:
     """Setting 2 of FLIPHAT's simulation.py at d = 400, with the arrays that it ships."""
-    file, choices = folder / "simulations/result_AR1e-1-s5-T40000-K3-effect_d.npy", (0.5, 1, 2, 5)
+    file = folder / "simulations/result_AR1e-1-s5-T40000-K3-effect_d.npy"
+    choices = (0.5, 1, 2, 5)
     if not file.is_file():
         raise DataError(f"{folder} has no {file.name}: give a clone of the world")
     array = np.load(file, allow_pickle=False)  # (dimension, replicate, epsilon)
@@ -298,7 +306,8 @@ def _sparse(folder: Path, epsilon: float) -> Setting:
 def _ldp_logistic(folder: Path, epsilon: float) -> Setting:
     """Scheme1/instances/logistic.py of Han et al. (2021): d = 2, ten candidates."""
     utils: Any = _module(folder / "Scheme1", "utils")
-    delta, names = 0.01, {"LDP-SGD": ("SGD", "GSGD"), "LDP-GLOC": ("GLM", "LUCBG")}
+    delta = 0.01
+    names = {"LDP-SGD": ("SGD", "GSGD"), "LDP-GLOC": ("GLM", "LUCBG")}
 
     def parameters(name: str, seed: int, rounds: int) -> Any:
         mechanism, server = names[name]
@@ -361,7 +370,8 @@ def play(setting: Setting, agent: str, seed: int, rounds: int) -> float:
     budget = f"eps={setting.epsilon!r},delta={setting.delta!r}{at}{trust}"
     info = replace(setting.info, horizon=rounds)
     session = serve(name, budget, info, noise="seeded", seed=seed, warm=False)
-    world, total = setting.open(seed, rounds), 0.0
+    world = setting.open(seed, rounds)
+    total = 0.0
     low, high = info.reward_range
     arms = None if info.n_arms is None else np.arange(info.n_arms)
     for _ in range(rounds):

@@ -15,7 +15,8 @@ LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", defau
 """Called with each step of the current operation, see `step`."""
 ANNOUNCER: ContextVar[Callable[[str], Any] | None] = ContextVar("ANNOUNCER", default=None)
 """Called with each intermediate answer, see `announce`."""
-TERMINAL_SECONDS, LOG_SECONDS = (0.5, 1.0), (2.0, 4.0)
+TERMINAL_SECONDS = (0.5, 1.0)
+LOG_SECONDS = (2.0, 4.0)
 """Seconds before the first line and between lines. Imports may precede the first line."""
 
 
@@ -56,7 +57,9 @@ def progress_lines(
     if outer is not None and progress in (True, None):
         yield outer
         return
-    start, done, current = time.monotonic(), Event(), [name]
+    start = time.monotonic()
+    done = Event()
+    current = [name]
 
     def say(what: str) -> None:
         current[0] = f"{name}: {what}"

@@ -105,7 +105,8 @@ class AgentSpec:
             ParameterError: If a parameter is unknown or invalid.
             AgentError: If the maker does not return an agent.
         """
-        maker, given = self.maker, {**self.params, **params}
+        maker = self.maker
+        given = {**self.params, **params}
         if given and inspect.isclass(maker):
             check_parameters(self.name, maker, given)
         try:

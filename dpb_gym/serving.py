@@ -40,7 +40,8 @@ from dpb_gym.problems.kinds import kind_of
 from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
-WARM_DECISIONS, MOST_WARM_DECISIONS = 330, 5000
+WARM_DECISIONS = 330
+MOST_WARM_DECISIONS = 5000
 """Decisions of the copy of an agent that compiles its kernels, and their largest number if an
 integer parameter, such as the length of a batch, asks for more."""
 PARTS: dict[str, Any] = {
@@ -238,7 +239,9 @@ class Session:
             CheckpointError: If the session goes on elsewhere, as its account tells.
         """
         with self._used():
-            state, info, kind = self._state, self.problem, kind_of(self.problem.kind)
+            state = self._state
+            info = self.problem
+            kind = kind_of(self.problem.kind)
             self._check_trusted()
             if info.horizon is not None and state["t"] >= info.horizon:
                 raise HorizonExceeded(f"the session was planned for {info.horizon:,} decisions")
@@ -315,7 +318,8 @@ class Session:
             HorizonExceeded: If the horizon is over.
         """
         with self._used():
-            sums, state = self._split_sums(), self._state
+            sums = self._split_sums()
+            state = self._state
             facts = state.get("facts", {})
             if not simulation:
                 self._check_real(sums)
@@ -349,7 +353,8 @@ class Session:
 
     def _check_trusted(self) -> None:
         """Raise AgentError if this process must not see a customer's data."""
-        state, curator = self._state, self.agent.curator
+        state = self._state
+        curator = self.agent.curator
         if state.get("split"):
             raise AgentError("the customers of this session decide on their devices: device()")
         real = state.get("facts", {}).get("generator") == "system"
@@ -668,7 +673,8 @@ class Session:
         Without a response, or if the account refuses it, the agent observes placeholders, so that
         no features are shown twice.
         """
-        state, charges = self._state, self._charges
+        state = self._state
+        charges = self._charges
         state["owed"] = False
         record = state["came"].pop(0) if state["came"] else None
         admitted = record is not None
@@ -708,7 +714,8 @@ def _check_session(agent: Policy, path: Any) -> None:
     for name, kind in PARTS.items():
         if not isinstance(session.get(name), kind):
             raise CheckpointError(f"{path}: {name} of the session is {shown(session.get(name))}")
-    problem, curator = session["problem"], vars(agent).get("curator")
+    problem = session["problem"]
+    curator = vars(agent).get("curator")
     if curator is None:
         raise CheckpointError(f"{path} holds a session whose agent has no curator")
     stated = {
@@ -799,7 +806,8 @@ def serve(
     info = info.info if isinstance(info, Problem) else info
     if not isinstance(info, ProblemInfo):
         raise ParameterError(f"problem must be a ProblemInfo or an environment, got {shown(info)}")
-    asked, band = privacy.Budget.parse(budget), None
+    asked = privacy.Budget.parse(budget)
+    band = None
     if (list_price, max_spread) != (None, None):
         priced = kind_of(info.kind).response == "demand"
         if not priced or list_price is None or max_spread is None:
@@ -816,7 +824,8 @@ def serve(
     punctual = not (spec.partial_feedback and spec.delayed_feedback)
     if account is not None and punctual:
         raise AgentError(f"{spec.name!r} needs every response, and an account may refuse some")
-    made, streams = spec.make(), spec.streams([start], asked)
+    made = spec.make()
+    streams = spec.streams([start], asked)
     made.set_up(info, streams, asked, noise="seeded" if asked is None else noise)
     if warm and isinstance(agent, str):
         warm_up(spec, info, asked, noise)
@@ -856,7 +865,8 @@ def warm_up(
 
 def _play(session: Session, rng: np.random.Generator, share: float) -> None:
     """Play a session to its horizon and respond to a share of its decisions."""
-    info, kind = session.problem, kind_of(session.problem.kind)
+    info = session.problem
+    kind = kind_of(session.problem.kind)
     for _ in range(info.longest):
         given: dict[str, Any] = {}
         if kind.revenues and not info.equal_revenues:

@@ -114,7 +114,8 @@ class BlockDraws:
 
     def take(self, rounds: int) -> NDArray[np.float64]:
         """Return the numbers of the next rounds, ``(rounds, B, *shape)``, as copies."""
-        taken, done = np.empty((rounds, *self._block.shape[1:])), 0
+        taken = np.empty((rounds, *self._block.shape[1:]))
+        done = 0
         while done < rounds:
             self._fill_if_empty()
             part = self._block[self._next : self._next + rounds - done]

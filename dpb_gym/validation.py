@@ -48,7 +48,8 @@ def real(
         ok = ok and not (open_low and number == low) and not (open_high and number == high)
         if ok:
             return number
-    left, right = "(" if open_low else "[", ")" if open_high else "]"
+    left = "(" if open_low else "["
+    right = ")" if open_high else "]"
     allowed = f" in {left}{low}, {high}{right}"
     if math.isinf(high):
         allowed = "" if math.isinf(low) else f" {'>' if open_low else '>='} {low:g}"

@@ -26,7 +26,8 @@ from dpb_gym.streams import check_seed
 from dpb_gym.suites.spec import AgentRun
 
 FIXED_ARMS = ("DPB/MultiArmed-v0", {"n_arms": 3})
-SHORTEST, LONGEST = 32, 2048
+SHORTEST = 32
+LONGEST = 2048
 FEW_RUNS = 4
 LOCAL_RUNS = 400  # of a pilot, which estimates the effect on messages
 CONTROL_RUNS = 2000
@@ -254,7 +255,9 @@ class _Stage:
 
 def _pilot(stage: _Stage, fixed: int | None, pair: Pair | None) -> tuple[int, Pair, list[int]]:
     """Find the horizon and a built-in pair and round that differ most, with a few runs."""
-    rounds, info, run = fixed or SHORTEST, stage.problem(fixed or SHORTEST).info, stage.run
+    rounds = fixed or SHORTEST
+    info = stage.problem(fixed or SHORTEST).info
+    run = stage.run
     agent = run.spec.make()
     unit = agent.protects[1] if run.budget is not None and agent.protects else "user-round"
     partial = run.spec.partial_feedback and not isinstance(agent, BatchedSingle)

@@ -16,7 +16,10 @@ from dpb_gym.files import text_template
 from dpb_gym.privacy.budget import REPORT_DELTA
 from dpb_gym.privacy.guarantee import Guarantee
 
-PASS, FAIL, NO_CLAIM, NO_POWER = "PASS", "FAIL", "NO CLAIM", "NO POWER"
+PASS = "PASS"
+FAIL = "FAIL"
+NO_CLAIM = "NO CLAIM"
+NO_POWER = "NO POWER"
 READS_RAW = "READS RAW DATA"
 LAYOUT = Path(__file__).with_name("audit_report.txt.j2")
 

@@ -70,7 +70,8 @@ def rho_bound(fpr: float, fnr: float) -> float:
         fpr: False positive rate (or its upper limit).
         fnr: False negative rate (or its upper limit).
     """
-    p, q = 1.0 - fnr, fpr
+    p = 1.0 - fnr
+    q = fpr
     if p <= q:
         return 0.0
     a = ORDERS
@@ -102,7 +103,8 @@ def gaussian_mu_bound(scores0: FloatArray, scores1: FloatArray, confidence: floa
     """
     from scipy.special import chdtri, nctdtrinc
 
-    n0, n1 = scores0.size, scores1.size
+    n0 = scores0.size
+    n1 = scores1.size
     freedom = n0 + n1 - 2
     if freedom < 1:
         return 0.0
@@ -139,9 +141,11 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
         confidence: In (0, 1).
     """
     level = validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
-    log, n = -math.log1p(-level), len(counted[0])
+    log = -math.log1p(-level)
+    n = len(counted[0])
     spread = float(np.std(np.nan_to_num(np.concatenate(chosen), posinf=1e6, neginf=-1e6))) or 1.0
-    best, bet = 0.0, None
+    best = 0.0
+    bet = None
     for scale, clip in itertools.product((*SCALES, spread), CLIPS):  # the last: the score itself
         f, weights = _exponents(chosen, scale / spread, clip)
         k = float(weights.mean())
@@ -150,7 +154,8 @@ def divergence_bound(chosen: Samples, counted: Samples, confidence: float) -> fl
         stake = min(math.sqrt(2.0 * log / (n * variance)), 0.5 / width)
         promised = float(f.mean()) - math.log(k) - log / (n * stake) - 0.5 * stake * variance
         if promised > best:
-            best, bet = promised, (scale / spread, clip, k, stake)
+            best = promised
+            bet = (scale / spread, clip, k, stake)
     if bet is None:
         return 0.0
     scale, clip, k, stake = bet
@@ -171,7 +176,8 @@ def _exponents(scores: Samples, scale: float, clip: float) -> Samples:
 
 
 def _rates(fpr: ArrayLike, fnr: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    fp, fn = np.asarray(fpr, dtype=np.float64), np.asarray(fnr, dtype=np.float64)
+    fp = np.asarray(fpr, dtype=np.float64)
+    fn = np.asarray(fnr, dtype=np.float64)
     if not (np.isfinite(fp).all() and np.isfinite(fn).all()):
         raise ParameterError("error rates must be finite")
     return fp, fn

@@ -124,12 +124,14 @@ def audit_scores(
         >>> audit_scores(0.5 * noise[0], 0.5 * noise[1] + 1.0, claim).verdict
         'FAIL'
     """
-    zero, one = _scores(first), _scores(second)
+    zero = _scores(first)
+    one = _scores(second)
     if zero.size != one.size:
         raise ParameterError(f"both worlds need as many runs; got {zero.size} and {one.size}")
     validation.real("confidence", confidence, 0.0, 1.0, open_low=True, open_high=True)
     cut = round(THRESHOLD_SHARE * zero.size)
-    chosen, counted = (zero[:cut], one[:cut]), (zero[cut:], one[cut:])
+    chosen = (zero[:cut], one[:cut])
+    counted = (zero[cut:], one[cut:])
     said = {"subject": subject, "score": score, "details": details or {}}
     return _evaluate(chosen, counted, Refutable(claimed), zero.size, said, confidence)
 
@@ -156,7 +158,8 @@ def audit_outputs(
     Raises:
         ParameterError: If there are too few runs, shapes do not fit, or an output is not finite.
     """
-    zero, one = _views(first), _views(second)
+    zero = _views(first)
+    one = _views(second)
     if zero.keys() != one.keys() or not zero:
         raise ParameterError(f"both worlds need the same views; got {[*zero]} and {[*one]}")
     lengths = {len(view) for view in (*zero.values(), *one.values())}
@@ -170,7 +173,8 @@ def audit_outputs(
         zero["all"] = np.concatenate(list(zero.values()), axis=1)
         one["all"] = np.concatenate(list(one.values()), axis=1)
     claim = Refutable(claimed)
-    fit, cut = round(FIT_SHARE * runs), round((FIT_SHARE + THRESHOLD_SHARE) * runs)
+    fit = round(FIT_SHARE * runs)
+    cut = round((FIT_SHARE + THRESHOLD_SHARE) * runs)
     tried: list[tuple[float, str, bounds.Samples, bounds.Samples]] = []
     for name in zero:
         weights = fit_discriminant(zero[name][:fit], one[name][:fit])
@@ -251,7 +255,8 @@ def _views(outputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, FloatArray
 
 def _threshold(scores: bounds.Samples, claim: Refutable) -> tuple[float, float]:
     """Return the threshold with the largest conservative excess over the claim, and the excess."""
-    zero, one = np.sort(scores[0]), np.sort(scores[1])
+    zero = np.sort(scores[0])
+    one = np.sort(scores[1])
     values = np.unique(np.concatenate([zero, one]))
     if values.size == 1:
         return float(values[0]), 0.0

@@ -284,7 +284,8 @@ def _seeds(seed: int) -> list[int]:
 def _rounds(
     agent: Agent, problem: Problem, seed: int, changes: _Changes | None, boundary: _Boundary
 ) -> None:
-    unit, notion = agent.curator.unit, agent.curator.notion
+    unit = agent.curator.unit
+    notion = agent.curator.notion
     contexts_change = unit in ("user-round", "user")
     public = ("users",) if unit == "user" else ()
     rng = np.random.default_rng([seed, 1])
@@ -306,7 +307,8 @@ def _rounds(
             told = customers.exchanged_context()
             context = told if changes.bit is not None else context
         boundary.exchanged = lane if changed[t] else None
-        shares, action = agent.probabilities(context), np.asarray(agent.act(context))
+        shares = agent.probabilities(context)
+        action = np.asarray(agent.act(context))
         problem.check_action(action, LANES)
         # a customer who is exchanged may see other actions, unless the claim is central
         other = context is not met and notion != "central"
@@ -362,7 +364,8 @@ class _Customers:
         self.another = problem.instance(_seeds(seed + 1))
         # an adapted environment has no rounds
         self._known = type(self.instance).answer is Instance.answer
-        hidden, others = self.instance.hidden, self.another.hidden
+        hidden = self.instance.hidden
+        others = self.another.hidden
         self._hidden = {name: with_lane_of(lane, others[name], hidden[name]) for name in hidden}
 
     def advance(self) -> None:
@@ -372,7 +375,8 @@ class _Customers:
 
     def exchanged_context(self) -> Context:
         """Return the context with another customer in one replicate."""
-        own, other = self.instance.context(), self.another.context()
+        own = self.instance.context()
+        other = self.another.context()
         if other.users is not None:
             other = other._replace(users=np.where(other.users < 0, -1, other.users + self.shift))
         mixed: Context = with_lane_of(self.lane, other, own)
@@ -397,8 +401,10 @@ class _Customers:
         return other
 
     def _exchanged_round(self) -> Round:
-        own, other = self.instance.round(), self.another.round()
-        lane, secrets = self.lane, own.secret.items()
+        own = self.instance.round()
+        other = self.another.round()
+        lane = self.lane
+        secrets = own.secret.items()
         secret = {name: with_lane_of(lane, other.secret[name], mine) for name, mine in secrets}
         uniform = with_lane_of(lane, other.uniform, own.uniform)
         return Round(self.exchanged_context(), uniform, secret)
@@ -470,7 +476,8 @@ class Interception(ABC):
 
     def _taking(self, key: tuple[int, str], releaser: Releaser) -> MethodType:
         name = key[1]
-        taken, usual = self._taken(key, getattr(releaser, name)), getattr(type(releaser), name)
+        taken = self._taken(key, getattr(releaser, name))
+        usual = getattr(type(releaser), name)
 
         def call(it: Releaser, *args: Any, **options: Any) -> Any:
             return taken(*args, **options) if it is releaser else usual(it, *args, **options)
@@ -633,7 +640,8 @@ class _Boundary(Interception):
             return output
 
         # later runs keep nothing, as Python visits all that is kept again and again
-        number, calls = self._calls, self.first.calls
+        number = self._calls
+        calls = self.first.calls
         self._calls += 1
         if number >= len(calls) or calls[number].key != key:
             raise _Found("records reach the plan of the releases")
@@ -673,7 +681,8 @@ class _Boundary(Interception):
         then = self.first.entered[self._rounds]
         self._rounds += 1
         for key in sorted({*rows, *then}):
-            now, before = rows.get(key), then.get(key)
+            now = rows.get(key)
+            before = then.get(key)
             if now is not None and before is not None and now.tobytes() == before.tobytes():
                 continue  # a distance of 0, as in most rounds of most replicates
             what, most = self._bounds[key]
@@ -832,11 +841,14 @@ def _other(
     rng: np.random.Generator,
 ) -> Feedback:
     """Return another response that is possible for the action."""
-    shown, choice = np.asarray(action), feedback.choice
+    shown = np.asarray(action)
+    choice = feedback.choice
     low, high = response_range(problem.info)
     numbers = feedback.reward if feedback.demand is None else feedback.demand
     if choice is not None:
-        low, high, numbers = -1, (shown >= 0).sum(axis=1) - 1, choice
+        low = -1
+        high = (shown >= 0).sum(axis=1) - 1
+        numbers = choice
     if how == "opposite":
         changed = low + high - numbers
     elif how == "random":

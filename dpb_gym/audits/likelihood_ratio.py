@@ -200,10 +200,12 @@ class Tap:
     def _at_minimum(self, due: Any = None) -> None:
         """Record the log-density ratio of a minimiser, theta -> -(gradient + ridge (theta - m))."""
         assert isinstance(self.releaser, Minimiser)
-        plan, theta = self.releaser.plan, self.releaser.value
+        plan = self.releaser.plan
+        theta = self.releaser.value
         if plan is None:
             return
-        linear, density = [], []
+        linear = []
+        density = []
         for twin in self._twins():
             gradient, hessian = twin.derivatives(theta)
             linear.append((gradient + plan.ridge * (theta - self.releaser.centre)) / plan.sigma)
@@ -321,19 +323,23 @@ class Tap:
         elif _released(releaser, Planned):
             scales = self._scales if charged else releaser.schedule.scales
             scale = scales[: noise.shape[1], None] / sigma
-            noise, gap = noise * scale, gap * scale
+            noise = noise * scale
+            gap = gap * scale
         else:
             size = np.stack([np.broadcast_to(s[2], len(self.towards)) for s in self._steps], axis=1)
             scale = 1.0 / (sigma * size[:, :, None])
-            noise, gap = noise * scale, gap * scale
+            noise = noise * scale
+            gap = gap * scale
         return noise, gap
 
     def _sampled(self, noise: FloatArray, gap: FloatArray) -> tuple[FloatArray, float]:
         """Return ratio and mu of a record sampled by a secret bit, others zero: normal mixtures."""
         assert _released(self.releaser, OnRequest)
-        q, sigma = self.releaser.sampling, self.releaser.sigma
+        q = self.releaser.sampling
+        sigma = self.releaser.sigma
         exact = np.stack(self._exact_rows, axis=1)
-        seen, there = q * (noise + exact), exact + gap
+        seen = q * (noise + exact)
+        there = exact + gap
         logs = []
         for mean in (exact, there):
             ratio = ((seen * mean).sum(axis=2) - 0.5 * (mean * mean).sum(axis=2)) / sigma**2

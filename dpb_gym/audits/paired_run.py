@@ -193,7 +193,8 @@ def _observed(
 
 def _distance(one: Array, other: Array) -> float:
     """Return an estimate of the squared distance of the means in units of the noise."""
-    gap, variance = one.mean(axis=0) - other.mean(axis=0), one.var(axis=0) + other.var(axis=0)
+    gap = one.mean(axis=0) - other.mean(axis=0)
+    variance = one.var(axis=0) + other.var(axis=0)
     seen = variance > 0
     return max(0.0, float((2.0 * gap[seen] ** 2 / variance[seen] - 2.0 / len(one)).sum()))
 

@@ -67,8 +67,10 @@ def audit_sum(
         >>> report.verdict
         'PASS'
     """
-    runs, rounds = validation.integer("runs", runs, 1), validation.integer("rounds", rounds, 1)
-    zero, one = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    runs = validation.integer("runs", runs, 1)
+    rounds = validation.integer("rounds", rounds, 1)
+    zero = np.asarray(first, dtype=np.float64)
+    one = np.asarray(second, dtype=np.float64)
     if zero.shape != one.shape:
         raise ParameterError(f"records have shapes {zero.shape} and {one.shape}")
     axis = one - zero

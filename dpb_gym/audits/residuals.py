@@ -69,7 +69,8 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
     wrong &= count > 0  # without numbers the bounds say nothing
     variance = total / np.maximum(count, 1)
     pairs = seen[:, k].astype(np.float64)
-    products, both = z[:, k].T @ z[:, k], pairs.T @ pairs
+    products = z[:, k].T @ z[:, k]
+    both = pairs.T @ pairs
     bound = np.sqrt(2.0 * both * log) + 0.5 * fourth * log
     np.fill_diagonal(products, 0.0)
     excess = np.abs(products) - bound

@@ -89,9 +89,11 @@ def _status(error: BaseException, words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return FAILURE
-    status, text = FAILURE, str(error)
+    status = FAILURE
+    text = str(error)
     if hasattr(error, "format_message"):  # of click, or of typer's copy of it
-        status, option = BAD_INPUT, getattr(error, "option_name", None)
+        status = BAD_INPUT
+        option = getattr(error, "option_name", None)
         command = getattr(getattr(error, "ctx", None), "command_path", "dpb")
         text = f"{error.format_message()} (see: {command} --help)"
         if option in RETIRED:
@@ -102,7 +104,8 @@ def _status(error: BaseException, words: list[str]) -> int:
         from dpb_gym.cli.options import QUESTIONS
         from dpb_gym.cli.table_questions import refusal
 
-        status, text = QUESTIONS, refusal(error.questions, words)
+        status = QUESTIONS
+        text = refusal(error.questions, words)
     elif isinstance(error, DPBError):
         status = FAILURE if isinstance(error, RuntimeError) else BAD_INPUT
     elif not isinstance(error, OSError):

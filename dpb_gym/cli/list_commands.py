@@ -162,7 +162,8 @@ def show(
     """
     bare = id.removeprefix("dpb_gym:")
     meanings: Mapping[str, str] = {}
-    agents, names = dpb_gym.agent_specs(), suites.suite_names()
+    agents = dpb_gym.agent_specs()
+    names = suites.suite_names()
     if budget is not None and id not in agents:
         raise BudgetError(f"--budget is for agents; {id!r} is none")
     if bare in ENVIRONMENTS:
@@ -248,7 +249,8 @@ def _environment(name: str) -> tuple[dict[str, Any], Mapping[str, str]]:
         info: Any = problem.info.to_dict()
         fitted = problem.summary()
     except DPBError as error:
-        info, fitted = {"unavailable": str(error)}, {}
+        info = {"unavailable": str(error)}
+        fitted = {}
     record = {
         "id": found.id,
         "problem": found.kind,

@@ -79,7 +79,8 @@ def certify(
 
     Signed: openssl genpkey -algorithm ed25519 -out key.pem; dpb certify results/smoke --key key.pem
     """
-    result, entries = dpb_gym.Result.load(directory), []
+    result = dpb_gym.Result.load(directory)
+    entries = []
     for row in result.rows:
         if row.guarantee is None or row.guarantee["curve"] is None:
             continue
@@ -109,7 +110,8 @@ def _row_facts(result: dpb_gym.Result, row: Any) -> dict[str, Any]:
     """Return the facts of a row, for a certificate."""
     from dpb_gym.results.row_audits import own_report
 
-    agent, task = row.cell.agent, row.cell.task
+    agent = row.cell.agent
+    task = row.cell.task
     audited = own_report(result.audits, agent, task.kind)
     return {
         "agent": agent.name, "parameters": agent.identity["params"], "budget": row.budget,
@@ -225,7 +227,8 @@ def submit(
     if json:
         options.print_json({"path": str(target), **info})
         return
-    source, rows = info["agent"], info["summary"]
+    source = info["agent"]
+    rows = info["summary"]
     package = f"{source['package']} {source['package_version']}" if source["package"] else "-"
     count = f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}"
     print(

@@ -158,7 +158,8 @@ def _print_forecast(found: Sequence[Forecast], workers: int | None, json: bool) 
     cores = check_backend(workers)
     parts = ("jobs", "cells", "rounds", "seconds", "bytes")
     total = {part: sum(getattr(row, part) for row in found) for part in parts}
-    seconds, most = total["seconds"], max((row.memory for row in found), default=0)
+    seconds = total["seconds"]
+    most = max((row.memory for row in found), default=0)
     if json:
         options.print_json({"tasks": found, "total": {**total, "memory": most}})
         return

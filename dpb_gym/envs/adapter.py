@@ -115,7 +115,8 @@ class AdaptedProblem(Problem):
     def context(self, t: int, observations: Sequence[Any]) -> Context:
         """Return the context of a round from one observation per replicate."""
         shape = self._kind.feature_shape(self.info)
-        size, parts = math.prod(shape), ("features", *["revenues"] * self._kind.revenues)
+        size = math.prod(shape)
+        parts = ("features", *["revenues"] * self._kind.revenues)
         named = ([o[p] for p in parts] if isinstance(o, dict) else [o] for o in observations)
         rows = np.array([np.concatenate([np.ravel(p) for p in o]) for o in named], np.float32)
         features = np.ascontiguousarray(rows[:, :size]).reshape(len(rows), *shape)

@@ -199,7 +199,8 @@ class Core:
         self, action: Array, outcome: Outcome, playing: Array
     ) -> tuple[Array, dict[str, Array]]:
         """Return rewards and info arrays of one step, after all feedback wrappers."""
-        infos, feedback = self._infos(outcome), outcome.feedback
+        infos = self._infos(outcome)
+        feedback = outcome.feedback
         for layer in self.layers:
             feedback, infos = layer.exchange(action, feedback, infos, playing)
         return feedback.reward, infos

@@ -167,20 +167,24 @@ class BanditEnv(_Specified, gymnasium.Env[Any, Any]):
                 played and may be tried again.
             HorizonExceeded: If the episode is over.
         """
-        core, instance = self.core, self.core.instance
+        core = self.core
+        instance = self.core.instance
         if self._done:
             raise HorizonExceeded("the episode is over: call reset() before step()")
         decoded = core.actions.decode(action)
-        ahead, t = self._ahead, self._t
+        ahead = self._ahead
+        t = self._t
         if ahead is None:
             round_ = instance.round()
             feedback, expected, lost = instance.respond(decoded)
-            mean, regret = expected.item(), lost.item()
+            mean = expected.item()
+            regret = lost.item()
             best = mean + regret
         else:
             round_ = ahead.round(t)
             feedback, expected = core.problem.respond(instance.hidden, round_, decoded)
-            mean, best = expected.item(), ahead.values[t - ahead.first]
+            mean = expected.item()
+            best = ahead.values[t - ahead.first]
             regret = best - mean if best > mean else 0.0
         info: dict[str, Any] = {"t": t}
         if feedback.observed is not None and not feedback.observed[0]:
@@ -194,7 +198,8 @@ class BanditEnv(_Specified, gymnasium.Env[Any, Any]):
         if core.layers:
             outcome = Outcome(feedback, expected, np.array([regret]))
             rewards, infos = core.step_results(decoded, outcome, np.ones(1, bool))
-            info, reward = {name: only(value) for name, value in infos.items()}, rewards.item()
+            info = {name: only(value) for name, value in infos.items()}
+            reward = rewards.item()
         else:
             reward = feedback.reward.item()
             if core.response is not None:
@@ -370,14 +375,17 @@ class BanditVectorEnv(_Specified, VectorEnv[Any, Any, Array]):
             HorizonExceeded: Before the first reset, or if autoreset is disabled and a
                 lane's episode is over.
         """
-        core, instance, resetting = self.core, self.core.instance, self._done
+        core = self.core
+        instance = self.core.instance
+        resetting = self._done
         waiting = bool(resetting.any())
         if waiting and self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise HorizonExceeded(
                 f"the episodes of lanes {np.flatnonzero(resetting).tolist()} are over: reset them"
             )
         decoded = self._decode(actions, resetting)
-        outcome, playing = core.respond(decoded, resetting), ~resetting
+        outcome = core.respond(decoded, resetting)
+        playing = ~resetting
         if core.arrivals is not None:
             outcome = outcome._replace(feedback=core.deliver(outcome.feedback, playing))
         reward, values = core.step_results(decoded, outcome, playing)

@@ -87,7 +87,8 @@ class Environment:
         Raises:
             ParameterError: If a keyword argument is unknown, invalid or without an effect.
         """
-        known, own = self.parameters, inspect.signature(self.factory).parameters
+        known = self.parameters
+        own = inspect.signature(self.factory).parameters
         passes_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
         for key in kwargs:
             if key not in known and key not in CONDITIONS and not passes_on:
@@ -236,7 +237,8 @@ def register_environment(
         raise ParameterError(f"env_id must look like 'MyShop/Name-v0', got {shown(env_id)}")
     adapted = problem is None
     if problem is None:
-        problem, defaults = ADAPTED, {"env": env_id, "kind": kind, **defaults}
+        problem = ADAPTED
+        defaults = {"env": env_id, "kind": kind, **defaults}
     if not callable(problem) and not (isinstance(problem, str) and ":" in problem):
         raise ParameterError(
             "problem must be a Problem class, a function, 'module:callable' or None, "

@@ -14,8 +14,10 @@ from dpb_gym.problems.base import Array, Context, Feedback, Problem
 from dpb_gym.problems.kinds import Display, kind_of
 
 MODES = ("ansi", "rgb_array")
-WIDTH, HEIGHT = 480, 320
-MOST_ROWS, MOST_FEATURES = 12, 6
+WIDTH = 480
+HEIGHT = 320
+MOST_ROWS = 12
+MOST_FEATURES = 6
 IDLE = "#c8cdd2"
 PICKED = "#4285be"
 WON = "#2ea05a"
@@ -92,7 +94,10 @@ class Screen:
 
     def _draw_offer(self, picture: Picture, shown: Display) -> None:
         """Draw one bar per row; its height is the row's value."""
-        left, right, top, bottom = 40, 236, 52, 240
+        left = 40
+        right = 236
+        top = 52
+        bottom = 240
         marks = [row.mark for row in shown if row.mark and not row.mark.startswith("offered")]
         waiting = "nothing bought" if self._curve else ""
         picture.text((left + right) // 2, 38, (marks or [waiting])[0], size=10, across=0.5)
@@ -111,7 +116,10 @@ class Screen:
 
     def _draw_regret(self, picture: Picture) -> None:
         """Draw the cumulative regret up to the current round, over all rounds of the horizon."""
-        left, right, top, bottom = 286, 466, 52, 240
+        left = 286
+        right = 466
+        top = 52
+        bottom = 240
         horizon = self._problem.horizon
         curve = [0.0, *self._curve]
         most = max(curve) or 1.0
@@ -198,7 +206,8 @@ class Picture:
         """Mix a colour into the picture; parts outside of it are cut off."""
         height, width = self._pixels.shape[:2]
         cut = cover[max(0, -top) : height - top, max(0, -left) : width - left, None]
-        top, left = max(0, top), max(0, left)
+        top = max(0, top)
+        left = max(0, left)
         place = self._pixels[top : top + cut.shape[0], left : left + cut.shape[1]]
         place += cut * (_rgb(colour) - place)
 

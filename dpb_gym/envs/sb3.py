@@ -72,7 +72,8 @@ class SB3VecEnv(DummyVecEnv):  # type: ignore[misc, unused-ignore]
                 )
             if not ((actions >= -1.0) & (actions <= 1.0)).all():
                 raise ActionError("actions must lie in [-1, 1], got NaN or a number outside")
-            low, high = self._box.low, self._box.high
+            low = self._box.low
+            high = self._box.high
             mapped = low + 0.5 * (actions.astype(np.float64) + 1.0) * (high - low)
             actions = np.clip(mapped.astype(self._box.dtype), low, high)
         super().step_async(actions)

@@ -142,7 +142,8 @@ class GaussianStatistics(LocalMechanism):
             ParameterError: On a wrong shape, NaN or infinity.
         """
         given = validation.array("features", features, (None, self.dim))
-        gram, response = np.empty((len(given), self.dim, self.dim)), np.empty(given.shape)
+        gram = np.empty((len(given), self.dim, self.dim))
+        response = np.empty(given.shape)
         rows = self.rows(given, rewards, self._noise(numbers, len(given)))
         kernels.regression_records.unfold(rows, gram, response)
         return gram, response

@@ -144,13 +144,15 @@ class Layer:
 
         With a delay, messages are about the response that arrives and its round.
         """
-        below, hidden = layers(self.env), ORACLE_KEYS + self.withheld
+        below = layers(self.env)
+        hidden = ORACLE_KEYS + self.withheld
         truth = {k: v for k, v in infos.items() if k in hidden}
         if "response" in self.covers:
             truth["reward"] = feedback.reward
         truth = {k: np.where(played, v.T, v.dtype.type(0)).T for k, v in truth.items()}
         self._truth = {**below[0]._truth, **truth} if below else truth
-        seen, arrivals = self._look(action), self._core.arrivals
+        seen = self._look(action)
+        arrivals = self._core.arrivals
         if arrivals is not None:
             seen = arrivals.swap(self._delay_buffer, seen)
         rewards, messages = self._send(seen, feedback, played)
@@ -208,7 +210,8 @@ class ChosenLayer(Layer):
         """Return the features of the chosen candidates ``(B, d)``, clipped to the unit ball."""
         features = self._core.instance.context().features
         out = np.empty((len(features), features.shape[2]))
-        observed, weight = np.ones(len(features), np.bool_), np.empty(len(features))
+        observed = np.ones(len(features), np.bool_)
+        weight = np.empty(len(features))
         kernels.regression_records.take(features, decoded, observed, out, weight)
         return {"chosen": out}
 

@@ -23,7 +23,8 @@ from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussia
 from dpb_gym.privacy.events import Event, GaussianEvent, LaplaceEvent, RandomizedResponseEvent
 from dpb_gym.validation import FloatArray
 
-UNIFORM, NORMAL = "uniform", "normal"
+UNIFORM = "uniform"
+NORMAL = "normal"
 
 
 class LocalMechanism(state.Registered, ABC):
@@ -253,7 +254,8 @@ class GaussianResponse(_Additive):
 
     numbers = NORMAL
     # clamping there is post-processing and gives messages finite bounds
-    _event, _reach = GaussianEvent, portable.NORMAL_BOUND
+    _event = GaussianEvent
+    _reach = portable.NORMAL_BOUND
 
     def __init__(self, sigma: float, low: float = 0.0, high: float = 1.0) -> None:
         super().__init__(sigma, low, high)
@@ -286,7 +288,8 @@ class LaplaceResponse(_Additive):
     """
 
     # 53-bit uniforms give no larger Laplace numbers
-    _event, _reach = LaplaceEvent, 37.0
+    _event = LaplaceEvent
+    _reach = 37.0
 
     @classmethod
     def for_budget(cls, budget: Budget, low: float = 0.0, high: float = 1.0) -> LaplaceResponse:

@@ -140,7 +140,8 @@ class _Contexts(Layer):
 
     def _shown(self) -> Any:
         """Return the current observation, with new noise for new customers only."""
-        context, now = self._core.instance.context(), self._core.instance.t
+        context = self._core.instance.context()
+        now = self._core.instance.t
         if self._features is None:
             self._features = np.zeros(context.features.shape, np.float32)
         fresh = self._known != now
@@ -158,7 +159,8 @@ class _Contexts(Layer):
         if isinstance(space, gymnasium.spaces.Dict):
             noisy = gymnasium.spaces.Box(-top, top, space["features"].shape, np.float32)
             return gymnasium.spaces.Dict({**space.spaces, "features": noisy})
-        low, high = space.low.copy(), space.high.copy()
+        low = space.low.copy()
+        high = space.high.copy()
         end = self.mechanism.vectors * self.mechanism.dim
         low[..., :end], high[..., :end] = -top, top
         return gymnasium.spaces.Box(low, high, dtype=np.float32)
@@ -274,7 +276,8 @@ class _Curated(ChosenLayer):
 
     def _send(self, seen: Rows, feedback: Feedback, played: Array) -> tuple[Array, Rows]:
         chosen = self._chosen(seen, feedback)
-        response, released = np.zeros_like(chosen), np.zeros(self._lanes, bool)
+        response = np.zeros_like(chosen)
+        released = np.zeros(self._lanes, bool)
         for i in np.flatnonzero(played):
             self._sums[i].add(feedback.reward[i : i + 1], chosen[i : i + 1])
             self._rounds[i] += 1

@@ -146,6 +146,7 @@ def gather(tables, index, out):
     for b in range(B):
         own = tables[b % tables.shape[0]]
         for k in range(m):
-            row, copy = own[index[b, k]], out[b, k]
+            row = own[index[b, k]]
+            copy = out[b, k]
             for j in range(row.shape[0]):
                 copy[j] = row[j]

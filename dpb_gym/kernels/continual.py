@@ -13,7 +13,10 @@ import numpy as np
 from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.linalg import cholesky_shifted_one, dot_one
 
-OK, NOT_FINITE, NOT_SYMMETRIC, NOT_PSD = 0, 1, 2, 3
+OK = 0
+NOT_FINITE = 1
+NOT_SYMMETRIC = 2
+NOT_PSD = 3
 SYMMETRY_TOLERANCE = 1e-9
 PSD_TOLERANCE = 1e-12
 ROUNDING = 1e-12
@@ -24,7 +27,8 @@ TINY = 1e-280  # squares below it lose digits, or are 0
 @inline
 def _shrink(row, radius):
     """Return the factor that clips a row to the ball, and whether it exceeds rounding."""
-    largest, squares = 0.0, 0.0
+    largest = 0.0
+    squares = 0.0
     slack = ROUNDING - 2.0**-51 * (row.shape[0] + 4)  # minus the error of sums of squares
     inside = radius * radius * (1.0 + 2.0 * slack)  # unreliable for a huge or tiny radius
     if radius == math.inf or (TINY < inside < math.inf and dot_one(row, row) <= inside):
@@ -76,7 +80,8 @@ def pack_symmetric(matrices, psd, shift, rows):
     Checks that all numbers are finite, that the matrices are symmetric and, with `psd`, that
     adding `shift` to the diagonal makes them positive definite (by Cholesky).
     """
-    batch, side = matrices.shape[0], matrices.shape[1]
+    batch = matrices.shape[0]
+    side = matrices.shape[1]
     root2 = math.sqrt(2.0)
     factor = np.empty((side, side))
     for b in range(batch):
@@ -119,8 +124,11 @@ def add_squares(values, vectors, psd, radius, grid, pending, clipped):
         clipped: See `add_clipped`.
     """
     batch, many, side = vectors.shape
-    root2, width = math.sqrt(2.0), pending.shape[1]
-    sizes, line, row = np.empty(batch), np.empty(side), np.empty((1, width))
+    root2 = math.sqrt(2.0)
+    width = pending.shape[1]
+    sizes = np.empty(batch)
+    line = np.empty(side)
+    row = np.empty((1, width))
     for b in range(batch):
         sizes[b] = 0.0
         for k in range(many):
@@ -143,11 +151,13 @@ def add_squares(values, vectors, psd, radius, grid, pending, clipped):
         for i in range(side):
             n = side - i
             part = out[column : column + n]
-            x, rest = values[b] * vectors[b, 0, i], vectors[b, 0, i:]
+            x = values[b] * vectors[b, 0, i]
+            rest = vectors[b, 0, i:]
             for j in range(n):
                 line[j] = x * rest[j]
             for k in range(1, many):
-                x, rest = values[b] * vectors[b, k, i], vectors[b, k, i:]
+                x = values[b] * vectors[b, k, i]
+                rest = vectors[b, k, i:]
                 for j in range(n):
                     line[j] += x * rest[j]
             part[0] += line[0]
@@ -264,8 +274,10 @@ def blt_step(normals, theta, omega, buffers, noise):
 @jit
 def blt_impulse(theta, omega, steps):
     """Return the impulse response (n,): the noise if the first normal is 1 and all others 0."""
-    normals, buffers = np.ones((1, 1)), np.zeros((1, theta.shape[0], 1))
-    noise, out = np.zeros((1, 1)), np.empty(steps)
+    normals = np.ones((1, 1))
+    buffers = np.zeros((1, theta.shape[0], 1))
+    noise = np.zeros((1, 1))
+    out = np.empty(steps)
     for k in range(steps):
         blt_step(normals, theta, omega, buffers, noise)
         normals[0, 0], out[k] = 0.0, noise[0, 0]
@@ -308,7 +320,8 @@ def tree_step(normals, step, prefix, noise):
 @jit
 def emit_symmetric(total, noise, sigma, out):
     """Write ``total + sigma * noise`` as symmetric matrices (B, d, d)."""
-    batch, side = out.shape[0], out.shape[1]
+    batch = out.shape[0]
+    side = out.shape[1]
     root2 = math.sqrt(2.0)
     for b in range(batch):
         column = 0

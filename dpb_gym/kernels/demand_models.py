@@ -11,7 +11,10 @@ import numpy as np
 from dpb_gym.kernels._jit import jit, vectorised
 from dpb_gym.kernels.elementary import exp, log, log1p, normal_cdf, normal_of, sigmoid
 
-LOGISTIC, GAUSSIAN, PROBIT, EXPONENTIAL = 0, 1, 2, 3
+LOGISTIC = 0
+GAUSSIAN = 1
+PROBIT = 2
+EXPONENTIAL = 3
 
 
 @jit
@@ -166,12 +169,17 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
     Returns:
         The negative log-likelihood.
     """
-    m, d = features.shape[1], theta.shape[0]
+    m = features.shape[1]
+    d = theta.shape[0]
     root = np.sqrt(m + 1.0)
     loss = 0.0
     # Four records at a time, added in order to every entry, which is loaded and stored once.
-    phis, bends = np.zeros((4, d)), np.zeros(4)
-    p0, p1, p2, p3 = phis[0], phis[1], phis[2], phis[3]
+    phis = np.zeros((4, d))
+    bends = np.zeros(4)
+    p0 = phis[0]
+    p1 = phis[1]
+    p2 = phis[2]
+    p3 = phis[3]
     for first in range(0, n, 4):
         for r in range(4):
             if first + r < n:
@@ -180,7 +188,10 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
                 phis[r, m] = -price[first + r] / root
             else:
                 phis[r], bends[r] = 0.0, 0.0
-        z0, z1, z2, z3 = 0.0, 0.0, 0.0, 0.0
+        z0 = 0.0
+        z1 = 0.0
+        z2 = 0.0
+        z3 = 0.0
         for k in range(d):
             z0 += p0[k] * theta[k]
             z1 += p1[k] * theta[k]
@@ -204,8 +215,10 @@ def add_demands_one(features, price, demand, unit, n, model, zeta, theta, gradie
             for j in range(d):
                 gradient[j] += g * phis[r, j]
         for j in range(d):
-            w0, w1 = bends[0] * p0[j], bends[1] * p1[j]
-            w2, w3 = bends[2] * p2[j], bends[3] * p3[j]
+            w0 = bends[0] * p0[j]
+            w1 = bends[1] * p1[j]
+            w2 = bends[2] * p2[j]
+            w3 = bends[3] * p3[j]
             row = hessian[j]
             for k in range(j + 1):
                 row[k] = row[k] + w0 * p0[k] + w1 * p1[k] + w2 * p2[k] + w3 * p3[k]

@@ -15,7 +15,8 @@ def signed_logdet_one(matrix, work):
     for j in range(d):
         for k in range(d):
             work[j, k] = matrix[j, k]
-    sign, total = 1.0, 0.0
+    sign = 1.0
+    total = 0.0
     for j in range(d):
         pivot = j
         for i in range(j + 1, d):

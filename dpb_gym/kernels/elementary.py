@@ -29,7 +29,8 @@ else:  # `dpb_gym.uncompiled` runs this file, too, and does not import numba
 # In parts; multiples of all but the last by small integers are exact.
 LN2 = (0.6931471803691238, 1.9082149292705877e-10)
 HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
-ROOT2, ROOT_PI = math.sqrt(2.0), math.sqrt(math.pi)
+ROOT2 = math.sqrt(2.0)
+ROOT_PI = math.sqrt(math.pi)
 STEP = (LN2[0] / 64.0, LN2[1] / 64.0)
 EXPM1 = tuple(1.0 / math.factorial(k + 2) for k in range(14))
 LEAST = -37  # grid points are 1 + j / 128, j from here to 53
@@ -87,7 +88,8 @@ def _polynomial(coefficients, x):
     """Evaluate a polynomial, even and odd powers separately for instruction parallelism."""
     last = len(coefficients) - 1
     square = x * x
-    one, two = coefficients[last], coefficients[last - 1]
+    one = coefficients[last]
+    two = coefficients[last - 1]
     for k in range(last - 2, -1, -2):
         one = one * square + coefficients[k]
     for k in range(last - 3, -1, -2):
@@ -268,7 +270,9 @@ def normals_of(uniforms, out):
     for i in range(n):
         out[i] = _central((uniforms[i] - 0.5) + 2.0**-54)
     # the tails are collected, so that their loop is vectorised, too
-    place, tail, found = np.empty(n, np.int64), np.empty(n), 0
+    place = np.empty(n, np.int64)
+    tail = np.empty(n)
+    found = 0
     for i in range(n):
         place[found], tail[found] = i, (uniforms[i] - 0.5) + 2.0**-54
         found += abs(tail[found]) > 0.425

@@ -7,7 +7,10 @@ import numpy as np
 from dpb_gym.kernels._jit import inline, jit, vectorised
 from dpb_gym.kernels.linalg import dot_one
 
-RAW, CLIP, SCALE, SPHERE = 0, 1, 2, 3
+RAW = 0
+CLIP = 1
+SCALE = 2
+SPHERE = 3
 
 
 @jit

@@ -138,7 +138,10 @@ def multiply_one(matrix, vector, out):
     # four rows at a time, which loads and stores `out` a quarter as often.
     n = d - d % 4
     for i in range(0, n, 4):
-        x0, x1, x2, x3 = vector[i], vector[i + 1], vector[i + 2], vector[i + 3]
+        x0 = vector[i]
+        x1 = vector[i + 1]
+        x2 = vector[i + 2]
+        x3 = vector[i + 3]
         for j in range(d):
             out[j] += (x0 * matrix[i, j] + x1 * matrix[i + 1, j]) + (
                 x2 * matrix[i + 2, j] + x3 * matrix[i + 3, j]
@@ -153,7 +156,10 @@ def multiply_one(matrix, vector, out):
 def dot_one(left, right):
     """<left, right>, summed in four interleaved parts in a fixed order."""
     d = left.shape[0]
-    a, b, c, e = 0.0, 0.0, 0.0, 0.0
+    a = 0.0
+    b = 0.0
+    c = 0.0
+    e = 0.0
     n = d - d % 4
     for i in range(0, n, 4):
         a += left[i] * right[i]
@@ -277,7 +283,8 @@ def cholesky_update_one(upper, vector, weight, scratch):
         c = r / diagonal
         s = scratch[k] / diagonal
         upper[k, k] = r
-        row, rest = upper[k, k + 1 :], scratch[k + 1 :]
+        row = upper[k, k + 1 :]
+        rest = scratch[k + 1 :]
         for i in range(d - k - 1):
             row[i] = (row[i] + s * rest[i]) / c
             rest[i] = c * rest[i] - s * row[i]
@@ -298,7 +305,8 @@ def _diagonalise(a, v):
 
     `v` may have no columns.
     """
-    d, wanted = a.shape[0], v.shape[1] > 0
+    d = a.shape[0]
+    wanted = v.shape[1] > 0
     largest = 0.0
     for i in range(d):
         for j in range(d):
@@ -311,7 +319,8 @@ def _diagonalise(a, v):
             for k in range(d):
                 row[k] = a[max(p, k), min(p, k)]
             for q in range(p + 1, d):
-                entry, other = row[q], a[q]
+                entry = row[q]
+                other = a[q]
                 if abs(entry) <= NEGLIGIBLE * largest:
                     continue
                 rotated = True
@@ -321,16 +330,20 @@ def _diagonalise(a, v):
                     t = -t
                 c = 1.0 / np.sqrt(t * t + 1.0)
                 s = t * c
-                low, high = row[p] - t * entry, other[q] + t * entry
+                low = row[p] - t * entry
+                high = other[q] + t * entry
                 for k in range(q):
-                    x, y = row[k], other[k]
+                    x = row[k]
+                    y = other[k]
                     row[k], other[k] = c * x - s * y, s * x + c * y
                 for k in range(q + 1, d):
-                    x, y = row[k], a[k, q]
+                    x = row[k]
+                    y = a[k, q]
                     row[k], a[k, q] = c * x - s * y, s * x + c * y
                 if wanted:
                     for k in range(d):
-                        x, y = v[p, k], v[q, k]
+                        x = v[p, k]
+                        y = v[q, k]
                         v[p, k], v[q, k] = c * x - s * y, s * x + c * y
                 row[p], row[q], other[q] = low, 0.0, high
             for k in range(d):
@@ -371,7 +384,8 @@ def eigh_one(matrix, values, vectors):
     magnitude (the first such) is positive. All NaN where an entry is not finite.
     """
     d = matrix.shape[0]
-    a, v = np.empty((d, d)), np.eye(d)
+    a = np.empty((d, d))
+    v = np.eye(d)
     if not _mirror(matrix, a):
         values[:] = np.nan
         vectors[:] = np.nan
@@ -392,7 +406,8 @@ def eigh_one(matrix, values, vectors):
 def eigh(matrices):
     """Eigenvalues ``(B, d)`` and eigenvectors ``(B, d, d)``; see `eigh_one`."""
     B, d, _ = matrices.shape
-    values, vectors = np.empty((B, d)), np.empty((B, d, d))
+    values = np.empty((B, d))
+    vectors = np.empty((B, d, d))
     for b in range(B):
         eigh_one(matrices[b], values[b], vectors[b])
     return values, vectors
@@ -402,7 +417,9 @@ def eigh(matrices):
 def eigvalsh(matrices):
     """Ascending eigenvalues ``(B, d)`` of symmetric matrices, as `eigh` has them."""
     B, d, _ = matrices.shape
-    values, a, none = np.full((B, d), np.nan), np.empty((d, d)), np.empty((d, 0))
+    values = np.full((B, d), np.nan)
+    a = np.empty((d, d))
+    none = np.empty((d, 0))
     for b in range(B):
         if _mirror(matrices[b], a):
             _diagonalise(a, none)

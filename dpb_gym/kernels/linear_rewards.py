@@ -8,13 +8,16 @@ from dpb_gym.kernels._jit import inline, jit
 from dpb_gym.kernels.elementary import normal_cdf, normal_density, normal_of, sigmoid
 from dpb_gym.kernels.linalg import dot_one
 
-LOGISTIC, LINEAR, GAUSSIAN = 0, 1, 2
+LOGISTIC = 0
+LINEAR = 1
+GAUSSIAN = 2
 
 
 @jit
 def _clipped_normal_mean(mean, sd):
     """Return E[min(1, max(0, mean + sd Z))], Z standard normal."""
-    low, high = -mean / sd, (1.0 - mean) / sd
+    low = -mean / sd
+    high = (1.0 - mean) / sd
     inside = normal_cdf(high) - normal_cdf(low)
     return mean * inside + sd * (normal_density(low) - normal_density(high)) + normal_cdf(-high)
 
@@ -94,14 +97,16 @@ def outcomes(features, theta, model, sd, uniform, reward, expected, best):
     n, B, m, _ = features.shape
     for t in range(n):
         for b in range(B):
-            top, at = 0.0, 0
+            top = 0.0
+            at = 0
             for k in range(m):
                 score = dot_one(features[t, b, k], theta[b])
                 mean = mean_reward(score, model, sd)
                 expected[t, b, k] = mean
                 reward[t, b, k] = _drawn_reward(score, mean, model, sd, uniform[t, b])
                 if k == 0 or score > top:
-                    top, at = score, k
+                    top = score
+                    at = k
             best[t, b] = expected[t, b, at]
 
 
@@ -113,7 +118,8 @@ def arm_outcomes(arms, scores, means, model, sd, uniform, reward, expected, best
         for b in range(B):
             top = -np.inf
             for k in range(m):
-                score, mean = scores[b, arms[t, b, k]], means[b, arms[t, b, k]]
+                score = scores[b, arms[t, b, k]]
+                mean = means[b, arms[t, b, k]]
                 expected[t, b, k] = mean
                 reward[t, b, k] = _drawn_reward(score, mean, model, sd, uniform[t, b])
                 if score > top:

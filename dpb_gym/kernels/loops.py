@@ -199,7 +199,8 @@ def same_length(found, wanted):
 def _loading(dims: int, field: int, pad: str) -> str:
     """Return code that copies a field of the context of round i and replicate b to its buffer."""
     axes = "jkl"[:dims]
-    lines, indent = [], pad
+    lines = []
+    indent = pad
     for axis, name in enumerate(axes):
         lines.append(f"{indent}for {name} in range(buffers[{field}].shape[{axis}]):")
         indent += "    "
@@ -266,7 +267,8 @@ def loops(
         public: Whether directions of records are public, so that they cannot be responses.
     """
     fields = state._fields
-    deep, deeper = " " * 12, " " * 16
+    deep = " " * 12
+    deeper = " " * 16
     stops = functions.due is not None and functions.adopt is None
     x = "shown[0]" if len(context) == 1 else "Offer(shown[0], shown[1])"
     parts = {

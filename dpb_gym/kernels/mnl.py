@@ -38,16 +38,20 @@ def top_indices(scores, K, floor, picked, keys):
     for i in range(scores.shape[0]):
         bits = np.float64(scores[i] + 0.0).view(np.int64)
         keys[i] = bits ^ ((bits >> 63) & LARGEST) if scores[i] > floor else -LARGEST
-    least, above = LARGEST, 0
+    least = LARGEST
+    above = 0
     for _ in range(K):
-        top, reached = -LARGEST, 0
+        top = -LARGEST
+        reached = 0
         for i in range(keys.shape[0]):
             top = max(top, keys[i] if keys[i] < least else -LARGEST)
             reached += keys[i] >= least
         if reached >= K or top == -LARGEST:
             break
-        least, above = top, reached
-    n, equal = 0, K - above
+        least = top
+        above = reached
+    n = 0
+    equal = K - above
     for a in range(K):
         picked[a] = -1
     for i in range(keys.shape[0]):
@@ -80,7 +84,8 @@ def revenue_of(picked, n, utility, revenues):
 @jit
 def _same(scores, floor, picked):
     """Return whether `picked` holds the K strictly largest scores, all above `floor`."""
-    least, reached = np.inf, 0
+    least = np.inf
+    reached = 0
     for a in range(picked.shape[0]):
         least = min(least, scores[picked[a]]) if picked[a] >= 0 else -np.inf
     for i in range(scores.shape[0]):
@@ -114,21 +119,26 @@ def best_slate_one(utility, revenues, K, exactly, start, slate):
         slate: Output ``(K,)``, ascending items, padded with -1.
     """
     N = utility.shape[0]
-    keys, trial = np.empty(N, np.int64), np.empty(K, np.int64)
-    scores, weight = np.empty(N), np.empty(N)
+    keys = np.empty(N, np.int64)
+    trial = np.empty(K, np.int64)
+    scores = np.empty(N)
+    weight = np.empty(N)
     top = -np.inf
     for i in range(N):
         if utility[i] > top:
             top = utility[i]
     for i in range(N):
         weight[i] = exp(utility[i] - top)
-    z, floor, best = start, 0.0, 0.0
+    z = start
+    floor = 0.0
+    best = 0.0
     for a in range(K):
         slate[a] = -1
     if exactly:
         n = top_indices(revenues, K, -np.inf, slate, keys)
         best = revenue_of(slate, n, utility, revenues)
-        z, floor = best, -np.inf
+        z = best
+        floor = -np.inf
     while True:
         for i in range(N):
             scores[i] = weight[i] * (revenues[i] - z)
@@ -314,10 +324,15 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
     """
     d = theta.shape[0]
     loss = 0.0
-    rows, shares = np.empty((4, d)), np.empty(4)
-    x0, x1, x2, x3 = rows[0], rows[1], rows[2], rows[3]
+    rows = np.empty((4, d))
+    shares = np.empty(4)
+    x0 = rows[0]
+    x1 = rows[1]
+    x2 = rows[2]
+    x3 = rows[3]
     for r in range(first, n):
-        many, bought = offered[r], chosen[r]
+        many = offered[r]
+        bought = chosen[r]
         if many == 0:
             continue
         top = 0.0
@@ -348,8 +363,10 @@ def add_choices_one(x, offered, chosen, first, n, theta, gradient, hessian, p, m
                 else:
                     shares[i], rows[i] = 0.0, 0.0
             for j in range(d):
-                w0, w1 = shares[0] * x0[j], shares[1] * x1[j]
-                w2, w3 = shares[2] * x2[j], shares[3] * x3[j]
+                w0 = shares[0] * x0[j]
+                w1 = shares[1] * x1[j]
+                w2 = shares[2] * x2[j]
+                w3 = shares[3] * x3[j]
                 mean[j] = mean[j] + w0 + w1 + w2 + w3
                 row = hessian[j]
                 for k in range(j + 1):
@@ -377,7 +394,8 @@ def add_choices(x, offered, chosen, first, n, due, theta, loss, gradient, hessia
         gradient: ``(B, d)``, in place.
         hessian: ``(B, d, d)``, in place; the lower triangle.
     """
-    p, mean = np.empty(x.shape[2]), np.empty(theta.shape[1])
+    p = np.empty(x.shape[2])
+    mean = np.empty(theta.shape[1])
     for b in range(theta.shape[0]):
         if due[b]:
             terms = (theta[b], gradient[b], hessian[b], p, mean)

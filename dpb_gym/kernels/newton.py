@@ -122,15 +122,22 @@ def minimise(
         precision: Stops where the gradient's norm is at most this.
     """
     shape = theta.shape
-    loss, gradient, step = np.zeros(shape[0]), np.zeros(shape), np.zeros(shape)
-    best, least = np.full(shape[0], np.inf), np.full(shape[0], np.inf)
-    scale, slope = np.ones(shape[0]), np.zeros(shape[0])
+    loss = np.zeros(shape[0])
+    gradient = np.zeros(shape)
+    step = np.zeros(shape)
+    best = np.full(shape[0], np.inf)
+    least = np.full(shape[0], np.inf)
+    scale = np.ones(shape[0])
+    slope = np.zeros(shape[0])
     bend = np.zeros((*shape, shape[1])) if curvature is None else curvature
-    active, point = due.copy(), theta.copy()
+    active = due.copy()
+    point = theta.copy()
     norm[due] = np.inf
     hessian[due] = 0.0
     state = (best, least, scale, slope, step, point, theta, norm, active)
-    ends, moving, passes = (decrement, precision), bool(due.any()), 0
+    ends = (decrement, precision)
+    moving = bool(due.any())
+    passes = 0
     while moving and passes < MAX_PASSES:
         losses(active, point, loss, gradient, hessian)
         moving = _advance((loss, gradient, hessian), (bend, ridge, linear), ends, state)
@@ -141,7 +148,9 @@ def minimise(
 def step(hessian, ridge, gradient, due, theta):
     """theta -= (hessian + ridge I)^-1 gradient where due, for lower triangles ``(B, d, d)``."""
     B, d = theta.shape
-    factor, move, none = np.empty((d, d)), np.empty(d), np.zeros((d, d))
+    factor = np.empty((d, d))
+    move = np.empty(d)
+    none = np.zeros((d, d))
     for b in range(B):
         if due[b] and _direction(hessian[b], none, ridge, gradient[b], factor, move):
             for k in range(d):

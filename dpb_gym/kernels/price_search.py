@@ -92,27 +92,36 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
     """
     centre = q1 / q2 if q2 > 0.0 else 0.0
     floor = max(0.0, q0 - q1 * centre)
-    best_price, best = 0.0, -np.inf
-    left, demand_left, left_value = 0.0, 0.0, 0.0
+    best_price = 0.0
+    best = -np.inf
+    left = 0.0
+    demand_left = 0.0
+    left_value = 0.0
     for i in range(START_INTERVALS + 1):
         p = i / START_INTERVALS
         f = _demand(a, slope, p, model, zeta)
         value = p * f + gamma * np.sqrt(q2 * (p - centre) ** 2 + floor)
         if value > best:
-            best_price, best = p, value
+            best_price = p
+            best = value
         if i > 0:
             stack[i - 1, 0], stack[i - 1, 1] = left, p
             stack[i - 1, 2], stack[i - 1, 3] = left_value, value
             stack[i - 1, 4], stack[i - 1, 5] = demand_left, f
-        left, left_value, demand_left = p, value, f
+        left = p
+        left_value = value
+        demand_left = f
     n = START_INTERVALS
     for _ in range(MAX_INTERVALS):
         if n == 0:
             break
         n -= 1
-        left, right = stack[n, 0], stack[n, 1]
-        left_value, right_value = stack[n, 2], stack[n, 3]
-        demand_left, demand_right = stack[n, 4], stack[n, 5]
+        left = stack[n, 0]
+        right = stack[n, 1]
+        left_value = stack[n, 2]
+        right_value = stack[n, 3]
+        demand_left = stack[n, 4]
+        demand_right = stack[n, 5]
         width = right - left
         bend = _bend(slope, left, right, demand_left, demand_right, model, zeta)
         bound = _upper_bound(width, left_value, right_value, bend)
@@ -123,7 +132,8 @@ def best_optimistic_price(a, slope, q0, q1, q2, model, zeta, gamma, tolerance, s
         f = _demand(a, slope, p, model, zeta)
         value = p * f + gamma * np.sqrt(q2 * (p - centre) ** 2 + floor)
         if value > best:
-            best_price, best = p, value
+            best_price = p
+            best = value
         # The half with the better end goes on top: it raises `best` early.
         first = 1 if left_value >= right_value else 0
         for k in range(2):
@@ -161,7 +171,8 @@ def optimistic_prices(features, theta, inverse, model, zeta, gamma, tolerance, p
     stack = np.empty((STACK, 6))
     for b in range(B):
         a, slope = intercept_slope(features, theta, b)
-        q0, q1 = 0.0, 0.0
+        q0 = 0.0
+        q1 = 0.0
         for j in range(m):
             s = 0.0
             for k in range(m):
@@ -198,7 +209,8 @@ def lemma_6_prices(features, theta, inverse, model, zeta, gamma, revenue, price,
     B, m = features.shape
     for b in range(B):
         a, slope = intercept_slope(features, theta, b)
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
         best, value[b] = 0.0, -np.inf
         for _ in range(1 + ZOOMS):
             step = (high - low) / (GRID - 1)
@@ -215,7 +227,8 @@ def lemma_6_prices(features, theta, inverse, model, zeta, gamma, revenue, price,
                 found = p * min(1.0, (p * f if revenue else f) + bonus)
                 if found > value[b]:
                     best, value[b] = p, found
-            low, high = max(0.0, best - step), min(1.0, best + step)
+            low = max(0.0, best - step)
+            high = min(1.0, best + step)
         price[b] = best
 
 

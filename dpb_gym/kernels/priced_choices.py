@@ -22,7 +22,8 @@ MOST_STEPS = 100
 def _value_and_sensitivity(x, theta):
     """Return v = <x, a> and s = <x, b> for theta = (a, b)."""
     m = x.shape[0]
-    v, s = 0.0, 0.0
+    v = 0.0
+    s = 0.0
     for j in range(m):
         v += x[j] * theta[j]
         s += x[j] * theta[m + j]
@@ -37,7 +38,8 @@ def _weight(v, s, price):
 @jit
 def _revenue(weights, prices):
     """Return the expected revenue of an offer, summed in the order of the items."""
-    numerator, denominator = 0.0, 1.0
+    numerator = 0.0
+    denominator = 1.0
     for i in range(prices.shape[0]):
         if prices[i] >= 0.0:
             numerator += prices[i] * weights[i]
@@ -67,7 +69,8 @@ def outcome(features, theta, prices, capacity, uniform, choice, reward, expected
     B, N = prices.shape
     weights = np.empty(N)
     for b in range(B):
-        total, count = 1.0, 0
+        total = 1.0
+        count = 0
         for i in range(N):
             p = prices[b, i]
             weights[i] = 0.0
@@ -111,9 +114,13 @@ def best_offers(features, theta, available, capacity, low, high, prices, values)
         values: Output ``(B,)``.
     """
     B, N = prices.shape
-    v, s, p = np.empty(N), np.empty(N), np.empty(N)
-    weights, gains = np.empty(N), np.empty(N)
-    picked, keys = np.empty(capacity, np.int64), np.empty(N, np.int64)
+    v = np.empty(N)
+    s = np.empty(N)
+    p = np.empty(N)
+    weights = np.empty(N)
+    gains = np.empty(N)
+    picked = np.empty(capacity, np.int64)
+    keys = np.empty(N, np.int64)
     trial = np.empty(N)
     for b in range(B):
         for i in range(N):

@@ -40,18 +40,22 @@ def statistics(vectors, rewards, sigma, normals, out):
         out: Output ``(B, d (d + 1) / 2 + d)``: upper triangle of x x' row by row, then r x.
     """
     B, _, d = vectors.shape
-    x, root2 = np.empty(d), np.sqrt(2.0)
+    x = np.empty(d)
+    root2 = np.sqrt(2.0)
     for b in range(B):
         clipped_row(vectors, b, 0, x)
         first = 0
         for i in range(d):
-            left, rest = x[i], x[i:]
-            row, noise = out[b, first : first + d - i], normals[b, first : first + d - i]
+            left = x[i]
+            rest = x[i:]
+            row = out[b, first : first + d - i]
+            noise = normals[b, first : first + d - i]
             for j in range(d - i):
                 row[j] = (left * rest[j] * root2 + sigma * noise[j]) / root2
             row[0] = left * left + sigma * noise[0]
             first += d - i
-        row, noise = out[b, first:], normals[b, first:]
+        row = out[b, first:]
+        noise = normals[b, first:]
         for j in range(d):
             row[j] = rewards[b] * x[j] + sigma * noise[j]
 

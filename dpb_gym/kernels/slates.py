@@ -26,12 +26,19 @@ def _add_products(weights, count, columns, out):
     """Add the sum over k < count of weights[k] columns[k, i] to out[i], term by term."""
     q = count - count % 4
     for k in range(0, q, 4):
-        w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-        c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+        w0 = weights[k]
+        w1 = weights[k + 1]
+        w2 = weights[k + 2]
+        w3 = weights[k + 3]
+        c0 = columns[k]
+        c1 = columns[k + 1]
+        c2 = columns[k + 2]
+        c3 = columns[k + 3]
         for i in range(out.shape[0]):
             out[i] = out[i] + w0 * c0[i] + w1 * c1[i] + w2 * c2[i] + w3 * c3[i]
     for k in range(q, count):
-        w, c = weights[k], columns[k]
+        w = weights[k]
+        c = columns[k]
         for i in range(out.shape[0]):
             out[i] += w * c[i]
 
@@ -73,7 +80,9 @@ def roots(matrices, shift, floor, root, logdet, ok):
     """
     B, d, _ = matrices.shape
     width = (d + 15) // 16 * 16  # rows of whole vectors
-    factor, inverse, weights = np.zeros((d, width)), np.zeros((d, width)), np.empty(d)
+    factor = np.zeros((d, width))
+    inverse = np.zeros((d, width))
+    weights = np.empty(d)
     for b in range(B):
         ok[b] = floor <= 0.0 or _upper_factor(matrices[b], shift - floor, weights, factor)
         ok[b] = ok[b] and _upper_factor(matrices[b], shift, weights, factor)
@@ -127,7 +136,9 @@ def worthwhile(revenues, every, least, items):
 @jit
 def best_slate(items, utility, revenues, equal, exactly, least, slate):
     """Write the best slate of some items; return its value, or 0 for `equal` revenues."""
-    n, K, value = items.shape[0], slate.shape[0], 0.0
+    n = items.shape[0]
+    K = slate.shape[0]
+    value = 0.0
     if equal:
         top_indices(utility, K, -np.inf, slate, np.empty(n, np.int64))
     else:
@@ -166,9 +177,12 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
         slates: Output ``(B, K)``, ascending, padded with -1.
     """
     B, N, d = features.shape
-    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((3, N))
+    items = np.empty(N, np.int64)
+    columns = np.empty((d, N))
+    buffers = np.empty((3, N))
     for b in range(B):
-        norm, squares = 0.0, 0.0
+        norm = 0.0
+        squares = 0.0
         for j in range(d):
             norm += abs(theta[b, j])
             for k in range(j + 1 if width > 0.0 else 0):
@@ -177,7 +191,9 @@ def optimistic_slates(features, revenues, equal, exactly, theta, root, width, va
         least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
             n = worthwhile(revenues[b], least == 0.0, least, items)
-            utility, image, square = buffers[0, :n], buffers[1, :n], buffers[2, :n]
+            utility = buffers[0, :n]
+            image = buffers[1, :n]
+            square = buffers[2, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = 0.0
             _add_products(theta[b], d, columns, utility)
@@ -209,7 +225,9 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
         normals: ``(B, M, d)``.
     """
     B, N, d = features.shape
-    items, columns, buffers = np.empty(N, np.int64), np.empty((d, N)), np.empty((2, N))
+    items = np.empty(N, np.int64)
+    columns = np.empty((d, N))
+    buffers = np.empty((2, N))
     samples = np.empty((normals.shape[1], d))
     for b in range(B):
         for m in range(normals.shape[1]):
@@ -224,7 +242,8 @@ def sampled_slates(features, revenues, equal, exactly, theta, root, width, norma
         least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
         while True:
             n = worthwhile(revenues[b], least == 0.0, least, items)
-            utility, drawn = buffers[0, :n], buffers[1, :n]
+            utility = buffers[0, :n]
+            drawn = buffers[1, :n]
             _turn(features[b], items[:n], columns)
             utility[:] = -np.inf
             for sample in samples:
@@ -262,9 +281,13 @@ def expected_slates(features, revenues, exactly, theta, root, normals, slates):
         normals: z, ``(B, M, d)``.
     """
     B, N, d = features.shape
-    M, K = normals.shape[1], slates.shape[1]
-    attraction, draw = np.empty((N, M)), np.empty((M, d))
-    sold, earned, taken = np.empty(M), np.empty(M), np.empty(N, np.bool_)
+    M = normals.shape[1]
+    K = slates.shape[1]
+    attraction = np.empty((N, M))
+    draw = np.empty((M, d))
+    sold = np.empty(M)
+    earned = np.empty(M)
+    taken = np.empty(N, np.bool_)
     for b in range(B):
         for m in range(M):
             for j in range(d):
@@ -280,12 +303,14 @@ def expected_slates(features, revenues, exactly, theta, root, normals, slates):
         sold[:], earned[:], taken[:] = 0.0, 0.0, False
         reached = 0.0
         for _ in range(K):
-            best, chosen = -np.inf, -1
+            best = -np.inf
+            chosen = -1
             for i in range(N):
                 if not taken[i] and revenues[b, i] > -np.inf:
                     value = _expected(i, revenues[b, i], sold, earned, attraction)
                     if value > best:
-                        best, chosen = value, i
+                        best = value
+                        chosen = i
             if chosen < 0 or (best < reached and not exactly):
                 break
             reached, taken[chosen] = best, True

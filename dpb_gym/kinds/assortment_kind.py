@@ -84,7 +84,8 @@ class AssortmentAudit(AuditForm):
 
 
 def _pairs(problem: ProblemInfo) -> list[Pair]:
-    n, d = problem.n_items or 1, problem.dim
+    n = problem.n_items or 1
+    d = problem.dim
     signs = np.where(np.arange(n) % 2, -1.0, 1.0)[:, None]
 
     def same(degrees: float, buys: float) -> World:
@@ -268,7 +269,8 @@ class Assortment(Kind):
         bought = -1 if feedback is None or feedback.choice is None else int(feedback.choice)
         rows = []
         for i in dict.fromkeys(item for item in items if item >= 0):
-            won, times = bought >= 0 and items[bought] == i, items.count(i)
+            won = bought >= 0 and items[bought] == i
+            times = items.count(i)
             mark = "bought" if won else "" if action is None else "offered"
             mark += f", {times} times in the slate, counts once" if times > 1 else ""
             value = float(context.revenues[i])
@@ -315,8 +317,10 @@ class Assortment(Kind):
         info = problem.info
         assert info.n_items is not None and info.capacity is not None
         every = slates(info.n_items, info.capacity, info.capacity if info.exactly else 0)
-        B, available = len(round_.uniform), round_.context.available
-        best, values = np.empty((B, info.capacity), np.int64), np.empty(B)
+        B = len(round_.uniform)
+        available = round_.context.available
+        best = np.empty((B, info.capacity), np.int64)
+        values = np.empty(B)
         for b in range(B):
             tried = every
             if available is not None:

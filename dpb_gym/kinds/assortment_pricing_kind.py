@@ -44,7 +44,8 @@ class ScoredPrices(ActionMode):
 
     def decode(self, actions: Any, replicates: int | None = None) -> Array:
         rows = self.batch(actions, replicates, False, "scores and prices")
-        scores, prices = rows[:, 0], rows[:, 1]
+        scores = rows[:, 0]
+        prices = rows[:, 1]
         if not np.isfinite(scores).all():
             raise ActionError("scores must be finite, got NaN or infinity")
         if not ((prices >= 0.0) & (prices <= 1.0)).all():
@@ -105,7 +106,8 @@ class AssortmentPricingAudit(AuditForm):
         return 0.0, 1.0
 
     def pairs(self, info: ProblemInfo) -> list[Pair]:
-        n, m = info.n_items or 1, info.dim // 2
+        n = info.n_items or 1
+        m = info.dim // 2
         signs = np.where(np.arange(n) % 2, -1.0, 1.0)[:, None]
 
         def same(degrees: float, buys: float) -> World:
@@ -271,7 +273,8 @@ class AssortmentPricing(Kind):
         self, info: ProblemInfo, context: Context, action: Array, response: Any
     ) -> Feedback:
         """Return the feedback for the item that was bought, or None."""
-        item, earned = -1, 0.0
+        item = -1
+        earned = 0.0
         if response is not None:
             item = validation.integer("the item that was bought", response, 0)
             if item not in self.shown(action[0]):

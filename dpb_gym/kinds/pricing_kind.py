@@ -182,7 +182,8 @@ class Pricing(Kind):
     def rows(self, context: Context, action: Array | None, feedback: Feedback | None) -> Display:
         if action is None or feedback is None or feedback.demand is None:
             return [RoundRow("customer", None, context.features)]
-        price, demand = float(action), float(feedback.demand)
+        price = float(action)
+        demand = float(feedback.demand)
         mark = f"price {price:.3f}, demand {demand:.3g}"
         return [RoundRow("customer", price, context.features, mark, demand > 0)]
 
@@ -232,9 +233,11 @@ class Pricing(Kind):
         low = np.maximum(top - 1.0 / (GRID - 1), 0.0)
         high = np.minimum(top + 1.0 / (GRID - 1), 1.0)
         for _ in range(40):
-            left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+            left = high - GOLDEN * (high - low)
+            right = low + GOLDEN * (high - low)
             better = value(left) >= value(right)
-            low, high = np.where(better, low, left), np.where(better, right, high)
+            low = np.where(better, low, left)
+            high = np.where(better, right, high)
         prices = np.stack([0.5 * (low + high), top], axis=1)  # ends of [0, 1] are on the grid
         found = np.stack([value(prices[:, 0]), value(prices[:, 1])], axis=1)
         best = found.reshape(B, -1).argmax(axis=1)

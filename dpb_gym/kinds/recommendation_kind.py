@@ -195,7 +195,8 @@ class Recommendation(Kind):
 
     def named_features(self, info: ProblemInfo, values: Array) -> Array:
         """Return a block of the values for each candidate, zero elsewhere."""
-        count, size = info.n_candidates or 0, len(values)
+        count = info.n_candidates or 0
+        size = len(values)
         # block k of row k begins k (dim + size) numbers after the first one
         flat = np.zeros(count * (info.dim + size))
         flat.reshape(count, -1)[:, :size] = values

@@ -220,7 +220,8 @@ def draw_sets(
         raise AgentError(f"the logging policy must show {K} different items in every round")
     action = np.empty((B, K), np.int64)
     for b, one in enumerate(random):
-        uniform, pick = one.random(), one.random()
+        uniform = one.random()
+        pick = one.random()
         own = one.permutation(m)[:K]
         action[b] = own if uniform < mixed else given[int(pick * len(given)), b]
     held = (given[:, :, :, None] == action[None, :, None, :]).any(axis=2)
@@ -240,7 +241,8 @@ def draw_prices(
     given = np.zeros((1, B)) if given is None else given
     if given.shape[1:] != (B,) or not (given.min() >= 0 and given.max() <= 1):
         raise AgentError("the logging policy must name one price in [0, 1] per replicate")
-    low, high = np.maximum(given - PRICE_WINDOW, 0.0), np.minimum(given + PRICE_WINDOW, 1.0)
+    low = np.maximum(given - PRICE_WINDOW, 0.0)
+    high = np.minimum(given + PRICE_WINDOW, 1.0)
     action = np.empty(B)
     for b, one in enumerate(random):
         uniform, pick, place = one.random(3)

@@ -168,7 +168,8 @@ def _changed(change: str, base: str) -> Estimator:
         low, high = p.reward_range
         largest = high - low
         if base == "ips":
-            largest, zero = max(abs(low), abs(high)), np.zeros_like(p.rewards)
+            largest = max(abs(low), abs(high))
+            zero = np.zeros_like(p.rewards)
             p = replace(p, model_value=zero, model_shown=zero)
         limit = p.limits.get(limit_name)
         if limit is None:
@@ -200,15 +201,18 @@ def _automatic(change: str, p: Weighted, largest: float) -> float:
     candidates = np.unique(np.quantile(positive, np.linspace(0.0, 1.0, 21), method="higher"))
     if change == "shrunk":
         candidates = np.append(candidates**2, np.inf)
-    weigh, n = CHANGES[change][1], len(p.rewards)
-    best, smallest = float(candidates[-1]), np.inf
+    weigh = CHANGES[change][1]
+    n = len(p.rewards)
+    best = float(candidates[-1])
+    smallest = np.inf
     for limit in candidates[::-1]:
         limited = weigh(p.weights, limit)
         variance = float((p.model_value + limited * p.residuals).var(ddof=1)) / n
         error = variance + (largest * float((p.weights - limited).mean())) ** 2
         # the larger limit wins ties: it is less biased
         if error < smallest:
-            best, smallest = float(limit), error
+            best = float(limit)
+            smallest = error
     return best
 
 
@@ -254,7 +258,8 @@ def with_intervals(
     drawn = _bootstrap(list(terms.values()), resamples, seed)
     result = []
     for own, (name, one) in zip(drawn, terms.items()):
-        value, error = one.value, one.std_error
+        value = one.value
+        error = one.std_error
         ends = (math.nan, math.nan)
         if resamples:
             low, high = np.nanquantile(own, (0.5 - 0.5 * level, 0.5 + 0.5 * level))
@@ -274,7 +279,8 @@ def _bootstrap(terms: list[Terms], resamples: int, seed: int) -> list[Array]:
     for row in means:
         counts = np.bincount(generator.integers(0, n, n), minlength=n).astype(np.float64)
         row[:] = columns @ counts / n
-    result, at = [], 0
+    result = []
+    at = 0
     for one in terms:
         width = one.top.shape[1]
         top, bottom = (means[:, at + 1 + i * width : at + 1 + (i + 1) * width] for i in (0, 1))
@@ -313,7 +319,8 @@ def cross_fitted(
     ridge = validation.real("ridge", ridge, 0.0, open_low=True)
     predicted = np.empty(new.shape[:-1])
     for others, here in folds_of(len(x), folds, seed):
-        centre, level = x[others].mean(axis=0), r[others].mean()
+        centre = x[others].mean(axis=0)
+        level = r[others].mean()
         centred = x[others] - centre
         gram = centred.T @ centred + ridge * np.eye(x.shape[1])
         theta = np.linalg.solve(gram, centred.T @ (r[others] - level))

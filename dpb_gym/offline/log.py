@@ -163,6 +163,7 @@ def answers(
     Yields:
         Per round its actions ``(samples, B, ...)``, or its shares ``(B, m)``.
     """
-    ask, t = asking(agent, len(logs), samples), len(logs[0])
+    ask = asking(agent, len(logs), samples)
+    t = len(logs[0])
     for i in range(t):
         yield ask(Context.join(t, [log.context(i, t) for log in logs]))

@@ -197,14 +197,19 @@ def automatic_bandwidth(prices: Array, rewards: Array, weights: Callable[[float]
         weights: Kernel weights by bandwidth.
     """
     spread = float(prices.max() - prices.min()) or 1.0
-    low, high, best = -np.inf, np.inf, spread
+    low = -np.inf
+    high = np.inf
+    best = spread
     for h in spread * 2.0 ** np.arange(-6, 0.25, 0.5):
         w = weights(float(h))
         if effective_sample_size(w) < LEAST_ROUNDS:
             continue
         one = Terms.ratio(w * rewards, w)
-        value, error = one.value, 2.0 * one.std_error
+        value = one.value
+        error = 2.0 * one.std_error
         if max(low, value - error) > min(high, value + error):
             break
-        low, high, best = max(low, value - error), min(high, value + error), float(h)
+        low = max(low, value - error)
+        high = min(high, value + error)
+        best = float(h)
     return best

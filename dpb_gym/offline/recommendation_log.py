@@ -52,7 +52,8 @@ def _layout(names: list[str], where: str) -> tuple[int, int]:
             f"{where}: expected {m} x {d} feature columns x_0_0 to x_{m - 1}_{d - 1}, "
             f"found {len(pairs)}"
         )
-    wanted, known = ["action", "reward"], ["action", "propensity", "reward", "user"]
+    wanted = ["action", "reward"]
+    known = ["action", "propensity", "reward", "user"]
     for kind in (column for column, (_, each) in COLUMNS.items() if each):
         each = [f"{kind}_{k}" for k in range(m)]
         known += each
@@ -118,7 +119,9 @@ class LoggedData(Log):
         x = features_of(self.features, 3)
         n, m, _ = x.shape
         actions = values("actions", self.actions, (n,), 0, m - 1, dtype=np.int64)
-        behaviour, propensities, least = self.behaviour, self.propensities, 0.0
+        behaviour = self.behaviour
+        propensities = self.propensities
+        least = 0.0
         if self.minimum_propensity is not None:
             name = "minimum_propensity"
             least = validation.real(name, self.minimum_propensity, 0.0, 1.0, open_low=True)
@@ -264,7 +267,8 @@ class LoggedData(Log):
         options: Mapping[str, Any],
     ) -> Weighted:  # fmt: skip
         """See `Log.ingredients`; `q` is ``(n, m)``."""
-        n, shown = np.arange(len(self)), self.actions
+        n = np.arange(len(self))
+        shown = self.actions
         if q is None and any(name in NEEDS_MODEL for name in names):
             q = self.predicted(**model)
         predicted = np.zeros_like(target) if q is None else validation.array("q", q, target.shape)

@@ -152,14 +152,16 @@ def release_prior(
     """
     norm = validation.real("norm", norm, 0.0, open_low=True)
     curator = _curator(budget, unit)
-    n, d = len(log), log.dim
+    n = len(log)
+    d = log.dim
     low, high = log.reward_range
     half = 0.5 * (high - low)
     x = log.features[np.arange(n), log.actions].astype(np.float64)
     x /= np.maximum(1.0, np.sqrt((x * x).sum(axis=1)))[:, None]
     v = np.column_stack([x, np.ones(n)]) / math.sqrt(2.0)
     # each sum has one record, which is that of the whole log
-    clip, what = float(n) * max(1.0, half), "responses along features"
+    clip = float(n) * max(1.0, half)
+    what = "responses along features"
     sums = LogSum(curator, d + 1, clip=clip, sensitivity=2 * half, what=what)
     public = curator.unit == "reward" or not curator.private
     grams = None
@@ -171,7 +173,8 @@ def release_prior(
     gram = v.T @ v
     curved = 0.0
     if grams is not None:
-        gram, curved = grams.of(gram), grams.sigma**2
+        gram = grams.of(gram)
+        curved = grams.sigma**2
     values, vectors = (found[0] for found in kernels.linalg.eigh(gram[None]))
     h = np.maximum(values, 0.0)
     variance = (norm * half) ** 2 / (d + 1)

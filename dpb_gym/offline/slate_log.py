@@ -293,7 +293,8 @@ class SlateLog(Log):
             value = (distribution("target", rows, shape) * predicted).sum(axis=2)
 
         def weights(of: str) -> Array | None:
-            own, theirs = getattr(target, of), getattr(self.behaviour, of)
+            own = getattr(target, of)
+            theirs = getattr(self.behaviour, of)
             if own is None or theirs is None:
                 return None
             ratios: Array = values(f"target.{of}", own, theirs.shape, 0.0, 1.0) / theirs

@@ -24,14 +24,16 @@ def frozen_shares(agent: Agent, replicates: int, samples: int) -> Ask:
     Raises:
         AgentError: If the agent chooses outside the candidates.
     """
-    ask, frozen = frozen_choices(agent, replicates, samples), copy.deepcopy(agent)
+    ask = frozen_choices(agent, replicates, samples)
+    frozen = copy.deepcopy(agent)
     checked = False
 
     def shares(context: Context) -> Array:
         nonlocal checked
         m = context.features.shape[1]
         given = None if checked else ask(context)  # checks the number of replicates
-        checked, stated = True, stated_shares(frozen, context)
+        checked = True
+        stated = stated_shares(frozen, context)
         if stated is not None:
             return stated
         given = ask(context) if given is None else given
@@ -52,7 +54,8 @@ def stated_shares(agent: Agent, context: Context) -> Array | None:
     stated = agent.probabilities(context)
     if stated is None:
         return None
-    name, wanted = f"{agent.class_name}.probabilities", context.features.shape[:2]
+    name = f"{agent.class_name}.probabilities"
+    wanted = context.features.shape[:2]
     if np.shape(stated) != wanted:
         raise AgentError(
             f"{name} has shape {np.shape(stated)}, not {wanted}: a row for each of {wanted[0]} "

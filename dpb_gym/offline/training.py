@@ -67,7 +67,8 @@ def train_offline(
     """
     method = validation.choice("method", method, ("all", "replay"))
     rounds = validation.choice("rounds", rounds, ("shared", "parts"))
-    B, n = len(seeds), len(log)
+    B = len(seeds)
+    n = len(log)
     if rounds == "parts" and n < 2 * B:
         raise ParameterError(f"{n} rounds cannot be divided into {B} parts of two")
     rows = np.repeat(np.arange(n)[:, None], B, axis=1)
@@ -102,12 +103,14 @@ def train_offline(
     learner.curator.rounds.attended = True
     for i, row in enumerate(rows):
         context = log.context(row, i + 1)
-        action, reward = learner.act(context), log.rewards[row]
+        action = learner.act(context)
+        reward = log.rewards[row]
         if replay:
             seen = (action == log.actions[row]) & accepted[row]
             feedback = Feedback(np.where(seen, reward, 0.0), observed=seen)
         else:
-            action, feedback = log.actions[row], Feedback(reward)
+            action = log.actions[row]
+            feedback = Feedback(reward)
         with learner.curator.round(context.t):
             learner.observe(context, action, feedback)
     return learner

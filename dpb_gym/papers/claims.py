@@ -200,7 +200,8 @@ class Printed(Spec):
         if not isinstance(data, str):
             return {"value": data}
         if match := _RANGE.fullmatch(data):
-            low, high = _number(match[1]), _number(match[2])
+            low = _number(match[1])
+            high = _number(match[2])
             if not low < high:
                 raise ValueError(f"the lower end of {data!r} must be below the upper end")
             return {"low": low, "high": high}

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES = {HOLDS: "bold green", CONDITIONAL: "bold yellow", FAILS: "bold red"}
-PAGE, NOTES, DATA, VERDICT_FILE = "figure.html", "figure.md", "curves.parquet", "verdicts.json"
+PAGE = "figure.html"
+NOTES = "figure.md"
+DATA = "curves.parquet"
+VERDICT_FILE = "verdicts.json"
 HOME = Path(__file__).parent
-WIDTH, HEIGHT = 3.3, 2.25
+WIDTH = 3.3
+HEIGHT = 2.25
 TITLE = 46  # characters above a panel
 
 
@@ -109,7 +113,8 @@ def draw(figure: Figure, curves: Sequence[Curve], path: Path) -> None:
     shown = [c for c in curves if c.matches(drawing.where)]
     rows, columns = _panels(figure, shown)
     lines = distinct([{a: c.axes[a] for a in drawing.lines} for c in shown], ordered=True)
-    width, height = WIDTH * len(columns) + 0.3, HEIGHT * len(rows) + 1.0
+    width = WIDTH * len(columns) + 0.3
+    height = HEIGHT * len(rows) + 1.0
     with matplotlib.rc_context(style()):
         canvas = Canvas(figsize=(width, height))
         FigureCanvasAgg(canvas)

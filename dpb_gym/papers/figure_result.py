@@ -318,7 +318,8 @@ def _text(cell: Cell | None, digits: int) -> str:
         return NOTHING
 
     def plain(of: str, spread: str = "") -> str:
-        value, around = cell[of], cell.get(spread)
+        value = cell[of]
+        around = cell.get(spread)
         assert value is not None
         if math.isinf(value):
             return "unbounded" if value > 0 else "-unbounded"

@@ -121,7 +121,8 @@ class Figure(Spec):
     def _check(self) -> Figure:
         ids = distinct([table.id for table in self.tables], "table given")
         distinct([claim.id for claim in self.claims], "claim given")
-        drawing, claims = self.drawing, [(f"claim {claim.id}", claim) for claim in self.claims]
+        drawing = self.drawing
+        claims = [(f"claim {claim.id}", claim) for claim in self.claims]
         used: list[tuple[str, str, Iterable[str], Collection[str]]] = [
             ("quick.horizons", "task", self.quick.horizons, [t.name for t in self.suite.tasks]),
             *((place, "table", [claim.printed], ids) for place, claim in claims if claim.printed),
@@ -153,7 +154,8 @@ class Figure(Spec):
         )
         if not self.synthetic:
             return claims
-        mark, reason = " [On synthetic data.]", "The data are generated."
+        mark = " [On synthetic data.]"
+        reason = "The data are generated."
         return tuple(
             c.model_copy(update={"text": c.text + mark,
                                  "untested": c.untested or reason * (c.by == "paper")})
@@ -180,7 +182,8 @@ class Figure(Spec):
 
     def quick_version(self) -> Figure:
         """Return the quick version, whose suite has another name."""
-        quick, suite = self.quick, self.suite
+        quick = self.quick
+        suite = self.suite
         tasks = [
             _changed(task, env_kwargs={**task.env_kwargs, **quick.env_kwargs},
                      horizon=quick.horizons.get(task.name, quick.horizon))
@@ -247,7 +250,8 @@ def _coordinate(series: RowResult, axis: AxisMap) -> Scalar | None:
 
 def _read(series: RowResult, path: str) -> Scalar | None:
     holder, _, name = path.partition(".")
-    run, task = series.cell.agent, series.cell.task
+    run = series.cell.agent
+    task = series.cell.task
     if holder == "budget":
         value = series.budget if name == "label" else getattr(run.budget, name, None)
     elif holder == "agent":

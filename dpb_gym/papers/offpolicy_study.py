@@ -44,7 +44,8 @@ class OffPolicyStudy(Spec):
             ``dr-error``, the same in standard errors (``ips-z``, ``snips-z``, ``dr-z``), the
             estimates ``ips``, ``snips``, ``dr``, and ``ess`` (effective sample size over rounds).
         """
-        task, rounds = result.cell.task, self.rounds
+        task = result.cell.task
+        rounds = self.rounds
         problem = make_problem(task.env, **task.env_kwargs, horizon=task.horizon + rounds)
         logs = offline.collect(problem, rounds, result.cell.seeds, skip=task.horizon)
         policies = offline.probabilities(agent, logs, samples=self.samples)

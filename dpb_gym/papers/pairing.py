@@ -60,7 +60,8 @@ def jackknife(*measured: Measured) -> tuple[list[Array], int]:
     shared = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
     if columns and not shared:
         raise ResultError("the curves share no replicate, so nothing can be paired")
-    values, size = [], len(leave_one_out(shared)) if shared else 1
+    values = []
+    size = len(leave_one_out(shared)) if shared else 1
     for one in measured:
         found = one.of(*(leave_one_out([column[i] for i in shared]) for column in one.columns))
         values.append(np.broadcast_to(np.asarray(found, dtype=np.float64), (size,)))
@@ -83,7 +84,8 @@ def interval(values: Array, replicates: int) -> Interval:
         raise ResultError("a quantity is infinite or undefined: nothing to compare")
     from scipy.special import stdtrit
 
-    centre, n = float(values[0]), len(values) - 1
+    centre = float(values[0])
+    n = len(values) - 1
     if n < 2:
         return Interval(centre, *((centre, centre) if replicates == 0 else UNBOUNDED))
     error = float(_pseudo(values).std(ddof=1) / np.sqrt(n))

@@ -198,7 +198,8 @@ def recorded(
 @quantity("spent")
 def spent(curve: Curve) -> Measured:
     """Return cost over requested budget, in the budget's unit; infinite without either."""
-    budget, guarantee = curve.budget, curve.series.guarantee
+    budget = curve.budget
+    guarantee = curve.series.guarantee
     if budget is None or guarantee is None:
         return constant(math.inf)
     read = read_guarantee(guarantee)

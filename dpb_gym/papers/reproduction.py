@@ -27,7 +27,8 @@ from dpb_gym.suites.schema import plain
 if TYPE_CHECKING:
     from rich.console import Console
 
-RESULTS, MEASURED = "results", "measured"
+RESULTS = "results"
+MEASURED = "measured"
 INDEX = "index.html"
 
 

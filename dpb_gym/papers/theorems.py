@@ -180,7 +180,8 @@ def assortment(
     spread = validation.real("kappa", spread, 1e-9, 0.25)
     design = 1.0 / d if sigma_0 is None else sigma_0
     design = validation.real("sigma_0", design, 1e-9, 1.0)
-    rho_1, rho_2 = part * total, (1.0 - part) * total
+    rho_1 = part * total
+    rho_2 = (1.0 - part) * total
 
     def releases(t: float) -> int:
         return most or math.ceil(d * math.log2(K * t))
@@ -276,7 +277,8 @@ def pricing(
     design = 1.0 / (3 * d) if kappa is None else kappa
     design = validation.real("kappa", design, 1e-9, 1.0 / d)
     slope = scale * math.exp(-2 * scale) / (1 + math.exp(-2 * scale)) ** 2
-    K, G = max(1.0, scale / 4, 1 / slope), max(scale, 1 / scale)
+    K = max(1.0, scale / 4, 1 / slope)
+    G = max(scale, 1 / scale)
 
     def log_delta(t: float) -> float:
         return 2 * math.log(t) if tail is None else -math.log(tail)
@@ -289,12 +291,14 @@ def pricing(
         return most, own, 2 * G * math.sqrt(8 * (math.log(2) + log) + 4 * own) / own
 
     def ridge(t: float, power: int) -> float:
-        log, nu = math.log(t), one_call(t)[2]
+        log = math.log(t)
+        nu = one_call(t)[2]
         least = 2 + 48 * deviation**2 * math.pow(G, power) * K * d * log
         return max(math.pow(d, 1.5) * log**5 / each, 5 * nu * math.sqrt(5 * d * log), least)
 
     def general(t: float) -> float:
-        log, nu = math.log(t), one_call(t)[2]
+        log = math.log(t)
+        nu = one_call(t)[2]
         noise = (math.sqrt(3) * deviation * K + math.sqrt(5) * G * nu) * math.sqrt(d * log)
         gamma = K * (noise + (2 * G + 3) * math.sqrt(ridge(t, 2)))
         return 2 * gamma * math.sqrt(4.6 * d * t * log)
@@ -430,7 +434,8 @@ def least_power(bound: Callable[[float], float]) -> float:
         horizon: float = 10.0**power
         return bound(horizon) > horizon
 
-    low, high = 1.0, LARGEST_POWER
+    low = 1.0
+    high = LARGEST_POWER
     if vacuous(high):
         return math.inf
     steps = [1 + k / 10 for k in range(round(10 * (LARGEST_POWER - 1)) + 1)]

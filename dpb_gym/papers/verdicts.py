@@ -17,8 +17,12 @@ from dpb_gym.papers.quantities import constant
 from dpb_gym.report.leaderboard_data import Interval
 from dpb_gym.results.metrics import MIN_REPLICATES
 
-HOLDS, CONDITIONAL, FAILS, UNDECIDED = "HOLDS", "CONDITIONAL", "FAILS", "UNDECIDED"
-NO_DIFFERENCE, NOT_TESTED = "NO DIFFERENCE", "NOT TESTED"
+HOLDS = "HOLDS"
+CONDITIONAL = "CONDITIONAL"
+FAILS = "FAILS"
+UNDECIDED = "UNDECIDED"
+NO_DIFFERENCE = "NO DIFFERENCE"
+NOT_TESTED = "NOT TESTED"
 VERDICTS = (HOLDS, CONDITIONAL, FAILS, NO_DIFFERENCE, UNDECIDED, NOT_TESTED)
 NAMED = 3
 """Most comparisons without support that a summary names."""
@@ -192,7 +196,8 @@ def _pairs(claim: Claim, curves: Sequence[Curve], tables: Sequence[FigureTable])
         cells = [(curve, table.printed_for(curve)) for curve in left]
         return [(c, own.value, ()) for c, own in cells if own and own.value is not None]
     if claim.than is not None:
-        than, axes = claim.than, tuple(claim.than)
+        than = claim.than
+        axes = tuple(claim.than)
         return [(c, other, axes) for c in left for other in counterparts(c, than, curves)]
     assert claim.along is not None
     return [(after, before, (claim.along,)) for before, after in _neighbours(left, claim.along)]
@@ -227,9 +232,11 @@ def _compare(
         against = claim.quantity.of(right, curves)
         description = words({axis: right.axes[axis] for axis in axes})
     else:
-        against, description = constant(right), word(right)
+        against = constant(right)
+        description = word(right)
     (value, reference), replicates = jackknife(claim.quantity.of(curve, curves), against)
-    left, other = interval(value, replicates), interval(reference, replicates)
+    left = interval(value, replicates)
+    other = interval(reference, replicates)
     near = claim.expect == "near"
     # positive values support the claim
     ahead = reference - value if claim.expect in ("falls", "below") else value - reference
@@ -244,7 +251,8 @@ def _compare(
     elif effect.low > 0:
         outcome = SUPPORTED
     else:
-        least, apart = claim.least * abs(other.mean), interval(ahead, replicates)
+        least = claim.least * abs(other.mean)
+        apart = interval(ahead, replicates)
         # A claim with a tolerance says itself which miss counts.
         if not claim.tolerance and -least <= apart.low and apart.high <= least:
             outcome = EQUAL

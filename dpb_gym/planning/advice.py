@@ -53,7 +53,9 @@ from dpb_gym.running.api import evaluate
 
 PER = 10_000
 """Customers that earnings are stated for."""
-BASE, SINGLE, TODAY = "without privacy", "best single action", "today"
+BASE = "without privacy"
+SINGLE = "best single action"
+TODAY = "today"
 _BOUNDS = (BASE, SINGLE, RANDOM, TODAY)
 _TRUSTED = {
     "curator": "a curator, who sees all responses",
@@ -154,7 +156,8 @@ class Advice:
         ]
 
     def _cost(self, e: Earning) -> str:
-        at, within = f"At {e.label} ({e.agent})", f"in the first {self.horizon:,} customers"
+        at = f"At {e.label} ({e.agent})"
+        within = f"in the first {self.horizon:,} customers"
         if e.lost.low <= 0.0 <= e.lost.high:
             if e.lost.low == e.lost.high:
                 return f"{at} privacy costs nothing {within}: the same choices are made."
@@ -206,7 +209,8 @@ class Advice:
                 for e in self.earnings]  # fmt: skip
         rows[0][2:] = ["-", "-"]
         if self.thin:  # no percentage of what is not shown to be earned
-            heads, rows = heads[:-1], [row[:-1] for row in rows]
+            heads = heads[:-1]
+            rows = [row[:-1] for row in rows]
         lists = {
             "Doubts": self.warnings,
             "Repairs of the table": self.repairs or ("none were needed",),
@@ -338,7 +342,8 @@ def advise(
         raise ParameterError("advice contains figures of the raw table: leave out private=")
     with progress_lines("advise", progress) as say:
         if isinstance(source, LogEnvironment):
-            log, roles = source, None
+            log = source
+            roles = None
         else:
             say("reading")
             if problem is None or isinstance(source, dpb_data.Reading):
@@ -347,7 +352,8 @@ def advise(
                 roles = log_form(problem).reading(problem, source, columns)
             if dry_run:
                 return roles
-            table, settings = roles.table(), roles.settings
+            table = roles.table()
+            settings = roles.settings
             log = from_log(table, roles.problem, horizon=horizon, progress=say, **settings)
         made = environment(log).make_problem(horizon=horizon)
         facts = _facts(
@@ -376,7 +382,8 @@ class _Runs:
     def play(self, what: str, agents: Any, part: str, replicates: int, horizon: int = 0,
              budgets: Any = None, checkpoints: Any = None) -> Result:  # fmt: skip
         """Return the results of agents on the customers of a part of the log."""
-        T, first = horizon or self.horizon, self.seed + _FIRST_SEEDS[part]
+        T = horizon or self.horizon
+        first = self.seed + _FIRST_SEEDS[part]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # failures are notes
             return evaluate(
@@ -455,10 +462,12 @@ def _facts(source: Any, problem: Any, data: Any) -> str:
     """Return the table with its rows and its hash, the version and the date, as one line."""
     path = Path(source) if isinstance(source, (str, os.PathLike)) else None
     if path is not None and path.is_file():
-        name, digest = path.name, hashlib.sha256(path.read_bytes()).hexdigest()
+        name = path.name
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         what = f"SHA-256 {digest[:16]}"
     else:
-        name, what = problem.data_name, f"digest {data.digest()[:16]}"
+        name = problem.data_name
+        what = f"digest {data.digest()[:16]}"
     version = metadata.version("dpb-gym")
     today = datetime.date.today()
     return f"{name}: {len(data):,} rows, {what}; dpb-gym {version}, {today.isoformat()}"
@@ -483,7 +492,8 @@ def _first_answer(problem: Any, fixed: FixedAction | None, unit: str, size: floa
 
 def _choose(run: _Runs, budgets: Sequence[Budget], agents: Sequence[str]) -> dict[str, str]:
     """Return the agent that earns most on the fitted customers, without privacy and by budget."""
-    options, fewer = {name: name for name in agents}, max(8, run.replicates // 4)
+    options = {name: name for name in agents}
+    fewer = max(8, run.replicates // 4)
     tried = run.play("choosing agents", options, "fitted", fewer, budgets=[*budgets, "none"])
     chosen = {}
     for budget in (None, *budgets):

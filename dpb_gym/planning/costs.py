@@ -31,7 +31,8 @@ from dpb_gym.running.runner import run_block
 from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
-MOST_PLAYS, FURTHER = 6, 1.4
+MOST_PLAYS = 6
+FURTHER = 1.4
 """A forecast repeats a block until it gets less than this factor further than before."""
 
 
@@ -189,7 +190,8 @@ def forecast(
         (job,) = make_jobs(suite, [plan], sizes[0])
         seen = points = _play(job, seconds)
         for _ in range(MOST_PLAYS - 1):
-            before, seen = seen[-1].round, _play(job, seconds)
+            before = seen[-1].round
+            seen = _play(job, seconds)
             points = [point for point in seen if point.round <= before] or seen[:1]
             if seen[-1].round <= FURTHER * before:
                 break
@@ -272,8 +274,10 @@ def _play(job: Job, seconds: float, least: int = 3) -> list[_Point]:
     each = len(cells) * len(cells[0].replicates)
 
     def note(done: int) -> None:
-        clock, used = time.process_time() - start, tracemalloc.get_traced_memory()[0]
-        played, stores = done // each, _stores(agents)
+        clock = time.process_time() - start
+        used = tracemalloc.get_traced_memory()[0]
+        played = done // each
+        stores = _stores(agents)
         allocated = sum(store.memory() for store in stores)
         coming = sum(store.memory(job.task.horizon) - store.memory(played) for store in stores)
         points.append(_Point(played, clock, used - allocated, coming))
@@ -289,7 +293,8 @@ def _play(job: Job, seconds: float, least: int = 3) -> list[_Point]:
 
 def _rest(job: Job, points: Sequence[_Point]) -> float:
     """Extrapolate the seconds of the second half of the points to the rounds after the last one."""
-    middle, last = points[len(points) // 2], points[-1]
+    middle = points[len(points) // 2]
+    last = points[-1]
     each = (last.seconds - middle.seconds) / max(1, last.round - middle.round)
     return each * (job.task.horizon - last.round)
 

@@ -129,7 +129,8 @@ def _run(one: Candidate, within: str, fixed: str, person: str) -> Decision:
 
 def difference(percent: Interval) -> str:
     """Return a 95% interval of a gain in percent, such as ``"between 9.2% less and 1.5% more"``."""
-    low, high = percent.low, percent.high
+    low = percent.low
+    high = percent.high
     if f"{low:.1f}" == f"{high:.1f}":
         return f"about {number(abs(percent.mean), 2)}% {'less' if percent.mean < 0 else 'more'}"
     if low < 0.0 < high:

@@ -102,8 +102,11 @@ def customers_needed(problem: Any) -> int | None:
     """
     # policies of other logs of the same demand: without the other penalties that it may have
     best = max(problem.fit.members, key=lambda one: one.weight)
-    fit, truth = replace(problem.fit, members=(best,)), problem.rounds_under(problem.theta)
-    rows, rng, kind = len(fit.held), np.random.default_rng(0), kind_of(problem.kind)
+    fit = replace(problem.fit, members=(best,))
+    truth = problem.rounds_under(problem.theta)
+    rows = len(fit.held)
+    rng = np.random.default_rng(0)
+    kind = kind_of(problem.kind)
     shape = (20, len(truth.best[0]), *kind.action_shape(problem.info))
     actions = [kind.random(problem.info, uniforms) for uniforms in rng.random(shape)]
     level = np.mean([truth.respond(action)[1].mean() for action in actions])

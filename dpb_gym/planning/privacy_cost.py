@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
-RANDOM, DRAWS = "random", 16
+RANDOM = "random"
+DRAWS = 16
 """The baseline of random choices; draws of a fitted log's coefficients from their posterior."""
 LARGEST_EPSILON = 10.0
 """Largest epsilon per person that is reported as a guarantee: e^10 is a factor of 22,000."""
@@ -240,7 +241,8 @@ def cost_of_privacy(
     shown = callable(progress) or progress is False
     with progress_lines("cost_of_privacy", not shown) as say:
         if problem is not None:
-            source, log = from_log(source, problem, **log), {}
+            source = from_log(source, problem, **log)
+            log = {}
         found = environment(source)
         form = kind_of(found.kind).logs
         named = agents or (() if form is None else form.recommended)
@@ -317,7 +319,8 @@ def _per_person(rows: Sequence[RowResult], uses: int) -> list[str]:
     for row in rows:
         if row.guarantee is None or row.guarantee["unit"] in ("user", "user-rewards"):
             continue
-        guarantee, budget = read_guarantee(row.guarantee), row.cell.agent.budget
+        guarantee = read_guarantee(row.guarantee)
+        budget = row.cell.agent.budget
         delta = report_delta(budget)
         epsilon = replace(guarantee, uses=(1, uses)).data_level(delta)["person"]
         promise = f"eps={epsilon:.4g} at delta={delta:g} for one person"
@@ -345,7 +348,8 @@ def result_notes(result: Result, visits: int | None = None) -> list[str]:
         visits: Rounds of one person; by default those of the simulation.
     """
     (task,) = result.suite.tasks
-    notes, problem = list[str](), task.problem()
+    notes = list[str]()
+    problem = task.problem()
     uses = visits or problem.info.person_uses or problem.info.max_interactions or 1
     if uses > 1:
         notes.append(f"one person comes in up to {uses:,} rounds")

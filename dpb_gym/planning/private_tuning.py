@@ -76,7 +76,8 @@ def tune_privately(
     asked = Budget.parse(budget)
     if asked is None:
         raise ParameterError("private tuning needs a budget, 'eps=1,delta=1e-6' say")
-    spec, random = spec_of(agent, problem.kind), np.random.default_rng(noise_seed)
+    spec = spec_of(agent, problem.kind)
+    random = np.random.default_rng(noise_seed)
     check_supported(spec, problem.info, True)
     points = choose_points(spec, read_grid(spec, grid), {}, None)
     seeds = range(TUNING_SEEDS.start, TUNING_SEEDS.start + replicates)
@@ -86,7 +87,8 @@ def tune_privately(
             return SystemNoise(replicates)
         return NoiseSource.from_seed(int(random.integers(2**63)), replicates)
 
-    event, scored = SelectionEvent(cost_of_run(asked, runs), runs), []
+    event = SelectionEvent(cost_of_run(asked, runs), runs)
+    scored = []
     for _ in range(int(random.geometric(1.0 / runs))):
         at = int(random.integers(len(points)))
         player = spec.over(points[at]).make()
@@ -101,7 +103,8 @@ def _score(
     agent: Agent, problem: Problem, seeds: range, rho: float, noise: Callable[[], NoiseSource]
 ) -> float:
     """Play one run of cost `rho` and return its noisy mean reward."""
-    info, along = problem.info, np.ones((len(seeds), 1))
+    info = problem.info
+    along = np.ones((len(seeds), 1))
     streams = AgentStreams(seeds, str(noise().uniform()))
     agent.set_up(info, streams, Budget.zcdp((1 - COUNTING) * rho), noise=noise())
     agent.curator.rounds.attended = True

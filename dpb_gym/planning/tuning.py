@@ -256,7 +256,8 @@ def _steps(points: int, replicates: int, factor: int) -> list[tuple[int, int]]:
     """Return the numbers of points per budget and of replicates of every step of halving."""
     steps = [(points, replicates)]
     while factor > 1 and points > factor:
-        points, replicates = math.ceil(points / factor), replicates * factor
+        points = math.ceil(points / factor)
+        replicates = replicates * factor
         steps.append((points, replicates))
     return steps
 
@@ -274,7 +275,8 @@ def _searches(
                 raise ParameterError(f"{what} for {name!r}, which is not among {', '.join(names)}")
     searches = []
     for name in names:
-        spec, fixed = agent_spec(name), dict(params.get(name, {}))
+        spec = agent_spec(name)
+        fixed = dict(params.get(name, {}))
         grid = read_grid(spec, grids.get(name))
         searches.append(_Search(spec, grid, fixed, choose_points(spec, grid, fixed, cap)))
     return searches
@@ -286,7 +288,8 @@ def check_seeds(first: int, replicates: int) -> None:
     Raises:
         ParameterError: If a seed is outside `TUNING_SEEDS`.
     """
-    low, high = TUNING_SEEDS.start, TUNING_SEEDS.stop - 1
+    low = TUNING_SEEDS.start
+    high = TUNING_SEEDS.stop - 1
     first = validation.integer("seed", first, 0)
     if first < low or first + replicates - 1 > high:
         raise ParameterError(

@@ -103,7 +103,8 @@ class Player(Agent):
         super().set_up(problem, *streams, **options)
 
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: privacy.Curator) -> None:
-        algorithm, B = self.algorithm, streams.replicates
+        algorithm = self.algorithm
+        B = streams.replicates
         algorithm.check(problem)
         self.problem = problem
         plan = algorithm.plan(problem, curator)
@@ -354,7 +355,8 @@ class Player(Agent):
 
     def _empty_records(self, n: int, B: int) -> tuple[Array, Array, Array]:
         """Return zeros for numbers, rows or directions, and rows of the second sums."""
-        plan, shape = self.plan, self.plan.sums.shape
+        plan = self.plan
+        shape = self.plan.sums.shape
         # v of a symmetric record w v v' is as long as the matrix is wide
         width = shape.symmetric if plan.directed and shape.symmetric else shape.width
         second = 0 if plan.second is None else plan.second.shape.width
@@ -371,7 +373,8 @@ class Player(Agent):
     def _moved(self, rounds: int) -> None:
         """Count rounds whose records are in the sums, and learn where there is a release."""
         self.rounds += rounds
-        plan, t = self.plan, self.rounds
+        plan = self.plan
+        t = self.rounds
         if self._ends is not None:
             k = int(self._releases[0])
             if k < len(self._ends) and t == self._ends[k]:
@@ -403,22 +406,26 @@ class Player(Agent):
         plan = self.plan
         if self._functions.image is None:
             return np.asarray(plan.sums.release() if due is None else plan.sums.release(due))
-        B, width = len(self._releases), plan.sums.shape.width
+        B = len(self._releases)
+        width = plan.sums.shape.width
         due = np.ones(B, bool) if due is None else due
-        matrices, norms = np.zeros((B, width, width)), np.ones(B)
+        matrices = np.zeros((B, width, width))
+        norms = np.ones(B)
         self._loops.image_lanes(self._c, self.state, self.rounds, due, matrices, norms)
         return np.asarray(plan.sums.release(due, matrices, norms))
 
     def _learn(self, sums: Array, due: Array | None = None) -> None:
         due = np.ones(len(self._releases), bool) if due is None else due
         sums = read_only(np.ascontiguousarray(sums))
-        releaser, second = self.plan.sums, np.zeros((len(due), 0))
+        releaser = self.plan.sums
+        second = np.zeros((len(due), 0))
         adopt = self._functions.adopt
         if self.plan.second is not None and adopt is None:
             second = np.ascontiguousarray(self.plan.second.release())
         std = 0.0 if self.plan.running else float(getattr(releaser, "noise_std", 0.0))
         record_std = float(getattr(releaser, "record_std", 0.0))
-        numbers, second = self._releases, read_only(second)
+        numbers = self._releases
+        second = read_only(second)
         self._loops.learn_lanes(
             self._c,
             self.state,
@@ -452,7 +459,8 @@ class Player(Agent):
         if isinstance(rounds, Answering):
             return self._play_steadily(rounds)
         n, B = rounds.shape
-        contexts, plan = self._contexts(rounds.context, rounds=True), self.plan
+        contexts = self._contexts(rounds.context, rounds=True)
+        plan = self.plan
         actions = np.zeros((n, B), np.int64)
         values, rows, others = self._empty_records(n, B)
         scratch = np.zeros(rows.shape[2])
@@ -463,7 +471,8 @@ class Player(Agent):
             self._sums_of_rewards and plan.every == 1 and not plan.forget and self._ends is None
         )
         follow = follow and not self.curator.private
-        totals, clip = UNUSED_SUMS, (0.0, 0.0)
+        totals = UNUSED_SUMS
+        clip = (0.0, 0.0)
         counts = np.zeros(B, np.int64)
         start = 0
         while start < n:
@@ -565,7 +574,8 @@ class Player(Agent):
         if self._functions.see is not None:
             return count, 1
         if self._functions.draws is not None:
-            low, high = 1, most
+            low = 1
+            high = most
             while low < high:
                 middle = (low + high + 1) // 2
                 if self._count(t + middle - 1) == count:

@@ -178,7 +178,9 @@ class AssortmentProblem(Problem):
         if self.exactly:
             self._check_full(action)
         B = len(action)
-        choice, reward, expected = np.empty(B, np.int64), np.empty(B), np.empty(B)
+        choice = np.empty(B, np.int64)
+        reward = np.empty(B)
+        expected = np.empty(B)
         bad = kernels.mnl.outcome(
             context.features, hidden["theta"], context.revenues, action, self._nests,
             self._dissimilarity, round_.uniform, choice, reward, expected,
@@ -221,6 +223,7 @@ class AssortmentProblem(Problem):
         B = len(features)
         utility = np.empty((B, self.n_items))
         kernels.mnl.utilities(features, theta, utility)
-        slates, values = np.empty((B, self.capacity), np.int64), np.empty(B)
+        slates = np.empty((B, self.capacity), np.int64)
+        values = np.empty(B)
         kernels.mnl.best_slates(utility, revenues, self.capacity, self.exactly, slates, values)
         return slates, values

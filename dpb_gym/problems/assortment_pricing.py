@@ -98,7 +98,8 @@ class AssortmentPricingProblem(Problem):
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
         B = len(action)
         choice = np.empty(B, np.int64)
-        reward, expected = np.empty(B), np.empty(B)
+        reward = np.empty(B)
+        expected = np.empty(B)
         action = self.played(action, B)
         bad = kernels.priced_choices.outcome(
             round_.context.features, hidden["theta"], action, self.capacity, round_.uniform,
@@ -112,11 +113,13 @@ class AssortmentPricingProblem(Problem):
         return Feedback(reward, choice=choice), expected
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
-        features, available = round_.context.features, round_.context.available
+        features = round_.context.features
+        available = round_.context.available
         if available is None:
             available = np.ones(features.shape[:2], np.bool_)
         low, high = self.info.price_range or (0.0, 1.0)
-        prices, values = np.empty(features.shape[:2]), np.empty(len(features))
+        prices = np.empty(features.shape[:2])
+        values = np.empty(len(features))
         kernels.priced_choices.best_offers(
             features, hidden["theta"], available, self.capacity, low, high, prices, values
         )

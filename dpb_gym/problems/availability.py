@@ -50,7 +50,8 @@ def stand_ins(context: Context) -> tuple[Context, Array | None]:
     order = np.argsort(~available, axis=1, kind="stable")
     turn = (own + context.t) % available.sum(axis=1, keepdims=True)
     index = np.where(available, own, np.take_along_axis(order, turn, axis=1))
-    arms, revenues = context.arms, context.revenues
+    arms = context.arms
+    revenues = context.revenues
     shown = context._replace(
         features=np.take_along_axis(context.features, index[..., None], axis=1),
         arms=None if arms is None else np.take_along_axis(arms, index, axis=1),

@@ -27,11 +27,13 @@ from dpb_gym.problems.rounds import Round as Round
 from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
-COMING_BYTES, MOST_COMING = 1 << 19, 128
+COMING_BYTES = 1 << 19
+MOST_COMING = 128
 """Limits on prefetched rounds: bytes of contexts, which fit in a core's cache, and rounds."""
 MOST_LANES = 32
 """Maximum number of replicates of a `Stretch` whose rounds are made one replicate at a time."""
-STRETCH_ROUNDS, STRETCH_BYTES = 16, 1 << 20
+STRETCH_ROUNDS = 16
+STRETCH_BYTES = 1 << 20
 """Limits of a `Stretch`: rounds, or more rounds if their features have at most so many bytes."""
 ZERO = np.zeros(())  # an array: NumPy would convert a number in every round
 
@@ -111,7 +113,9 @@ class Problem(ABC):
         m = info.n_candidates or 0
         reward, expected = np.empty((2, n, B, m))
         observed = np.ones((n, B, m), bool)
-        best, lanes, partly = np.empty((n, B)), [], False
+        best = np.empty((n, B))
+        lanes = []
+        partly = False
         for b in range(B):
             own = {name: value[b : b + 1] for name, value in hidden.items()}
             ahead = Ahead(self, own, {name: block[:, b] for name, block in drawn.items()}, t)
@@ -273,7 +277,8 @@ class Instance:
             self._begin(i)
 
     def _begin(self, i: int) -> None:
-        seed, episode = self.seeds[i], self.episodes[i]
+        seed = self.seeds[i]
+        episode = self.episodes[i]
         drawn = self.problem.draw_hidden(generator(seed, Stream.HIDDEN, episode))
         for name, value in drawn.items():
             if name not in self.hidden:
@@ -445,7 +450,8 @@ class Instance:
 
     def oracle(self) -> tuple[Array, Array]:
         """Return an optimal action and its expected reward ``(B,)``."""
-        round_, shown = self.round(), self._shown
+        round_ = self.round()
+        shown = self._shown
         assert shown is not None
         if shown.best is None and shown.ahead is not None:
             i = int(self.t[0]) - shown.ahead.first

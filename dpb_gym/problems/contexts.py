@@ -118,7 +118,8 @@ class ContextSchedule:
         if self.rows is not None:
             given: Array = self.rows[t - 1]
             return given
-        first, second = hidden["corners"][:, 0], hidden["corners"][:, 1]
+        first = hidden["corners"][:, 0]
+        second = hidden["corners"][:, 1]
         if self.name == "switched":
             weight = (2 * t > self.horizon).astype(np.float32)
         else:

@@ -30,7 +30,8 @@ _FORMS = "a number of rounds, 'geometric=50', 'pareto=10,cap=1000' or the like"
 PLACEHOLDERS = {"choice": -1, "arms": -1, "users": -1}
 """Placeholders for absent feedback in the fields where it is not 0."""
 # Rows of a buffer: the placeholder for rounds without arrivals, and one that is never read.
-_PLACEHOLDER, _UNREAD = 0, 1
+_PLACEHOLDER = 0
+_UNREAD = 1
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,8 @@ class DelayBuffer:
 
     def swap(self, rows: dict[str, Array], put: Array, take: Array) -> dict[str, Array]:
         """Store rows at the indices `put` and return those at `take`; see `Arrivals.swap`."""
-        last, found = int(put.max()), {}
+        last = int(put.max())
+        found = {}
         for name, value in rows.items():
             lanes = np.arange(len(value))
             stored = self._rows.get(name, value[:0, None])

@@ -67,7 +67,8 @@ def period_effects(
     if len(data) > _MOST:
         kept = np.arange(len(data)) >= len(data) - _MOST
         items = items[np.repeat(kept, np.diff(data.starts))]
-        data, rows = data.keep(kept), rows[kept]
+        data = data.keep(kept)
+        rows = rows[kept]
     numbers = np.unique(rows, return_inverse=True)[1].ravel()
     count = int(numbers.max()) + 1
     periods = min(PERIODS, count // _FEWEST)

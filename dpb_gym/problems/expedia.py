@@ -90,7 +90,8 @@ def pair_features(
     """
     validation.choice("feature_set", feature_set, FEATURE_SETS)
     validation.choice("context_norm", context_norm, NORMS)
-    hotel_names, user_names = data.hotel_features, data.user_features
+    hotel_names = data.hotel_features
+    user_names = data.user_features
     constant = validation.flag("intercept", intercept)
     pairs: list[tuple[str, str]] = []  # "" stands for the constant 1
     if feature_set == "outer":
@@ -223,7 +224,8 @@ class ExpediaProblem(AssortmentProblem):
             )
         encoding = (os.fspath(data), repair, destination, choice, max_missing)
         self.model = _model(encoding, feature_set, context_norm, intercept, ridge)
-        log, features = self.model.data, self.model.features
+        log = self.model.data
+        features = self.model.features
         known = len(log.hotel_ids)
         count = known if n_items is None else validation.integer("n_items", n_items, 1, known)
         shown_most = np.argsort(-np.bincount(log.shown, minlength=known), kind="stable")

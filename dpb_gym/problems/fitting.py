@@ -171,7 +171,8 @@ class Fit:
             count: Number of draws; the first ones do not depend on it.
             scale: Factor of the information: that of a log of `scale` times the customers.
         """
-        d, lowers = len(self.coefficients), []
+        d = len(self.coefficients)
+        lowers = []
         for one in self.members:
             lower = np.zeros((1, d, d))
             precision = scale * one.information + np.diag(one.penalty)
@@ -183,7 +184,8 @@ class Fit:
             least = 1e-9 * np.diag(np.maximum(self.information.diagonal(), self.penalty))
             kernels.linalg.cholesky((scale * self.variation + least)[None], spread)
         shares = np.cumsum([one.weight for one in self.members])
-        found, half = np.empty((count, d)), np.empty(d)
+        found = np.empty((count, d))
+        half = np.empty(d)
         for k in range(count):
             # multiples of the golden ratio are spread evenly, however many there are
             place = int(np.searchsorted(shares, (0.5 + k) * _GOLDEN % 1.0 * shares[-1]))
@@ -325,7 +327,8 @@ def check_features(features: Array, names: Sequence[str], starts: Array, choice:
     """
     if len(choice) < FEWEST_ROWS:
         return  # too few to judge, and `fit_log` rejects them
-    hit, bought = chosen_rows(starts, choice), choice >= 0
+    hit = chosen_rows(starts, choice)
+    bought = choice >= 0
     several = np.diff(starts).max() > 1
     for feature, column in zip(names, features.T):
         share = order_share(column, hit)
@@ -361,7 +364,8 @@ def choice_figures(rows: Array, starts: Array, choice: Array, theta: Array) -> d
     hotels = others & bought[search]
     right = (chosen[search] > inside) + 0.5 * (chosen[search] == inside)
     none = ((chosen > outside) + 0.5 * (chosen == outside))[bought]
-    likelihood, null = float(chosen.sum()), -float(np.sum(np.log1p(np.diff(starts))))
+    likelihood = float(chosen.sum())
+    null = -float(np.sum(np.log1p(np.diff(starts))))
     quartiles = np.quantile(inside - outside[search], (0.0, 0.25, 0.5, 0.75, 1.0))
     return {
         "log_likelihood": likelihood,
@@ -413,7 +417,8 @@ def fit_log(
     else:
         fold = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _FOLDS)[who]
     held = fold == 0
-    others, rest = data.keep(~held), data.keep(held)
+    others = data.keep(~held)
+    rest = data.keep(held)
     step(f"fitting to {int((~held).sum()):,} customers, to be checked on {int(held.sum()):,}")
     free = FREE * data.sizes**2
     possible = {ridge or 0.0: 1.0}
@@ -452,7 +457,8 @@ def fit_log(
         remarks.append("on held-out customers the model predicts no better than the mean")
     step(f"fitting to all {n:,} customers")
     middle = None if centre is None else centre(data)
-    members, start = [], middle
+    members = []
+    start = middle
     for one, weight in sorted(possible.items(), reverse=True):
         weights = one * spread**2 + free
         start, information = data.fit(weights, name, middle, start)
@@ -483,10 +489,12 @@ def _weigh_ridges(
     if len(data) > most:
         some = np.zeros(len(data), np.bool_)
         some[np.random.default_rng(1).permutation(len(data))[:most]] = True
-        data, fold = data.keep(some), fold[some]
+        data = data.keep(some)
+        fold = fold[some]
     total = np.zeros(len(RIDGES))
     for part in np.unique(fold):
-        here, there = data.keep(fold != part), data.keep(fold == part)
+        here = data.keep(fold != part)
+        there = data.keep(fold == part)
         middle = None if centre is None else centre(here)
         theta = middle
         for k, ridge in reversed(list(enumerate(RIDGES))):  # from the smoothest, as starting point
@@ -549,7 +557,9 @@ def scale(
     chosen = tuple(name for name in names if name != "price" and "=" not in name)
     wanted = [validation.choice("log_scale", feature, chosen) for feature in log_scale]
     step("scaling the features")
-    scaled, read, used = np.empty(features.shape, np.float32), [], {}
+    scaled = np.empty(features.shape, np.float32)
+    read = []
+    used = {}
     notes: list[str] = []
     for k, feature in enumerate(names):
         column = features[:, k]
@@ -582,7 +592,9 @@ def scale(
         if feature in wanted:
             if min(low, column.min()) < 0.0:
                 raise ParameterError(f"log_scale: {feature} has negative values or bounds")
-            column, low, high = np.log1p(column), np.log1p(low), np.log1p(high)
+            column = np.log1p(column)
+            low = np.log1p(low)
+            high = np.log1p(high)
             notes.append(f"{feature}: read on a logarithmic scale, log(1 + value)")
         scaled[:, k] = np.clip(2.0 * (column - low) / (high - low) - 1.0, -1.0, 1.0)
     if read:

@@ -68,7 +68,9 @@ def fold_in(factors: Array, test_users: Array, users: Array, items: Array, value
     scale = float(np.median(np.sqrt((factors * factors).sum(axis=1))))
     design = factors / max(scale, 1e-12)
     sort = np.argsort(users, kind="stable")
-    users, items, values = users[sort], items[sort], values[sort]
+    users = users[sort]
+    items = items[sort]
+    values = values[sort]
     left = np.searchsorted(users, test_users, side="left")
     right = np.searchsorted(users, test_users, side="right")
     for i, (a, b) in enumerate(zip(left, right)):

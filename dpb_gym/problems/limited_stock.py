@@ -21,9 +21,12 @@ from dpb_gym.problems.base import Instance, Problem
 from dpb_gym.problems.rounds import Array, Context, Feedback, Hidden, Round
 
 LARGEST_TABLE = 200_000
-SAMPLE, STEPS = 512, 200
+SAMPLE = 512
+STEPS = 200
 # Re-solving of the oracle's bid prices: times per season, thinning of the sample, and steps.
-RENEWALS, FEWER, AGAIN = 20, 8, 40
+RENEWALS = 20
+FEWER = 8
+AGAIN = 40
 SHADE = 1.0 - 1e-3  # factor on the policy's bid prices, so that it offers items at break-even
 
 
@@ -82,14 +85,18 @@ def bid_prices(
         Prices ``(n,)``, at most the largest revenue.
     """
     prices = np.zeros(len(rate)) if start is None else start
-    best, squares, least = prices, np.zeros(len(rate)), np.inf
-    count, most = len(rounds.uniform), problem.info.reward_range[1]
+    best = prices
+    squares = np.zeros(len(rate))
+    least = np.inf
+    count = len(rounds.uniform)
+    most = problem.info.reward_range[1]
     for _ in range(steps or STEPS):
         action, value = problem.best_action(hidden, priced(rounds, np.tile(prices, (count, 1))))
         sold = units(problem, hidden, rounds, action, len(rate)).sum(axis=0) / count
         bound = float(value.sum()) / count + sum((prices * rate).tolist())
         if bound < least:
-            least, best = bound, prices
+            least = bound
+            best = prices
         slope = rate - sold
         if not (slope < 0.0).any() and not prices.any():
             break  # no item sells out
@@ -150,7 +157,8 @@ class UnitValues:
 
     def _prices(self, i: int) -> Array:
         """Return bid prices of replicate i, computed on rounds spread over its season."""
-        problem, T = self._customers.problem, self._customers.problem.horizon
+        problem = self._customers.problem
+        T = self._customers.problem.horizon
         wanted = sorted({1 + k * T // SAMPLE for k in range(SAMPLE)})
         hidden, rounds = self._rounds(i, wanted)
         few = np.arange(0, len(wanted), FEWER)
@@ -159,7 +167,8 @@ class UnitValues:
 
     def resolved(self, i: int, t: int, left: Array, start: Array) -> Array:
         """Return bid prices of replicate i re-solved for the stock left before round t."""
-        problem, T = self._customers.problem, self._customers.problem.horizon
+        problem = self._customers.problem
+        T = self._customers.problem.horizon
         hidden, rounds = self._samples[i]
         count = len(rounds.uniform)
         coming = np.arange(min(count * (t - 1) // T, count // 2), count)
@@ -169,7 +178,8 @@ class UnitValues:
     def _table(self, i: int) -> Array:
         """Return the value ``(T + 1, states)`` of the stock after each round of replicate i."""
         problem = self._customers.problem
-        T, sides = problem.horizon, self._stock + 1
+        T = problem.horizon
+        sides = self._stock + 1
         states = int(np.prod(sides))
         left = np.indices(sides.tolist()).reshape(len(sides), states).T
         has = left > 0
@@ -320,7 +330,8 @@ class StockInstance(Instance):
         action = self.problem.check_action(action, self.replicates)
         feedback, expected, served, open_ = self._serve(action)
         self.left = self._before - self._sold(action, feedback)
-        problem, value = self.problem, self._unit_values.of(self.t, self._before)
+        problem = self.problem
+        value = self._unit_values.of(self.t, self._before)
         own = np.where(open_, problem.respond(self.hidden, priced(served, value), action)[1], 0.0)
         benchmark_round = self.round() if self._unit_values.exact else self.customers.round()
         best = problem.best_action(self.hidden, priced(benchmark_round, value))[1]

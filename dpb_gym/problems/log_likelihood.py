@@ -35,7 +35,8 @@ def fit_mnl(
         DataError: If the fit does not converge.
     """
     offered = np.diff(starts)
-    n, d = len(offered), rows.shape[1]
+    n = len(offered)
+    d = rows.shape[1]
     group = np.repeat(np.arange(n), offered)
     x = np.zeros((1, n, int(offered.max()), d), np.float32)
     x[0, group, np.arange(len(rows)) - starts[group]] = rows
@@ -54,7 +55,8 @@ def _minimise(
 ) -> Array:  # fmt: skip
     """Return minimisers ``(B, d)`` of B penalised likelihoods; see `fit_mnl`."""
     B, n, _, d = x.shape
-    norm, precision = np.zeros(B), 1e-10 * n
+    norm = np.zeros(B)
+    precision = 1e-10 * n
     linear = np.zeros((B, d)) if centre is None else -ridge * centre
     curvature: Array | None = None
     weight = 0.0
@@ -81,7 +83,8 @@ def log_chances(rows: Array, starts: Array, theta: Array) -> tuple[Array, Array]
     """Return log-probabilities of rows ``(n_rows,)`` and of the outside option ``(n_sets,)``."""
     utility = np.empty((1, len(rows)))
     kernels.mnl.utilities(rows[None], theta[None], utility)
-    u, group = utility[0], np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    u = utility[0]
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     top = np.maximum(np.maximum.reduceat(u, starts[:-1]), 0.0)
     total = np.add.reduceat(np.exp(u - top[group]), starts[:-1]) + np.exp(-top)
     outside = -top - np.log(total)
@@ -200,7 +203,8 @@ class ItemBlocks:
         self, penalty: Array, name: str, centre: Array | None = None, start: Array | None = None
     ) -> tuple[Array, Array]:
         """Return the penalised estimate and the lower Hessian; see `ChoiceSets.fit`."""
-        m, w = self.m, self.customers.shape[1]
+        m = self.m
+        w = self.customers.shape[1]
         counts = np.bincount(self.items, minlength=m)
         order = np.argsort(self.items, kind="stable")
         place = np.arange(len(self)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -437,11 +437,13 @@ class LoggedPricing(Logged, PricingProblem):
             )
         check_varies(data.bought, "bought", data.name)
         names = (*data.feature_names, "price")
-        read, starts = np.column_stack([data.features, data.price]), np.arange(len(data) + 1)
+        read = np.column_stack([data.features, data.price])
+        starts = np.arange(len(data) + 1)
         check_features(read, names, starts, data.bought - 1, data.name)
         scaled, self.bounds, notes = scale(read, names, bounds, data.name, log_scale)
         notes = [*data.notes, *notes]
-        n, highest = len(data.price), self.bounds["price"][1]
+        n = len(data.price)
+        highest = self.bounds["price"][1]
         customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
         relative = np.minimum(data.price / highest, 1.0)
         rows = np.column_stack([customers, -relative]).astype(np.float32)
@@ -596,7 +598,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         fixed = (data.features == first).all(axis=0) & bool(sizes.max() > 1)
         if revenue is not None and fixed[data.feature_names.index(revenue)]:
             raise ParameterError(f"revenue: {revenue} does not differ between the items of a set")
-        sets, kept = replace(data, features=scaled), np.ones(len(data.items), bool)
+        sets = replace(data, features=scaled)
+        kept = np.ones(len(data.items), bool)
         inside = np.arange(len(data.item_ids))
         if outside is not None:
             found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
@@ -655,7 +658,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         self.revenue = revenue or ""
         self._sets, self._items, self.rows = sets, items, rows
         earned: Any = "equal"
-        paid, means = np.ones(len(rows)), np.ones(N)
+        paid = np.ones(len(rows))
+        means = np.ones(N)
         if revenue is not None:
             # Attributes relative to the outside option are halved.
             unit = 2.0 if outside is None else 1.0
@@ -698,7 +702,9 @@ class LoggedAssortment(Logged, AssortmentProblem):
 
         `identified` says whether the effect of the revenue differs from that of a constant.
         """
-        sets, items, N = self._sets, self._items, len(self.item_ids)
+        sets = self._sets
+        items = self._items
+        N = len(self.item_ids)
         counts = np.maximum(np.bincount(items, minlength=N), 1)
         earned = np.bincount(items, column, minlength=N) / counts
         if identified:
@@ -710,15 +716,23 @@ class LoggedAssortment(Logged, AssortmentProblem):
 
     def _measure(self, column: Array, revenue: str, per_unit: float, at: int) -> None:
         """Set `effects` and `elasticities` of the revenue; refuse demand that rises with it."""
-        sets, items, N = self._sets, self._items, len(self.item_ids)
-        rows, starts, here, paid = self.rows, sets.starts, items, column
+        sets = self._sets
+        items = self._items
+        N = len(self.item_ids)
+        rows = self.rows
+        starts = sets.starts
+        here = items
+        paid = column
         some = slice(None, None, -(-sets.n_sets // _MOST_MEASURED))
         if some.step > 1:
             kept = np.zeros(sets.n_sets, np.bool_)
             kept[some] = True
             part = ChoiceSets(rows, starts, sets.chosen).keep(kept)
             mask = np.repeat(kept, np.diff(starts))
-            rows, starts, here, paid = part.rows, part.starts, items[mask], column[mask]
+            rows = part.rows
+            starts = part.starts
+            here = items[mask]
+            paid = column[mask]
 
         def measure(coefficients: Array) -> Array:
             slope = coefficients[at] * per_unit
@@ -798,7 +812,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
         return contexts
 
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
-        sets, some = self._sets, np.zeros(self._sets.n_sets, np.bool_)
+        sets = self._sets
+        some = np.zeros(self._sets.n_sets, np.bool_)
         some[who] = True
         part = ChoiceSets(self.rows, sets.starts, sets.chosen).keep(some)
         taken = np.repeat(some, np.diff(sets.starts))
@@ -809,7 +824,8 @@ class LoggedAssortment(Logged, AssortmentProblem):
                          for t, w in zip(thetas, shares)])  # fmt: skip
 
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
-        contexts, revenues = self._contexts[who].astype(np.float64), self._paid[who]
+        contexts = self._contexts[who].astype(np.float64)
+        revenues = self._paid[who]
         return np.array([logged_figures.slate_values(contexts, t, revenues, actions, w)
                          for t, w in zip(thetas, shares)])  # fmt: skip
 
@@ -894,7 +910,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         private: Private = None,
         log_scale: Sequence[str] = (),
     ) -> None:
-        m, n = len(data.item_ids), len(data.items)
+        m = len(data.item_ids)
+        n = len(data.items)
         if m < 2:
             raise DataError(f"{data.name}: only {data.item_ids[0]} was shown: nothing to choose")
         check_varies(data.clicked, "responded", data.name)
@@ -949,7 +966,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         rates: dict[str, Any] = {}
         for k, item in enumerate(self.item_ids):
             own = data.items == k
-            count, seen = int(own.sum()), float(hit[own].sum())
+            count = int(own.sum())
+            seen = float(hit[own].sum())
             if count:
                 # Agresti and Coull: an interval for no response, too
                 middle = (seen + 2.0) / (count + 4.0)
@@ -961,7 +979,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
 
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
         drawn = thetas.reshape(len(thetas), len(self.item_ids), -1)
-        customers, items = self._contexts[who].astype(np.float64), self._shown[who]
+        customers = self._contexts[who].astype(np.float64)
+        items = self._shown[who]
         return np.array([logged_figures.shown_value(customers, own, items, w)
                          for own, w in zip(drawn, shares)])  # fmt: skip
 
@@ -991,7 +1010,8 @@ class LoggedRecommendation(Logged, RecommendationProblem):
         return found
 
     def draw_features(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
-        m, width = self.n_candidates, self._contexts.shape[1]
+        m = self.n_candidates
+        width = self._contexts.shape[1]
         now = np.empty((len(out), width), np.float32)
         super().draw_features(rng, start, hidden, now)
         out[:] = 0.0

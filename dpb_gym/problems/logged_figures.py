@@ -93,7 +93,8 @@ def slate_values(
     """
     utility = contexts @ theta
     top = np.maximum(utility.max(axis=1, keepdims=True), 0.0)
-    weight, outside = np.exp(utility - top), np.exp(-top[:, 0])
+    weight = np.exp(utility - top)
+    outside = np.exp(-top[:, 0])
     values = []
     for slate in slates:
         listed = slate[slate >= 0]

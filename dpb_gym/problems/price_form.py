@@ -26,7 +26,8 @@ def price_form(rows: Array, theta: Array, bought: Array, people: Array | None) -
         people: Person of each customer ``(n,)``, or None.
     """
     step = -(-len(rows) // _MOST)
-    x, taken = rows[::step].astype(np.float64), bought[::step]
+    x = rows[::step].astype(np.float64)
+    taken = bought[::step]
     z = np.log(np.maximum(-x[:, -1], 1e-12))
     chance = sigmoid(x @ theta)
     weight = (chance * (1.0 - chance))[:, None]

@@ -152,9 +152,15 @@ class PricingProblem(Problem):
         return Round(Context(int(t[0]), drawn["features"]), drawn["response"], {})
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        B, features, theta = len(action), round_.context.features, hidden["theta"]
-        demand, reward, expected = np.empty(B), np.empty(B), np.empty(B)
-        model, zeta, uniform = self._model, self.zeta, round_.uniform
+        B = len(action)
+        features = round_.context.features
+        theta = hidden["theta"]
+        demand = np.empty(B)
+        reward = np.empty(B)
+        expected = np.empty(B)
+        model = self._model
+        zeta = self.zeta
+        uniform = round_.uniform
         action = kind_of("pricing").played(self.info, action)
         bad = kernels.demand_models.outcome(
             features, theta, action, model, zeta, uniform, demand, reward, expected
@@ -170,7 +176,8 @@ class PricingProblem(Problem):
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         if self.demand not in GLM:
             return exhaustive_search.best_action(self, [hidden], round_)
-        theta, features = hidden["theta"], round_.context.features
+        theta = hidden["theta"]
+        features = round_.context.features
         if "cost" not in round_.secret:
             price, value = self.best_prices(theta, features)
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dpb_gym.problems.base import Array
 
-_ERRORS, _TOLERANCE = 3.0, 0.02
+_ERRORS = 3.0
+_TOLERANCE = 0.02
 """Standard errors, and share of the expected mean, by which a mean may differ from it."""
 
 

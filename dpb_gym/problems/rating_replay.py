@@ -332,9 +332,11 @@ class ReplayProblem(Problem):
 
     def make_round(self, hidden: Hidden, drawn: Mapping[str, Array], t: Array) -> Round:
         uniforms = np.ascontiguousarray(drawn["draws"])
-        B, m = len(uniforms), self.n_candidates
+        B = len(uniforms)
+        m = self.n_candidates
         if self.repeats:
-            users, logged = np.empty(B, np.int64), np.empty(B, np.int64)
+            users = np.empty(B, np.int64)
+            logged = np.empty(B, np.int64)
             positions = np.empty((B, m), np.int64)
             kernels.candidates.draw_rated(uniforms, self._offsets, users, positions, logged)
         else:

@@ -176,7 +176,8 @@ class RecommendationProblem(Problem):
             portable.fill_normals(rng, rows)
             kernels.feature_rows.normalise(rows, kernels.feature_rows.SPHERE)
         else:
-            n, d = len(out), self.dim
+            n = len(out)
+            d = self.dim
             coefficients = portable.normals(rng, (n, self.n_candidates, self.rank), np.float32)
             block = np.arange(start, start + n) // self.block_rounds
             first = block * self.rank % d if self.design == "blocks" else np.zeros_like(block)
@@ -217,7 +218,8 @@ class RecommendationProblem(Problem):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape
         reward, expected = np.empty((2, n, B, self.n_candidates))
-        best, uniform = np.empty((n, B)), drawn["response"]
+        best = np.empty((n, B))
+        uniform = drawn["response"]
         written = *self._model, uniform, reward, expected, best
         if "arms" in drawn:
             arms = drawn["arms"]
@@ -226,7 +228,8 @@ class RecommendationProblem(Problem):
             kernels.candidates.gather(hidden["arms"], arms.reshape(n * B, -1), flat)
             kernels.linear_rewards.arm_outcomes(arms, hidden["score"], hidden["mean"], *written)
         elif self.schedule.drawn:
-            features, arms = drawn["features"], np.full((n, B, self.n_candidates), -1, np.int64)
+            features = drawn["features"]
+            arms = np.full((n, B, self.n_candidates), -1, np.int64)
             kernels.linear_rewards.outcomes(features, hidden["theta"], *written)
         else:
             return super().stretch(hidden, drawn, t)
@@ -235,8 +238,11 @@ class RecommendationProblem(Problem):
         return JudgedStretch(Stretch(context, reward), expected, best)
 
     def respond(self, hidden: Hidden, round_: Round, action: Array) -> tuple[Feedback, Array]:
-        reward, expected = np.empty(len(action)), np.empty(len(action))
-        features, theta, uniform = round_.context.features, hidden["theta"], round_.uniform
+        reward = np.empty(len(action))
+        expected = np.empty(len(action))
+        features = round_.context.features
+        theta = hidden["theta"]
+        uniform = round_.uniform
         law, noise = self._model
         bad = kernels.linear_rewards.outcome(
             features, theta, action, law, noise, uniform, reward, expected
@@ -247,7 +253,8 @@ class RecommendationProblem(Problem):
 
     def best_action(self, hidden: Hidden, round_: Round) -> tuple[Array, Array]:
         features = round_.context.features
-        arm, value = np.empty(len(features), np.int64), np.empty(len(features))
+        arm = np.empty(len(features), np.int64)
+        value = np.empty(len(features))
         kernels.linear_rewards.best_arms(features, hidden["theta"], *self._model, arm, value)
         return arm, value
 

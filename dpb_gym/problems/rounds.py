@@ -209,7 +209,8 @@ class Feedback(NamedTuple):
 
     def where(self, kept: Array) -> Feedback:
         """Return the feedback with no reward, demand or choice where the mask ``(B,)`` is False."""
-        choice, demand = self.choice, self.demand
+        choice = self.choice
+        demand = self.demand
         return self._replace(
             reward=np.where(kept, self.reward, 0.0),
             choice=None if choice is None else np.where(kept, choice, -1),

@@ -73,7 +73,8 @@ class JudgedStretch:
         Raises:
             ActionError: If there is no such candidate.
         """
-        rewards, partly = self.visible.reward, self.visible.partly
+        rewards = self.visible.reward
+        partly = self.visible.partly
         *n, m = rewards.shape
         expected, reward = np.empty((2, *n))
         if actions.shape != (*n,) or kernels.linear_rewards.pick(

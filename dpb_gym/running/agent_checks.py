@@ -73,7 +73,8 @@ def _needs_check(job: Job, cell: Cell) -> bool:
 
 def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str] | None:
     """Return message and traceback of a check that fails; it runs once per process."""
-    run, task = cell.agent, cell.task
+    run = cell.agent
+    task = cell.task
     words = (run.name, run.params, run.spec.protects, run.budget and run.budget.trust)
     key = (run.spec.maker, as_key(words), task.env, as_key(task.env_kwargs), task.horizon)
     if key not in _found:

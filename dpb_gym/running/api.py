@@ -148,7 +148,8 @@ def evaluate(
         found = [outcome for outcome in outcomes if isinstance(outcome, CellResult)]
     else:
         report = run_plan(suite, [plan], out, **options, isolate=isolate)
-        failures, found = list(report.failures), report.results()
+        failures = list(report.failures)
+        found = report.results()
     broken = {failure.cell.row: failure for failure in reversed(failures)}
     # An agent that failed in one block only would have too few replicates.
     results = [result for result in found if result.cell.row not in broken]
@@ -177,7 +178,8 @@ def plan_task(
     """
     if not isinstance(env_kwargs, (Mapping, type(None))):
         raise ParameterError(f"env_kwargs must be a mapping or None, got {shown(env_kwargs)}")
-    known, kwargs = environment(env_id), dict(env_kwargs or {})
+    known = environment(env_id)
+    kwargs = dict(env_kwargs or {})
     # a later change of an array does not change what was run
     kwargs |= {k: v.copy() for k, v in kwargs.items() if isinstance(v, np.ndarray)}
     if "horizon" in kwargs and horizon is not None:

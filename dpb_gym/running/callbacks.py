@@ -51,7 +51,8 @@ class Checkpoint:
     ) -> Checkpoint:
         """Return the checkpoint of a cell at round `at`."""
         task, agent, budget = cell.row
-        spent, asked = None, cell.agent.budget
+        spent = None
+        asked = cell.agent.budget
         if guarantee is not None and asked is not None:
             spent = guarantee.epsilon(asked.delta or 0.0) if asked.rho is None else guarantee.rho
         return cls(task, agent, budget, tuple(cell.seeds), at, regret.copy(), reward.copy(), spent)

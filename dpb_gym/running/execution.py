@@ -34,8 +34,11 @@ from dpb_gym.suites.provenance import command_line
 from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
-WATCH_SECONDS, POLL_SECONDS, FETCH_SECONDS = 0.5, 0.05, 2.0
-LOST_SECONDS, SETTLED_SECONDS = 45.0, 15.0
+WATCH_SECONDS = 0.5
+POLL_SECONDS = 0.05
+FETCH_SECONDS = 2.0
+LOST_SECONDS = 45.0
+SETTLED_SECONDS = 15.0
 """Seconds without progress after which a cluster is given up, and after which a worker counts
 as stable."""
 LOST = "the dask cluster is lost"
@@ -409,7 +412,8 @@ def _completed(client: Any, done: Any, left: int) -> Iterator[Done]:
             left -= 1
             yield outcome
             last = time.monotonic()
-        running, now = client.status == "running", time.monotonic()
+        running = client.status == "running"
+        now = time.monotonic()
         workers = client.scheduler_info()["workers"] if running else ()
         there = {worker: there.get(worker, now) for worker in workers}
         if there and now - min(there.values()) >= SETTLED_SECONDS:

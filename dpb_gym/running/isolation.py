@@ -68,9 +68,13 @@ from dpb_gym.registry import AgentSpec
 from dpb_gym.running.isolated_releasers import CHARGES, described, new_releaser
 from dpb_gym.streams import AgentStreams
 
-CALL, DONE, ERROR = "call", "done", "error"
-ACT, OBSERVE = "act", "observe"
-WATCH_SECONDS, END_SECONDS = 0.5, 10.0
+CALL = "call"
+DONE = "done"
+ERROR = "error"
+ACT = "act"
+OBSERVE = "observe"
+WATCH_SECONDS = 0.5
+END_SECONDS = 10.0
 ANSWER_SECONDS = 600.0
 """Longest time that an agent's process may take for its next message, or to read one."""
 MOST_CALLS = 64
@@ -161,10 +165,12 @@ class IsolatedAgent(Agent):
         if type(call) is not list or len(call) != 4:
             raise AgentError(f"a plan has four parts per call, got {shown(call)}")
         part, what, given, centre = call
-        own, lanes = curator, slice(None)
+        own = curator
+        lanes = slice(None)
         if part is not None:
             part = validation.integer("part", part, 0, curator.replicates - 1)
-            own, lanes = curator.parts.get(part) or curator.single(part), slice(part, part + 1)
+            own = curator.parts.get(part) or curator.single(part)
+            lanes = slice(part, part + 1)
         if what in CHARGES:
             texts = [text(what, each) for each in _list(given)]
             if len(texts) != (what != "seal"):
@@ -292,7 +298,8 @@ class IsolatedAgent(Agent):
 
     def _called(self, held: _Held, name: str, policy: Any, customer: Any, told: Any) -> Any:
         """Execute a method of a releaser with checked arguments, and return its output."""
-        releaser, method = held.releaser, held.entry.methods[name]
+        releaser = held.releaser
+        method = held.entry.methods[name]
         if name == "value":
             return releaser.value
         if name == "send" and not method.sources:
@@ -522,7 +529,8 @@ def _plan(agent: Agent, set_up: Callable[[], None]) -> tuple[list[Any], list[Rel
 
         def charged(curator: Curator, *args: Any, **options: Any) -> None:
             nonlocal inside
-            outer, inside = not inside, True
+            outer = not inside
+            inside = True
             if outer:
                 calls.append((curator, name, args, options))
             try:
@@ -594,7 +602,8 @@ class _Calls:
             releaser.__class__ = type(kind.__name__, (kind,), members)
 
     def _passing(self, releaser: Releaser, number: int, name: str, method: Method) -> MethodType:
-        own, usual = getattr(releaser, name), getattr(type(releaser), name)
+        own = getattr(releaser, name)
+        usual = getattr(type(releaser), name)
         taken = self._taken(number, name, method, list(inspect.signature(own).parameters), own)
 
         def call(it: Releaser, *args: Any, **options: Any) -> Any:

@@ -255,7 +255,8 @@ def make_jobs(
     for plan in plans:
         if not plan.runs:
             continue
-        task, runs = plan.task, [run.sealed() for run in plan.runs] if stored else plan.runs
+        task = plan.task
+        runs = [run.sealed() for run in plan.runs] if stored else plan.runs
         shared: dict[str, Any] = {
             "suite": suite.name,
             "protocol": protocol,

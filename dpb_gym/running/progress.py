@@ -26,7 +26,8 @@ Show: TypeAlias = bool | Callable[[int, int], Any] | None
 
 POLL_SECONDS = 0.25
 LOG_SECONDS = 5.0
-ASKED_SECONDS, UNASKED_SECONDS = 0.5, 1.0
+ASKED_SECONDS = 0.5
+UNASKED_SECONDS = 1.0
 """Seconds before progress is shown."""
 
 
@@ -68,7 +69,8 @@ class Watch:
                     self.done[job] = max(self.done[job], min(int(rounds), self.sizes[job]))
                     self.compiled[job] = max(self.compiled[job], (int(compiled), int(needed)))
                     self.compiling[job] = kernel
-        now, done = time.monotonic(), sum(self.done)
+        now = time.monotonic()
+        done = sum(self.done)
         if self.before and not any(self.compiling.values()):
             self.seconds += now - self.last
             self.rounds += done - self.before
@@ -81,7 +83,8 @@ class Watch:
         The last two are known when 1% of all rounds has been played without compilation. While
         kernels are compiled, the line names one of them instead, and counts those known so far.
         """
-        done, total = self.poll(), sum(self.sizes)
+        done = self.poll()
+        total = sum(self.sizes)
         share = 100.0 * done / total if total else 100.0
         jobs = f"{sum(self.finished)}/{len(self.sizes)} jobs"
         if kernels := sorted(filter(None, self.compiling.values())):
@@ -168,7 +171,8 @@ def _notebook(board: Watch, titles: list[str], polls: Iterator[bool]) -> None:
     """Show bars for all rounds and for each running job in a notebook; keep the last summary."""
     from IPython.display import display
 
-    show, shown = cast(Any, display), None
+    show = cast(Any, display)
+    shown = None
     for _ in polls:
         summary = board.summary()
         lines = [(sum(board.done), sum(board.sizes), summary)]

@@ -62,7 +62,8 @@ class _Runner:
         self.regrets, self.rewards = np.empty((2, *shape))
         self.agent_seconds = self.response_seconds = 0.0
         self.stage, self.t = "begin", 0
-        run, info = cell.agent, instance.problem.info
+        run = cell.agent
+        info = instance.problem.info
         if saved is not None:
             self._restore(saved)
             return
@@ -112,7 +113,9 @@ class _Runner:
         self, contexts: Sequence[Context], shared: Instance, delivery: Delivery | None
     ) -> None:
         """Play the `coming` rounds of the shared instance; `judge` adds up their regret."""
-        clock, agent, instance = time.perf_counter, self.agent, self.instance
+        clock = time.perf_counter
+        agent = self.agent
+        instance = self.instance
         compiled = spent.wall
         expected, rewards = np.empty((2, len(contexts), len(self.regret)))
         observed = None
@@ -139,11 +142,14 @@ class _Runner:
                 delivered = delivery.deliver(action, feedback, self.number)
             with agent.curator.round(context.t):
                 agent.observe(*delivered)
-            own, answered = clock() - t2 + t1 - t0, t2 - t1
+            own = clock() - t2 + t1 - t0
+            answered = t2 - t1
             if spent.wall != compiled:  # compilation takes longer than a round
-                extra, compiled = spent.wall - compiled, spent.wall
+                extra = spent.wall - compiled
+                compiled = spent.wall
                 rest = own + answered - extra
-                own, answered = max(0.0, own - extra), max(0.0, min(answered, rest))
+                own = max(0.0, own - extra)
+                answered = max(0.0, min(answered, rest))
             self.agent_seconds += own
             self.response_seconds += answered
         self.played = expected, observed, rewards
@@ -185,7 +191,8 @@ class _Runner:
         `busy` is the share of wall time during which the processor worked.
         """
         self.stage, problem = "end", self.instance.problem
-        guarantee, info = self.agent.curator.guarantee, problem.info
+        guarantee = self.agent.curator.guarantee
+        info = problem.info
         if guarantee is not None and info.rating_uses is not None and info.person_uses is not None:
             guarantee = replace(guarantee, uses=(info.rating_uses, info.person_uses))
         timed = (problem.horizon - 1) * len(self.cell.replicates)
@@ -242,7 +249,8 @@ def run_block(
     """
     if not cells:
         raise ParameterError("a block needs at least one cell")
-    seeds, rounds = cells[0].seeds, list(cells[0].checkpoints)
+    seeds = cells[0].seeds
+    rounds = list(cells[0].checkpoints)
     if any((c.seeds, c.checkpoints) != (seeds, cells[0].checkpoints) for c in cells):
         raise ParameterError("the cells of a block share their seeds and checkpoints")
     if rounds != sorted(set(rounds)) or rounds[0] < 1 or rounds[-1] != problem.horizon:
@@ -392,8 +400,12 @@ def _rounds(
     states: JobState | None,
 ) -> float:
     """Play all rounds with all cells that do not fail. Return the shared seconds."""
-    instance, runners, delivery = block.instance, block.runners, block.delivery
-    clock, shared, t = time.perf_counter, block.shared, block.t
+    instance = block.instance
+    runners = block.runners
+    delivery = block.delivery
+    clock = time.perf_counter
+    shared = block.shared
+    t = block.t
     at = bisect_right(checkpoints, t)
     last_report = clock() - spent.wall
     pace = 1 << 62
@@ -459,10 +471,13 @@ def _rounds(
 
 
 def _failure(runner: _Runner, error: Exception) -> Failure:
-    cell, t, text = runner.cell, runner.t, str(error) or type(error).__name__
+    cell = runner.cell
+    t = runner.t
+    text = str(error) or type(error).__name__
     at = None
     if isinstance(error, DPBError):
-        at, t = error.replicate, error.round or t
+        at = error.replicate
+        t = error.round or t
     seed = cell.seeds[0] if len(cell.seeds) == 1 else None
     if at is not None and at < len(cell.seeds):
         seed = cell.seeds[at]

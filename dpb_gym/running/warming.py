@@ -37,7 +37,8 @@ ENVIRONMENTS: tuple[tuple[str, dict[str, Any]], ...] = (
 WITHOUT_KERNELS = (".reference", ".deep_agents")
 """Parts of the entry points of agents that are not compiled: NumPy's and Stable-Baselines3's."""
 REPLAY = "DPB/MovieLensReplay-v0"
-BUDGET, SESSION_BUDGET = Budget.zcdp(50.0), Budget.approx(20.0, 1e-5)
+BUDGET = Budget.zcdp(50.0)
+SESSION_BUDGET = Budget.approx(20.0, 1e-5)
 
 
 def warm(
@@ -63,7 +64,8 @@ def warm(
         if not any(part in spec.entry_point for part in WITHOUT_KERNELS)
     ]
     chosen = [agent_spec(name).name for name in names or everybody]
-    workers, compiled = check_backend(workers), 0
+    workers = check_backend(workers)
+    compiled = 0
     jobs = [SimpleNamespace(title=name, rounds=HORIZON) for name in chosen]
     with board(jobs, show) as watched:
         beats = [None if watched is None else watched.heartbeat(i) for i in range(len(chosen))]

@@ -35,7 +35,8 @@ BITS: dict[str, tuple[type[np.random.BitGenerator], dict[str, int]]] = {
 """Bit generators, with the names and bits of the integers of their state."""
 KEY_LEVELS = 8
 """Most levels of a tuple that is a key."""
-MOST_SEEDS, MOST_SEED_BITS = 1024, 4096
+MOST_SEEDS = 1024
+MOST_SEED_BITS = 4096
 """Most integers of a `SeedSequence`, and their size."""
 
 

@@ -87,7 +87,8 @@ def check(name_or_path: str | os.PathLike[str]) -> CheckReport:
         DataError: The data set or path does not exist.
         UnknownNameError: Neither the name of a data set nor a path.
     """
-    known, location = find_dataset(name_or_path), find(name_or_path)
+    known = find_dataset(name_or_path)
+    location = find(name_or_path)
     if known is None and location is not None:
         known = claimed_dataset(location)
     if known is None or known.kind == "ratings":
@@ -112,7 +113,8 @@ def check_location(location: Path | None, known: DataSet | None) -> CheckReport:
     try:
         source = None if location is None else Source(location)
         loaded = load_with_counts(location or (known.name if known else ""))
-        source, counts = loaded.source or source, loaded.counts
+        source = loaded.source or source
+        counts = loaded.counts
         format_name = loaded.format.name if loaded.format else format_name
     except MissingExtraError as error:
         notes.append(f"ratings not counted: {error}")

@@ -276,7 +276,8 @@ def _wide(opened: Opened, layout: Layout) -> ChoiceTable:
         replace(c, nullable=lenient) for c in _attributes([*dict.fromkeys(wanted)], required=False)
     ]
     read = opened.take([*columns, *about])
-    n, m = len(read[layout.chosen]), len(names)
+    n = len(read[layout.chosen])
+    m = len(names)
     offered = np.ones((n, m), np.bool_)
     if offers:
         offered = np.column_stack([read[offer] == 1 for offer in offers])

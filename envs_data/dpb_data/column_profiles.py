@@ -142,7 +142,9 @@ def _calendar(values: Array) -> bool:
     known = values[~np.isnan(values)]
     if not len(known) or (known % 1 != 0).any():
         return False
-    year, month, day = known // 10_000, known // 100 % 100, known % 100
+    year = known // 10_000
+    month = known // 100 % 100
+    day = known % 100
     return bool(
         (np.abs(year - 2_000) <= 100).all() and ((month >= 1) & (month <= 12)).all()
         and ((day >= 1) & (day <= 31)).all()
@@ -224,7 +226,8 @@ def recurring_ids(
             codes = codes[first]
         coded[name] = codes
     for name, codes in coded.items():
-        profile, counts = profiles[name], np.bincount(codes)
+        profile = profiles[name]
+        counts = np.bincount(codes)
         counts = counts[counts > 0]
         if len(counts) > len(codes) / 2 or not (profile.text or profile.whole):
             continue
@@ -262,7 +265,9 @@ def _roughness(counts: Array) -> float:
 
     It is the mean squared second difference, relative to its variance for Poisson counts.
     """
-    before, here, after = counts[:-2], counts[1:-1], counts[2:]
+    before = counts[:-2]
+    here = counts[1:-1]
+    after = counts[2:]
     return float(np.mean((before - 2 * here + after) ** 2 / (before + 4 * here + after)))
 
 

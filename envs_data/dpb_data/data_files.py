@@ -144,7 +144,8 @@ def safe_members(archive: Path, label: str) -> list[zipfile.ZipInfo]:
     for member in members:
         # ZipInfo.filename has translated separators: check the original name
         name = member.orig_filename
-        posix, windows = PurePosixPath(name), PureWindowsPath(name)
+        posix = PurePosixPath(name)
+        windows = PureWindowsPath(name)
         link = stat.S_ISLNK(member.external_attr >> 16)
         outside = posix.is_absolute() or windows.drive or ".." in posix.parts or not posix.parts
         if link or outside or "\\" in name or "\0" in name:

@@ -146,7 +146,8 @@ def load_searches(source: str | os.PathLike[str], *, repair: str | None = None) 
     made: SearchLog | None = generated(source, "searches")
     if made is not None:
         return made
-    known, location = find_dataset(source), locate(source)
+    known = find_dataset(source)
+    location = locate(source)
     opened = Source(location)
     member = _member(opened)
     name = known.name if known is not None else location.absolute().stem
@@ -255,7 +256,8 @@ def _check_searches(rows: dict[str, Array], starts: Array, order: Array, opened:
             text = problem.format(**values)
             raise DataError(f"{opened.at(order[row])}: {text} (search {search[row]})")
 
-    search, hotel = rows["srch_id"], rows["prop_id"]
+    search = rows["srch_id"]
+    hotel = rows["prop_id"]
     index = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     again = np.zeros(len(search), np.bool_)
     by_hotel = np.lexsort((hotel, index))

@@ -98,7 +98,8 @@ def encode_searches(
     chosen = next(iter(log.destinations)) if destination is None else destination
     log = log if isinstance(chosen, str) else log.select(chosen)
     hotel_ids, shown = np.unique(log.columns["prop_id"], return_inverse=True)
-    hotels, users = _Encoder(log, max_missing), _Encoder(log, max_missing)
+    hotels = _Encoder(log, max_missing)
+    users = _Encoder(log, max_missing)
     means = {}
     for feature in HOTEL:
         if hotels.usable(feature):
@@ -252,7 +253,8 @@ def predict(
     feature, threshold = split
     out = np.empty(len(queries))
     for side in (np.less_equal, np.greater):
-        rows, asked = side(features[:, feature], threshold), side(queries[:, feature], threshold)
+        rows = side(features[:, feature], threshold)
+        asked = side(queries[:, feature], threshold)
         below = (features[rows], response[rows], queries[asked])
         out[asked] = predict(*below, max_depth - 1, min_leaf)
     return out
@@ -264,7 +266,8 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
     centred = response - np.mean(response)
     total = float(np.sum(centred * centred))
     # the gain of a split is sum_L^2 / n_L + sum_R^2 / n_R, and sum_R = -sum_L.
-    best, found = 1e-12 * total, None
+    best = 1e-12 * total
+    found = None
     for feature in range(features.shape[1]):
         order = np.argsort(features[:, feature], kind="stable")
         values = features[order, feature]
@@ -276,7 +279,8 @@ def best_split(features: Array, response: Array, min_leaf: int) -> tuple[int, fl
         gain = np.where(allowed, sums * sums * (1.0 / sizes + 1.0 / (n - sizes)), -1.0)
         at = int(gain.argmax())
         if gain[at] > best:
-            best, found = float(gain[at]), (feature, float(0.5 * (values[at] + values[at + 1])))
+            best = float(gain[at])
+            found = (feature, float(0.5 * (values[at] + values[at + 1])))
     return found
 
 

@@ -143,7 +143,8 @@ def _is_product(
     known = np.isfinite(own.values) & np.isfinite(price.values) & (units > 0)
     if known.sum() < _FEWEST or len(np.unique(units[known])) < 2:
         return False
-    value, sold = own.values[known], units[known]
+    value = own.values[known]
+    sold = units[known]
     if value.std() == 0.0:
         return False
     each = np.maximum((np.zeros(len(units)) + customers)[known], 1.0)
@@ -156,14 +157,16 @@ def _same_at_each(own: Profile, cause: Profile) -> bool:
     there = ~(own.missing | cause.missing)
     if there.sum() < _FEWEST or own.distinct < 2 or cause.distinct < 2:
         return False
-    codes, values = cause.codes()[there], own.codes()[there]
+    codes = cause.codes()[there]
+    values = own.codes()[there]
     if _RECURS * len(np.unique(codes)) <= len(codes):
         pairs = np.unique(np.column_stack([codes, values]), axis=0)
         if len(pairs) == len(np.unique(codes)):
             return True
     if own.text or cause.text:
         return False
-    x, y = own.values[there], cause.values[there]
+    x = own.values[there]
+    y = cause.values[there]
     return bool(x.std() > 0.0 and y.std() > 0.0 and abs(np.corrcoef(x, y)[0, 1]) > _LINE)
 
 
@@ -176,7 +179,8 @@ def _order(profile: Profile) -> tuple[int, str]:
 
 def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:
     """Return why a column is no feature, or an empty text."""
-    known, n = profile.known, len(profile.values)
+    known = profile.known
+    n = len(profile.values)
     if profile.dates:
         return "dates, which do not recur; features= takes them"
     if len(known) < 0.8 * n:

@@ -73,7 +73,8 @@ class RatingFormat:
     def rating(self) -> Column:
         """Column of the ratings, with their allowed values."""
         low, high = self.rating_range
-        name, high = self.names[2], math.inf if self.cut else high
+        name = self.names[2]
+        high = math.inf if self.cut else high
         return Column(name, low, high, self.step, also=99.0 if self.is_jester else None)
 
     def columns(self, strict: bool) -> tuple[Column, ...]:
@@ -210,7 +211,8 @@ def read_titles(source: Source, fmt: RatingFormat, *, strict: bool) -> dict[int,
     Raises:
         DataError: Names the file, the line, what was expected and what was found.
     """
-    where, raw = source.where(fmt.titles), source.read(fmt.titles)
+    where = source.where(fmt.titles)
+    raw = source.read(fmt.titles)
     if not raw:
         raise DataError(f"{where}: line 1: expected item titles, found an empty file")
     if strict:

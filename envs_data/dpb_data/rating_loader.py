@@ -186,7 +186,8 @@ def load_with_counts(
     source: str | os.PathLike[str], *, format: str | None = None, strict: bool = True
 ) -> Loaded:
     """Load as `load_ratings`, without the comparison with published counts."""
-    table, known = generated(source, "ratings"), find_dataset(source)
+    table = generated(source, "ratings")
+    known = find_dataset(source)
     if table is not None:
         if format is not None:
             raise ParameterError(f"{source} is generated and has no format; leave format out")
@@ -224,7 +225,8 @@ def _check_u_info(source: Source, found: Counts) -> None:
         at = f"{source.where('u.info')}: line {number}"
         if fits is None:
             raise DataError(f"{at}: expected '<number> users|items|ratings', found {shorten(line)}")
-        declared, what = int(fits[1]), fits[2].decode()
+        declared = int(fits[1])
+        what = fits[2].decode()
         if actual[what] not in (None, declared):
             raise DataError(
                 f"{at}: it declares {declared:,} {what}, found {actual[what]:,} (truncated?); a "
@@ -240,7 +242,8 @@ def _read_lines(
     Returns:
         The table and the number of items in the titles file (None without one).
     """
-    where, raw = source.where(member), source.read(member)
+    where = source.where(member)
+    raw = source.read(member)
     if fmt.header and (found := first_line(raw, where)) != fmt.header:
         raise DataError(
             f"{where}: line 1: expected the header {fmt.header!r}, found {shorten(found)}"
@@ -273,7 +276,8 @@ def _read_matrix(
     Original user ids are row numbers, item ids joke numbers, from 1. The count is checked against
     the row: it is a check sum that the data set brings along.
     """
-    where, raw = source.where(member), source.read(member)
+    where = source.where(member)
+    raw = source.read(member)
     rows = _sheet(raw, where) if fmt.name == "jester-xls" else [first_line(raw, where).split(",")]
     width = len(rows[0]) if rows else 0
     if width <= _FEWEST_JOKES:

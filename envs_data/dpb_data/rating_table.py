@@ -16,7 +16,8 @@ from dpb_gym.errors import DataError, ParameterError
 MAX_LEVELS = 50
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
-_INTEGERS, _IDS = ("iu", "integers"), ("iuU", "integers or text")
+_INTEGERS = ("iu", "integers")
+_IDS = ("iuU", "integers or text")
 _KINDS = {
     "users": _INTEGERS, "items": _INTEGERS, "ratings": ("iuf", "real numbers"),
     "timestamps": _INTEGERS, "user_ids": _IDS, "item_ids": _IDS,
@@ -60,11 +61,13 @@ class RatingTable:
         for field in _KINDS:
             if getattr(self, field) is not None:
                 object.__setattr__(self, field, _column(field, getattr(self, field)))
-        n, bounds = len(self.ratings), {"users": self.n_users, "items": self.n_items}
+        n = len(self.ratings)
+        bounds = {"users": self.n_users, "items": self.n_items}
         if n == 0:
             raise ParameterError("a rating table needs at least one rating")
         for field in ("users", "items", "timestamps"):
-            rows, below = getattr(self, field), bounds.get(field)
+            rows = getattr(self, field)
+            below = bounds.get(field)
             if rows is not None and len(rows) != n:
                 raise ParameterError(f"{field} has {len(rows)} rows, ratings has {n}")
             if below is not None and (rows.min() < 0 or rows.max() >= below):
@@ -73,7 +76,8 @@ class RatingTable:
                 )
         low, high = validation.span("rating_range", self.rating_range)
         object.__setattr__(self, "rating_range", (low, high))
-        lowest, highest = float(self.ratings.min()), float(self.ratings.max())
+        lowest = float(self.ratings.min())
+        highest = float(self.ratings.max())
         if not (low <= lowest and highest <= high):  # also false for NaN
             raise ParameterError(
                 f"ratings must be finite and lie in [{low:g}, {high:g}], "

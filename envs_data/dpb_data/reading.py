@@ -353,7 +353,8 @@ def _with_settings(reading: Reading, table: Any) -> Reading:
             raise unknown_name("feature of log_scale=", name, bounded)
     if reading.problem != "assortment":
         return reading
-    revenue, outside = reading.settings.get("revenue"), reading.settings.get("outside")
+    revenue = reading.settings.get("revenue")
+    outside = reading.settings.get("outside")
     if revenue is not None and revenue not in names:
         raise ParameterError(f"revenue must be one of {', '.join(names)}, got {revenue!r}")
     items = table.item_ids.astype(str)

@@ -274,7 +274,8 @@ def person_question(
 
 def range_question(opened: Opened, rating: Profile) -> Question:
     """Return the question of the lowest and highest possible rating."""
-    low, high = float(rating.known.min()), float(rating.known.max())
+    low = float(rating.known.min())
+    high = float(rating.known.max())
     return Question(
         "rating_range",
         f"{opened.where}: {rating.name} goes from {low:g} to {high:g}. ratings need "

@@ -37,7 +37,8 @@ def write_sample(name: str, path: str | os.PathLike[str]) -> Path:
         columns = makers[known.name]()
     elif known.generate is not None and known.kind == "ratings":
         table = known.generate()
-        users, items = table.user_ids[table.users], table.item_ids[table.items]
+        users = table.user_ids[table.users]
+        items = table.item_ids[table.items]
         columns = {"user": users, "item": items, "rating": table.ratings}
     else:
         raise ParameterError(f"no sample is made of {name}; there are {', '.join(makers)}")

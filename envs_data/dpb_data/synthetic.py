@@ -95,7 +95,8 @@ def jester(*, seed: int = 0) -> RatingTable:
 
     The table is sorted by user and joke, with ids from 1, without titles and timestamps.
     """
-    n_users, n_jokes = 400, 100
+    n_users = 400
+    n_jokes = 100
     rng = np.random.default_rng([seed, 2])
     factors, taste, _ = _factors(rng, n_users, n_jokes, 6)
     share = np.where(rng.random(n_users) < 0.3, 1.0, rng.uniform(0.3, 0.9, n_users))
@@ -171,7 +172,8 @@ def kuairec() -> RatingTable:
     Every user has watched every video. A rating is the watched share of its length, clipped to
     [0, 2], log-normal around a low-rank taste.
     """
-    n_users, n_items = 60, 80
+    n_users = 60
+    n_items = 80
     rng = np.random.default_rng([0, 4])
     factors, taste, _ = _factors(rng, n_users, n_items, 4)
     users, items = np.divmod(np.arange(n_users * n_items), n_items)
@@ -195,7 +197,8 @@ def mode_canada(n_sets: int = 600) -> dict[str, list[object]]:
              rng.uniform(0, 120, len(modes)), rng.integers(0, 20, len(modes))]
         ).round(2)  # fmt: skip
         winner = int(np.argmax(about @ list(weights.values()) + rng.gumbel(size=len(modes))))
-        distance, income = int(rng.integers(80, 400)), int(rng.integers(1, 15)) * 5
+        distance = int(rng.integers(80, 400))
+        income = int(rng.integers(1, 15)) * 5
         rows += [
             [case, mode, int(k == winner), distance, *about[k].tolist(), income, 0, len(modes)]
             for k, mode in enumerate(modes)

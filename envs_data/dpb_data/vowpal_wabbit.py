@@ -22,7 +22,9 @@ from typing import Any
 from dpb_data.questions import Answer, Question
 from dpb_gym.errors import DataError, QuestionError, shown
 
-ITEM, REWARD, PROPENSITY = "item", "reward", "propensity"
+ITEM = "item"
+REWARD = "reward"
+PROPENSITY = "propensity"
 LABEL = ("_label_cost", "_labelIndex", "_label_probability")
 OTHER_PROBLEMS = ("_outcomes", "_label_ca", "_slot", "_slots")
 """Keys of lines for several slots or continuous actions."""

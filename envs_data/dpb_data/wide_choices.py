@@ -109,7 +109,8 @@ def wide_layout(
     values = opened.take([Column(chosen, kind="code", nullable=True)])[chosen]
     counts = Counter(map(code, values))
     rows = {key: k for k, key in reversed([*enumerate(map(code, values))])}
-    nothing, unclear = codes_of(none), codes_of(unknown)
+    nothing = codes_of(none)
+    unclear = codes_of(unknown)
     outside = {key for key in counts if key in nothing | unclear or key.casefold() in _NONE}
     named = _named(alternatives)
     texts = named or {key: key for key in counts if key not in {*outside, MISSING}}
@@ -192,7 +193,8 @@ def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Pattern
         plain = name.strip()
         for key, text in texts.items():
             for start in (0, len(plain) - len(text)):
-                before, after = plain[:start], plain[start + len(text) :]
+                before = plain[:start]
+                after = plain[start + len(text) :]
                 here = plain[start : start + len(text)]
                 if here.casefold() != text.casefold() or not (before or after):
                     continue
@@ -208,7 +210,8 @@ def _patterns(columns: Iterable[str], texts: Mapping[str, str]) -> tuple[Pattern
 
 def _is_apart(before: str, here: str, after: str) -> bool:
     """Return whether a part of a name is separated by a mark, or by a capital letter."""
-    left, right = before[-1:], after[:1]
+    left = before[-1:]
+    right = after[:1]
     if left and not (left in "_. :-" or (left.islower() and here[:1].isupper())):
         return False
     return not right or right in "_. :-" or (here[-1:].islower() and right.isupper())
@@ -274,7 +277,8 @@ def _grids(columns: Sequence[str], digits: bool = False) -> list[dict[str, list[
         for cut in range(1, len(name)):
             number = digits and name[cut:].isdigit() and not name[cut - 1].isdigit()
             if number or _is_apart(name[:cut], name[cut:], ""):
-                head, tail = stem(name[:cut]), stem(name[cut:])
+                head = stem(name[:cut])
+                tail = stem(name[cut:])
                 ends.setdefault(tail, {})[head] = None
                 beginnings.setdefault(head, {})[tail] = None
     grids = [_best_grid(ends), {} if digits else _best_grid(beginnings)]

@@ -96,11 +96,13 @@ class ChoiceRecords:
         """Return the bytes of this store, now or at most; see `Releaser.memory`."""
         if rounds is None or self._dropped:
             return self.x.nbytes + self.offered.nbytes + self.chosen.nbytes
-        rounds, capacity = min(rounds, self.horizon), self.x.shape[1]
+        rounds = min(rounds, self.horizon)
+        capacity = self.x.shape[1]
         peak = min(rounds, capacity)
         while capacity < rounds:
             # The old and the new arrays are in memory while records are copied.
-            peak, capacity = 2 * capacity, self._larger(capacity)
+            peak = 2 * capacity
+            capacity = self._larger(capacity)
         B, _, K, d = self.x.shape
         return max(peak, rounds) * B * (4 * K * d + 8)
 
@@ -216,7 +218,9 @@ class ChoiceMLE(Minimiser):
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
         *stored, n = self.records.stored
         B, d = theta.shape
-        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        loss = np.zeros(B)
+        gradient = np.zeros((B, d))
+        hessian = np.zeros((B, d, d))
         terms = (np.ones(B, bool), theta, loss, gradient, hessian)
         kernels.mnl.add_choices(*stored, np.zeros(B, np.int64), n, *terms)
         lower = np.tril(hessian)

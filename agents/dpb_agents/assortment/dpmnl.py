@@ -141,7 +141,9 @@ class DPMNL(WarmStart):
         """Line 1: the inputs and the private subroutines."""
         self._slates = SlateChoice(problem, streams, self.rule, None, type(self).__name__)
         assert problem.capacity is not None
-        B, K, d = streams.replicates, problem.capacity, problem.dim
+        B = streams.replicates
+        K = problem.capacity
+        d = problem.dim
         self._releasers = known = self.releasers(problem, curator)
         known.estimator.centre = prior = self.prior(problem).centre
         self._theta = np.tile(prior, (B, 1))
@@ -193,7 +195,9 @@ class DPMNL(WarmStart):
     def releasers(self, problem: ProblemInfo, curator: Curator) -> ChoiceReleasers:
         """Return the private subroutines, calibrated."""
         assert problem.capacity is not None
-        T, K, d = problem.longest, problem.capacity, problem.dim
+        T = problem.longest
+        K = problem.capacity
+        d = problem.dim
         if curator.private and not self._clips:
             curator.disclose("features outside the unit ball (erratum A8)")
         estimator = self._private_mle(curator, T, K, d)

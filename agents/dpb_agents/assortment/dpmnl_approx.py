@@ -125,7 +125,8 @@ class DPMNLApprox(DPMNL):
         if not self._printed:
             return made
         mle = made.estimator.plan
-        K, d = problem.capacity, problem.dim
+        K = problem.capacity
+        d = problem.dim
         assert mle is not None and K is not None
         split = self._split(self._asked)
         one = "epsilon-mle" in self.literal
@@ -161,7 +162,9 @@ class DPMNLApprox(DPMNL):
 
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None
-        epsilon, delta, calls = self.share * budget.epsilon, budget.delta / 2, self.max_updates
+        epsilon = self.share * budget.epsilon
+        delta = budget.delta / 2
+        calls = self.max_updates
         if self._printed:
             # Lemma S19, even where its condition epsilon < 1 does not hold.
             one = epsilon / math.sqrt(8 * calls * portable.log(1 / delta))
@@ -222,7 +225,8 @@ class DPMNLApprox(DPMNL):
 
         low = high = CURVATURE
         while not fits(high):
-            low, high = high, 2 * high
+            low = high
+            high = 2 * high
             if high > 1e12:
                 raise BudgetError(
                     f"the classical calibration leaves rho={rho:.3g} for {self.max_updates} MLEs, "
@@ -261,7 +265,8 @@ def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
         root = math.sqrt(2 * calls * portable.log(1 / slack))
         return one * root + calls * one * portable.expm1(one)
 
-    low, high = basic, max(2 * basic, 1.0)
+    low = basic
+    high = max(2 * basic, 1.0)
     if total(basic) > epsilon:
         return basic
     while total(high) <= epsilon:

@@ -60,7 +60,9 @@ class ExactMNL(WarmStart):
             problem = replace(problem, dim=problem.dim + 1, prior=None)
         self._slates = SlateChoice(problem, streams, self.rule, self.samples, type(self).__name__)
         assert problem.capacity is not None
-        B, K, d = streams.replicates, problem.capacity, problem.dim
+        B = streams.replicates
+        K = problem.capacity
+        d = problem.dim
         self._estimator = ChoiceMLE(curator, K, d, problem.longest, ridge=self.ridge)
         self._gram = curator.running_sum(symmetric=d)
         self._estimator.centre = prior

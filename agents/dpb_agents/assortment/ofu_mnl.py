@@ -66,7 +66,10 @@ class OFUMNLPlus(WarmStart):
 
     def width(self, t: int) -> float:
         """Return beta_t as printed."""
-        K, d, eta, ridge = self._K, len(self._centre), self._eta, self.ridge
+        K = self._K
+        d = len(self._centre)
+        eta = self._eta
+        ridge = self.ridge
         level = portable.log(2.0 * math.sqrt(1.0 + 2.0 * t) / self.delta)
         first = 3.0 * portable.log(1.0 + (K + 1) * t) + 3.0
         first *= 17.0 / 16.0 * ridge + 2.0 * math.sqrt(ridge) * level + 16.0 * level * level
@@ -90,7 +93,8 @@ class OFUMNLPlus(WarmStart):
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
         assert feedback.choice is not None
-        slates, known = offered(action, feedback), (self._centre, self._radius)
+        slates = offered(action, feedback)
+        known = (self._centre, self._radius)
         agent_kernels.mirror.mirror_step(
             context.features, slates, feedback.choice, self._eta, *known, self._w, self._inverse
         )

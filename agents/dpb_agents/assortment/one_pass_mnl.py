@@ -176,7 +176,8 @@ def all_utilities(c, x, theta):
 @jit
 def act(c, s, t, offer, z):
     """Greedy slate for draws while theta is unsure, then the best slate for theta."""
-    x, r = offer.features, offer.revenues
+    x = offer.features
+    r = offer.revenues
     if t - 1 < c.unsure:
         return expected_slate(items(c, x), r, s.theta, s.root, z, c.K, c.exactly)
     equal = c.equal and all_offered(r)
@@ -411,8 +412,10 @@ class OnePassMNL(Algorithm):
         return sizes, beliefs / beliefs.sum()
 
     def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
-        d, D = problem.dim, self._dim(problem)
-        B, U = self.bound * self.cut, self.cut
+        d = problem.dim
+        D = self._dim(problem)
+        B = self.bound * self.cut
+        U = self.cut
         a = math.sqrt((1.0 - self.share) / 2.0) / B if private else 1.0
         b = math.sqrt(self.share) / (2.0 * U) if private else 1.0
         sizes, beliefs = self._prior()
@@ -425,7 +428,8 @@ class OnePassMNL(Algorithm):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         from dpb_gym.privacy import ReleaseModel
 
-        D, private = self._dim(problem), curator.private
+        D = self._dim(problem)
+        private = curator.private
         c = self._constants(problem, private)
         horizon = planned_horizon(problem, self.anytime)
         first = self.first * c["unit_noise"] / (c["rate"] * self.norm)
@@ -450,7 +454,9 @@ class OnePassMNL(Algorithm):
         return Plan(sums, draws=1, dim=D, users=self.max_rounds_per_user is not None)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        d, D, private = problem.dim, self._dim(problem), sums.sigma > 0.0
+        d = problem.dim
+        D = self._dim(problem)
+        private = sums.sigma > 0.0
         c = self._constants(problem, private)
         prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
         centre = np.append(np.zeros(D - d), prior.centre)

@@ -44,7 +44,8 @@ class SlateChoice:
     ) -> None:
         if problem.kind != "assortment" or problem.n_items is None or problem.capacity is None:
             raise unsuitable(name, problem, "assortment", "n_items", "capacity")
-        B, K = streams.replicates, problem.capacity
+        B = streams.replicates
+        K = problem.capacity
         self._problem = problem
         self._rule = rule
         self._capacity = K
@@ -116,7 +117,8 @@ class DesignMatrix:
 
     def update(self, gram: Array) -> None:
         """Set V from a Gram matrix ``(B, d, d)``, whose small eigenvalues are raised in place."""
-        shift, floor = self._shift, self._floor
+        shift = self._shift
+        floor = self._floor
         state = (self.root, self.logdet, self._ok)
         kernels.slates.roots(gram, shift, floor, *state)
         if self._ok.all():

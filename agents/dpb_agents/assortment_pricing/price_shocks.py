@@ -51,7 +51,9 @@ class PriceShocks(WarmStart):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         if problem.kind != KIND or problem.n_items is None or problem.capacity is None:
             raise unsuitable(self.class_name, problem, KIND, "n_items", "capacity")
-        B, N, d = streams.replicates, problem.n_items, problem.dim
+        B = streams.replicates
+        N = problem.n_items
+        d = problem.dim
         self._problem = problem
         self._range = problem.price_range or (0.0, 1.0)
         self._uniforms = BlockDraws(streams.agent, (N,), fill_uniforms)
@@ -137,7 +139,8 @@ class MLEOffers(PriceShocks):
         self._new = []
         phi, count, position = stored
         B, d = self.theta.shape
-        first, due = np.zeros(B, np.int64), np.ones(B, np.bool_)
+        first = np.zeros(B, np.int64)
+        due = np.ones(B, np.bool_)
 
         def losses(*arguments: Array) -> None:
             kernels.mnl.add_choices(phi, count, position, first, self.rounds, *arguments)

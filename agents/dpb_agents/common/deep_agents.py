@@ -128,7 +128,8 @@ def seeded(rng: np.random.Generator) -> Iterator[None]:
     thread have the same bits on any number of processors.
     """
     torch = optional_module("torch", "a deep agent", "sb3")
-    generator, threads = torch.default_generator, torch.get_num_threads()
+    generator = torch.default_generator
+    threads = torch.get_num_threads()
     before = generator.get_state(), np.random.get_state()  # noqa: NPY002
     seed = int(rng.integers(1 << 32))
     generator.manual_seed(seed)
@@ -180,7 +181,8 @@ def item_policy() -> Any:
         def scores(self, observations: Any) -> tuple[Any, Any]:
             """Return the scores of all items, and the values of the observations."""
             rows = observations.reshape(len(observations), self.items, -1)
-            features, offered = rows[..., :-1], rows[..., -1] > 0
+            features = rows[..., :-1]
+            offered = rows[..., -1] > 0
             scores = self.actor(features).squeeze(-1).masked_fill(~offered, ABSENT)
             return scores, self.critic(features.mean(1))
 
@@ -199,7 +201,8 @@ def item_policy() -> Any:
             return values, self.log_probability(scores, slates.long()), None
 
         def log_probability(self, scores: Any, slates: Any) -> Any:
-            filled, places = slates >= 0, slates.clamp(min=0)
+            filled = slates >= 0
+            places = slates.clamp(min=0)
             taken = torch.nn.functional.one_hot(places, self.items) * filled.unsqueeze(-1)
             gone = (taken.cumsum(1) - taken).bool()
             left = scores.unsqueeze(1).masked_fill(gone, ABSENT).logsumexp(-1)
@@ -270,7 +273,8 @@ class PPO(DeepAgent):
         torch = optional_module("torch", "ppo", "sb3")
         observation, played, value, log_probability = self._played
         reward = np.array([float(feedback.reward) / self._scale])
-        buffer, one = self._model.rollout_buffer, np.ones(1)
+        buffer = self._model.rollout_buffer
+        one = np.ones(1)
         parts = torch.from_numpy(value), torch.from_numpy(log_probability)
         buffer.add(observation, played, reward, one, *parts)
         self._seen += 1

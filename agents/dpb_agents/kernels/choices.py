@@ -107,7 +107,8 @@ def newton(
 
     warm = due & (seen > 0)
     if warm.any():
-        loss, gradient = np.zeros(len(due)), np.zeros_like(theta)
+        loss = np.zeros(len(due))
+        gradient = np.zeros_like(theta)
         losses(seen, warm, theta, loss, gradient, hessian)
         step(hessian, ridge, gradient, warm, theta)
     minimise(

@@ -13,7 +13,10 @@ from dpb_gym.kernels.determinants import signed_logdet_one
 from dpb_gym.kernels.linalg import dot_one
 from dpb_gym.kernels.newton import minimise
 
-FEATURES, PRICE, DEMAND, SHAPE = 1, 2, 3, 4
+FEATURES = 1
+PRICE = 2
+DEMAND = 3
+SHAPE = 4
 INSIDE = 1.0 - 1e-6
 
 
@@ -83,7 +86,8 @@ def grown(gram, shift, rise, sign, logdet, due):
         Whether any entry of `due` is True.
     """
     B, d, _ = gram.shape
-    matrix, work = np.empty((d, d)), np.empty((d, d))
+    matrix = np.empty((d, d))
+    work = np.empty((d, d))
     some = False
     for b in range(B):
         for j in range(d):
@@ -152,7 +156,9 @@ def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear
         linear: In and out, ``(B, d)``.
     """
     B, d = theta.shape
-    loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+    loss = np.zeros(B)
+    gradient = np.zeros((B, d))
+    hessian = np.zeros((B, d, d))
     terms = (theta, loss, gradient, hessian)
     add_demands(features, price, demand, unit, n, model, zeta, np.ones(B, np.bool_), *terms)
     for b in range(B):

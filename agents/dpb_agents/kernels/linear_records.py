@@ -41,14 +41,16 @@ def best_candidates(features, theta, factor, scale, normals, action):
         action: Output ``(B,)``.
     """
     B, m, d = features.shape
-    x, drawn = np.empty(d), np.empty(d)
+    x = np.empty(d)
+    drawn = np.empty(d)
     for b in range(B):
         for i in range(d):
             drawn[i] = theta[b, i]
             if scale[b] > 0.0:
                 for j in range(i + 1):
                     drawn[i] += scale[b] * factor[b, i, j] * normals[b, j]
-        best, longest = -np.inf, 0.0
+        best = -np.inf
+        longest = 0.0
         action[b] = 0
         for k in range(m):
             x[:] = 0.0
@@ -57,7 +59,8 @@ def best_candidates(features, theta, factor, scale, normals, action):
             for j in range(d):
                 s += x[j] * drawn[j]
             if s > best or (s == best and square > ROUNDING * longest):
-                best, longest = s, square
+                best = s
+                longest = square
                 action[b] = k
 
 
@@ -92,12 +95,14 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             return b + 1
     stretch = 1.0 + intercept * intercept
     for b in range(B):
-        x, z = phi[b], out[b]
+        x = phi[b]
+        z = out[b]
         x[:] = 0.0
         z[:] = 0.0
         if not observed[b]:
             continue
-        alone, together = 0.0, 0.0
+        alone = 0.0
+        together = 0.0
         for k in range(m):
             alone += _add(features, b, k, 1.0 / m, x[d + 1 :]) / m
         for j in range(d):
@@ -110,7 +115,8 @@ def directions(features, action, observed, contrast, intercept, phi, out, moment
             moments[b, d + 2] += 1.0
         _add(features, b, action[b], 1.0, x[:d])
         x[d] = 1.0
-        kappa, square = 0.0, 0.0
+        kappa = 0.0
+        square = 0.0
         if contrast and m > 1 and together > 0.0:
             chance = (1.0 + 2.0 / d) * (alone - together) / ((m - 1.0) * together)
             kappa = max(0.0, min(1.0 - chance, 1.0 - 1.0 / m))
@@ -145,13 +151,15 @@ def lifetime_weights(users, admitted, bound, counts, spent, kept, directions, we
         weights: Output ``(B,)``: the factors of the directions.
     """
     for b in range(len(directions)):
-        u, z = users[b], directions[b]
+        u = users[b]
+        z = directions[b]
         weights[b] = 0.0
         if not admitted[b]:
             z[:] = 0.0
             continue
         weights[b] = 1.0
-        square, cross = (z * z).sum(), 0.0
+        square = (z * z).sum()
+        cross = 0.0
         if not square < np.inf:
             # the releaser raises for it
             continue

@@ -34,10 +34,13 @@ def optimistic_slates(features, revenues, equal, exactly, theta, inverse, width,
         width: Multiplier of the bonus.
     """
     B, N, d = features.shape
-    x, scratch = np.empty(d), np.empty(d)
-    items, utility = np.empty(N, np.int64), np.empty(N)
+    x = np.empty(d)
+    scratch = np.empty(d)
+    items = np.empty(N, np.int64)
+    utility = np.empty(N)
     for b in range(B):
-        norm, trace = 0.0, 0.0
+        norm = 0.0
+        trace = 0.0
         for k in range(d):
             norm += abs(theta[b, k])
             trace += inverse[b, k, k]
@@ -95,7 +98,8 @@ def _add_information(inverse, x, n, p, outside, mean, weight):
 
     G is the covariance of the chosen feature vector (0 for no purchase), a sum of n + 1 squares.
     """
-    v, scratch = np.empty(mean.shape[0]), np.empty(mean.shape[0])
+    v = np.empty(mean.shape[0])
+    scratch = np.empty(mean.shape[0])
     for a in range(n):
         for j in range(mean.shape[0]):
             v[j] = x[a, j] - mean[j]
@@ -110,8 +114,11 @@ def _project(point, inverse, radius):
     The projection is (I + mu inverse)^-1 point, with mu such that its norm is the radius.
     """
     d = point.shape[0]
-    shifted, lower, moved = np.empty((d, d)), np.zeros((d, d)), np.empty(d)
-    low, high = 0.0, 1.0
+    shifted = np.empty((d, d))
+    lower = np.zeros((d, d))
+    moved = np.empty(d)
+    low = 0.0
+    high = 1.0
     for step in range(2 * HALVINGS):
         growing = step < HALVINGS
         mu = high if growing else 0.5 * (low + high)
@@ -123,7 +130,8 @@ def _project(point, inverse, radius):
         solve_cholesky_one(lower, point, moved)
         outside = dot_one(moved, moved) > radius * radius
         if growing and outside:
-            low, high = high, 4.0 * high
+            low = high
+            high = 4.0 * high
         elif outside:
             low = mu
         else:
@@ -152,8 +160,12 @@ def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
     """
     B, K = slates.shape
     d = theta.shape[1]
-    x, p = np.empty((K, d)), np.empty(K)
-    mean, gradient, moved, tilde = np.empty(d), np.empty(d), np.empty(d), np.empty((d, d))
+    x = np.empty((K, d))
+    p = np.empty(K)
+    mean = np.empty(d)
+    gradient = np.empty(d)
+    moved = np.empty(d)
+    tilde = np.empty((d, d))
     for b in range(B):
         n = _gather(features[b], slates[b], x)
         if n == 0:

@@ -117,8 +117,11 @@ def newton_rows(phi, count, position, theta, norm, private, rows):
     """
     B, K, d = phi.shape
     x = np.zeros((K + 1, d))
-    p, scores = np.empty(K + 1), np.empty(K + 1)
-    mean, u, h = np.empty(d), np.empty(d), np.empty((d, d))
+    p = np.empty(K + 1)
+    scores = np.empty(K + 1)
+    mean = np.empty(d)
+    u = np.empty(d)
+    h = np.empty((d, d))
     for b in range(B):
         n = count[b]
         rows[b] = 0.0

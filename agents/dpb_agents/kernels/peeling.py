@@ -35,7 +35,8 @@ def add(errors, scale, directions, bound, sums, counts):
         y = min(1.0, max(-1.0, errors[b] / scale[b])) / max(1.0, np.sqrt(square))
         for j in range(n):
             sums[b, j] += min(bound, max(-bound, y * directions[b, j]))
-        octave, edge = 0, 0.5
+        octave = 0
+        edge = 0.5
         while octave < counts.shape[1] - 1 and abs(errors[b]) <= edge:
             octave += 1
             edge *= 0.5
@@ -87,7 +88,8 @@ def log_density(sums, xi, support, order, out):
         for best in order[b]:
             if best < 0:
                 break
-            highest, total = np.max(left), 0.0
+            highest = np.max(left)
+            total = 0.0
             for j in range(n - 1):
                 total += exp(left[j] - highest)
             out[b] += left[best] - highest - log(total)

@@ -60,7 +60,8 @@ def thresholded(
     """
     B, M, s = order.shape
     d = theta.shape[1]
-    v, score = np.empty(d), np.empty(d)
+    v = np.empty(d)
+    score = np.empty(d)
     for b in range(B):
         for m in range(M):
             copy_one(theta[b], points[b, m])
@@ -96,7 +97,8 @@ def log_density(gram, response, step, xi, zeta, points, order, values, out):
     """
     B, M, s = order.shape
     d = points.shape[2]
-    v, left = np.empty(d), np.empty(d)
+    v = np.empty(d)
+    left = np.empty(d)
     for b in range(B):
         out[b] = 0.0
         for m in range(M):

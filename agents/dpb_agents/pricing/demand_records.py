@@ -127,11 +127,13 @@ class DemandRecords:
         arrays = (self.features, self.price, self.demand)
         if rounds is None or self._dropped:
             return sum(array.nbytes for array in arrays)
-        rounds, capacity = min(rounds, self.horizon), self.price.shape[1]
+        rounds = min(rounds, self.horizon)
+        capacity = self.price.shape[1]
         peak = min(rounds, capacity)
         while capacity < rounds:
             # The old and the new arrays are in memory while records are copied.
-            peak, capacity = 2 * capacity, min(self.horizon, 2 * capacity)
+            peak = 2 * capacity
+            capacity = min(self.horizon, 2 * capacity)
         return max(peak, rounds) * sum(a[:, :1].nbytes for a in arrays)
 
     def _resize(self, capacity: int) -> None:
@@ -215,7 +217,8 @@ class ExactMLE:
         return self._theta.copy()
 
     def _fit(self, due: Array, theta: Array) -> None:
-        model, linear = (self._model, self._zeta), self._linear - self.ridge * self.centre
+        model = (self._model, self._zeta)
+        linear = self._linear - self.ridge * self.centre
         known = (due, *model, self.ridge, self._curvature, linear, 2.0 * self.tolerance, 0.0)
         agent_kernels.demand.newton(*self.records.stored, *known, theta, self._norm)
 

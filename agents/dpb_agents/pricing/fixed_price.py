@@ -78,7 +78,8 @@ class FixedPrice(Configured):
         if self._rounds < K:
             return np.full(B, self.prices[self._rounds])
         counts = np.maximum(self._counts, 1.0)
-        mean, width = self._sums / counts, self._scale / np.sqrt(counts)
+        mean = self._sums / counts
+        width = self._scale / np.sqrt(counts)
         if self.rule == "ucb":
             t = self._rounds + 1
             log = portable.log(t)
@@ -151,12 +152,15 @@ class BestFixedPrice(Configured):
         )
 
     def _best(self, x: Array, theta: Array, problem: ProblemInfo) -> float:
-        model, zeta = MODELS.index(str(problem.demand)), problem.zeta or 1.0
+        model = MODELS.index(str(problem.demand))
+        zeta = problem.zeta or 1.0
         root = np.sqrt(len(theta))
         offset = np.zeros(len(x))
         for k in range(x.shape[1]):
             offset += x[:, k] * theta[k]
-        low, high, best = 0.0, 1.0, 0.0
+        low = 0.0
+        high = 1.0
+        best = 0.0
         for _ in range(2):
             grid = np.linspace(low, high, self.n_prices)
             value = np.empty(len(grid))
@@ -165,7 +169,8 @@ class BestFixedPrice(Configured):
             )
             best = float(grid[value.argmax()])
             step = grid[1] - grid[0]
-            low, high = max(0.0, best - step), min(1.0, best + step)
+            low = max(0.0, best - step)
+            high = min(1.0, best + step)
         return best
 
     def act(self, context: Context) -> Array:

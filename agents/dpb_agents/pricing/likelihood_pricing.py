@@ -496,7 +496,8 @@ class ExploreCommit(Likelihood):
     demand_bound: float = positive(3.0)
 
     def random_prices(self, problem: ProblemInfo, private: bool) -> int:
-        T, d = problem.longest, problem.dim
+        T = problem.longest
+        d = problem.dim
         if self.explore is not None:
             return min(self.explore, T)
         power = 2 / 3 if private else 1 / 2

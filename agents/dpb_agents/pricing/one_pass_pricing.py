@@ -405,7 +405,8 @@ class OnePassPricing(Algorithm):
         return problem.dim + int(self.level > 0.0)
 
     def _constants(self, problem: ProblemInfo, private: bool) -> dict[str, Any]:
-        d, D = problem.dim, self._dim(problem)
+        d = problem.dim
+        D = self._dim(problem)
         logistic = problem.demand == "logistic"
         zeta = 1.0 if problem.zeta is None or not logistic else problem.zeta
         steepest = zeta**2 / 4 if logistic else 1.0
@@ -427,7 +428,9 @@ class OnePassPricing(Algorithm):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         from dpb_gym.privacy import ReleaseModel
 
-        d, D, private = problem.dim, self._dim(problem), curator.private
+        d = problem.dim
+        D = self._dim(problem)
+        private = curator.private
         c = self._constants(problem, private)
         horizon = planned_horizon(problem, self.anytime)
         sums = curator.weighted_sum(
@@ -459,9 +462,12 @@ class OnePassPricing(Algorithm):
         return Plan(sums, draws=1, repeats=twins, dim=D, users=users)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        d, D, private = problem.dim, self._dim(problem), sums.sigma > 0.0
+        d = problem.dim
+        D = self._dim(problem)
+        private = sums.sigma > 0.0
         c = self._constants(problem, private)
-        unit_noise, rate = c.pop("unit_noise"), c.pop("rate")
+        unit_noise = c.pop("unit_noise")
+        rate = c.pop("rate")
         prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
         beliefs = np.append(1.0 - 4 * OTHERS, np.full(4, OTHERS))
         sizes = self.norm * SIZES

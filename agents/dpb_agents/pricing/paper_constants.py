@@ -55,7 +55,8 @@ class Demand:
                 f"private pricing needs a demand whose slope is above 0 where |z| <= {RADIUS:g}; "
                 f"with zeta = {scale:g} it is 0 in floating point: scale prices and features"
             )
-        steepest, flattest = scale / 4, scale * tail * (1.0 - tail)
+        steepest = scale / 4
+        flattest = scale * tail * (1.0 - tail)
         K = max(1.0, steepest, 1.0 / flattest)
         G = max(scale, 1.0 / scale)
         return cls(kind, scale, 0.0, 1.0, G, K, scale, scale * scale / 4)
@@ -152,7 +153,10 @@ def choose(parameters: str, demand: Demand, d: int, T: int, epsilon_1: float, nu
     """
     if parameters == "section-7":
         return Choice(explore=10, ridge=10.0, gamma=1.0)
-    K, G, s, log = demand.K, demand.G, 1.0, portable.log(T)
+    K = demand.K
+    G = demand.G
+    s = 1.0
+    log = portable.log(T)
     power = 2 if parameters == "general" else 1
     ridge = max(
         d * math.sqrt(d) * portable.power(log, 5.0) / epsilon_1,

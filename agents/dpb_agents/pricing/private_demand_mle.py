@@ -97,7 +97,9 @@ class PrivateMLE(Minimiser):
 
     def derivatives(self, theta: Array) -> tuple[Array, Array]:
         B, d = theta.shape
-        loss, gradient, hessian = np.zeros(B), np.zeros((B, d)), np.zeros((B, d, d))
+        loss = np.zeros(B)
+        gradient = np.zeros((B, d))
+        hessian = np.zeros((B, d, d))
         known = (self._model, self._demand.zeta, np.ones(B, bool))
         agent_kernels.demand.add_demands(
             *self.records.stored, *known, theta, loss, gradient, hessian
@@ -118,8 +120,10 @@ class PrivateMLE(Minimiser):
         due = np.zeros(len(self._norm), bool)
         due[b] = True
         theta = self._theta
-        low, high = ridge, math.inf
-        last, size = ridge, _size(theta[b])
+        low = ridge
+        high = math.inf
+        last = ridge
+        size = _size(theta[b])
         guess = ridge * size / RADIUS
         for _ in range(MAX_SEARCHES):
             self._newton(due, guess, 0.0, theta)
@@ -128,7 +132,8 @@ class PrivateMLE(Minimiser):
                 break
             low, high = (guess, high) if found > RADIUS else (low, guess)
             slope = (1 / found - 1 / size) / (guess - last) if guess != last else 0.0
-            last, size = guess, found
+            last = guess
+            size = found
             if slope > 0.0:
                 guess += (1 / RADIUS - 1 / found) / slope
             if slope <= 0.0 or not low < guess < high:

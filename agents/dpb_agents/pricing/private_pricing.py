@@ -160,7 +160,8 @@ class PrivatePricing(WarmStart):
         """Lines 1 to 4: the inputs, the private subroutines, and T0 random prices."""
         if problem.kind != "pricing" or problem.demand is None:
             raise unsuitable(type(self).__name__, problem, "pricing", "demand")
-        B, d = streams.replicates, problem.dim
+        B = streams.replicates
+        d = problem.dim
         self._model = MODELS.index(problem.demand)
         self._zeta = 1.0 if problem.zeta is None else problem.zeta
         self._releasers = self.releasers(problem, curator)
@@ -191,7 +192,8 @@ class PrivatePricing(WarmStart):
         if self._rounds < self._start.shape[1]:
             return self._start[:, self._rounds].copy()
         price = np.empty(len(self._theta))
-        x, model = context.features, (self._model, self._zeta)
+        x = context.features
+        model = (self._model, self._zeta)
         if self.gamma == 0:
             kernels.demand_models.best_prices(x, self._theta, *model, price, self._value)
             return price
@@ -240,7 +242,8 @@ class PrivatePricing(WarmStart):
         information = gram[due]
         diagonal = np.arange(gram.shape[1])
         information[:, diagonal, diagonal] += shift
-        sign, logdet = np.empty(len(information)), np.empty(len(information))
+        sign = np.empty(len(information))
+        logdet = np.empty(len(information))
         agent_kernels.demand.signed_logdet(information, sign, logdet)
         self._sign[due] = sign
         self._logdet[due] = logdet
@@ -254,7 +257,8 @@ class PrivatePricing(WarmStart):
     def releasers(self, problem: ProblemInfo, curator: Curator) -> DemandSubroutines:
         """Return the private subroutines, calibrated."""
         assert problem.demand is not None
-        T, d = problem.longest, problem.dim
+        T = problem.longest
+        d = problem.dim
         demand = Demand.of(problem.demand, problem.zeta, self.demand_bound)
         paper = self.calibration in PRINTED
         if self._growth is None:

@@ -138,12 +138,16 @@ class Peeling(Releaser):
         self.ready()
         (B, d), s = self._response.shape, self.sparsity
         per_step = self._sigma * math.sqrt(steps) * self.sensitivity(step)
-        xi, zeta = per_step * math.sqrt(s), per_step * min(math.sqrt(s), 1.0 / self.x_max)
-        gumbels, normals = np.zeros((B, steps, d)), np.zeros((B, steps, s))
+        xi = per_step * math.sqrt(s)
+        zeta = per_step * min(math.sqrt(s), 1.0 / self.x_max)
+        gumbels = np.zeros((B, steps, d))
+        normals = np.zeros((B, steps, s))
         if xi:
-            gumbels, normals = self._noise.gumbel((steps, d)), self._noise.normal((steps, s))
+            gumbels = self._noise.gumbel((steps, d))
+            normals = self._noise.normal((steps, s))
         theta = np.tile(self.start, (B, 1))
-        points, order = np.empty((B, steps, d)), np.empty((B, steps, s), np.int64)
+        points = np.empty((B, steps, d))
+        order = np.empty((B, steps, s), np.int64)
         kept = points, order, np.empty((B, steps, s))
         sums = self._gram, self._response
         agent_kernels.sparse.thresholded(

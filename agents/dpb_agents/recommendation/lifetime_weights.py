@@ -56,7 +56,8 @@ class LifetimeWeights:
         admitted = self._cap.admit(users, counted)
         assert users is not None
         ids = np.ascontiguousarray(users, np.int64)
-        have, need = self._counts.shape[1], int(ids.max()) + 1
+        have = self._counts.shape[1]
+        need = int(ids.max()) + 1
         if need > have:
             grow = max(need, 2 * have) - have
             self._counts = np.pad(self._counts, ((0, 0), (0, grow)))

@@ -108,7 +108,8 @@ class Statistics(Messages):
     def release(self) -> Array:
         """Return the sums of all messages as matrices [G, u; u', 0], ``(B, d + 1, d + 1)``."""
         self.ready()
-        B, d = len(self._total), self.mechanism.dim
+        B = len(self._total)
+        d = self.mechanism.dim
         out = np.zeros((B, d + 1, d + 1))
         vectors = np.empty((B, d))
         kernels.regression_records.unfold(self._total, out[:, :-1, :-1], vectors)

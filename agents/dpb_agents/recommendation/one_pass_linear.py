@@ -372,9 +372,11 @@ def theta_prior(norm: float, problem: ProblemInfo) -> ThetaPrior:
 
 def linear_plan(agent: Any, problem: ProblemInfo, curator: Curator) -> Plan:
     """Return the plan of noisy running sums of rewards along public directions."""
-    prior, d = theta_prior(agent.norm, problem), problem.dim
+    prior = theta_prior(agent.norm, problem)
+    d = problem.dim
     low, high = problem.reward_range
-    reach, scale = 1.0, None
+    reach = 1.0
+    scale = None
     if agent.max_rounds_per_user is not None:
         scale = LifetimeWeights(curator.replicates, d + 1, agent.max_rounds_per_user)
         reach = scale.reach
@@ -394,8 +396,10 @@ def linear_start(
     agent: Any, problem: ProblemInfo, sums: Any, contrast: bool = False
 ) -> tuple[Known, State]:
     """Return c and s before the first round."""
-    prior, d = theta_prior(agent.norm, problem), problem.dim
-    n, m = d + 1, 2 * d + 1
+    prior = theta_prior(agent.norm, problem)
+    d = problem.dim
+    n = d + 1
+    m = 2 * d + 1
     low, high = problem.reward_range
     factor = np.empty((1, d, d))
     kernels.linalg.cholesky(prior.covariance[None, :d, :d].copy(), factor)

@@ -465,7 +465,8 @@ class OnePassLinearJoint(Algorithm):
         in [0, 1], of mean 1/2 and variance 1/12.
         """
         d = problem.dim
-        n, b = d + 1, self.intercept
+        n = d + 1
+        b = self.intercept
         low, high = problem.reward_range
         learns = self.length is None and trusted
         w_H, w_u, w_l = joint_weights(self.curvature, SHARE if learns else 0.0).tolist()

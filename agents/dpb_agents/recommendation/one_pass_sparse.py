@@ -112,14 +112,17 @@ class SparseSums(Releaser):
         """
         self.ready()
         B, sigma, (first, second) = self.replicates, self._sigma, shares
-        after, order, xi = support.copy(), np.empty((B, picks), np.int64), 0.0
+        after = support.copy()
+        order = np.empty((B, picks), np.int64)
+        xi = 0.0
         counts_std = sigma / math.sqrt(first)
         counts = self._counts + counts_std * self._noise.normal(OCTAVES)
         if picks:
             xi = 2.0 * self.bound * sigma * math.sqrt(0.5 * picks / second)
             gumbels = self._noise.gumbel((self.width,)) if xi else np.zeros((B, self.width))
             agent_kernels.peeling.select(self._sums, xi, gumbels, after, order)
-        values, values_std = np.zeros((B, self.width)), np.zeros(B)
+        values = np.zeros((B, self.width))
+        values_std = np.zeros(B)
         third = 1.0 - first - second
         if third > 0.0:
             longest = np.minimum(1.0, self.bound * np.sqrt(after.sum(axis=1)))
@@ -208,7 +211,8 @@ class OnePassSparse(WarmStart):
         low, high = problem.reward_range
         if not (math.isfinite(low) and math.isfinite(high)):
             raise ParameterError(f"rewards must be bounded, got the range [{low}, {high}]")
-        B, d = streams.replicates, problem.dim
+        B = streams.replicates
+        d = problem.dim
         n = d + 1
         self._middle, self._half = 0.5 * (low + high), 0.5 * (high - low)
         self._centre = self.prior(problem).centre / self._half
@@ -238,7 +242,8 @@ class OnePassSparse(WarmStart):
     @among_available
     def act(self, context: Context) -> Array:
         B, m, _ = context.features.shape
-        uniform, action = self._coins.next()[:, 0], np.empty(B, np.int64)
+        uniform = self._coins.next()[:, 0]
+        action = np.empty(B, np.int64)
         if self._batches < 2 and not self._centre.any():
             return np.minimum((m * uniform).astype(np.int64), m - 1)
         slopes = self.theta[:, :-1] + self._centre
@@ -281,7 +286,8 @@ class OnePassSparse(WarmStart):
 
         By the second, a coordinate of an even share of the support exceeds the noise of all d.
         """
-        rho, d = self.releaser.rho, self.theta.shape[1] - 1
+        rho = self.releaser.rho
+        d = self.theta.shape[1] - 1
         noise = 0.0 if rho is None else 1.0 / math.sqrt(rho)
         alone = math.ceil(self.start * max(1.0, noise) / self._rate)
         width = self.picks * (portable.log(d) + 2.0)
@@ -339,7 +345,8 @@ class OnePassSparse(WarmStart):
             rounds: Records of the batch.
             slope: Of the expected y as a function of the error's mean, ``(B,)``.
         """
-        d, support = self.theta.shape[1] - 1, batch.support
+        d = self.theta.shape[1] - 1
+        support = batch.support
         gain = slope[:, None] * rounds * self._square
         noise = batch.values_std[:, None] ** 2 + rounds * self._square
         self._steepen(self.theta, batch.values / gain, np.where(support, noise / gain**2, 0.0))

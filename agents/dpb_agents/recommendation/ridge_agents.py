@@ -297,7 +297,8 @@ def linear_start(
     agent: Any, problem: ProblemInfo, sums: Any, width: float, decay: float = 1.0
 ) -> tuple[Known, Any]:
     """Return c and A before the first round."""
-    plan, d = linear_plan(agent, problem), problem.dim
+    plan = linear_plan(agent, problem)
+    d = problem.dim
     # prior mean and ridge in units of the scaled features
     prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
     stretch = 1.0 + agent.intercept**2

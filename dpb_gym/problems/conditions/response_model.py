@@ -239,7 +239,8 @@ class Types(Condition):
         return round_.hiding(type=kind)
 
     def worlds(self, hidden: Hidden) -> list[Hidden]:
-        theta, types = hidden["theta"], hidden["types"]
+        theta = hidden["theta"]
+        types = hidden["types"]
         return [{**hidden, "theta": theta + types[:, c]} for c in range(self._count)]
 
     def customer(self, hidden: Hidden, round_: Round) -> Hidden:

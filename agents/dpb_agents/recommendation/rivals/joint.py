@@ -267,7 +267,8 @@ class JDPLinUCB(LinearRival):
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
         facts = self.facts(problem)
-        T, d = facts.horizon, facts.dim
+        T = facts.horizon
+        d = facts.dim
         if self.calibration != "paper":
             bound = isometric_noise_norm(float(sums.noise_std_max), d, T)
             return joint_start(self, facts, sums, self.ridge + self.shift * bound)

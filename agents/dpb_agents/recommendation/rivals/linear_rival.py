@@ -217,7 +217,8 @@ class RewardSums(Sum):
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
             self._noise.fill(int(b), self._normals[b])
             self._cursor[b] = 0
-        sums, keep = (self._total, self._normals, self._cursor, due), self.keep is not None
+        sums = (self._total, self._normals, self._cursor, due)
+        keep = self.keep is not None
         image = self._plain if inverse is None else (inverse, norm)
         agent_kernels.linear.release(*sums, self._sigma, *image, keep, self._released)
         if self.curator.system_noise:  # a saved agent has no noise of the past or the future
