@@ -48,7 +48,8 @@ def board(make):
     origins = (Origin("one-pass-mnl", standing="ours"), Origin("dpmnl", standing="paper"))
     first, second = "One-pass MNL (rho=1)", "DPMNL (rho=1)"
     pair = RulingComparison(
-        task.task, "self-tuning", first, second, Interval(5, 1, 9), True, survives=True
+        task.task, "self-tuning", "curator", "joint", "user-round", "rho=1", first, second,
+        Interval(5, 1, 9), True, survives=True,
     )
     return make.data([replace(task, rows=tuple(rows))], origins=origins, comparisons=(pair,))
 
@@ -86,7 +87,9 @@ def test_the_ruling_switch_shows_tuned_rows(opened, board):
 
 def test_the_trust_switch_selects_who_sees_the_data(opened, board):
     page = opened(board)
-    assert not page.find("input[value=aggregator]").is_enabled()
+    # Its local rows imply the guarantee of an aggregator.
+    page.press("input[value=aggregator]")
+    assert "Local" in {label.split("\n")[0] for label, *_ in heat(page)}
     page.press("input[value=local]")
     found = {label: cells for label, *cells in heat(page)}
     assert "Local" in found and "DPMNL" not in found
