@@ -67,7 +67,10 @@ def test_the_table_shows_defaults_with_a_trusted_server_first(opened, board):
     mine = [ratio(board, f"One-pass MNL (rho={rho})") for rho in ("0.1", "1")]
     assert found["One-pass MNL"][:2] == [mine[0], f"{mine[1]} ●"]
     assert found["DPMNL"][:2] == [ratio(board, f"DPMNL (rho={rho})") for rho in ("0.1", "1")]
-    assert "Local" not in found and "Random" in found and "Oracle" not in found
+    assert found["Local"] == [ratio(board, f"Local (rho={rho})") for rho in ("0.1", "1")]
+    notes = "return [...document.querySelectorAll('#heat .from')].map(one => one.textContent)"
+    assert page.execute_script(notes).count("trusts nobody") == 2
+    assert "Random" in found and "Oracle" not in found
     assert headers(page)[:2] == ["ε ≤ 1", "ε ≤ 1"]
     badges = {e.text for e in page.all("#heat td.source")}
     assert {"ours", "paper's"} <= badges
@@ -97,6 +100,68 @@ def test_the_trust_switch_selects_who_sees_the_data(opened, board):
     assert "best other" in lines and "ours (server)" in lines
     page.keys("input[value=curator]", " ")
     assert "DPMNL" in {label for label, *_ in heat(page)}
+
+
+def test_a_row_of_a_smaller_budget_answers_and_says_so(opened, board):
+    """And the mean rank, which one task and two budgets give here."""
+    task = board.tasks[0]
+    less = {"DPMNL (rho=0.1)": 1e-3, "One-pass MNL (rho=1)": 50.0}
+    rows = [
+        replace(row, regret=Interval(*[less[row.key]] * 3)) if row.key in less else row
+        for row in task.rows
+    ]
+    page = opened(replace(board, tasks=(replace(task, rows=tuple(rows)),)))
+    cells = page.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('#heat tbody tr:not(.group)')]"
+        ".map(tr => [tr.querySelector('button').textContent, "
+        "[...tr.querySelectorAll('td.num')].map(td => td.textContent)]))"
+    )
+    assert cells["DPMNL"][1].endswith("at rho=0.1") and "at rho" not in cells["DPMNL"][0]
+    assert [cells[name][2] for name in ("DPMNL", "One-pass MNL", "Local")] == [
+        "1.01 task", "2.01 task", "3.01 task"
+    ]  # fmt: skip
+
+
+def test_rows_without_an_audit_say_so(opened, board):
+    task = board.tasks[0]
+    rows = [
+        replace(row, audit=None, verdict="not audited" if row.name == "dpmnl" else "consistent")
+        if row.private else row
+        for row in task.rows
+    ]  # fmt: skip
+    page = opened(replace(board, tasks=(replace(task, rows=tuple(rows)),)))
+    said = page.execute_script(
+        "return [...document.querySelectorAll('#heat th.who')].filter(th => "
+        "th.textContent.includes('not audited')).map(th => th.querySelector('button').textContent)"
+    )
+    assert said == ["DPMNL"]
+
+
+def test_multiples_are_of_the_best_default_or_tuned_agent_without_privacy(opened, board):
+    task = board.tasks[0]
+    exact = next(row for row in task.rows if row.name == "greedy-mnl")
+    half = Interval(*[exact.regret.mean / 2] * 3)
+    tuned = replace(exact, agent="Greedy MNL (tuned)", ruling="tuned", regret=half)
+    data = replace(board, tasks=(replace(task, rows=(*task.rows, tuned)),))
+    found = {label: cells for label, *cells in heat(opened(data))}
+    assert found["DPMNL"][0] == ratio(data, "DPMNL (rho=0.1)") != ratio(board, "DPMNL (rho=0.1)")
+
+
+def test_the_outcome_at_an_epsilon_names_its_tasks(opened, board):
+    task = board.tasks[0].task
+    (pair,) = board.comparisons
+    behind = replace(pair, trust="local", first="Local (rho=1)", gain=Interval(-5, -9, -1))
+    alone = replace(pair, trust="shuffler", first="Local (rho=1)", second=None, gain=None)
+    page = opened(replace(board, comparisons=(pair, behind, alone)))
+    said = "return document.querySelector('#verdict').textContent"
+    assert f"ahead in 1: {task} [user-round]." in page.execute_script(said)
+    page.press("input[value=local]")
+    assert f"behind in 1: {task} [user-round]." in page.execute_script(said)
+    page.press("input[value=shuffler]")
+    assert f"not compared in 1: {task} [user-round]." in page.execute_script(said)
+    choose = "const box = document.querySelector('#epsilon'); box.value = '0.5';"
+    page.execute_script(choose + "box.dispatchEvent(new Event('input', {bubbles: true}))")
+    assert not page.find("#verdict").is_displayed()
 
 
 def test_the_delta_switch_states_other_epsilons(opened, board):
