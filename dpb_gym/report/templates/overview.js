@@ -196,18 +196,18 @@ function drawVerdict() {
     const id = name + '|' + group, other = found.get(id), order = BUDGETS[budget]?.order ?? 0;
     if (!other || other.order <= order) found.set(id, { name, unit: group.split('/')[1], outcome, order });
   }
-  box.textContent = '';
+  const names = { ahead: 'ahead', undecided: 'undecided', behind: 'behind', 'not compared': 'not compared' };
+  const summary = $('summary', box), list = $('dl', box), counts = [];
+  list.textContent = '';
   box.hidden = !found.size;
-  make('span', box, 'At \u03b5 \u2264 ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ', this project\u2019s agent is ');
-  const names = { ahead: 'ahead', undecided: 'neither ahead nor behind', behind: 'behind', 'not compared': 'not compared' };
   for (const [outcome, told] of Object.entries(names)) {
     const mine = [...found.values()].filter(one => one.outcome === outcome);
+    counts.push(told + ' in ' + mine.length);
     if (!mine.length) continue;
-    if (box.childElementCount > 1) box.append('; ');
-    make('b', box, told + ' in ' + mine.length);
-    box.append(': ' + mine.map(one => one.name + ' [' + one.unit + ']').join(', '));
+    make('dt', list, told);
+    make('dd', list, mine.map(one => one.name + ' (' + (SUBJECT[one.unit] || one.unit) + ')').join(', '));
   }
-  box.append('.');
+  summary.textContent = 'At \u03b5 \u2264 ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ', our agents are ' + counts.join(', ') + '.';
 }
 
 /* How the best row of a column compares with the next agent. */
@@ -340,6 +340,43 @@ function exactPart(body, task, exact, base, width) {
   }
 }
 
+const MOST_TIMED = 12;
+
+/* Regret against processor time per round, one figure per kind of protection. */
+function drawSpeeds() {
+  const section = $('#speeds'), holder = $('div', section), task = FAMILIES[state.board].task, limit = +state.epsilon * 1.0001;
+  holder.textContent = '';
+  const fits = row => !HAS_EPSILON || (epsilonOf(row) !== null && epsilonOf(row) <= limit);
+  const plans = asked(task, state.trust).map(part => {
+    const within = part.filter(question => question.rows.some(fits)), last = within[within.length - 1];
+    const rows = last ? last.rows.filter(row => fits(row) && row.rounds_per_second > 0 && row.loss.mean > 0) : [];
+    const once = [...new Map(rows.toReversed().map(row => [baseLabel(row.agent), row])).values()].toReversed();
+    return { part: last, rows: once.slice(0, MOST_TIMED) };
+  }).filter(plan => plan.rows.length > 1);
+  section.hidden = !plans.length;
+  for (const plan of plans) {
+    const figure = make('figure', holder);
+    make('figcaption', figure, 'Protects ' + (SUBJECT[plan.part.group.split('/')[1]] || 'people') + ' [' + plan.part.kind + '], ' + plan.part.budget);
+    plan.frame = make('div', figure, null, 'canvas');
+  }
+  for (const plan of plans) plan.width = plan.frame.clientWidth;
+  for (const { rows, frame, width } of plans) {
+    if (!width) continue;
+    const lines = rows.map(row => ({
+      row, rows: row.i, name: shorten(baseLabel(row.agent), 24), dots: true,
+      points: [{ t: 1e6 / row.rounds_per_second, ...row.loss, label: row.label }]
+    }));
+    const xs = reach(lines.map(line => line.points[0].t), true);
+    const ys = reach(lines.flatMap(({ points: [p] }) => [p.mean, p.low ?? p.mean, p.high ?? p.mean]), true);
+    const told = lines.map(line => line.name + ' ' + text(line.points[0].t) + ' and ' + text(line.points[0].mean)).join('; ');
+    picture(frame, width, {
+      lines, label: 'Microseconds per round and final regret on ' + task.name + ': ' + told, least: 236,
+      xs: [xs[0] * 0.8, xs[1] * 1.2], ys: [ys[0] * 0.8, ys[1] * 1.2], logx: true, logy: true, named: true, inset: 4,
+      title: 'microseconds per round'
+    });
+  }
+}
+
 function drawBoards() {
   const form = $('#boards');
   form.textContent = '';
@@ -365,6 +402,7 @@ function overview() {
   drawPictures();
   drawBoards();
   drawHeat();
+  drawSpeeds();
 }
 
 function listenOverview() {

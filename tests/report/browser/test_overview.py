@@ -153,15 +153,30 @@ def test_the_outcome_at_an_epsilon_names_its_tasks(opened, board):
     behind = replace(pair, trust="local", first="Local (rho=1)", gain=Interval(-5, -9, -1))
     alone = replace(pair, trust="shuffler", first="Local (rho=1)", second=None, gain=None)
     page = opened(replace(board, comparisons=(pair, behind, alone)))
-    said = "return document.querySelector('#verdict').textContent"
-    assert f"ahead in 1: {task} [user-round]." in page.execute_script(said)
-    page.press("input[value=local]")
-    assert f"behind in 1: {task} [user-round]." in page.execute_script(said)
-    page.press("input[value=shuffler]")
-    assert f"not compared in 1: {task} [user-round]." in page.execute_script(said)
+    said = "return document.querySelector(arguments[0]).textContent"
+    counts = "ahead in {}, undecided in 0, behind in {}, not compared in {}."
+    names = "return [...document.querySelectorAll('#verdict dt, #verdict dd')].map(x => x.textContent)"
+    for trust, numbers, outcome in (
+        ("curator", (1, 0, 0), "ahead"),
+        ("local", (0, 1, 0), "behind"),
+        ("shuffler", (0, 0, 1), "not compared"),
+    ):
+        page.press(f"input[value={trust}]")
+        assert page.execute_script(said, "#verdict summary").endswith(counts.format(*numbers))
+        assert page.execute_script(names) == [outcome, f"{task} (a whole visit)"]
     choose = "const box = document.querySelector('#epsilon'); box.value = '0.5';"
     page.execute_script(choose + "box.dispatchEvent(new Event('input', {bubbles: true}))")
     assert not page.find("#verdict").is_displayed()
+
+
+def test_processor_time_is_shown_beside_regret(opened, board):
+    page = opened(board)
+    (picture,) = page.all("#speeds svg")
+    label = picture.get_attribute("aria-label")
+    rows = {row.key: row for row in board.tasks[0].rows}
+    for key in ("One-pass MNL (rho=1)", "DPMNL (rho=1)", "Local (rho=1)"):
+        time = number(1e6 / float(f"{rows[key].rounds_per_second:.6g}"))
+        assert f"{rows[key].agent} {time} and {number(rows[key].regret.mean)}" in label
 
 
 def test_the_delta_switch_states_other_epsilons(opened, board):
