@@ -348,15 +348,15 @@ function drawSpeeds() {
   holder.textContent = '';
   const fits = row => !HAS_EPSILON || (epsilonOf(row) !== null && epsilonOf(row) <= limit);
   const plans = asked(task, state.trust).map(part => {
-    const within = part.filter(question => question.rows.some(fits)), last = within[within.length - 1];
-    const rows = last ? last.rows.filter(row => fits(row) && row.rounds_per_second > 0 && row.loss.mean > 0) : [];
-    const once = [...new Map(rows.toReversed().map(row => [baseLabel(row.agent), row])).values()].toReversed();
-    return { part: last, rows: once.slice(0, MOST_TIMED) };
+    const rows = answering(part).filter(row => fits(row) && row.rounds_per_second > 0 && row.loss.mean > 0).sort((a, b) => a.loss.mean - b.loss.mean);
+    const once = new Map();
+    for (const row of rows) if (!once.has(baseLabel(row.agent))) once.set(baseLabel(row.agent), row);
+    return { part: part[0], rows: [...once.values()].slice(0, MOST_TIMED) };
   }).filter(plan => plan.rows.length > 1);
   section.hidden = !plans.length;
   for (const plan of plans) {
     const figure = make('figure', holder);
-    make('figcaption', figure, 'Protects ' + (SUBJECT[plan.part.group.split('/')[1]] || 'people') + ' [' + plan.part.kind + '], ' + plan.part.budget);
+    make('figcaption', figure, 'Protects ' + (SUBJECT[plan.part.group.split('/')[1]] || 'people') + ' [' + plan.part.kind + ']');
     plan.frame = make('div', figure, null, 'canvas');
   }
   for (const plan of plans) plan.width = plan.frame.clientWidth;
