@@ -1,5 +1,5 @@
 /* The pictures and the table of agents on the first screen, for one ruling, trust model and delta. */
-const SELF = 'self-tuning', MOST_AGENTS = 40;
+const SELF = 'self-tuning', MOST_AGENTS = 36;
 const TRUSTED = { curator: 'a trusted server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
 const SEEN_BY = { curator: 'server', aggregator: 'sums', shuffler: 'shuffler', local: 'nobody' };
 const SUBJECT = {
@@ -230,11 +230,10 @@ function heatCell(tr, task, row, base, question) {
   const mark = best ? markOf(task, question, row) : '';
   const value = make(best ? 'b' : 'span', td, shown, 'times');
   if (mark) make('span', value, ' ' + mark, 'mark', { title: MARKED[mark], role: 'img', 'aria-label': MARKED[mark] });
-  make('small', td, text(row.loss.mean)).prepend(make('span', null, 'regret ', 'word'));
   const from = [];
-  if (row.private && row.trust_model !== state.trust) from.push('trusts ' + TRUSTED[row.trust_model].replace('a trusted', 'a'));
+  if (row.private && row.trust_model !== state.trust) from.push('trusts ' + TRUSTED[row.trust_model]);
   if (question && bare(row) !== question.budget) from.push('at ' + bare(row).replace(/,delta.*/, ''));
-  if (from.length) make('small', td, from.join(', '), 'from');
+  make('small', td, [text(row.loss.mean), ...from].join(', '), from.length ? 'from' : '');
   td.title = 'regret ' + text(row.loss.mean) + ' (' + range(row.loss) + ')' +
     (epsilon === null ? '' : '; epsilon ' + text(epsilon) + ' at delta ' + state.delta);
 }
@@ -314,13 +313,18 @@ function heatPart(body, task, part, budgets, rows, base, width, ranks) {
   }
   const agents = [...answers].map(([label, mine]) => ({ label, mine, level: level([...mine.values()]), size: mine.size }))
     .sort((a, b) => b.size - a.size || a.level - b.level);
+  const most = Math.max(0, ...[...ranks].filter(([id]) => id.startsWith(part[0].group + '|')).map(([, found]) => found.tasks.size));
   const at = ({ mine }) => mine.get(state.heat)?.loss.mean ?? Infinity;
   if (budgets.includes(state.heat)) agents.sort((a, b) => at(a) < at(b) ? -1 : at(a) > at(b) ? 1 : 0);
   for (const { label, mine } of agents.slice(0, MOST_AGENTS)) {
     const tr = agentHead(body, [...mine.values()][0], true), found = ranks.get(part[0].group + '|' + label);
     for (const budget of budgets) heatCell(tr, task, mine.get(budget), base, part.find(one => one.budget === budget));
     const rank = make('td', tr, found ? (found.sum / found.count).toFixed(1) : DASH, 'num rank');
-    if (found) make('small', rank, found.tasks.size + (found.tasks.size === 1 ? ' task' : ' tasks'));
+    if (found) {
+      const count = found.tasks.size + (found.tasks.size === 1 ? ' task' : ' tasks');
+      rank.title = 'over ' + count;
+      if (found.tasks.size < most) make('small', rank, count);
+    }
     heatCell(tr, task, rows.find(row => !row.private && baseLabel(row.agent) === label), base);
   }
   if (agents.length > MOST_AGENTS) {
@@ -335,7 +339,7 @@ function exactPart(body, task, exact, base, width) {
   const lines = [...ranked, ...rest].sort((a, b) => a.loss.mean - b.loss.mean);
   for (const row of lines.slice(0, MOST_AGENTS)) {
     const tr = agentHead(body, row, false);
-    for (let k = 3; k < width; k += 1) heatCell(tr, task, null, base);
+    if (width > 3) make('td', tr, null, '', { colspan: width - 3 });
     heatCell(tr, task, row, base, row === ranked[0] ? { rows: [row], group: '', budget: 'none' } : null);
   }
 }
@@ -354,6 +358,7 @@ function drawSpeeds() {
     return { part: part[0], rows: [...once.values()].slice(0, MOST_TIMED) };
   }).filter(plan => plan.rows.length > 1);
   section.hidden = !plans.length;
+  if (!section.open) return;
   for (const plan of plans) {
     const figure = make('figure', holder);
     make('figcaption', figure, 'Protects ' + (SUBJECT[plan.part.group.split('/')[1]] || 'people') + ' [' + plan.part.kind + ']');
@@ -426,6 +431,7 @@ function listenOverview() {
     overview();
     writeAddress();
   });
+  $('#speeds').addEventListener('toggle', drawSpeeds);
   $('#heat').addEventListener('click', event => {
     const button = event.target.closest('button');
     if (!button) return;
