@@ -197,7 +197,10 @@ def losses(data: LeaderboardData) -> str:
     for ruling in RULINGS:
         known = [c for c in data.comparisons if c.outcome != "not compared" and c.ruling == ruling]
         weak = [c for c in known if mark(c)]
-        lines = ["| task | trusted | ours | best other | gain, paired | ours is |", "|---" * 6 + "|"]
+        lines = [
+            "| task | trusted | ours | best other | gain, paired | ours is |",
+            "|---" * 6 + "|",
+        ]
         for c in sorted(weak, key=lambda c: gain(c).mean):
             cells = c.task, c.trust, c.first, str(c.second), formatted(gain(c)), verdicts[c.outcome]
             lines.append(f"| {' | '.join(cells)} |")

@@ -205,7 +205,9 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
         compared("tuned", "a", -2, 1, False),
     )
     page = Page(render(make.data(comparisons=found)))
-    lines = {(e["data-ruling"], e["data-trust"]): e for e in page.named("headline") if "data-trust" in e}
+    lines = {
+        (e["data-ruling"], e["data-trust"]): e for e in page.named("headline") if "data-trust" in e
+    }
     assert len(lines) == 8 and sum("hidden" not in line for line in lines.values()) == 1
     first = lines["self-tuning", "curator"]
     assert "hidden" not in first and "2 of 6" in first["text"]

@@ -138,7 +138,9 @@ def test_what_is_not_compared_is_what_the_table_lacks(data, ruling, trust):
 
 
 def test_the_counts_of_each_line_add_up(import_benchmark, data):
-    lines = [line for line in import_benchmark("published").headline(data).splitlines() if "|" in line]
+    lines = [
+        line for line in import_benchmark("published").headline(data).splitlines() if "|" in line
+    ]
     assert len(lines) == 2 + 8
     for line in lines[2:]:
         total, better, *others = [cell.split()[0] for cell in line.strip("| ").split(" | ")[2:]]

@@ -124,7 +124,12 @@ def test_a_stronger_trust_model_counts_under_the_weaker_ones(given: str) -> None
 
 
 def test_a_smaller_budget_counts_under_the_larger_one_and_not_the_reverse() -> None:
-    rows = row("mine", 5, budget="rho=0.5"), row("mine", 8), row("a", 7), row("a", 6, budget="rho=2")
+    rows = (
+        row("mine", 5, budget="rho=0.5"),
+        row("mine", 8),
+        row("a", 7),
+        row("a", 6, budget="rho=2"),
+    )
     (one,) = asked(*rows, trust="curator")
     assert (one.first, one.second) == ("mine (rho=0.5)", "a (rho=1)")
     (half,) = asked(*rows, trust="curator", budget="rho=0.5")
@@ -156,7 +161,10 @@ def test_another_unit_relation_or_scale_and_a_weaker_notion_imply_nothing(
 
 
 def test_the_transcript_of_public_contexts_follows_from_local_messages_only() -> None:
-    rows = row("mine", 5, notion="local", unit="reward"), row("a", 9, notion="central", unit="reward")
+    rows = (
+        row("mine", 5, notion="local", unit="reward"),
+        row("a", 9, notion="central", unit="reward"),
+    )
     (one,) = asked(*rows, trust="curator")
     assert one.outcome == "ahead"
     rows = row("mine", 5, notion="local"), row("a", 9, notion="central")
@@ -165,7 +173,9 @@ def test_the_transcript_of_public_contexts_follows_from_local_messages_only() ->
 
 
 def test_what_only_one_side_has_is_not_compared_and_counted() -> None:
-    both = task(row("mine", 5), row("a", 9), row("b", 7, notion="local"), row("c", 8, notion="local"))
+    both = task(
+        row("mine", 5), row("a", 9), row("b", 7, notion="local"), row("c", 8, notion="local")
+    )
     found = comparisons([both], {"mine": "ours"})
     data = LeaderboardData(
         title="t", suite="s", created="2026-01-01", version="0", revision=None, command="",

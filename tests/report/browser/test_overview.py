@@ -48,8 +48,17 @@ def board(make):
     origins = (Origin("one-pass-mnl", standing="ours"), Origin("dpmnl", standing="paper"))
     first, second = "One-pass MNL (rho=1)", "DPMNL (rho=1)"
     pair = RulingComparison(
-        task.task, "self-tuning", "curator", "joint", "user-round", "rho=1", first, second,
-        Interval(5, 1, 9), True, survives=True,
+        task.task,
+        "self-tuning",
+        "curator",
+        "joint",
+        "user-round",
+        "rho=1",
+        first,
+        second,
+        Interval(5, 1, 9),
+        True,
+        survives=True,
     )
     return make.data([replace(task, rows=tuple(rows))], origins=origins, comparisons=(pair,))
 
@@ -155,7 +164,9 @@ def test_the_outcome_at_an_epsilon_names_its_tasks(opened, board):
     page = opened(replace(board, comparisons=(pair, behind, alone)))
     said = "return document.querySelector(arguments[0]).textContent"
     counts = "ahead in {}, undecided in 0, behind in {}, not compared in {}."
-    names = "return [...document.querySelectorAll('#verdict dt, #verdict dd')].map(x => x.textContent)"
+    names = (
+        "return [...document.querySelectorAll('#verdict dt, #verdict dd')].map(x => x.textContent)"
+    )
     for trust, numbers, outcome in (
         ("curator", (1, 0, 0), "ahead"),
         ("local", (0, 1, 0), "behind"),
