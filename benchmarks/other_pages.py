@@ -144,8 +144,8 @@ def home(data: LeaderboardData) -> str:
     head = (
         f"In {len(found)} comparisons our agents are better in {count['ahead']} ({count['holm']} "
         f"after Holm's correction) and worse in {count['behind']}. In {count['undecided']} the "
-        f"interval contains zero. {count['not compared']} are not compared, because only we or only "
-        "others have a row."
+        f"interval contains zero. {count['not compared']} are not compared, because only we or "
+        "only others have a row."
     )
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
     return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])

@@ -219,8 +219,8 @@ def losses(data: LeaderboardData) -> str:
 def uncompared(data: LeaderboardData) -> str:
     """Return the tasks on which only we or only others have a row, for each trust model."""
     lines = [
-        "With default parameters, the comparisons that only one side can answer, with the number of "
-        "budgets:",
+        "With default parameters, the comparisons that only one side can answer, with the number "
+        "of budgets:",
         "",
         "| who is trusted | only others have a result | only we have a result |",
         "|---|---|---|",
@@ -261,8 +261,8 @@ MIDDLE = ("rho=0.1", "eps=1,delta=1e-5")
 def readme(data: LeaderboardData) -> str:
     """Return the README's counts and its table: three numbers per problem, at one budget."""
     lines = [
-        "| problem, budget | agent of the paper, tuned if that is better | ours, default parameters "
-        "| best without privacy |",
+        "| problem, budget | agent of the paper, tuned if that is better | ours, default "
+        "parameters | best without privacy |",
         "|---|---|---|---|",
     ]
     for task in data.tasks:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
-from dpb_gym.report import html
 from dpb_gym.privacy import Budget
+from dpb_gym.report import html
 from dpb_gym.report.comparison_groups import questions, under
 from dpb_gym.report.leaderboard_data import (
     REFERENCES,

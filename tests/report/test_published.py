@@ -125,8 +125,8 @@ def test_what_is_not_compared_is_what_the_table_lacks(data, ruling, trust):
             here = [
                 row.name in ours
                 for row in private
-                if row.unit == unit and row.trust_model in ORDER[trust] and row.budget.limit <= limit
-                and (ruling == TUNED or row.ruling == DEFAULTS)
+                if row.unit == unit and row.trust_model in ORDER[trust]
+                and row.budget.limit <= limit and (ruling == TUNED or row.ruling == DEFAULTS)
             ]  # fmt: skip
             if here:
                 sides[task.task, unit, limit] = set(here)
