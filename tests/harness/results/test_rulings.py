@@ -172,6 +172,14 @@ def test_the_transcript_of_public_contexts_follows_from_local_messages_only() ->
     assert (one.first, one.outcome) == ("a (rho=1)", "not compared")
 
 
+@pytest.mark.parametrize(("unit", "notion"), [("user-round", "joint"), ("reward", "central")])
+def test_of_a_curator_without_rows_the_strongest_that_follows_is_asked(
+    unit: str, notion: str
+) -> None:
+    (one,) = asked(row("mine", 5, notion="local", unit=unit), trust="curator")
+    assert (one.notion, one.unit, one.first) == (notion, unit, "mine (rho=1)")
+
+
 def test_what_only_one_side_has_is_not_compared_and_counted() -> None:
     both = task(
         row("mine", 5), row("a", 9), row("b", 7, notion="local"), row("c", 8, notion="local")
