@@ -144,9 +144,10 @@ def home(data: LeaderboardData) -> str:
     head = (
         f"In {len(found)} comparisons our agents are better in {count['ahead']} ({count['holm']} "
         f"after Holm's correction) and worse in {count['behind']}. In {count['undecided']} the "
-        f"interval contains zero. {count['not compared']} are not compared, because only we or "
-        "only others have a row."
+        "interval contains zero."
     )
+    if alone := count["not compared"]:
+        head += f" {alone} are not compared, because only we or only others have a row."
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
     return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])
 
