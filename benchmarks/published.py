@@ -120,7 +120,8 @@ def headline(data: LeaderboardData) -> str:
             "above zero. It is undecided if the interval contains zero. In brackets are "
             "differences that also hold after Holm's correction. A comparison in which only we or "
             "only others have a result is not compared. A result that needs less trust or a "
-            "smaller budget counts, too.",
+            "smaller budget counts, too. Agents that trust no server have default parameters in "
+            "all lines.",
             "",
             *lines,
         ]

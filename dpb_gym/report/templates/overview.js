@@ -213,7 +213,9 @@ function drawVerdict() {
 /* How the best row of a column compares with the next agent. */
 function markOf(task, question, row) {
   const pair = RESULTS.get([task.name, state.ruling, state.trust, question.group, question.budget].join('|'));
-  if (!pair || !pair[9] || ![pair[5], pair[6]].includes(row.key)) return '';
+  const next = question.rows.find(other => other.name !== row.name) || question.rows[1];
+  // The stored pair is of our agent, which may be neither of the two best.
+  if (!pair || !pair[9] || !next || [row.key, next.key].sort().join() !== [pair[5], pair[6]].sort().join()) return '';
   const [, , , , , first, , survives, , [, low, high]] = pair, clear = first === row.key ? low > 0 : high < 0;
   return clear ? survives ? '\u25cf' : '\u25d0' : '\u25cb';
 }

@@ -131,6 +131,27 @@ def test_a_row_of_a_smaller_budget_answers_and_says_so(opened, board):
     ]  # fmt: skip
 
 
+def test_a_mark_is_about_the_two_best_agents(opened, board):
+    """The stored comparison is of our agent; here two others have less regret."""
+    task = board.tasks[0]
+    less = {"DPMNL (rho=1)": 1e-3, "Local (rho=1)": 2e-3}
+    rows = [
+        replace(row, regret=Interval(*[less[row.key]] * 3)) if row.key in less else row
+        for row in task.rows
+    ]
+    (pair,) = board.comparisons
+    data = replace(board, tasks=(replace(task, rows=tuple(rows)),))
+    for second, mark in (("DPMNL (rho=1)", ""), ("Local (rho=1)", "")):
+        behind = replace(pair, second=second, gain=Interval(-5, -9, -1))
+        page = opened(replace(data, comparisons=(behind,)))
+        found = {label: cells for label, *cells in heat(page)}
+        assert found["DPMNL"][1].partition("×")[2] == mark
+    two = replace(pair, first="DPMNL (rho=1)", second="Local (rho=1)", ours=False)
+    page = opened(replace(data, comparisons=(two,)))
+    found = {label: cells for label, *cells in heat(page)}
+    assert found["DPMNL"][1].endswith("●")
+
+
 def test_rows_without_an_audit_say_so(opened, board):
     task = board.tasks[0]
     rows = [
