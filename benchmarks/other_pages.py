@@ -19,11 +19,11 @@ from typing import Any
 
 from marked import put
 from paper_pages import code
-from published import DEFAULTS, formatted, mark
+from published import DEFAULTS, as_asked, formatted, gain, mark
 
 from dpb_gym import Result
 from dpb_gym.outside import WORLDS
-from dpb_gym.report.comparison_groups import group_of, short
+from dpb_gym.report.comparison_groups import Group, short
 from dpb_gym.report.leaderboard_data import LeaderboardData
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -130,20 +130,24 @@ def home(data: LeaderboardData) -> str:
     """Return the comparisons of our agents with the best others on every task."""
     rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
     places = list(rows)
-    found = [c for c in data.comparisons if c.ours and c.ruling == DEFAULTS]
+    asked = [c for c in data.comparisons if c.trust == "curator" and c.ruling == DEFAULTS]
+    found = [c for c in asked if c.outcome != "not compared"]
     lines = []
     for c in sorted(found, key=lambda c: places.index(c.task)):
-        ours, other = rows[c.task][c.first], rows[c.task][c.second]
-        budget = short(ours.budget)  # type: ignore[arg-type]
-        cells = [c.task, group_of(ours).label, budget, f"{ours.agent} {formatted(ours.regret)}"]
-        cells.append(f"{other.agent} {formatted(other.regret)}")
-        lines.append(f"| {' | '.join(cells)} | {formatted(c.gain)}{mark(c)} |")
-    count = data.tally(DEFAULTS)
+        ours, other = rows[c.task][c.first], rows[c.task][str(c.second)]
+        budget, group = short(c.budget), Group(c.notion, c.unit)  # type: ignore[arg-type]
+        own = f"{ours.agent} {formatted(ours.regret)}{as_asked(ours, c)}"
+        cells = [c.task, group.label, budget, own]
+        cells.append(f"{other.agent} {formatted(other.regret)}{as_asked(other, c)}")
+        lines.append(f"| {' | '.join(cells)} | {formatted(gain(c))}{mark(c)} |")
+    count = data.tally(DEFAULTS, "curator")
     head = (
-        f"In {count['all']} comparisons our agents are ahead in {count['ahead']} "
-        f"({count['holm']} after Holm's correction), undecided in {count['undecided']} and behind "
-        f"in {count['behind']}."
+        f"In {len(found)} comparisons our agents are better in {count['ahead']} ({count['holm']} "
+        f"after Holm's correction) and worse in {count['behind']}. In {count['undecided']} the "
+        "interval contains zero."
     )
+    if alone := count["not compared"]:
+        head += f" {alone} are not compared, because only we or only others have a row."
     table = ["| task | guarantee | budget | ours | best other | gain, paired |"]
     return "\n".join([head, "", *table, "|---|---|---|---|---|---|", *lines])
 

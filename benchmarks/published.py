@@ -30,9 +30,10 @@ from marked import put, replaced
 
 from dpb_gym import Result, report
 from dpb_gym.privacy import Budget
-from dpb_gym.report.comparison_groups import Group, amount, budget_order, group_of, short
+from dpb_gym.report.comparison_groups import Group, amount, budget_order, short
 from dpb_gym.report.leaderboard_data import (
     DEFAULTS,
+    OUTCOMES,
     RULINGS,
     TUNED,
     Interval,
@@ -45,7 +46,6 @@ from dpb_gym.report.tables import base_label
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.results.result_directory import ResultDirectory
 
-OURS = ("one-pass-mnl", "one-pass-pricing", "one-pass-linear", "one-pass-linear-joint")
 # Agents of the README's table: the paper's, ours, and the non-private baseline.
 README = {
     "assortment-standard": ("dpmnl", "one-pass-mnl", "greedy-mnl"),
@@ -92,57 +92,95 @@ def formatted(value: Interval) -> str:
     return " ± ".join(f"{part:,.{0 if abs(part) >= 100 else 1}f}" for part in (value.mean, half))
 
 
+TITLES = {DEFAULTS: "Default parameters", TUNED: "Tuned parameters"}
+TRUSTED = {
+    "curator": "a server",
+    "aggregator": "secure aggregation",
+    "shuffler": "a shuffler",
+    "local": "nobody",
+}
+
+
 def headline(data: LeaderboardData) -> str:
-    """Return the counts of both rulings as one paragraph."""
-    own, tuned = data.tally(DEFAULTS), data.tally(TUNED)
-    return (
-        "**Self-tuning ruling**: every agent has its defaults, the same for all tasks and budgets. "
-        "This project's agents have less regret than the best other agent in "
-        f"**{own['ahead']} of {own['all']}** comparisons at equal privacy ({own['holm']} after "
-        f"Holm's correction). They are undecided in {own['undecided']} and behind in "
-        f"{own['behind']}. **Tuned ruling**: agents with a trusted curator are tuned per task "
-        f"and budget, at equal cost. This project's agents are ahead in {tuned['ahead']} of "
-        f"{tuned['all']} ({tuned['holm']} after Holm's correction), undecided in "
-        f"{tuned['undecided']} and behind in {tuned['behind']}."
+    """Return the counts for each trust model and ruling, and what they mean."""
+    lines = [
+        "| who is trusted with the data | parameters | comparisons | ours better | undecided "
+        "| ours worse | not compared |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for ruling, trusted in itertools.product(RULINGS, TRUSTED):
+        count = data.tally(ruling, trusted)
+        cells = [TRUSTED[trusted], "default" if ruling == DEFAULTS else "tuned", count["all"]]
+        cells += [f"{count['ahead']} ({count['holm']})", *(count[name] for name in OUTCOMES[1:])]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(
+        [
+            "A comparison is a task, what is protected and a budget. Our best agent is better than "
+            "the best other agent if the 95% interval of the paired difference of their regrets is "
+            "above zero. It is undecided if the interval contains zero. In brackets are "
+            "differences that also hold after Holm's correction. A comparison in which only we or "
+            "only others have a result is not compared. A result that needs less trust or a "
+            "smaller budget counts, too. Agents that trust no server have default parameters in "
+            "all lines.",
+            "",
+            *lines,
+        ]
     )
 
 
 def index(data: LeaderboardData) -> str:
-    """Return the tables of docs/leaderboard/index.md, by ruling, track and guarantee."""
-    titles = {DEFAULTS: "Defaults (self-tuning)", TUNED: "Tuned"}
-    parts = (part for ruling in RULINGS for part in (f"## {titles[ruling]}", _tables(data, ruling)))
+    """Return the tables of docs/leaderboard/index.md, by ruling, trust model, track and unit."""
+    parts = (part for ruling in RULINGS for part in (f"## {TITLES[ruling]}", _tables(data, ruling)))
     return "\n\n".join([headline(data), *parts])
+
+
+def as_asked(row: Row, comparison: RulingComparison) -> str:
+    """Return the budget of a row that answers with a smaller budget or less trust, or nothing."""
+    same = row.budget is not None and row.budget.amount == comparison.budget
+    where = "" if same else f" {short(row.budget.amount)}"  # type: ignore[union-attr]
+    less = "" if row.trust_model == comparison.trust else f" {row.trust_model}"
+    return f" (at{where}{less})" if where or less else ""
 
 
 def _tables(data: LeaderboardData, ruling: str) -> str:
     rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
-    mine = [c for c in data.comparisons if c.ours and c.ruling == ruling]
+    mine = [c for c in data.comparisons if c.outcome != "not compared" and c.ruling == ruling]
     sources = {one.name: one.standing for one in data.origins}
     texts = []
-    for track in data.tracks:
+    for trusted, track in itertools.product(TRUSTED, data.tracks):
         tables: dict[Group, list[str]] = {}
         names: dict[Group, str] = {}
-        found = [c for c in mine if c.task in track.tasks]
-        places = {c: budget_order(rows[c.task][c.first].budget) for c in found}
+        found = [c for c in mine if c.task in track.tasks and c.trust == trusted]
+        places = {c: budget_order(c.budget) for c in found}
         for c in sorted(found, key=lambda c: (track.tasks.index(c.task), places[c])):
-            ours, other = rows[c.task][c.first], rows[c.task][c.second]
-            lines = tables.setdefault(group_of(ours), [])
-            names[group_of(ours)] = base_label(ours.agent)
+            ours, other = rows[c.task][c.first], rows[c.task][str(c.second)]
+            group = Group(c.notion, c.unit)
+            lines = tables.setdefault(group, [])
+            names[group] = base_label(ours.agent)
             name = "" if any(line.startswith(f"| {c.task} |") for line in lines) else c.task
             regret = formatted(other.regret).partition(" ")[0]
             lines.append(
-                f"| {name} | {short(ours.budget)} | {formatted(ours.regret)} | "  # type: ignore[arg-type]
-                f"{other.agent} {regret} ({sources[other.name]}) | {formatted(c.gain)}{mark(c)} |"
+                f"| {name} | {short(c.budget)} "  # type: ignore[arg-type]
+                f"| {formatted(ours.regret)}{as_asked(ours, c)} "
+                f"| {other.agent} {regret}{as_asked(other, c)} ({sources[other.name]}) "
+                f"| {formatted(gain(c))}{mark(c)} |"
             )
         for group, lines in tables.items():
             head = f"| task | budget | {names[group]} | best other (source) | gain, paired |"
             rule = "|---|---|---|---|---|"
             texts += [f"### {track.title}: {group.label}", "\n".join([head, rule, *lines])]
-        if ruling == TUNED:
+    if ruling == TUNED:
+        for track in data.tracks:
             members = (task for task in data.tasks if task.task in track.tasks)
             best = [f"{task.task}: {_without_privacy(task)}" for task in members]
-            texts.append(f"Best non-private agents: {'; '.join(best)}.")
+            texts.append(f"{track.title}, best agents without privacy: {'; '.join(best)}.")
     return "\n\n".join(texts)
+
+
+def gain(comparison: RulingComparison) -> Interval:
+    """Return the gain of a comparison that has one."""
+    assert comparison.gain is not None
+    return comparison.gain
 
 
 def mark(comparison: RulingComparison) -> str:
@@ -156,90 +194,99 @@ def losses(data: LeaderboardData) -> str:
     """Return the tables of docs/where-ours-loses.md: every comparison that is not a clear lead."""
     rows = {task.task: {row.key: row for row in task.rows} for task in data.tasks}
     parts: list[str] = []
+    verdicts = {"ahead": "better, not after Holm", "undecided": "undecided", "behind": "worse"}
     for ruling in RULINGS:
-        weak = [c for c in data.comparisons if c.ours and c.ruling == ruling and mark(c)]
-        lines = ["| task | ours | best other | gain, paired | verdict |", "|---|---|---|---|---|"]
-        for c in sorted(weak, key=lambda c: c.gain.mean):
-            verdict = "not after Holm" if c.outcome == "ahead" else c.outcome
-            cells = c.task, c.first, c.second, formatted(c.gain), verdict
+        known = [c for c in data.comparisons if c.outcome != "not compared" and c.ruling == ruling]
+        weak = [c for c in known if mark(c)]
+        lines = [
+            "| task | trusted | ours | best other | gain, paired | ours is |",
+            "|---" * 6 + "|",
+        ]
+        for c in sorted(weak, key=lambda c: gain(c).mean):
+            cells = c.task, c.trust, c.first, str(c.second), formatted(gain(c)), verdicts[c.outcome]
             lines.append(f"| {' | '.join(cells)} |")
-        title = "With defaults (self-tuning)" if ruling == DEFAULTS else "Tuned"
-        parts += [f"### {title}", "\n".join(lines)]
+        parts += [f"### {TITLES[ruling]}", "\n".join(lines)]
     standings = {one.name: one.standing for one in data.origins}
-    rivals = Counter(standings[rows[c.task][c.second].name] for c in data.comparisons
-                     if c.ours and c.ruling == TUNED)  # fmt: skip
+    rivals = Counter(standings[rows[c.task][str(c.second)].name] for c in data.comparisons
+                     if c.outcome != "not compared" and c.ruling == TUNED)  # fmt: skip
     counts = [f"{count} {name!r}" for name, count in rivals.most_common()]
     parts.append(
         f"By source, the best rivals of the {rivals.total()} tuned comparisons are "
         f"{', '.join(counts)}. `dpb show AGENT` explains these words."
     )
-    own = {row.name for task in rows.values() for row in task.values()} & set(OURS)
-    private = [(task, row) for task, each in rows.items() for row in each.values() if row.private]
-    ours = {group_of(row) for _, row in private if row.name in own}
-    others = sorted({group_of(row) for _, row in private} - ours, key=lambda group: group.rank)
-    absent = ", ".join(group.label for group in others)
-    if absent:
-        parts.append(f"Our agents did not take part, and lead nothing, under: {absent}.")
-    parts.append(uncompared(private))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, "### Not compared", uncompared(data), replicates(data)])
 
 
-def uncompared(rows: Iterable[tuple[str, Row]]) -> str:
-    """Return per notion how many groups have one of our agents and another one, as a list.
-
-    Args:
-        rows: Private rows with their tasks.
-    """
-    groups: dict[str, dict[tuple[str, ...], set[bool]]] = {}
-    for task, row in rows:
-        limit = str(row.budget).partition("@")[0]
-        found = groups.setdefault(str(row.notion), {})
-        found.setdefault((task, str(row.unit), limit), set()).add(row.name in OURS)
-    lines = ["A group is a task, a unit and a budget. Wins are counted where a group has both:", ""]
-    for notion, found in sorted(groups.items()):
-        counts = Counter(map(frozenset, found.values()))
-        both, others, own = (counts[frozenset(s)] for s in ((True, False), (False,), (True,)))
-        lines.append(
-            f"- {notion}: {len(found)} groups. Ours and another agent were compared in {both}; "
-            f"{others} groups hold other agents only, and {own} hold ours only."
-        )
+def uncompared(data: LeaderboardData) -> str:
+    """Return the tasks on which only we or only others have a row, for each trust model."""
+    lines = [
+        "With default parameters, the comparisons that only one side can answer, with the number "
+        "of budgets:",
+        "",
+        "| who is trusted | only others have a result | only we have a result |",
+        "|---|---|---|",
+    ]
+    for trusted, title in TRUSTED.items():
+        sides: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+        for c in data.comparisons:
+            if (c.ruling, c.trust, c.outcome) == (DEFAULTS, trusted, "not compared"):
+                sides[c.ours][f"{c.task} ({c.unit})"] += 1
+        texts = [
+            ", ".join(f"{name} {count}" for name, count in sides[side].items()) or "none"
+            for side in (False, True)
+        ]
+        lines.append(f"| {title} | {' | '.join(texts)} |")
     return "\n".join(lines)
+
+
+def replicates(data: LeaderboardData) -> str:
+    """Return the number of replicates of the tasks as a sentence."""
+    counts = Counter(task.replicates for task in data.tasks)
+    usual, _ = counts.most_common(1)[0]
+    fewer = {n: [t.task for t in data.tasks if t.replicates == n] for n in counts if n != usual}
+    others = "; ".join(f"{n} on {', '.join(tasks)}" for n, tasks in fewer.items())
+    return f"Replicates: {usual} on each task" + (f"; {others}." if others else ".")
 
 
 def _without_privacy(task: TaskResult) -> str:
     exact = [row for row in task.rows if not row.private and row.budget is None]
-    best = min((r for r in exact if not r.reference), key=lambda row: row.regret.mean)
+    best = trust.best_row(task)
     chance = next((f"{row.regret.mean:,.0f}" for row in exact if row.name == "random"), "–")
     return f"{best.agent} {formatted(best.regret).partition(' ')[0]}, random {chance}"
 
 
+MIDDLE = ("rho=0.1", "eps=1,delta=1e-5")
+"""Budgets of the README's table."""
+
+
 def readme(data: LeaderboardData) -> str:
-    """Return the README's table of agents. Its local column needs rows with local messages."""
-    found = [(task, *README[task.task]) for task in data.tasks if task.task in README]
-    local = any(trust.of_trust(task, ours, "local") for task, _, ours, _ in found)
-    titles = [
-        "task: regret (± 95%) at each budget",
-        "paper's agent, the better of tuned and defaults",
+    """Return the README's counts and its table: three numbers per problem, at one budget."""
+    lines = [
+        "| problem, budget | agent of the paper, tuned if that is better | ours, default "
+        "parameters | best without privacy |",
+        "|---|---|---|---|",
     ]
-    titles += ["ours, defaults"]
-    titles += ["without a trusted party: ours, defaults, local messages"] if local else []
-    titles += ["no privacy, defaults"]
-    lines = [headline(data), "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for task, paper, ours, exact in found:
-        rows = trust.of_trust(task, ours, "curator")
-        scale = "rho" if rows[0].budget.rho is not None else "eps (delta = 1e-5)"  # type: ignore[union-attr]
-        limits = " / ".join(f"{row.budget.limit:g}" for row in rows)  # type: ignore[union-attr]
-        shown = [_cell(paper, better(task, paper)), _cell(ours, rows)]
-        if local:
-            shown.append(_cell(ours, trust.of_trust(task, ours, "local")))
-        shown.append(_cell(exact, trust.of_trust(task, exact, "")))
-        lines.append(f"| {' | '.join([f'{task.problem}, {scale} = {limits}', *shown])} |")
-    return "\n".join(lines)
-
-
-def _cell(name: str, rows: list[Row]) -> str:
-    """Return the regrets of an agent's rows, or a dash."""
-    return "–" if not rows else f"`{name}` " + " / ".join(formatted(row.regret) for row in rows)
+    for task in data.tasks:
+        if task.task in README:
+            paper, ours, _ = README[task.task]
+            rows = [
+                next(row for row in found if str(row.budget) in MIDDLE)
+                for found in (better(task, paper), trust.of_trust(task, ours, "curator"))
+            ]
+            cells = [f"{formatted(r.regret)} (`{r.name}`)" for r in (*rows, trust.best_row(task))]
+            budget = short(rows[0].budget)  # type: ignore[arg-type]
+            lines.append(f"| {task.problem}, {budget} | {' | '.join(cells)} |")
+    return "\n".join(
+        [
+            headline(data),
+            "",
+            "Mean regret with the half-width of its 95% interval on the standard task of each "
+            "problem, where a server is trusted ([all budgets](docs/leaderboard/index.md), [other "
+            "trust models](docs/trust.md)):",
+            "",
+            *lines,
+        ]
+    )
 
 
 def on_pages(page: str, data: LeaderboardData) -> str:
@@ -355,7 +402,8 @@ def cost(data: LeaderboardData, results: Iterable[CellResult]) -> str:
             *lines,
             f"| customers, shared by all rows | | | {shared:.1f} |",
             "",
-            f"The self-tuning ruling takes {alone:.0f} core-minutes, all rows {total:.0f}.",
+            f"Rows with defaults and a trusted curator take {alone:.0f} core-minutes, all rows "
+            f"{total:.0f}.",
         ]
     )
 

@@ -52,10 +52,15 @@ def of_trust(task: TaskResult, name: str, trust: str) -> list[Row]:
     return sorted(rows, key=lambda row: budget_order(row.budget))
 
 
+def best_row(task: TaskResult) -> Row:
+    """Return the row of least regret without privacy, with default or tuned parameters."""
+    rows = (row for row in task.rows if not row.private and not row.reference and not row.stated)
+    return min((row for row in rows if row.budget is None), key=lambda row: row.regret.mean)
+
+
 def best(task: TaskResult) -> float:
-    """Return the least mean regret of a non-private agent with its defaults."""
-    rows = (row for row in task.rows if not row.private and not row.reference)
-    return min(row.regret.mean for row in rows if row.ruling == DEFAULTS)
+    """Return the least mean regret of an agent without privacy."""
+    return best_row(task).regret.mean
 
 
 def lines(data: LeaderboardData) -> Iterator[tuple[str, str, float, list[Row]]]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from dpb_gym.privacy import guarantee
 from dpb_gym.privacy.budget import Budget
-from dpb_gym.report.leaderboard_data import Entry, Row, TrackRow
+from dpb_gym.report.leaderboard_data import DEFAULTS, TUNED, Entry, Row, TrackRow
 from dpb_gym.report.number_format import tick
 
+TUNED_SUFFIX = " (tuned)"
+"""End of the label of an agent with tuned parameters."""
 COMPARISON_NOTE = "Agents are compared only within the same notion and unit of privacy."
 
 NOTIONS: dict[str, str] = {
@@ -49,6 +52,14 @@ UNITS: dict[str, str] = {
     ),
 }
 
+TRUSTS: dict[str, tuple[str, ...]] = {
+    "curator": ("central", "joint", "anticipating"),
+    "aggregator": ("aggregate",),
+    "shuffler": ("shuffle",),
+    "local": ("local",),
+}
+"""Notions of each trust model, from the most trust to the least."""
+
 STANDINGS = {
     "ours": "construct of this project: its own agent",
     "paper": "published algorithm of a paper that this project reproduces",
@@ -62,25 +73,31 @@ STANDINGS = {
 
 @dataclass(frozen=True)
 class Group:
-    """Agents with the same notion and unit of privacy.
+    """Agents with the same notion, unit and neighbouring relation of privacy.
 
     Attributes:
         notion: Protected output, None for non-private agents.
         unit: Protected unit, None for non-private agents.
+        relation: Neighbouring relation; the usual one is not part of the name.
     """
 
     notion: str | None
     unit: str | None
+    relation: str = "replace-one"
 
     @property
     def slug(self) -> str:
         """Name in links, e.g. ``"joint/user-round"``."""
-        return f"{self.notion}/{self.unit}" if self.notion else "non-private"
+        return f"{self.notion}/{self.unit}{self._other('/')}" if self.notion else "non-private"
 
     @property
     def label(self) -> str:
         """Name for readers, e.g. ``"joint, per user-round"``."""
-        return f"{self.notion}, per {self.unit}" if self.notion else "non-private"
+        named = f"{self.notion}, per {self.unit}{self._other(', ')}"
+        return named if self.notion else "non-private"
+
+    def _other(self, mark: str) -> str:
+        return "" if self.relation == "replace-one" else f"{mark}{self.relation}"
 
     @property
     def explanation(self) -> str:
@@ -90,16 +107,29 @@ class Group:
         return f"{NOTIONS.get(self.notion, '')} {UNITS.get(self.unit, '')}".strip()
 
     @property
-    def rank(self) -> tuple[bool, int, str, int, str]:
+    def rank(self) -> tuple[bool, int, str, int, str, str]:
         """Sort key: known notions and units in order, non-private last."""
         notion, unit = self.notion or "", self.unit or ""
         known = [*NOTIONS, notion].index(notion), [*UNITS, unit].index(unit)
-        return (self.notion is None, known[0], notion, known[1], unit)
+        return (self.notion is None, known[0], notion, known[1], unit, self.relation)
+
+    def implies(self, other: Group) -> bool:
+        """Return whether a guarantee of this group is one of the other, at the same budget.
+
+        Unit and relation must agree: how a guarantee of another unit or relation follows from this
+        one depends on the mechanism.
+        """
+        if self == other or self.notion is None or other.notion is None or self.unit is None:
+            return self == other
+        if (self.unit, self.relation) != (other.unit, other.relation):
+            return False
+        known = self.notion in guarantee.NOTIONS and other.notion in guarantee.NOTIONS
+        return known and guarantee.implies(self.notion, other.notion, self.unit)
 
 
 def group_of(row: Entry) -> Group:
     """Return the group that `row` is compared in."""
-    return Group(row.notion, row.unit)
+    return Group(row.notion, row.unit, row.relation)
 
 
 def scale_of(budget: Budget) -> str:
@@ -139,6 +169,78 @@ def contests(rows: Iterable[_Rows]) -> dict[tuple[Group, Budget | None], list[_R
         if not row.reference and not row.stated:
             found.setdefault((group_of(row), amount(row.budget)), []).append(row)
     return found
+
+
+Question = tuple[Group, Budget]
+"""What a reader asks for: a guarantee and the largest budget."""
+
+
+def _satisfies(given: Question, asked: Question) -> bool:
+    same_scale = scale_of(given[1]) == scale_of(asked[1])
+    return same_scale and given[1].limit <= asked[1].limit and given[0].implies(asked[0])
+
+
+def questions(rows: Iterable[_Rows]) -> Iterator[tuple[str, Question, list[_Rows]]]:
+    """Yield trust model, guarantee and budget of each question, and the rows that answer it.
+
+    A question is asked for each trust model and unit at each budget of a row. Under a trusted
+    curator it is asked for each notion that a row has, without one for the strongest that follows
+    from messages. An answer is a row whose guarantee implies the asked one: the same unit and
+    relation, at least as strong a notion, and at most the budget on the same scale. Each label
+    answers once, with its row of least loss. The answers are ordered by loss, and there is at least
+    one. References and rows that are only stated by a sender do not answer.
+    """
+    given: dict[Question, list[_Rows]] = {}
+    for (group, budget), ranked in contests(rows).items():
+        if group.notion is not None and budget is not None:
+            given[group, budget] = ranked
+    kinds = {(group.unit, group.relation) for group, _ in given}
+    for unit, relation in sorted(kinds, key=str):
+        here = [key for key in given if (key[0].unit, key[0].relation) == (unit, relation)]
+        budgets = sorted({budget for _, budget in here}, key=budget_order)
+        usual = "central" if unit in guarantee.RESPONSES else "joint"
+        for trust, notions in TRUSTS.items():
+            held = [notion for notion in notions if any(g.notion == notion for g, _ in here)]
+            for notion in held or ((usual,) if trust == "curator" else notions):
+                for budget in budgets:
+                    asked = Group(notion, unit, relation), budget
+                    if answers := _answers(given, asked):
+                        yield trust, asked, answers
+
+
+def _answers(given: Mapping[Question, Sequence[_Rows]], asked: Question) -> list[_Rows]:
+    best: dict[str, tuple[float, bool, str, _Rows]] = {}
+    for key, rows in given.items():
+        if _satisfies(key, asked):
+            for row in rows:
+                # At equal loss the row of the question's own guarantee is shown.
+                found = (row.loss.mean, key != asked, row.key, row)
+                best[row.agent] = min(best.get(row.agent, found), found, key=lambda one: one[:3])
+    return [found[3] for found in sorted(best.values(), key=lambda one: one[:3])]
+
+
+def under(ruling: str, rows: Iterable[Row], ours: Collection[str]) -> list[Row]:
+    """Return the rows that take part under a ruling.
+
+    Self-tuning has defaults only. Tuned, at each budget an agent of this project has its tuned row
+    if there is one, and another agent the better of its rows.
+
+    Args:
+        ruling: One of `RULINGS`.
+        rows: Rows of one task.
+        ours: Registered names of this project's agents.
+    """
+    if ruling == DEFAULTS:
+        return [row for row in rows if row.ruling == DEFAULTS]
+    best: dict[tuple[str, str, Budget | None], Row] = {}
+
+    def place(row: Row) -> tuple[bool, float]:
+        return (row.name in ours and row.ruling != TUNED, row.loss.mean)
+
+    for row in rows:
+        key = row.agent.removesuffix(TUNED_SUFFIX), row.name, row.budget
+        best[key] = min(best.get(key, row), row, key=place)
+    return list(best.values())
 
 
 def second(rivals: Sequence[_Rows]) -> _Rows | None:

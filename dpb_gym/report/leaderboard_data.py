@@ -193,6 +193,7 @@ class Entry:
             `notion` is.
         oracle: Whether it reads hidden state of the environment; such rows are not ranked.
         trust: Provenance: ``"computed here"``, ``"recomputed here"`` or ``"stated by NAME"``.
+        relation: Neighbouring relation of the guarantee.
     """
 
     agent: Label
@@ -202,6 +203,7 @@ class Entry:
     unit: Label | None
     oracle: bool = field(default=False, kw_only=True)
     trust: Label = field(default="computed here", kw_only=True)
+    relation: Label = field(default="replace-one", kw_only=True)
 
     def __post_init__(self) -> None:
         if (self.notion is None) != (self.unit is None):
@@ -396,31 +398,52 @@ class TrackResult:
                 raise ValueError(f"{row.key!r} names tasks outside track {self.track!r}")
 
 
+OUTCOMES = ("ahead", "undecided", "behind", "not compared")
+"""Outcomes of a comparison for this project's agents."""
+
+
 @model
 class RulingComparison:
-    """Two rows of one task at equal privacy, under one ruling.
+    """What is known about a question: who loses least on a task at a guarantee, under one ruling.
+
+    Rows of a stronger guarantee or a smaller budget take part, see `comparison_groups.questions`.
 
     Attributes:
         task: Name of the task.
         ruling: One of `RULINGS`.
-        first: Key of the row under test.
-        second: Key of the best other agent's row.
-        gain: Regret of the second minus that of the first, on the same customers.
+        trust: Trust model asked for: ``"curator"``, ``"aggregator"``, ``"shuffler"``, ``"local"``.
+        notion: Notion asked for.
+        unit: Protected unit.
+        budget: Largest budget, without a trust model.
+        first: Key of the best row of this project, or, without one, of the best row.
+        second: Key of the best other agent's row, None without one.
+        gain: Regret of the second minus that of the first, on the same customers. None without a
+            second row or with too few replicates.
         ours: Whether the first is an agent of this project.
         survives: Whether the gain differs from zero after Holm's correction.
     """
 
     task: Label
     ruling: Label
+    trust: Label
+    notion: Label
+    unit: Label
+    budget: AnyBudget
     first: Label
-    second: Label
-    gain: Interval
+    second: Label | None
+    gain: Interval | None
     ours: bool
     survives: bool = False
 
     @property
     def outcome(self) -> str:
-        """``"ahead"``, ``"undecided"`` or ``"behind"``, by the interval of the gain."""
+        """One of `OUTCOMES`, by the interval of the gain.
+
+        It is ``"not compared"`` if only this project or only others have a row, or with too few
+        replicates.
+        """
+        if not self.ours or self.gain is None:
+            return "not compared"
         behind = "behind" if self.gain.high < 0 else "undecided"
         return "ahead" if self.gain.low > 0 else behind
 
@@ -463,7 +486,7 @@ class LeaderboardData:
         notes: Remarks to print beside the results.
         tracks: Groups of the tasks; each task's ``track`` is empty or names one.
         origins: Origins of the agents, where known.
-        comparisons: Comparisons at equal privacy under each ruling.
+        comparisons: One per task, trust model, guarantee and budget, under each ruling.
     """
 
     title: Label
@@ -512,15 +535,18 @@ class LeaderboardData:
             comparisons=tuple(c for c in self.comparisons if c.task in names),
         )
 
-    def tally(self, ruling: str) -> dict[str, int]:
-        """Count the comparisons of this project's agents under a ruling.
+    def tally(self, ruling: str, trust: str = "") -> dict[str, int]:
+        """Count the questions under a ruling by the outcome for this project's agents.
+
+        Args:
+            ruling: One of `RULINGS`.
+            trust: Trust model asked for; all by default.
 
         Returns:
             Numbers by outcome, of ``"all"``, and of those ``"ahead"`` that survive Holm's
             correction (``"holm"``).
         """
-        mine = [c for c in self.comparisons if c.ours and c.ruling == ruling]
-        counts = Counter(c.outcome for c in mine)
-        found = {name: counts[name] for name in ("ahead", "undecided", "behind")}
-        holm = sum(c.survives and c.outcome == "ahead" for c in mine)
-        return {"all": len(mine), **found, "holm": holm}
+        asked = [c for c in self.comparisons if c.ruling == ruling and trust in ("", c.trust)]
+        counts = Counter(c.outcome for c in asked)
+        holm = sum(c.survives and c.outcome == "ahead" for c in asked)
+        return {"all": len(asked), **{name: counts[name] for name in OUTCOMES}, "holm": holm}

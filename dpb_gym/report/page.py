@@ -24,7 +24,15 @@ from dpb_gym.files import write_text
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report import comparison_groups
 from dpb_gym.report.columns import COLUMNS, Value
-from dpb_gym.report.comparison_groups import budget_order, scale_of, short
+from dpb_gym.report.comparison_groups import (
+    TRUSTS,
+    Group,
+    budget_order,
+    questions,
+    scale_of,
+    short,
+    under,
+)
 from dpb_gym.report.exports import attributes, plain
 from dpb_gym.report.leaderboard_data import (
     DELTAS,
@@ -87,7 +95,12 @@ def render(data: LeaderboardData) -> str:
     if not isinstance(data, LeaderboardData):
         raise ParameterError(f"data must be a LeaderboardData, got {type(data).__name__}")
     shown = board(data)
-    tallies = {ruling: data.tally(ruling) for ruling in RULINGS}
+    known = any(c.outcome != "not compared" for c in data.comparisons)
+    tallies = {
+        (ruling, trust): data.tally(ruling, trust)
+        for ruling in (RULINGS if known else ())
+        for trust in TRUSTS
+    }
     style, *scripts = (
         (TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", *SCRIPTS)
     )
@@ -100,7 +113,7 @@ def render(data: LeaderboardData) -> str:
     page: str = template(TEMPLATES).render(
         data=data,
         board=shown,
-        tallies=tallies if any(tally["all"] for tally in tallies.values()) else {},
+        tallies=tallies,
         deltas=DELTAS,
         groups=comparison_groups,
         place=lambda table: numbered[id(table)],
@@ -153,6 +166,7 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
         {"scale": scale_of(b), "limit": b.limit, "short": short(b)} if b else {} for b in budgets
     )
     names = ("name", "title", "kind", "shown", "unit", "better", "decimals", "alias")
+    asked, asked_groups = _questions(data, shown)
     return {
         "columns": [attributes(column, *names) for column in COLUMNS],
         "tables": [_table(table, points) for table in (*shown.tasks, *shown.tracks)],
@@ -164,15 +178,45 @@ def payload(data: LeaderboardData, shown: Board) -> dict[str, Any]:
             group.slug: {"rank": place, "kind": group.label, "about": group.explanation}
             for place, group in enumerate(groups)
         },
+        "questions": asked,
+        "asked": {
+            group.slug: {"rank": place, "kind": group.label, "about": group.explanation}
+            for place, group in enumerate(sorted(asked_groups, key=lambda group: group.rank))
+        },
         "origins": {one.name: vars(one) for one in data.origins},
         "comparisons": [
             [
-                *attributes(c, "task", "ruling", "first", "second", "survives").values(),
-                _value(c.gain),
+                *attributes(c, "task", "ruling", "trust").values(),
+                Group(c.notion, c.unit).slug,
+                Budget.text(c.budget),
+                *attributes(c, "first", "second", "survives", "outcome").values(),
+                None if c.gain is None else _value(c.gain),
             ]
             for c in data.comparisons
         ],
     }
+
+
+def _questions(
+    data: LeaderboardData, shown: Board
+) -> tuple[list[list[Any]], set[comparison_groups.Group]]:
+    """Return the questions of every task, and their groups.
+
+    Each is [task, ruling, trust model, group, budget, places of the answers in the table, best
+    first]. See `comparison_groups.questions`.
+    """
+    ours = {one.name for one in data.origins if one.standing == "ours"}
+    found: list[list[Any]] = []
+    groups: set[Group] = set()
+    for task, table in zip(data.tasks, shown.tasks):
+        places = {line.row.key: place for place, line in enumerate(table.lines)}
+        for ruling in RULINGS:
+            rows = under(ruling, task.rows, ours)
+            for trust, (group, budget), answers in questions(rows):
+                groups.add(group)
+                where = [places[row.key] for row in answers]
+                found.append([task.task, ruling, trust, group.slug, Budget.text(budget), where])
+    return found, groups
 
 
 def _table(table: Table, points: int) -> dict[str, Any]:

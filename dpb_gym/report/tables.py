@@ -14,6 +14,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.report.columns import COLUMNS, Place, ResultColumn, columns
 from dpb_gym.report.comparison_groups import (
+    TUNED_SUFFIX,
     Group,
     budget_order,
     contests,
@@ -222,7 +223,7 @@ def board(data: LeaderboardData | TaskResult) -> Board:
 
 def base_label(agent: str) -> str:
     """Return a label without " (tuned)", so that an agent has one colour under both rulings."""
-    return agent.removesuffix(" (tuned)")
+    return agent.removesuffix(TUNED_SUFFIX)
 
 
 def _numbers(tasks: Sequence[TaskResult], standings: Mapping[str, str]) -> dict[str, int]:

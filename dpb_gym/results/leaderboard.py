@@ -55,7 +55,7 @@ BY_CONSTRUCTION_NOTE = (
     "tested (dpb audit)."
 )
 READS_RAW_TEXT = "none: an audit found that the agent reads raw data"
-SHARED = ("agent", "name", "budget", "oracle", "notion", "unit")
+SHARED = ("agent", "name", "budget", "oracle", "notion", "unit", "relation")
 """Attributes of a row that are those of its agent on every task of a track."""
 
 
@@ -152,6 +152,7 @@ def _row(task: Task, result: RowResult, audited: RowAudits, specs: Mapping[str, 
         oracle=spec is not None and spec.uses_oracle,
         notion=notion,
         unit=unit,
+        relation=str((result.guarantee or {}).get("relation", "replace-one")),
         guarantee=text,
         regret=regret,
         iqm_regret=metrics.interval(final, metrics.MIDDLE, floor=0.0),

@@ -136,7 +136,7 @@ class Result:
             created=self.created,
             version=self.versions.get("dpb-gym", "unknown"),
             revision=self.revision,
-            command=self.command,
+            command=provenance.shown_command(self.command, self.suite.name),
         )
 
     @property

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
-from dpb_gym.report.comparison_groups import contests, second
-from dpb_gym.report.leaderboard_data import DEFAULTS, RULINGS, RulingComparison, TaskResult
+from dpb_gym.report.comparison_groups import questions, second, under
+from dpb_gym.report.leaderboard_data import RULINGS, RulingComparison, TaskResult
 from dpb_gym.results import metrics
 
 LEVEL = 1.0 - metrics.CONFIDENCE
@@ -19,46 +19,60 @@ LEVEL = 1.0 - metrics.CONFIDENCE
 def comparisons(
     tasks: Sequence[TaskResult], standings: Mapping[str, str]
 ) -> tuple[RulingComparison, ...]:
-    """Compare two rows at each task, guarantee and budget under each ruling.
+    """Compare two rows at each task, trust model, guarantee and budget under each ruling.
 
-    The first is this project's agent if it took part, and otherwise the row of least regret. The
-    second has the least regret of all other agents. Self-tuning compares defaults only. Under the
-    ruling "tuned" the project's agent has its tuned parameters, and the others have the better of
-    tuned and default ones at each budget. Fewer than `metrics.MIN_REPLICATES` shared replicates are
-    not compared. Holm's procedure adjusts for all comparisons of this project's agents under one
-    ruling, and for all others under one ruling.
+    Every row whose guarantee implies the asked one takes part, see `questions`. The first is the
+    best row of this project, and without one the best row. The second is the best row of the other
+    agents. A question that only this project or only others can answer is not compared, but
+    returned. The same is true with fewer than `metrics.MIN_REPLICATES` shared replicates. `under`
+    states which parameters take part. Holm's procedure adjusts for all comparisons of this
+    project's agents under one ruling, and for all others under one ruling.
 
     Args:
         tasks: Tasks with their rows.
         standings: Standing of agents by registered name; see `STANDINGS`.
     """
     ours = {name for name, standing in standings.items() if standing == "ours"}
-    found: dict[tuple[str, bool], list[tuple[RulingComparison, float]]] = {}
+    found: list[RulingComparison] = []
+    p_values: dict[tuple[str, bool], dict[int, float]] = {}
     for ruling in RULINGS:
         for comparison, p in _compare(tasks, ruling, ours):
-            found.setdefault((ruling, comparison.ours), []).append((comparison, p))
-    return tuple(
-        replace(comparison, survives=survives)
-        for family in found.values()
-        for (comparison, _), survives in zip(family, holm([p for _, p in family]))
-    )
+            if p is not None:
+                p_values.setdefault((ruling, comparison.ours), {})[len(found)] = p
+            found.append(comparison)
+    for family in p_values.values():
+        for place, survives in zip(family, holm(list(family.values()))):
+            found[place] = replace(found[place], survives=survives)
+    return tuple(found)
 
 
 def _compare(
     tasks: Sequence[TaskResult], ruling: str, ours: set[str]
-) -> Iterator[tuple[RulingComparison, float]]:
+) -> Iterator[tuple[RulingComparison, float | None]]:
     for task in tasks:
-        for (_, budget), ranked in contests(task.rows).items():
-            rows = [row for row in ranked if ruling != DEFAULTS or row.ruling == DEFAULTS]
-            mine = sorted((r for r in rows if r.name in ours), key=lambda r: r.ruling != ruling)
-            field = [*mine[:1], *(row for row in rows if row.name not in ours)] if mine else rows
-            other = second(field) if field else None
-            if budget is None or other is None:
-                continue
-            gains = metrics.differences(other.finals, field[0].finals)
-            if len(gains) >= metrics.MIN_REPLICATES:
-                keys, gain = (field[0].key, other.key), metrics.interval(gains)
-                yield RulingComparison(task.task, ruling, *keys, gain, bool(mine)), paired_p(gains)
+        for trust, (group, budget), answers in questions(under(ruling, task.rows, ours)):
+            mine = [row for row in answers if row.name in ours]
+            first = mine[0] if mine else answers[0]
+            others = (row for row in answers if row.name not in ours)
+            other = next(others, None) if mine else second(answers)
+            gain, p = None, None
+            if other is not None:
+                gains = metrics.differences(other.finals, first.finals)
+                if len(gains) >= metrics.MIN_REPLICATES:
+                    gain, p = metrics.interval(gains), paired_p(gains)
+            comparison = RulingComparison(
+                task=task.task,
+                ruling=ruling,
+                trust=trust,
+                notion=str(group.notion),
+                unit=str(group.unit),
+                budget=budget,
+                first=first.key,
+                second=None if other is None else other.key,
+                gain=gain,
+                ours=bool(mine),
+            )
+            yield comparison, p
 
 
 def paired_p(differences: ArrayLike) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -69,15 +70,63 @@ def git_revision(file: Path, changes: Path | None = None) -> str | None:
     return commit + ("-dirty" if _git(folder, *status) else "")
 
 
+LOCAL = frozenset({"--workers", "--backend", "--scheduler", "--html", "--log"})
+"""Options of ``dpb run`` with a value that concern the machine and not the results."""
+LOCAL_FLAGS = frozenset({"--quiet", "--json"})
+_WORD = re.compile(r"""(?:\$'(?:\\.|[^'\\])*'|'[^']*'|"[^"]*"|[^\s'"])+""")
+_ABSOLUTE = re.compile(r"""(^|[='"])/(?:[^'"]*/)?([^/'"]+)""")
+
+
 def command_line() -> str:
-    """Return the command line of this process, quoted for a shell, without paths to Python or
-    `dpb`."""
+    """Return the command line of this process, quoted for a shell, without the machine's folders.
+
+    A path inside the working directory is relative to it; of other absolute paths, also those of
+    Python and `dpb`, the name remains.
+    """
     words = list(sys.orig_argv) or ["python"]
     if len(words) > 1 and Path(words[1]).name in ("dpb", "dpb.exe", "dpb-script.py"):
         words = ["dpb", *words[2:]]
     else:
         words = ["python", *words[1:]]
-    return " ".join(map(shell_word, words))
+    return " ".join(shell_word(_portable(word)) for word in words)
+
+
+def _portable(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not os.path.isabs(value):
+        return word
+    inside = os.path.relpath(value)
+    outside = inside.split(os.sep)[0] == os.pardir
+    return option + equals + (os.path.basename(value.rstrip(os.sep)) if outside else inside)
+
+
+def shown_command(command: str, suite: str) -> str:
+    """Return a stored command as a reader can type it.
+
+    Args:
+        command: As `command_line` returns it, or an older one with absolute paths.
+        suite: Name of the suite. Results go to its folder in ``results``.
+    """
+    words = _WORD.findall(command)
+    kept: list[str] = []
+    is_run = words[:2] == ["dpb", "run"]
+    value_of = ""
+    for word in words:
+        option, _, given = word.partition("=")
+        if value_of:
+            value_of, word = "", f"results/{suite}" if value_of == "--out" else ""
+        elif is_run and option in (*LOCAL, "--out"):
+            value_of = "" if given else option
+            word = option if option == "--out" else ""
+            word += f" results/{suite}" if given and word else ""
+        elif is_run and word in LOCAL_FLAGS:
+            word = ""
+        else:
+            word = _ABSOLUTE.sub(r"\1\2", word)
+            if re.fullmatch(r"'[\w./-]+'", word):  # quotes of what was left out
+                word = word[1:-1]
+        kept += [word] if word else []
+    return " ".join(kept)
 
 
 def shell_word(word: str) -> str:

@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 
 from dpb_gym.errors import ParameterError
 from dpb_gym.files import write_whole
+from dpb_gym.privacy import Budget
 from dpb_gym.report import html
-from dpb_gym.report.leaderboard_data import REFERENCES, Audit, Interval, RulingComparison
+from dpb_gym.report.comparison_groups import questions, under
+from dpb_gym.report.leaderboard_data import (
+    REFERENCES,
+    RULINGS,
+    Audit,
+    Interval,
+    RulingComparison,
+)
 from dpb_gym.report.page import MOST_POINTS, TEMPLATES, render
 from dpb_gym.report.tables import board
 
@@ -177,9 +185,14 @@ def test_every_row_is_in_the_data_with_its_numbers(make):
 
 
 def test_the_headline_counts_the_comparisons_of_our_agents(make):
-    def compared(ruling, first, low, high, survives, ours=True):
-        gain = Interval((low + high) / 2, low, high)
-        return RulingComparison("assortment-clip", ruling, first, "b", gain, ours, survives)
+    """For each ruling and trust model by itself, with what is not compared."""
+
+    def compared(ruling, first, low, high, survives, ours=True, trust="curator"):
+        gain = None if low is None else Interval((low + high) / 2, low, high)
+        return RulingComparison(
+            "assortment-clip", ruling, trust, "joint", "user-round", "rho=1", first, "b", gain,
+            ours, survives,
+        )  # fmt: skip
 
     found = (
         compared("self-tuning", "a", 1, 2, True),
@@ -187,17 +200,47 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
         compared("self-tuning", "c", -1, 2, False),
         compared("self-tuning", "d", -2, -1, True),
         compared("self-tuning", "e", 1, 2, True, ours=False),
+        compared("self-tuning", "f", None, None, False),
+        compared("self-tuning", "g", 1, 2, True, trust="local"),
         compared("tuned", "a", -2, 1, False),
     )
     page = Page(render(make.data(comparisons=found)))
-    first, second = page.named("headline")
-    assert "2 of 4" in first["text"] and "1 is undecided and in 1 they" in first["text"]
-    assert "1 of the 2 leads also hold" in first["text"] and "hidden" not in first
-    assert "0 of 1" in second["text"] and "hidden" in second
-    assert [c[:2] for c in page.data()["comparisons"]] == [
-        ["assortment-clip", comparison.ruling] for comparison in found
-    ]
-    assert Page(render(make.data())).named("headline") == []
+    lines = {
+        (e["data-ruling"], e["data-trust"]): e for e in page.named("headline") if "data-trust" in e
+    }
+    assert len(lines) == 8 and sum("hidden" not in line for line in lines.values()) == 1
+    first = lines["self-tuning", "curator"]
+    assert "hidden" not in first and "2 of 6" in first["text"]
+    assert "In 1 the 95% interval" in first["text"] and "in 1 the other agent" in first["text"]
+    assert "2 are not compared" in first["text"]
+    assert "1 of the 2 leads also hold" in first["text"]
+    assert "1 of 1" in lines["self-tuning", "local"]["text"]
+    assert "0 of 0" in lines["tuned", "local"]["text"]
+    assert "0 of 1" in lines["tuned", "curator"]["text"]
+    shown = page.data()["comparisons"]
+    assert [c[:3] for c in shown] == [["assortment-clip", c.ruling, c.trust] for c in found]
+    assert [c[8] for c in shown] == [c.outcome for c in found]
+    assert not any("data-trust" in e for e in Page(render(make.data())).named("headline"))
+
+
+def test_the_page_has_the_answers_to_every_question(make):
+    """The same rows, in the same order, as the comparisons are made from."""
+    data = make.data()
+    page = Page(render(data)).data()
+    tables = {table["name"]: table for table in page["tables"]}
+    expected = {}
+    for task in data.tasks:
+        for ruling in RULINGS:
+            rows = under(ruling, task.rows, set())
+            for trust, (group, budget), answers in questions(rows):
+                asked = (task.task, ruling, trust, group.slug, Budget.text(budget))
+                expected[asked] = [row.key for row in answers]
+    found = {
+        tuple(asked): [tables[asked[0]]["rows"]["key"][i] for i in places]
+        for *asked, places in page["questions"]
+    }
+    assert found == expected and len(found) > 8
+    assert {asked[3] for asked in found} == set(page["asked"])
 
 
 def test_a_leaderboard_can_be_cited(make):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpb_gym import Result
-from dpb_gym.report.leaderboard_data import LeaderboardData
+from dpb_gym.report.leaderboard_data import (
+    DEFAULTS,
+    RULINGS,
+    TUNED,
+    Interval,
+    LeaderboardData,
+)
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.suites.spec import ALGORITHM_VERSION
 from dpb_gym.suites.suite import load_suite
@@ -96,3 +103,64 @@ def test_the_loss_of_a_local_score_message_is_quoted_right(import_benchmark):
     losses = import_benchmark("trust").score_losses()
     text = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
     assert " / ".join(f"{loss:.0f}" for loss in losses) in text
+
+
+ORDER = {
+    "local": ("local",),
+    "shuffler": ("local", "shuffler"),
+    "aggregator": ("local", "shuffler", "aggregator"),
+}
+
+
+@pytest.mark.parametrize("ruling", RULINGS)
+@pytest.mark.parametrize("trust", ORDER)
+def test_what_is_not_compared_is_what_the_table_lacks(data, ruling, trust):
+    """A recount from the rows: which sides have a row of this trust or less, at most the budget."""
+    ours = {one.name for one in data.origins if one.standing == "ours"}
+    sides: dict[tuple[str, str | None, float], set[bool]] = {}
+    for task in data.tasks:
+        private = [row for row in task.rows if row.private and not row.reference]
+        limits = {(row.unit, row.budget.limit) for row in private}
+        for unit, limit in limits:
+            here = [
+                row.name in ours
+                for row in private
+                if row.unit == unit and row.trust_model in ORDER[trust]
+                and row.budget.limit <= limit and (ruling == TUNED or row.ruling == DEFAULTS)
+            ]  # fmt: skip
+            if here:
+                sides[task.task, unit, limit] = set(here)
+    count = data.tally(ruling, trust)
+    assert count["all"] == len(sides) > 0
+    compared = sum(side == {True, False} for side in sides.values())
+    assert count["ahead"] + count["undecided"] + count["behind"] == compared
+    assert count["not compared"] == len(sides) - compared
+
+
+def test_the_counts_of_each_line_add_up(import_benchmark, data):
+    lines = [
+        line for line in import_benchmark("published").headline(data).splitlines() if "|" in line
+    ]
+    assert len(lines) == 2 + 8
+    for line in lines[2:]:
+        total, better, *others = [cell.split()[0] for cell in line.strip("| ").split(" | ")[2:]]
+        assert int(total) == int(better) + sum(map(int, others))
+
+
+def test_the_readme_has_three_numbers_for_each_problem(import_benchmark, data):
+    text = import_benchmark("published").readme(data)
+    lines = [line for line in text.splitlines() if " ± " in line]
+    assert len(lines) == 3 and all(line.count(" ± ") == 3 for line in lines)
+
+
+def test_multiples_are_of_the_best_row_without_privacy(import_benchmark, data):
+    """With default or tuned parameters."""
+    trust = import_benchmark("trust")
+    task = data.tasks[0]
+    best = trust.best_row(task)
+    assert best.regret.mean == min(
+        row.regret.mean for row in task.rows if not row.private and not row.reference
+    )
+    half = Interval(*[best.regret.mean / 2] * 3)
+    tuned = replace(best, agent=f"{best.agent} (tuned)", ruling=TUNED, regret=half)
+    assert trust.best(replace(task, rows=(*task.rows, tuned))) == best.regret.mean / 2

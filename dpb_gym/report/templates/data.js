@@ -5,9 +5,11 @@ if (!window.DecompressionStream || !Map.groupBy) {
   $('#old').hidden = false;
   return;
 }
-const { columns, tables, budgets: BUDGETS, groups: GROUPS, origins: ORIGINS, comparisons } = await new Response(new Blob([
+const { columns, tables, budgets: BUDGETS, groups: HELD, asked: ASKED, questions, origins: ORIGINS, comparisons } = await new Response(new Blob([
   Uint8Array.from(atob($('#data').textContent), letter => letter.charCodeAt(0))
 ]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
+/* Groups that are asked for include those without a row of their own. */
+const GROUPS = { ...ASKED, ...HELD };
 const DELTAS = $$('#delta option').map(option => option.value);
 const linked = name => $('meta[name=' + name + ']').content;
 const COLUMNS = new Map(columns.map(column => [column.name, column]));

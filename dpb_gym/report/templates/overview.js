@@ -1,5 +1,5 @@
 /* The pictures and the table of agents on the first screen, for one ruling, trust model and delta. */
-const SELF = 'self-tuning', MOST_AGENTS = 40;
+const SELF = 'self-tuning', MOST_AGENTS = 36;
 const TRUSTED = { curator: 'a trusted server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
 const SEEN_BY = { curator: 'server', aggregator: 'sums', shuffler: 'shuffler', local: 'nobody' };
 const SUBJECT = {
@@ -34,7 +34,8 @@ const HAS_TUNED = TASKS.some(task => task.rows.some(row => row.tuned));
 const ALL_TUNED = TASKS.some(task => task.rows.some(row =>
   row.tuned && !task.rows.some(other => !other.tuned && baseLabel(other.agent) === baseLabel(row.agent))));
 const HAS_EPSILON = TASKS.some(task => task.rows.some(row => row.epsilons.length));
-const RESULTS = Map.groupBy(comparisons, ([task, ruling]) => task + '|' + ruling);
+const RESULTS = new Map(comparisons.map(one => [one.slice(0, 5).join('|'), one]));
+const QUESTIONS = Map.groupBy(questions, one => one.slice(0, 3).join('|'));
 
 /* One row per agent and budget. Tuned, agents of this project have tuned rows, others the better row. */
 function ruled(task) {
@@ -48,7 +49,21 @@ function ruled(task) {
   return [...best.values()];
 }
 
-const withoutPrivacy = rows => rows.filter(row => !row.private && !row.reference)
+/* What the switches ask of a task: per kind of protection and budget the rows that answer, best first. */
+function asked(task, trust) {
+  const found = (QUESTIONS.get([task.name, state.ruling, trust].join('|')) || [])
+    .map(([, , , group, budget, places]) => ({ group, budget, ...GROUPS[group], rows: places.map(i => task.rows[i]) }));
+  const rest = ruled(task).filter(row => row.private && !row.reference && row.budget === 'none' && row.trust_model === trust);
+  for (const rows of Map.groupBy(rest, row => row.group).values()) {
+    const group = rows[0].group;
+    found.push({ group, budget: 'none', ...GROUPS[group], rows: rows.sort((a, b) => a.loss.mean - b.loss.mean) });
+  }
+  return [...Map.groupBy(found, one => one.group).values()].sort((a, b) => a[0].rank - b[0].rank);
+}
+const answering = part => [...new Set(part.flatMap(one => one.rows))];
+
+/* The best of default and tuned rows, whatever the ruling. */
+const withoutPrivacy = rows => rows.filter(row => !row.private && !row.reference && !row.stated)
   .reduce((a, b) => !a || b.loss.mean < a.loss.mean ? b : a, null);
 const epsilonOf = row => row.epsilons[DELTAS.indexOf(state.delta)] ?? null;
 const byLabel = rows => [...Map.groupBy(rows, row => baseLabel(row.agent)).values()]
@@ -57,16 +72,15 @@ const level = rows => mean(rows.map(row => Math.log(Math.max(row.loss.mean, 1e-9
 const least = agents => agents.reduce((a, b) => !a || level(b) < level(a) ? b : a, null);
 
 /* The kind of protection that a picture shows: one that this project's and a paper's agent have, if any. */
-function shownGroup(rows) {
-  const score = group => new Set(group.map(standing)).has('ours') * 2 + new Set(group.map(standing)).has('paper');
-  return [...Map.groupBy(rows, row => row.group).values()]
-    .reduce((a, b) => !a || score(b) > score(a) || (score(b) === score(a) && b[0].rank < a[0].rank) ? b : a, null);
+function shownPart(parts) {
+  const score = part => (held => held.has('ours') * 2 + held.has('paper'))(new Set(answering(part).map(standing)));
+  return parts.reduce((a, b) => !a || score(b) > score(a) ? b : a, null);
 }
 
 /* Lines of a picture: name, what it is, and its rows by budget. */
 function contenders(task) {
   const rows = ruled(task), of = model => rows.filter(row => row.private && row.trust_model === model);
-  const group = shownGroup(of(state.trust)), found = [];
+  const part = shownPart(asked(task, state.trust)), group = part && answering(part), found = [];
   const add = (name, mine, here) => {
     if (mine) found.push({ name, rows: mine, label: baseLabel(mine[0].agent), here });
   };
@@ -76,12 +90,12 @@ function contenders(task) {
   add('best other', least(byLabel((group || []).filter(row => !['ours', 'paper'].includes(standing(row))))), true);
   for (const model of Object.keys(TRUSTED)) {
     if (model !== state.trust) {
-      const unit = group && group[0].group.split('/')[1];
+      const unit = part && part[0].group.split('/')[1];
       const mine = of(model).filter(row => standing(row) === 'ours' && (!unit || row.group.endsWith('/' + unit)));
       add('ours (' + SEEN_BY[model] + ')', least(byLabel(mine)), false);
     }
   }
-  return { found, group, best: withoutPrivacy(rows), random: rows.find(row => row.name === 'random') };
+  return { found, where: part && part[0], best: withoutPrivacy(task.rows), random: rows.find(row => row.name === 'random') };
 }
 
 function taskChoice(family, parent) {
@@ -104,7 +118,7 @@ function drawPictures() {
     const figure = make('figure', holder), head = make('div', figure, null, 'head');
     make('h3', head, family.title);
     taskChoice(family, head);
-    const plan = contenders(family.task), where = plan.group && plan.group[0];
+    const plan = contenders(family.task), where = plan.where;
     const what = where ? 'protects ' + (SUBJECT[where.group.split('/')[1]] || 'people') + ' [' + where.kind + ']' :
       'no agent here if you trust ' + TRUSTED[state.trust];
     make('figcaption', figure, (DECIDES[family.task.problem] || family.task.problem) + '; ' + what);
@@ -152,107 +166,221 @@ const multiple = (row, base) => (ratio => (ratio < 100 ? ratio.toFixed(1) : text
 
 /* The agents with least regret at the chosen epsilon or less, one per kind of protection. */
 function drawWinners({ task }, holder) {
-  const rows = ruled(task), best = withoutPrivacy(rows), base = best ? best.loss.mean : 0, limit = +state.epsilon;
-  const fits = row => row.private && !row.reference && row.trust_model === state.trust &&
-    epsilonOf(row) !== null && epsilonOf(row) <= limit * 1.0001;
-  const parts = [...Map.groupBy(rows.filter(fits), row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
+  const best = withoutPrivacy(task.rows), base = best ? best.loss.mean : 0, limit = +state.epsilon;
+  const fits = row => epsilonOf(row) !== null && epsilonOf(row) <= limit * 1.0001;
+  const parts = asked(task, state.trust).map(part => ({ unit: part[0].group.split('/')[1], kind: part[0].kind, rows: answering(part).filter(fits) }))
+    .filter(part => part.rows.length);
   holder.hidden = !HAS_EPSILON;
   make('dt', holder, 'Least at \u03b5 \u2264 ' + limit);
   const list = make('dd', holder);
   if (!parts.length) make('b', list, 'no agent');
   for (const part of parts) {
-    const row = part.reduce((a, b) => b.loss.mean < a.loss.mean ? b : a), line = make('p', list), ratio = row.loss.mean / base;
+    const row = part.rows.reduce((a, b) => b.loss.mean < a.loss.mean ? b : a), line = make('p', list), ratio = row.loss.mean / base;
     paint(make('i', line, null, 'swatch', { 'aria-hidden': 'true' }), row);
     make('b', line, baseLabel(row.agent));
     line.append(' ');
     make('span', line, base > 0 ? multiple(row, base) : text(row.loss.mean), base > 0 ? 'times h' + HEAT.findIndex(limit => ratio <= limit) : '');
     line.append(' ');
-    make('small', line, SUBJECT[row.group.split('/')[1]] || row.kind);
+    make('small', line, SUBJECT[part.unit] || part.kind);
   }
 }
 
+/* Who loses less at the chosen epsilon: tasks by outcome, each at the largest budget within it. */
+function drawVerdict() {
+  const box = $('#verdict'), limit = +state.epsilon * 1.0001, found = new Map(), tasks = new Map(TASKS.map(task => [task.name, task]));
+  const known = !!$('.headline[data-ruling]') && HAS_EPSILON;
+  for (const [name, ruling, trust, group, budget, first, second, , outcome] of known ? comparisons : []) {
+    if (ruling !== state.ruling || trust !== state.trust) continue;
+    const rows = tasks.get(name).rows.filter(row => row.key === first || row.key === second);
+    if (rows.some(row => epsilonOf(row) === null || epsilonOf(row) > limit)) continue;
+    const id = name + '|' + group, other = found.get(id), order = BUDGETS[budget]?.order ?? 0;
+    if (!other || other.order <= order) found.set(id, { name, unit: group.split('/')[1], outcome, order });
+  }
+  const names = { ahead: 'ahead', undecided: 'undecided', behind: 'behind', 'not compared': 'not compared' };
+  const summary = $('summary', box), list = $('dl', box), counts = [];
+  list.textContent = '';
+  box.hidden = !found.size;
+  for (const [outcome, told] of Object.entries(names)) {
+    const mine = [...found.values()].filter(one => one.outcome === outcome);
+    counts.push(told + ' in ' + mine.length);
+    if (!mine.length) continue;
+    make('dt', list, told);
+    make('dd', list, mine.map(one => one.name + ' (' + (SUBJECT[one.unit] || one.unit) + ')').join(', '));
+  }
+  summary.textContent = 'At \u03b5 \u2264 ' + state.epsilon + ' if you trust ' + TRUSTED[state.trust] + ', our agents are ' + counts.join(', ') + '.';
+}
+
 /* How the best row of a column compares with the next agent. */
-function markOf(task, row) {
-  const pair = (RESULTS.get(task.name + '|' + state.ruling) || [])
-    .find(([, , first, second]) => first === row.key || second === row.key);
-  if (!pair) return '';
-  const [, , first, , survives, [, low, high]] = pair, clear = first === row.key ? low > 0 : high < 0;
+function markOf(task, question, row) {
+  const pair = RESULTS.get([task.name, state.ruling, state.trust, question.group, question.budget].join('|'));
+  const next = question.rows.find(other => other.name !== row.name) || question.rows[1];
+  // The stored pair is of our agent, which may be neither of the two best.
+  if (!pair || !pair[9] || !next || [row.key, next.key].sort().join() !== [pair[5], pair[6]].sort().join()) return '';
+  const [, , , , , first, , survives, , [, low, high]] = pair, clear = first === row.key ? low > 0 : high < 0;
   return clear ? survives ? '\u25cf' : '\u25d0' : '\u25cb';
 }
 
-function heatCell(tr, task, row, base, best) {
+function heatCell(tr, task, row, base, question) {
   const td = make('td', tr, null, 'num');
   if (!row) {
     td.append(DASH);
     return;
   }
-  const ratio = base > 0 ? row.loss.mean / base : null, epsilon = epsilonOf(row);
+  const ratio = base > 0 ? row.loss.mean / base : null, epsilon = epsilonOf(row), best = question && question.rows[0] === row;
   const shown = ratio === null ? text(row.loss.mean) : multiple(row, base);
   if (ratio !== null) td.classList.add('h' + HEAT.findIndex(limit => ratio <= limit));
-  const mark = best ? markOf(task, row) : '';
+  const mark = best ? markOf(task, question, row) : '';
   const value = make(best ? 'b' : 'span', td, shown, 'times');
   if (mark) make('span', value, ' ' + mark, 'mark', { title: MARKED[mark], role: 'img', 'aria-label': MARKED[mark] });
-  make('small', td, text(row.loss.mean)).prepend(make('span', null, 'regret ', 'word'));
+  const from = [];
+  if (row.private && row.trust_model !== state.trust) from.push('trusts ' + TRUSTED[row.trust_model]);
+  if (question && bare(row) !== question.budget) from.push('at ' + bare(row).replace(/,delta.*/, ''));
+  make('small', td, [text(row.loss.mean), ...from].join(', '), from.length ? 'from' : '');
   td.title = 'regret ' + text(row.loss.mean) + ' (' + range(row.loss) + ')' +
     (epsilon === null ? '' : '; epsilon ' + text(epsilon) + ' at delta ' + state.delta);
 }
 
 function drawHeat() {
-  const holder = $('#heat'), task = FAMILIES[state.board].task, rows = ruled(task), best = withoutPrivacy(rows);
-  const secret = rows.filter(row => row.private && row.trust_model === state.trust);
-  const budgets = [...new Set(secret.sort((a, b) => a.order - b.order).map(bare))];
+  const holder = $('#heat'), task = FAMILIES[state.board].task, rows = ruled(task), best = withoutPrivacy(task.rows);
+  const parts = asked(task, state.trust), order = budget => BUDGETS[budget]?.order ?? Infinity;
+  const budgets = [...new Set(parts.flat().map(one => one.budget))].sort((a, b) => order(a) - order(b));
   holder.textContent = '';
   const table = make('table', holder, null, 'heat');
   make('span', make('caption', table), 'Regret on ' + task.title + ' as a multiple of the best agent without privacy' +
-    (best ? ', ' + baseLabel(best.agent) + ' (' + text(best.loss.mean) + ')' : ''));
+    (best ? ', ' + best.agent + ' (' + text(best.loss.mean) + ')' : ''));
   const head = make('tr', make('thead', table));
   make('th', head, 'Agent').scope = 'col';
   make('th', head, 'Source', 'source').scope = 'col';
   for (const budget of budgets) {
-    const values = secret.filter(row => bare(row) === budget).map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
+    const own = rows.filter(row => row.private && row.trust_model === state.trust && bare(row) === budget);
+    const here = own.length ? own : parts.flat().filter(one => one.budget === budget).flatMap(one => one.rows);
+    const values = here.map(epsilonOf), th = make('th', head, null, 'num', { scope: 'col' });
     const known = values.length && !values.includes(null), by = state.heat === budget;
     if (by) th.setAttribute('aria-sort', 'ascending');
     make('button', th, known ? '\u03b5\u00a0\u2264\u00a0' + tick(Number(Math.max(...values).toPrecision(3))) : budget, '', { type: 'button', value: budget, title: by ? 'Order of the board' : 'Sort by this budget' });
     if (known) make('small', th, budget.replace(/,delta.*/, ''));
   }
+  const ranks = parts.length ? meanRanks(task) : new Map();
+  if (parts.length) make('th', head, 'mean rank', 'num', { scope: 'col', title: 'Mean over all tasks of this problem and their budgets of the place among the agents of the same protection' });
   make('th', head, 'no privacy', 'num').scope = 'col';
-  const parts = [...Map.groupBy(secret, row => row.group).values()].sort((a, b) => a[0].rank - b[0].rank);
-  for (const part of [...parts, rows.filter(row => !row.private)]) {
-    if (part.length) heatPart(make('tbody', table), task, part, budgets, rows, best ? best.loss.mean : 0);
-  }
-  if (!secret.length) {
+  const width = budgets.length + (parts.length ? 4 : 3), base = best ? best.loss.mean : 0;
+  for (const part of parts) heatPart(make('tbody', table), task, part, budgets, rows, base, width, ranks);
+  const exact = rows.filter(row => !row.private);
+  if (exact.length) exactPart(make('tbody', table), task, exact, base, width);
+  if (!parts.length) {
     make('p', holder, 'No agent here protects customers if you trust ' + TRUSTED[state.trust] + '. Choose another problem or trust model.', 'empty');
   }
 }
 
-function heatPart(body, task, part, budgets, rows, base) {
-  const th = make('th', make('tr', body, null, 'group'), null, '', { colspan: budgets.length + 3, scope: 'rowgroup' });
-  const about = make('details', th), unit = part[0].group.split('/')[1], secret = part[0].private;
-  make('summary', about, secret ? 'Protects ' + (SUBJECT[unit] || 'people') + ' [' + part[0].kind + ']' : 'Without privacy');
-  make('p', about, GROUPS[part[0].group].about);
-  const agents = byLabel(part).map(mine => ({ mine, level: level(mine), size: mine.length }))
-    .sort((a, b) => b.size - a.size || a.level - b.level);
-  const at = ({ mine }) => (mine.find(row => bare(row) === state.heat) || { loss: { mean: Infinity } }).loss.mean;
-  if (secret && budgets.includes(state.heat)) agents.sort((a, b) => at(a) < at(b) ? -1 : at(a) > at(b) ? 1 : 0);
-  const leaders = new Map();
-  for (const row of part) {
-    const key = bare(row);
-    if (!row.reference && !(leaders.get(key)?.loss.mean <= row.loss.mean)) leaders.set(key, row);
-  }
-  for (const { mine } of agents.slice(0, MOST_AGENTS)) {
-    const tr = make('tr', body), name = make('th', tr, null, 'who', { scope: 'row' }), label = baseLabel(mine[0].agent);
-    paint(make('i', name, null, 'swatch', { 'aria-hidden': 'true' }), mine[0]);
-    make('button', name, label, '', { type: 'button', value: label, dir: 'auto', title: 'Its rows, curves and settings' });
-    make('td', tr, BADGES[standing(mine[0])] || '', 'source ' + standing(mine[0]));
-    for (const budget of budgets) {
-      const row = secret ? mine.find(one => bare(one) === budget) : null;
-      heatCell(tr, task, row, base, row && leaders.get(budget) === row);
+/* Mean place of each agent among those of the same protection, over the tasks of a problem and their budgets. */
+function meanRanks(task) {
+  const places = new Map();
+  for (const one of TASKS.filter(other => other.problem === task.problem)) {
+    for (const question of asked(one, state.trust).flat()) {
+      if (question.rows.length < 2) continue;
+      const labels = [...new Set(question.rows.map(row => baseLabel(row.agent)))];
+      labels.forEach((label, place) => {
+        const id = question.group + '|' + label, found = places.get(id) || { sum: 0, count: 0, tasks: new Set() };
+        found.tasks.add(one.name);
+        places.set(id, { ...found, sum: found.sum + place + 1, count: found.count + 1 });
+      });
     }
-    const exact = secret ? rows.find(row => !row.private && baseLabel(row.agent) === label) : mine[0];
-    heatCell(tr, task, exact, base, !secret && leaders.get(bare(mine[0])) === mine[0]);
+  }
+  return places;
+}
+
+function partHead(body, width, title, about) {
+  const th = make('th', make('tr', body, null, 'group'), null, '', { colspan: width, scope: 'rowgroup' }), box = make('details', th);
+  make('summary', box, title);
+  make('p', box, about);
+}
+
+function agentHead(body, row, secret) {
+  const tr = make('tr', body), name = make('th', tr, null, 'who', { scope: 'row' }), label = baseLabel(row.agent);
+  paint(make('i', name, null, 'swatch', { 'aria-hidden': 'true' }), row);
+  make('button', name, label, '', { type: 'button', value: label, dir: 'auto', title: 'Its rows, curves and settings' });
+  if (secret && row.audit_verdict === 'not audited') make('small', name, 'not audited', 'from', { title: 'No audit of this code is known here' });
+  make('td', tr, BADGES[standing(row)] || '', 'source ' + standing(row));
+  return tr;
+}
+
+function heatPart(body, task, part, budgets, rows, base, width, ranks) {
+  partHead(body, width, 'Protects ' + (SUBJECT[part[0].group.split('/')[1]] || 'people') + ' [' + part[0].kind + ']', part[0].about);
+  const answers = new Map();
+  for (const question of part) {
+    for (const row of question.rows) {
+      const label = baseLabel(row.agent), mine = answers.get(label) || new Map();
+      if (!mine.has(question.budget)) answers.set(label, mine.set(question.budget, row));
+    }
+  }
+  const agents = [...answers].map(([label, mine]) => ({ label, mine, level: level([...mine.values()]), size: mine.size }))
+    .sort((a, b) => b.size - a.size || a.level - b.level);
+  const most = Math.max(0, ...[...ranks].filter(([id]) => id.startsWith(part[0].group + '|')).map(([, found]) => found.tasks.size));
+  const at = ({ mine }) => mine.get(state.heat)?.loss.mean ?? Infinity;
+  if (budgets.includes(state.heat)) agents.sort((a, b) => at(a) < at(b) ? -1 : at(a) > at(b) ? 1 : 0);
+  for (const { label, mine } of agents.slice(0, MOST_AGENTS)) {
+    const tr = agentHead(body, [...mine.values()][0], true), found = ranks.get(part[0].group + '|' + label);
+    for (const budget of budgets) heatCell(tr, task, mine.get(budget), base, part.find(one => one.budget === budget));
+    const rank = make('td', tr, found ? (found.sum / found.count).toFixed(1) : DASH, 'num rank');
+    if (found) {
+      const count = found.tasks.size + (found.tasks.size === 1 ? ' task' : ' tasks');
+      rank.title = 'over ' + count;
+      if (found.tasks.size < most) make('small', rank, count);
+    }
+    heatCell(tr, task, rows.find(row => !row.private && baseLabel(row.agent) === label), base);
   }
   if (agents.length > MOST_AGENTS) {
-    make('td', make('tr', body), agents.length - MOST_AGENTS + ' more in the tables below', '', { colspan: budgets.length + 3 });
+    make('td', make('tr', body), agents.length - MOST_AGENTS + ' more in the tables below', '', { colspan: width });
+  }
+}
+
+function exactPart(body, task, exact, base, width) {
+  partHead(body, width, 'Without privacy', GROUPS[exact[0].group].about);
+  const ranked = exact.filter(row => !row.reference).sort((a, b) => a.loss.mean - b.loss.mean);
+  const rest = exact.filter(row => row.reference).sort((a, b) => a.loss.mean - b.loss.mean);
+  const lines = [...ranked, ...rest].sort((a, b) => a.loss.mean - b.loss.mean);
+  for (const row of lines.slice(0, MOST_AGENTS)) {
+    const tr = agentHead(body, row, false);
+    if (width > 3) make('td', tr, null, '', { colspan: width - 3 });
+    heatCell(tr, task, row, base, row === ranked[0] ? { rows: [row], group: '', budget: 'none' } : null);
+  }
+}
+
+const MOST_TIMED = 12;
+
+/* Regret against processor time per round, one figure per kind of protection. */
+function drawSpeeds() {
+  const section = $('#speeds'), holder = $('div', section), task = FAMILIES[state.board].task, limit = +state.epsilon * 1.0001;
+  holder.textContent = '';
+  const fits = row => !HAS_EPSILON || (epsilonOf(row) !== null && epsilonOf(row) <= limit);
+  const plans = asked(task, state.trust).map(part => {
+    const rows = answering(part).filter(row => fits(row) && row.rounds_per_second > 0 && row.loss.mean > 0).sort((a, b) => a.loss.mean - b.loss.mean);
+    const once = new Map();
+    for (const row of rows) if (!once.has(baseLabel(row.agent))) once.set(baseLabel(row.agent), row);
+    return { part: part[0], rows: [...once.values()].slice(0, MOST_TIMED) };
+  }).filter(plan => plan.rows.length > 1);
+  section.hidden = !plans.length;
+  if (!section.open) return;
+  for (const plan of plans) {
+    const figure = make('figure', holder);
+    make('figcaption', figure, 'Protects ' + (SUBJECT[plan.part.group.split('/')[1]] || 'people') + ' [' + plan.part.kind + ']');
+    plan.frame = make('div', figure, null, 'canvas');
+  }
+  for (const plan of plans) plan.width = plan.frame.clientWidth;
+  for (const { rows, frame, width } of plans) {
+    if (!width) continue;
+    const lines = rows.map(row => ({
+      row, rows: row.i, name: shorten(baseLabel(row.agent), 24), dots: true,
+      points: [{ t: 1e6 / row.rounds_per_second, ...row.loss, label: row.label }]
+    }));
+    const xs = reach(lines.map(line => line.points[0].t), true);
+    const ys = reach(lines.flatMap(({ points: [p] }) => [p.mean, p.low ?? p.mean, p.high ?? p.mean]), true);
+    const told = lines.map(line => line.name + ' ' + text(line.points[0].t) + ' and ' + text(line.points[0].mean)).join('; ');
+    picture(frame, width, {
+      lines, label: 'Microseconds per round and final regret on ' + task.name + ': ' + told, least: 236,
+      xs: [xs[0] * 0.8, xs[1] * 1.2], ys: [ys[0] * 0.8, ys[1] * 1.2], logx: true, logy: true, named: true, inset: 4,
+      title: 'microseconds per round'
+    });
   }
 }
 
@@ -276,15 +404,17 @@ function overview() {
   for (const name of ['ruling', 'trust']) for (const box of $$('input[name=' + name + ']')) box.checked = box.value === state[name];
   $('#delta').value = state.delta;
   $('#epsilon').value = state.epsilon;
-  for (const line of $$('.headline')) line.hidden = line.dataset.ruling !== state.ruling;
+  for (const line of $$('.headline[data-ruling]')) line.hidden = line.dataset.ruling !== state.ruling || line.dataset.trust !== state.trust;
+  drawVerdict();
   drawPictures();
   drawBoards();
   drawHeat();
+  drawSpeeds();
 }
 
 function listenOverview() {
   if (!FAMILIES.length) return;
-  const known = new Set(TASKS.flatMap(task => task.rows.map(row => row.trust_model)));
+  const known = new Set(TASKS.flatMap(task => task.rows.map(row => row.trust_model)).concat(questions.map(one => one[2])));
   for (const box of $$('input[name=trust]')) {
     box.disabled = !known.has(box.value);
     if (box.disabled) box.parentNode.title = 'No agent on this board';
@@ -303,6 +433,7 @@ function listenOverview() {
     overview();
     writeAddress();
   });
+  $('#speeds').addEventListener('toggle', drawSpeeds);
   $('#heat').addEventListener('click', event => {
     const button = event.target.closest('button');
     if (!button) return;

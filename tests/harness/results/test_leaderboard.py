@@ -92,6 +92,14 @@ def test_the_weakest_guarantee_of_the_blocks_is_reported(suite: Suite) -> None:
     assert series.guarantee is None
 
 
+@pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
+def test_a_row_has_the_relation_of_its_guarantee(suite: Suite, relation: str) -> None:
+    guarantee = {**promise(0.1), "relation": relation}
+    rows = [block(suite, "A", 0, 2, name="lin-ts", budget="rho=0.1", guarantee=guarantee)]
+    ((row,),) = (task.rows for task in board(suite, rows).tasks)
+    assert row.relation == relation and f"({relation})" in row.guarantee
+
+
 def test_scores_use_the_frozen_constants(suite: Suite) -> None:
     rivals = [block(suite, "A", 0, 5, name="lin-ts"), block(suite, "B", 0, 5, 7.0, name="lin-ts")]
     (task,) = board(suite, rivals).tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,20 +13,35 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpb_gym.registry import agent_spec
-from dpb_gym.report.leaderboard_data import DEFAULTS, TUNED, Interval, Row, TaskResult
+from dpb_gym.report.leaderboard_data import (
+    DEFAULTS,
+    TUNED,
+    Interval,
+    LeaderboardData,
+    Row,
+    TaskResult,
+)
 from dpb_gym.results.leaderboard import _ruling
 from dpb_gym.results.rulings import comparisons, holm, paired_p
 
 
 def row(
-    name: str, regret: float, *, budget: str = "rho=1", tuned: bool = False, n: int = 10
+    name: str,
+    regret: float,
+    *,
+    budget: str = "rho=1",
+    tuned: bool = False,
+    n: int = 10,
+    notion: str = "joint",
+    unit: str = "user-round",
+    relation: str = "replace-one",
 ) -> Row:
     """A row whose replicates are `regret` plus a shared customer effect."""
     noise = np.random.default_rng(n).normal(size=n) + 0.1 * np.arange(n) * regret
     finals = {k: regret + float(noise[k]) for k in range(n)}
     return Row(
-        agent=name + " (tuned)" * tuned, name=name, budget=budget, notion="joint",
-        unit="user-round", guarantee="joint", regret=Interval(regret, regret, regret),
+        agent=name + " (tuned)" * tuned, name=name, budget=budget, notion=notion,
+        unit=unit, relation=relation, guarantee=notion, regret=Interval(regret, regret, regret),
         iqm_regret=None, score=None, reward=Interval(0, 0, 0), rounds_per_second=None, curve=(),
         finals=finals, replicates=n, ruling=TUNED if tuned else DEFAULTS,
     )  # fmt: skip
@@ -36,8 +52,22 @@ def task(*rows: Row) -> TaskResult:
 
 
 def pairs(*rows: Row, ours: str = "mine") -> dict[str, tuple[str, str, bool]]:
+    """The compared rows under each ruling if a curator is trusted, at the largest budget."""
     found = comparisons([task(*rows)], {ours: "ours"})
-    return {c.ruling: (c.first, c.second, c.ours) for c in found}
+    return {
+        c.ruling: (c.first, c.second, c.ours)
+        for c in found
+        if c.gain is not None and c.second is not None and c.trust == "curator"
+    }
+
+
+def asked(*rows: Row, trust: str, budget: str = "rho=1", ours: str = "mine") -> Any:
+    """The comparisons of the defaults under a trust model at a budget."""
+    return [
+        c
+        for c in comparisons([task(*rows)], {ours: "ours"})
+        if c.ruling == DEFAULTS and c.trust == trust and str(c.budget) == budget
+    ]
 
 
 def test_our_agent_meets_the_best_other_under_each_ruling() -> None:
@@ -63,17 +93,116 @@ def test_without_our_agent_the_best_meets_the_second() -> None:
 def test_nothing_is_compared_with_few_replicates_without_budget_or_alone() -> None:
     assert pairs(row("mine", 5, n=7), row("a", 9, n=7)) == {}
     assert pairs(row("mine", 5)) == {}
-    assert pairs(row("mine", 5), row("a", 9, budget="rho=2")) == {}
+    assert pairs(row("mine", 5, budget="rho=2"), row("a", 9, budget="eps=1,delta=1e-5")) == {}
     free = [replace(r, budget=None) for r in (row("mine", 5), row("a", 9))]
     assert pairs(*free) == {}
 
 
+LADDER = {"local": "local", "shuffler": "shuffle", "aggregator": "aggregate", "curator": "joint"}
+
+
+@pytest.mark.parametrize("given", LADDER)
+def test_a_stronger_trust_model_counts_under_the_weaker_ones(given: str) -> None:
+    """Ours and theirs: from the row's own trust model on, and never before."""
+    order = list(LADDER)
+    weaker = order[order.index(given) :]
+    for names in (("mine", "a"), ("a", "mine")):
+        strong = row(names[0], 5, notion=LADDER[given])
+        weak = row(names[1], 9, notion="joint")
+        for trust in order:
+            found = asked(strong, weak, trust=trust)
+            if trust == "curator":
+                (one,) = found
+                assert one.outcome == ("ahead" if names[0] == "mine" else "behind")
+                assert {one.first, one.second} == {strong.key, weak.key}
+            elif trust in weaker:
+                (one,) = found
+                assert (one.first, one.second) == (strong.key, None)
+                assert one.outcome == "not compared"
+            else:
+                assert found == []
+
+
+def test_a_smaller_budget_counts_under_the_larger_one_and_not_the_reverse() -> None:
+    rows = (
+        row("mine", 5, budget="rho=0.5"),
+        row("mine", 8),
+        row("a", 7),
+        row("a", 6, budget="rho=2"),
+    )
+    (one,) = asked(*rows, trust="curator")
+    assert (one.first, one.second) == ("mine (rho=0.5)", "a (rho=1)")
+    (half,) = asked(*rows, trust="curator", budget="rho=0.5")
+    assert (half.first, half.second, half.outcome) == ("mine (rho=0.5)", None, "not compared")
+    (two,) = asked(*rows, trust="curator", budget="rho=2")
+    assert (two.first, two.second) == ("mine (rho=0.5)", "a (rho=2)")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"unit": "reward"},
+        {"relation": "add-remove"},
+        {"budget": "eps=0.5,delta=1e-5"},
+        {"notion": "anticipating"},
+    ],
+)
+def test_another_unit_relation_or_scale_and_a_weaker_notion_imply_nothing(
+    other: dict[str, Any],
+) -> None:
+    rows = row("mine", 5, **other), row("a", 9)
+    found = [c for c in asked(*rows, trust="curator") if c.second == "a (rho=1)" and c.ours]
+    joint = [c for c in asked(*rows, trust="curator") if c.notion == "joint"]
+    if other == {"notion": "anticipating"}:  # the weaker question has both rows
+        assert [c.notion for c in found] == ["anticipating"]
+    else:
+        assert found == []
+    assert {c.first for c in joint if c.unit == "user-round"} >= {"a (rho=1)"}
+
+
+def test_the_transcript_of_public_contexts_follows_from_local_messages_only() -> None:
+    rows = (
+        row("mine", 5, notion="local", unit="reward"),
+        row("a", 9, notion="central", unit="reward"),
+    )
+    (one,) = asked(*rows, trust="curator")
+    assert one.outcome == "ahead"
+    rows = row("mine", 5, notion="local"), row("a", 9, notion="central")
+    (one,) = asked(*rows, trust="curator")
+    assert (one.first, one.outcome) == ("a (rho=1)", "not compared")
+
+
+@pytest.mark.parametrize(("unit", "notion"), [("user-round", "joint"), ("reward", "central")])
+def test_of_a_curator_without_rows_the_strongest_that_follows_is_asked(
+    unit: str, notion: str
+) -> None:
+    (one,) = asked(row("mine", 5, notion="local", unit=unit), trust="curator")
+    assert (one.notion, one.unit, one.first) == (notion, unit, "mine (rho=1)")
+
+
+def test_what_only_one_side_has_is_not_compared_and_counted() -> None:
+    both = task(
+        row("mine", 5), row("a", 9), row("b", 7, notion="local"), row("c", 8, notion="local")
+    )
+    found = comparisons([both], {"mine": "ours"})
+    data = LeaderboardData(
+        title="t", suite="s", created="2026-01-01", version="0", revision=None, command="",
+        tasks=(both,), comparisons=found,
+    )  # fmt: skip
+    counts = {trust: data.tally(DEFAULTS, trust) for trust in LADDER}
+    assert counts["curator"]["ahead"] == 1 and counts["curator"]["not compared"] == 0
+    for trust in ("local", "shuffler", "aggregator"):
+        assert counts[trust] == {
+            "all": 1, "ahead": 0, "undecided": 0, "behind": 0, "not compared": 1, "holm": 0
+        }  # fmt: skip
+
+
 def test_the_gain_is_the_others_regret_minus_ours() -> None:
     mine, other = row("mine", 5), row("a", 9)
-    (found, _) = comparisons([task(mine, other)], {"mine": "ours"})
+    (found,) = asked(mine, other, trust="curator")
     gains = [other.finals[k] - mine.finals[k] for k in mine.finals]
     assert found.gain.mean == pytest.approx(np.mean(gains)) and found.outcome == "ahead"
-    (lost, _) = comparisons([task(mine, row("a", 1))], {"mine": "ours"})
+    (lost,) = asked(mine, row("a", 1), trust="curator")
     assert lost.outcome == "behind" and lost.gain.mean < 0
 
 

@@ -50,3 +50,40 @@ def test_results_in_a_folder_whose_name_is_no_text(tmp_path, monkeypatch, capsys
     shown = capsys.readouterr().out
     shown.encode()
     assert "ma\\xdf" in shown
+
+
+def test_a_stored_command_has_no_folder_of_the_machine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "smoke", "--out", str(tmp_path / "results" / "x"), "--html=/home/me/a b/p.html"]
+    monkeypatch.setattr(sys, "orig_argv", ["/usr/bin/python", "/usr/bin/dpb", *words])
+    assert provenance.command_line() == "dpb run smoke --out results/x --html=p.html"
+    monkeypatch.setattr(sys, "orig_argv", ["/usr/bin/python", "/home/me/study.py", "/data/in"])
+    assert provenance.command_line() == "python study.py in"
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (
+            "dpb run dpb-bench-v1 --out /tmp/w/res/arena --workers 2",
+            "dpb run dpb-bench-v1 --out results/dpb-bench-v1",
+        ),
+        (
+            "dpb run dpb-bench-v1 --workers=2 --quiet --backend dask --scheduler tcp://10.0.0.1:1 "
+            "--tasks pricing-easy --html '/home/me/a b.html' --log tensorboard=/home/me/tb",
+            "dpb run dpb-bench-v1 --tasks pricing-easy",
+        ),
+        (
+            "dpb run '/home/me/my suites/own.yaml' --out $'/tmp/ma\\xdf'",
+            "dpb run own.yaml --out results/dpb-bench-v1",
+        ),
+        (
+            "dpb run --env DPB/Pricing-v0 --agent random",
+            "dpb run --env DPB/Pricing-v0 --agent random",
+        ),
+        ("python /home/me/study.py --in=/data/x", "python study.py --in=x"),
+        ("", ""),
+    ],
+)
+def test_a_shown_command_is_one_that_a_reader_can_type(stored, shown):
+    assert provenance.shown_command(stored, "dpb-bench-v1") == shown

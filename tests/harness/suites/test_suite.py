@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpb_gym.errors import DataError, SuiteError, UnknownNameError
-from dpb_gym.registry import agent_spec, agent_specs
-from dpb_gym.running.plan import make_jobs, plan_suite
+from dpb_gym.privacy import Budget
+from dpb_gym.registry import agent_spec, agent_specs, shortcoming
+from dpb_gym.running.plan import make_jobs, plan_suite, task_info
 from dpb_gym.suites.schema import parse_yaml
+from dpb_gym.suites.spec import Task
 from dpb_gym.suites.suite import SEED_SPAN, Suite, load_suite, parse_suite, suite_names
 
 GOOD: dict[str, Any] = {
@@ -414,3 +416,35 @@ def test_the_smoke_suite_has_the_non_private_version_of_our_agents() -> None:
     ours = {name for name in private if agent_spec(name).standing == "ours"}
     exact = {agent.name for agent in agents if not agent.budgets}
     assert len(ours) == 3 and ours <= exact and "lin-greedy" in exact
+
+
+def test_the_arena_has_our_agents_under_every_trust_model_on_all_tasks_of_their_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A comparison in which only the others have a row would be counted nowhere."""
+    monkeypatch.setattr(Task, "missing_data", lambda task: "")
+    suite = load_suite("dpb-bench-v1")
+    ours = {agent.name for agent in suite.agents if agent_spec(agent.name).standing == "ours"}
+    assert len(ours) == 4
+    for plan in plan_suite(suite):
+        track = suite.tracks[plan.task.track or ""]
+        amounts = {Budget.parse(budget) for budget in suite.grid(track.budgets or ())}
+        playing = {run.name for run in plan.runs} & ours
+        assert playing == {
+            name for name in ours if not shortcoming(agent_spec(name), task_info(plan.task))
+        }
+        assert playing
+        for name in playing:
+            found = {run.budget for run in plan.runs if run.name == name and run.budget}
+            for trust in ("curator", "aggregator", "shuffler", "local"):
+                under = {budget.amount for budget in found if budget.trust == trust}
+                assert under == amounts, (plan.task.name, name, trust)
+
+
+def test_tasks_of_the_arena_have_equal_replicates_but_for_the_longest() -> None:
+    suite = load_suite("dpb-bench-v1")
+    fewer = {task.name: task.replicates for task in suite.tasks if task.replicates is not None}
+    assert suite.replicates == 20
+    assert fewer == {"recommendation-hard": 10}
+    for task in suite.tasks:  # the blocks of stored results stay the suite's own
+        assert (task.replicates or suite.replicates) % (task.block or suite.block) == 0

@@ -48,7 +48,17 @@ def board(make):
     origins = (Origin("one-pass-mnl", standing="ours"), Origin("dpmnl", standing="paper"))
     first, second = "One-pass MNL (rho=1)", "DPMNL (rho=1)"
     pair = RulingComparison(
-        task.task, "self-tuning", first, second, Interval(5, 1, 9), True, survives=True
+        task.task,
+        "self-tuning",
+        "curator",
+        "joint",
+        "user-round",
+        "rho=1",
+        first,
+        second,
+        Interval(5, 1, 9),
+        True,
+        survives=True,
     )
     return make.data([replace(task, rows=tuple(rows))], origins=origins, comparisons=(pair,))
 
@@ -66,7 +76,10 @@ def test_the_table_shows_defaults_with_a_trusted_server_first(opened, board):
     mine = [ratio(board, f"One-pass MNL (rho={rho})") for rho in ("0.1", "1")]
     assert found["One-pass MNL"][:2] == [mine[0], f"{mine[1]} ●"]
     assert found["DPMNL"][:2] == [ratio(board, f"DPMNL (rho={rho})") for rho in ("0.1", "1")]
-    assert "Local" not in found and "Random" in found and "Oracle" not in found
+    assert found["Local"] == [ratio(board, f"Local (rho={rho})") for rho in ("0.1", "1")]
+    notes = "return [...document.querySelectorAll('#heat .from')].map(one => one.textContent)"
+    assert sum(note.endswith(", trusts nobody") for note in page.execute_script(notes)) == 2
+    assert "Random" in found and "Oracle" not in found
     assert headers(page)[:2] == ["ε ≤ 1", "ε ≤ 1"]
     badges = {e.text for e in page.all("#heat td.source")}
     assert {"ours", "paper's"} <= badges
@@ -86,7 +99,9 @@ def test_the_ruling_switch_shows_tuned_rows(opened, board):
 
 def test_the_trust_switch_selects_who_sees_the_data(opened, board):
     page = opened(board)
-    assert not page.find("input[value=aggregator]").is_enabled()
+    # Its local rows imply the guarantee of an aggregator.
+    page.press("input[value=aggregator]")
+    assert "Local" in {label.split("\n")[0] for label, *_ in heat(page)}
     page.press("input[value=local]")
     found = {label: cells for label, *cells in heat(page)}
     assert "Local" in found and "DPMNL" not in found
@@ -94,6 +109,108 @@ def test_the_trust_switch_selects_who_sees_the_data(opened, board):
     assert "best other" in lines and "ours (server)" in lines
     page.keys("input[value=curator]", " ")
     assert "DPMNL" in {label for label, *_ in heat(page)}
+
+
+def test_a_row_of_a_smaller_budget_answers_and_says_so(opened, board):
+    """And the mean rank, which one task and two budgets give here."""
+    task = board.tasks[0]
+    less = {"DPMNL (rho=0.1)": 1e-3, "One-pass MNL (rho=1)": 50.0}
+    rows = [
+        replace(row, regret=Interval(*[less[row.key]] * 3)) if row.key in less else row
+        for row in task.rows
+    ]
+    page = opened(replace(board, tasks=(replace(task, rows=tuple(rows)),)))
+    cells = page.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('#heat tbody tr:not(.group)')]"
+        ".map(tr => [tr.querySelector('button').textContent, "
+        "[...tr.querySelectorAll('td.num')].map(td => td.textContent)]))"
+    )
+    assert cells["DPMNL"][1].endswith("at rho=0.1") and "at rho" not in cells["DPMNL"][0]
+    assert [cells[name][2] for name in ("DPMNL", "One-pass MNL", "Local")] == [
+        "1.0", "2.0", "3.0"
+    ]  # fmt: skip
+
+
+def test_a_mark_is_about_the_two_best_agents(opened, board):
+    """The stored comparison is of our agent; here two others have less regret."""
+    task = board.tasks[0]
+    less = {"DPMNL (rho=1)": 1e-3, "Local (rho=1)": 2e-3}
+    rows = [
+        replace(row, regret=Interval(*[less[row.key]] * 3)) if row.key in less else row
+        for row in task.rows
+    ]
+    (pair,) = board.comparisons
+    data = replace(board, tasks=(replace(task, rows=tuple(rows)),))
+    for second, mark in (("DPMNL (rho=1)", ""), ("Local (rho=1)", "")):
+        behind = replace(pair, second=second, gain=Interval(-5, -9, -1))
+        page = opened(replace(data, comparisons=(behind,)))
+        found = {label: cells for label, *cells in heat(page)}
+        assert found["DPMNL"][1].partition("×")[2] == mark
+    two = replace(pair, first="DPMNL (rho=1)", second="Local (rho=1)", ours=False)
+    page = opened(replace(data, comparisons=(two,)))
+    found = {label: cells for label, *cells in heat(page)}
+    assert found["DPMNL"][1].endswith("●")
+
+
+def test_rows_without_an_audit_say_so(opened, board):
+    task = board.tasks[0]
+    rows = [
+        replace(row, audit=None, verdict="not audited" if row.name == "dpmnl" else "consistent")
+        if row.private else row
+        for row in task.rows
+    ]  # fmt: skip
+    page = opened(replace(board, tasks=(replace(task, rows=tuple(rows)),)))
+    said = page.execute_script(
+        "return [...document.querySelectorAll('#heat th.who')].filter(th => "
+        "th.textContent.includes('not audited')).map(th => th.querySelector('button').textContent)"
+    )
+    assert said == ["DPMNL"]
+
+
+def test_multiples_are_of_the_best_default_or_tuned_agent_without_privacy(opened, board):
+    task = board.tasks[0]
+    exact = next(row for row in task.rows if row.name == "greedy-mnl")
+    half = Interval(*[exact.regret.mean / 2] * 3)
+    tuned = replace(exact, agent="Greedy MNL (tuned)", ruling="tuned", regret=half)
+    data = replace(board, tasks=(replace(task, rows=(*task.rows, tuned)),))
+    found = {label: cells for label, *cells in heat(opened(data))}
+    assert found["DPMNL"][0] == ratio(data, "DPMNL (rho=0.1)") != ratio(board, "DPMNL (rho=0.1)")
+
+
+def test_the_outcome_at_an_epsilon_names_its_tasks(opened, board):
+    task = board.tasks[0].task
+    (pair,) = board.comparisons
+    behind = replace(pair, trust="local", first="Local (rho=1)", gain=Interval(-5, -9, -1))
+    alone = replace(pair, trust="shuffler", first="Local (rho=1)", second=None, gain=None)
+    page = opened(replace(board, comparisons=(pair, behind, alone)))
+    said = "return document.querySelector(arguments[0]).textContent"
+    counts = "ahead in {}, undecided in 0, behind in {}, not compared in {}."
+    names = (
+        "return [...document.querySelectorAll('#verdict dt, #verdict dd')].map(x => x.textContent)"
+    )
+    for trust, numbers, outcome in (
+        ("curator", (1, 0, 0), "ahead"),
+        ("local", (0, 1, 0), "behind"),
+        ("shuffler", (0, 0, 1), "not compared"),
+    ):
+        page.press(f"input[value={trust}]")
+        assert page.execute_script(said, "#verdict summary").endswith(counts.format(*numbers))
+        assert page.execute_script(names) == [outcome, f"{task} (a whole visit)"]
+    choose = "const box = document.querySelector('#epsilon'); box.value = '0.5';"
+    page.execute_script(choose + "box.dispatchEvent(new Event('input', {bubbles: true}))")
+    assert not page.find("#verdict").is_displayed()
+
+
+def test_processor_time_is_shown_beside_regret(opened, board):
+    page = opened(board)
+    assert page.all("#speeds svg") == []
+    page.press("#speeds summary")
+    (picture,) = page.all("#speeds svg")
+    label = picture.get_attribute("aria-label")
+    rows = {row.key: row for row in board.tasks[0].rows}
+    for key in ("One-pass MNL (rho=1)", "DPMNL (rho=1)", "Local (rho=1)"):
+        time = number(1e6 / float(f"{rows[key].rounds_per_second:.6g}"))
+        assert f"{rows[key].agent} {time} and {number(rows[key].regret.mean)}" in label
 
 
 def test_the_delta_switch_states_other_epsilons(opened, board):
