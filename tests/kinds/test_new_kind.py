@@ -190,7 +190,7 @@ def test_a_log_gives_an_environment(menus: ModuleType, sales: dict[str, Any]) ->
 
 def test_advice_on_a_log(menus: ModuleType, sales: dict[str, Any]) -> None:
     advice = dpb_gym.advise(
-        sales, "menu", budgets="rho=1", horizon=400, replicates=8, progress=False, **COLUMNS
+        sales, "menu", budgets="rho=1", horizon=200, replicates=8, progress=False, **COLUMNS
     )
     earned = {e.label: e.earned.mean for e in advice.earnings}
     assert earned["random"] < earned["without privacy"]

@@ -449,17 +449,28 @@ def test_without_stock_nothing_changes():
 KNOWN = [
     name
     for name, spec in sorted(agent_specs().items())
-    if spec.entry_point.startswith("dpb_agents") and not name.startswith("sb3")
+    if spec.entry_point.startswith("dpb_agents")
 ]
+DEEP = {"ppo", "dqn", "sac"}
+"""PyTorch takes seconds to import, so `make test` leaves these out."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
-def test_every_agent_plays_a_season(env_id):
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param({*KNOWN} - DEEP, id="compiled"),
+        pytest.param({"oracle", *DEEP}, id="deep", marks=pytest.mark.long),
+    ],
+)
+def test_every_agent_plays_a_season(env_id, names):
+    if names >= DEEP:
+        pytest.importorskip("stable_baselines3", reason="needs the extra [sb3]")
     kind = environment(env_id).kind
     result = dpb_gym.evaluate(
         env_id,
-        agents=[n for n in KNOWN if {kind, "any"} & set(agent_specs()[n].supports)],
+        agents=[n for n in sorted(names) if {kind, "any"} & set(agent_specs()[n].supports)],
         horizon=50,
         replicates=2,
         env_kwargs=FEW[env_id],
