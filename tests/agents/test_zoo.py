@@ -133,6 +133,7 @@ def test_a_replicate_does_not_depend_on_its_batch(name, arena):
             np.testing.assert_array_equal(batch[:, i], single[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arena"),
     [p for p in PAIRS if p[1] in BY_HAND],

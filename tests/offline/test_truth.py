@@ -64,6 +64,7 @@ def test_estimates_lie_within_four_standard_errors(which, scale, request):
     assert found["dr"].std_error <= found["ips"].std_error * 1.01
 
 
+@pytest.mark.slow
 def test_a_trained_agent_against_fresh_rounds():
     train = LoggedData.from_problem(ENVIRONMENT, 3000, seed=5, dim=6)
     later = LoggedData.from_problem(ENVIRONMENT, ROUNDS, seed=5, skip=3000, dim=6)

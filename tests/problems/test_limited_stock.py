@@ -184,6 +184,7 @@ def act_at_random(problem):
     return act
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 def test_expected_regret_is_the_difference_to_the_optimum(env_id, exact):
     problem, B, T = make_problem(env_id, horizon=10, **FEW[env_id]), 300, 10
@@ -351,6 +352,7 @@ TOGETHER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 @pytest.mark.parametrize("more", TOGETHER, ids=str)
 def test_replicates_do_not_depend_on_the_batch(env_id, more, exact):

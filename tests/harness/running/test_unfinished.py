@@ -112,6 +112,7 @@ DEEP_WORLDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("world", "deep"), [*((world, False) for world in WORLDS), *DEEP_WORLDS])
 def test_every_agent_continues_bit_for_bit(world: str, deep: bool, place: Storage) -> None:
     if deep:
@@ -145,6 +146,7 @@ def test_every_agent_continues_bit_for_bit(world: str, deep: bool, place: Storag
     assert all(found == [40, 130, 200, HORIZON] for found in rounds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_restored_instance_is_the_saved_one(world: str) -> None:
     problem = job(world, {"random": None}).task.problem()
@@ -172,6 +174,7 @@ def plain(instance: Any, action: Any) -> list[Any]:
     return [*instance.context(), *instance.oracle(), *outcome.feedback, *outcome[1:], instance.left]
 
 
+@pytest.mark.slow
 def test_some_of_the_agents_continue_as_well(place: Storage) -> None:
     cells = job("late prices").cells
     problem = job("late prices").task.problem()
