@@ -26,7 +26,7 @@ def test_helper():
     by_helper()
 
 def test_fixture(started):
-    pass
+    print()
 
 def test_imported_name():
     Other()
