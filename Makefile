@@ -98,9 +98,9 @@ test-all: $(VENV)/.test
 # For development: tests of the library that are not slow and start no process or browser.
 # `make test-all` also runs those of agents, papers, examples, pages and packages.
 FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
-  tests/plugin tests/release tests/sb3 tests/conftest.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
+  tests/plugin tests/release tests/sb3 tests/%.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 test-fast: $(VENV)/.test
-	@$(PYTEST) -q -m "not slow and not process and not browser" $(FAST)
+	@$(PYTEST) -q -m "not slow and not long and not process and not browser" $(FAST)
 
 # Without Stable-Baselines3 and the loggers: their oldest versions need other dependencies.
 test-lowest: $(LOWEST)/.test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib
 import json
@@ -41,14 +42,42 @@ settings.register_profile("dpb", deadline=None)
 settings.load_profile("dpb")
 
 STARTS = re.compile(
-    r"^(import|from) (subprocess|multiprocessing)|nbclient|webdriver|workers=([2-9]|workers)", re.M
+    r"\b(subprocess|multiprocessing|nbclient|webdriver|forks|in_child|os\.fork)\b"
+    r"|\bworkers=([2-9]|workers)"
 )
+"""What the source of a function has that starts processes itself."""
 
 
 @cache
-def starts_processes(path: Path) -> bool:
-    """Return whether the tests of a file start processes."""
-    return STARTS.search(path.read_text(encoding="utf-8")) is not None
+def process_starters(path: Path) -> frozenset[str]:
+    """Return the names of the functions of a file that start processes, also through others."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    imported: set[str] = set()
+    found: set[str] = set()
+    used: dict[str, set[str]] = {}
+    nodes = list(ast.parse(text).body)
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            nodes += node.body
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if STARTS.search("\n".join(lines[first - 1 : node.end_lineno])):
+                found.add(node.name)
+            used[node.name] = _names(node)
+        elif isinstance(node, ast.ImportFrom) and STARTS.search(node.module or ""):
+            imported |= {each.asname or each.name for each in node.names}
+    while more := {name for name in used if used[name] & (found | imported)} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _names(function: ast.AST) -> set[str]:
+    """Return the names that a function uses, fixtures included, without its own variables."""
+    nodes = list(ast.walk(function))
+    own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    used = {n.id for n in nodes if isinstance(n, ast.Name)} - own
+    return used | {n.arg for n in nodes if isinstance(n, ast.arg)}
 
 
 # The first files in the order in which two workers take them: one compiles all kernels while the
@@ -57,6 +86,9 @@ FIRST = (
     "agents/test_zoo.py",
     "release",
     "report/browser",
+    "data",
+    "structure",
+    "privacy",
     "harness/running/test_interruption.py",
     "harness/running/test_parallel.py",
     "bits",
@@ -100,6 +132,8 @@ LONG_PATHS = (
     "docs/test_snippets.py::test_commands_work[docs",
     "docs/test_snippets.py::test_python_snippets_run[docs",
     "examples",
+    "harness/planning/test_costs.py::test_a_forecast_of_memory_is_near_what_a_run_takes[params1",
+    "harness/planning/test_costs.py::test_folded_records_do_not_grow_with_the_horizon[mle",
     "harness/results/test_result_directory.py::test_a_full_disk",
     "harness/results/test_storage.py::test_kill_9",
     "harness/running/test_errors.py::test_edited_code",
@@ -144,7 +178,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.long)
-        if starts_processes(item.path):
+        if getattr(item, "originalname", item.name) in process_starters(item.path):
             item.add_marker(pytest.mark.process)
         if DEEP.search(item.name) and "tests/sb3/" not in item.nodeid:
             item.add_marker(pytest.mark.long)

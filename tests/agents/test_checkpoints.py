@@ -60,6 +60,7 @@ def play(instance, agent, first, last):
     return actions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 def test_a_resumed_run_equals_the_uninterrupted_one(name, kind, tmp_path):
     # 437 is in the middle of every batch, block and schedule.

@@ -111,6 +111,7 @@ def numbers_in(value, seen=None):
     return [array for part in parts for array in numbers_in(part, seen)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["seeded", "system"])
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("agent", AGENTS)
@@ -174,6 +175,7 @@ def test_no_context_of_a_customer_leaves_its_device(agent, trust, monkeypatch):
     assert not sums_of(following._agent)._own.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_device_decides_as_the_server_would(agent, trust):

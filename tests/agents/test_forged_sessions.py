@@ -226,6 +226,7 @@ def forge_all(tmp_path: Path, case: str, every: int) -> tuple[int, int]:
     return refused, loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_forged_field_changes_no_guarantee_noise_or_budget(tmp_path: Path, case: str) -> None:
     refused, loaded = forge_all(tmp_path, case, every=23)
@@ -372,6 +373,7 @@ def arrays(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
             yield from arrays(value, (*path, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["curator", "aggregator", "minimiser", "tree", "batches"])
 def test_forged_arrays_change_no_plan(tmp_path: Path, case: str) -> None:
     original = saved(tmp_path / "session", case)

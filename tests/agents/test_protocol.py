@@ -153,6 +153,7 @@ class Long(dpb_gym.SingleAgent):
         self.sums.add(feedback.reward, along=3.0 * x / np.linalg.norm(x))
 
 
+@pytest.mark.slow
 def test_an_audit_refuses_long_directions_that_a_run_clips():
     """Of agents that protect contexts, for which an error in a run would depend on them."""
     options = {"supports": ["recommendation"], "protects": ("joint", "user-round")}
@@ -216,6 +217,7 @@ class Summing(dpb_gym.SingleAgent):
         self.sums.release()
 
 
+@pytest.mark.slow
 def test_single_agents_cannot_protect_which_rounds_are_observed():
     """Its releases would reveal these rounds, in which it is not called."""
     replay = {"env_kwargs": {"dim": 2, "protocol": "replay"}, "horizon": 20, "replicates": 2}

@@ -103,6 +103,7 @@ def test_a_lane_equals_a_replicate_alone(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEASONS)
 @pytest.mark.parametrize("budget", [None, "rho=1"])
 def test_bid_prices_pay(name, budget):

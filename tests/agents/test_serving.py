@@ -271,6 +271,7 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
     assert (seen[0] != seen[1]).all(), "the same customers, other noise"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", ["", "@aggregator", "@shuffler", "@local"])
 @pytest.mark.parametrize(
     ("agent", "env", "response"),
@@ -313,6 +314,7 @@ def test_recommended_agents_serve_under_every_trust_model(
     assert b"PCG64DXSM" not in (tmp_path / "session").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["assortment", "pricing", "recommendation"])
 def test_agents_serve_with_system_noise_or_are_named_on_the_page(kind: str) -> None:
     pytest.importorskip("opendp")

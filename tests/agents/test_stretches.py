@@ -144,6 +144,7 @@ def test_agents_go_on_after_stretches_and_checkpoints(name, tmp_path):
     np.testing.assert_array_equal(np.concatenate(actions), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_runs_are_the_same_with_and_without_stretches(environment, monkeypatch):
     names = [name for name, e in found() if e == environment]

@@ -44,6 +44,8 @@ ARENAS = {
 # A loose budget: these tests check that agents work, not the cost of privacy.
 BUDGET = Budget.zcdp(50.0)
 BASELINES = {"random", "oracle"}
+# Of a problem with this horizon, so that agents explore, release and exploit.
+ROUNDS = 160
 SLOW = ("ppo", "dqn", "sac")
 
 
@@ -121,16 +123,17 @@ def test_beats_random(name, arena):
 @pytest.mark.parametrize(("name", "arena"), PAIRS)
 def test_a_replicate_does_not_depend_on_its_batch(name, arena):
     env_id, kwargs = ARENAS[arena]
-    problem = dpb_gym.make_problem(env_id, horizon=320, **kwargs)
+    problem = dpb_gym.make_problem(env_id, horizon=ROUNDS, **kwargs)
     budget = budget_of(agent_specs()[name])
     seeds = [3, 8, 4, 9, 5, 7]
-    together = lockstep(problem, name, seeds, 320, budget)
+    together = lockstep(problem, name, seeds, ROUNDS, budget)
     for i in (0, 4):
-        alone = lockstep(problem, name, [seeds[i]], 320, budget)
+        alone = lockstep(problem, name, [seeds[i]], ROUNDS, budget)
         for batch, single in zip(together, alone):
             np.testing.assert_array_equal(batch[:, i], single[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arena"),
     [p for p in PAIRS if p[1] in BY_HAND],

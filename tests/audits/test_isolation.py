@@ -685,7 +685,7 @@ def test_patched_classes_play_with_the_charged_noise():
 
 @pytest.mark.parametrize("attack", [Silent, Hangs])
 def test_an_agent_that_does_not_answer_is_killed(attack, monkeypatch):
-    monkeypatch.setattr(isolation, "ANSWER_SECONDS", 5.0)
+    monkeypatch.setattr(isolation, "ANSWER_SECONDS", 3.0)
     began = []
     start = IsolatedAgent.__init__
 
@@ -694,7 +694,7 @@ def test_an_agent_that_does_not_answer_is_killed(attack, monkeypatch):
         began.append(agent._process.pid)
 
     monkeypatch.setattr(IsolatedAgent, "__init__", noted)
-    with pytest.raises(AgentError, match="did not answer in 5 seconds"):
+    with pytest.raises(AgentError, match="did not answer in 3 seconds"):
         regret(attack, True, horizon=6)
     assert len(began) == 1 and not alive(began[0])
 

@@ -220,6 +220,7 @@ def test_seeds_fit_into_results_and_next_steps_can_be_pasted(tmp_path: Path, dpb
     assert dpb("verify", out).status == 0
 
 
+@pytest.mark.slow
 def test_a_suite_from_run_to_verify(suite: str, tmp_path: Path, dpb: Any) -> None:
     out = str(tmp_path / "out")
     run = dpb("run", suite, "--out", out, "--workers", "1")
@@ -498,6 +499,7 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60,
     deadline=None,

@@ -97,6 +97,7 @@ def test_any_text_is_parsed(text: str) -> None:
 WORD = st.from_regex(r"[a-z]{1,8}", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(WORD, st.lists(WORD, min_size=1, max_size=6)), st.integers(30, 50))
 def test_descriptions_come_back_from_wrapped_lines(
     entries: dict[str, list[str]], width: int

@@ -71,6 +71,7 @@ def test_every_value_equals_an_independent_reading() -> None:
         log.columns["price_usd"] = log.columns["srch_id"]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_the_generated_file_has_the_traits_of_the_original() -> None:
     rows = parse(searches_csv())
     assert len(NAMES) == 54 and "gross_bookings_usd" in NAMES

@@ -156,6 +156,7 @@ def test_truncated_download(site: Site, tiny: DataSet, private_places: Path) -> 
     assert nothing_left(private_places)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stall", "trickle"])
 def test_endless_downloads_stop_at_the_time_limit(
     site: Site, tiny: DataSet, private_places: Path, how: str
@@ -219,6 +220,7 @@ def test_failed_fetch_leaves_the_old_copy(site: Site, tiny: DataSet, private_pla
     assert dpb_data.check("tiny").ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["{digest}  tiny.zip\n", "MD5 (tiny.zip) = {digest}\n"])
 @pytest.mark.parametrize("right", [True, False])
 def test_check_sum_file_beside_the_archive(

@@ -97,6 +97,7 @@ def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.R
     return reading.answer(given.pop("problem", None), **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READS)
 def test_at_most_three_commands_lead_to_a_model(name: str, tmp_path: Path) -> None:
     """The first names the file alone, each other one answers all open questions."""
@@ -256,6 +257,7 @@ def test_absent_values_are_missing_in_their_column_alone(tmp_path: Path) -> None
             dpb_data.read(path, absent=wrong).table()
 
 
+@pytest.mark.slow
 def test_answers_can_be_typed_as_they_are_printed(tmp_path: Path) -> None:
     """The options of each question's first complete answer are read back as the same settings."""
     from dpb_gym.cli.options import read_settings
@@ -270,6 +272,7 @@ def test_answers_can_be_typed_as_they_are_printed(tmp_path: Path) -> None:
                 assert {k: str(v) for k, v in typed.items()} == {k: str(v) for k, v in own.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["german", "survey codes", "clicks"])
 def test_the_last_action_brings_a_decision(name: str, tmp_path: Path) -> None:
     make, actions, _, _ = READS[name]

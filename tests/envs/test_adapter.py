@@ -60,6 +60,7 @@ def register(name, cls, **kwargs):
     return env_id
 
 
+@pytest.mark.slow
 def test_agents_run_on_third_party_environments():
     env_id = register("Shop", Shop)
     dpb_gym.register_environment(env_id, kind="recommendation", summary="A shop", slope=0.9)

@@ -157,6 +157,7 @@ def attempt(call, value, what):
             pytest.fail(f"{what}: {type(error).__name__}: {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 def test_hostile_values_raise_named_errors(door):
     if "Replay" in door or "Expedia" in door:

@@ -75,6 +75,7 @@ def test_a_spec_makes_the_same_environment_in_a_fresh_process(make: Any) -> None
     assert done.stdout.decode() == repr(seen)
 
 
+@pytest.mark.slow
 def test_asynchronous_environments_of_a_log_start_from_a_clean_server() -> None:
     log = prices()
     asked = {"vectorization_mode": "async", "vector_kwargs": {"context": "forkserver"}}

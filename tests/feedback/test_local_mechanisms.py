@@ -184,6 +184,7 @@ def test_gaussian_guarantee_is_dp_accountings():
     assert ours == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "budget",
     [Budget.zcdp(0.3), Budget.zcdp(1e3), Budget.approx(2.0, 1e-5), Budget.approx(1e3, 1e-5)],

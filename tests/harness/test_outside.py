@@ -58,6 +58,7 @@ def one_setting(monkeypatch: Any) -> None:
     monkeypatch.setitem(outside.WORLDS, "private-arms", (source, make, {"one": (1.0, 0.5)}))
 
 
+@pytest.mark.slow
 def test_rows_have_their_agents_and_ours(folder: Path, one_setting: None) -> None:
     """Regrets of constant agents are known; ours learns; equal seeds give equal rows."""
     rows = list(outside.outside("private-arms", folder, runs=2, rounds=2000))

@@ -323,6 +323,7 @@ def test_agents_of_other_kinds_are_refused() -> None:
         agent.begin(other, None, None)
 
 
+@pytest.mark.slow
 def test_the_private_agent_passes_an_audit_and_fails_with_less_noise() -> None:
     report = dpb_gym.audit("one-pass-offers", dpb_gym.Budget.zcdp(1.0), runs=600, deployment=200)
     assert (report.verdict, report.control) == ("PASS", "FAIL")
@@ -391,6 +392,7 @@ def test_prices_of_quality_are_rejected(sales: dict[str, Any]) -> None:
         dpb_gym.from_log(wrong, "assortment-pricing", outside="nothing", **COLUMNS)
 
 
+@pytest.mark.slow
 def test_advice(sales: dict[str, Any]) -> None:
     advice = dpb_gym.advise(
         sales, "assortment-pricing", outside="nothing", budgets="rho=1", horizon=4000, replicates=8,

@@ -103,6 +103,7 @@ def test_gymnasium_accepts_it(menus: ModuleType, recwarn: pytest.WarningsRecorde
     assert env.render().shape == (320, 480, 3)
 
 
+@pytest.mark.slow
 def test_agents_are_evaluated_and_learn(menus: ModuleType) -> None:
     agents = ["menu-sums", "random", "oracle"]
     result = dpb_gym.evaluate(
@@ -148,6 +149,7 @@ def test_an_unavailable_item_is_rejected(menus: ModuleType) -> None:
         instance.respond(menu)
 
 
+@pytest.mark.slow
 def test_agents_are_audited(menus: ModuleType) -> None:
     report = dpb_gym.audit("menu-sums", Budget.zcdp(1.0), runs=600, deployment=100)
     assert report.verdict == "PASS" and report.control == "FAIL"
@@ -188,9 +190,10 @@ def test_a_log_gives_an_environment(menus: ModuleType, sales: dict[str, Any]) ->
     assert not result.failures
 
 
+@pytest.mark.slow
 def test_advice_on_a_log(menus: ModuleType, sales: dict[str, Any]) -> None:
     advice = dpb_gym.advise(
-        sales, "menu", budgets="rho=1", horizon=400, replicates=8, progress=False, **COLUMNS
+        sales, "menu", budgets="rho=1", horizon=200, replicates=8, progress=False, **COLUMNS
     )
     earned = {e.label: e.earned.mean for e in advice.earnings}
     assert earned["random"] < earned["without privacy"]

@@ -101,6 +101,7 @@ def test_a_learning_log_is_the_run_of_the_harness():
         assert 0.0 < log.propensities.min() < 0.5 < log.propensities.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [None, "geometric=5"])
 def test_estimators_recover_the_truth_from_a_learning_log(delay):
     """The logging policy changes in every round; stated probabilities make estimates exact."""

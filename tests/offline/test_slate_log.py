@@ -149,6 +149,7 @@ def test_sets_ignore_order():
             estimate(name, log, best)
 
 
+@pytest.mark.slow
 def test_logs_of_an_assortment_problem_against_its_truth():
     """A fixed assortment's estimated revenue is near its expected one on new customers."""
     env = {"n_items": 6, "capacity": 2, "dim": 3, "context_norm": "clip"}

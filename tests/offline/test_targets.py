@@ -22,6 +22,7 @@ def log():
     return LoggedData.from_problem("DPB/Recommendation-v0", 600, seed=1, dim=4, n_candidates=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lin-greedy", "lin-ucb", "adaprivate-ucb", "one-pass-linear"])
 def test_deterministic_policies_are_one_hot(log, name):
     agent = offline.train_offline(name, log, BUDGET if "private" in name else None)
@@ -84,6 +85,7 @@ def test_an_agent_of_many_replicates_needs_a_log_for_each(log):
         offline.probabilities(agent, log, samples=0)
 
 
+@pytest.mark.slow
 def test_few_samples_estimate_the_same_value(log):
     """IPS is linear in the policy: the mean over repetitions does not depend on samples."""
     agent = offline.train_offline("lin-ts", log, v=3.0)

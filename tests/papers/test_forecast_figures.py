@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from dpb_gym.papers import forecast_figures, load_figures, reproduction
 from dpb_gym.planning.costs import Forecast
+from dpb_gym.running import runner
 
 
 @pytest.fixture
@@ -60,7 +61,9 @@ def test_the_dry_run_of_a_reproduction(
     assert found["total"]["cells"] == sum(task["cells"] for task in found["tasks"]) > 0
 
 
-def test_a_played_forecast_has_the_rounds_of_the_run() -> None:
+def test_a_played_forecast_has_the_rounds_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a forecast stops where progress is reported, by default every 0.2 s
+    monkeypatch.setattr(runner, "PROGRESS_SECONDS", 0.02)
     rows = forecast_figures("private-assortment/fig4", quick=True, seconds=0.02)
     assert [row.rounds for row in rows] == [3 * 600 * cells for cells in (33, 24, 24)]
     assert all(row.seconds > 0 and row.memory > 1 << 25 for row in rows)

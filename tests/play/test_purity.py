@@ -483,6 +483,7 @@ def test_leaks_are_stopped(name, uncached):
     assert not s.theta.any() and not x.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAKS)
 def test_leaks_work_without_the_measure(name, uncached):
     """Without the whitelist: with read-only arrays; and without these: with writable ones."""
@@ -645,6 +646,7 @@ def state_act(c, s, t, x, z):
     return 0.25 + 0.5 * s.theta[0]
 
 
+@pytest.mark.slow
 def test_the_player_applies_the_whitelist(uncached, monkeypatch):
     class Hidden(Spy):
         functions = Functions(jit(generator_act), jit(generator_record), quiet_learn)
@@ -655,6 +657,7 @@ def test_the_player_applies_the_whitelist(uncached, monkeypatch):
     assert follows(prices(Hidden()))
 
 
+@pytest.mark.slow
 def test_the_player_hands_out_read_only_states(uncached, monkeypatch):
     class Writing(Spy):
         functions = Functions(jit(state_act), jit(state_record), quiet_learn)
@@ -750,6 +753,7 @@ def test_no_function_but_record_gets_a_response(uncached):
         prices(Curious())
 
 
+@pytest.mark.slow
 def test_protected_contexts_are_not_seen(monkeypatch, uncached):
     class Seeing(Spy):
         functions = Functions(quiet_act, quiet_record, quiet_learn, see_price)
@@ -886,6 +890,7 @@ def memory_act(c, s, t, x, z):
     return 0.25 + 0.5 * c.memory[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "memory",
     [TYPED, TYPED_DICT, bytearray(8), (1.0, TYPED), SRAND, quiet_act, OBJECT, np.array([None])],
@@ -1057,6 +1062,7 @@ def turned_record(c, s, t, x, k, reward, z):
     return 1.0, (2.0 * reward - 1.0) * x[k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stretch", [False, True])
 def test_public_directions_do_not_depend_on_responses(stretch, uncached):
     """The number 1 has a range, and its direction could turn round with the response."""

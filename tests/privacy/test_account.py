@@ -111,6 +111,7 @@ costs = st.floats(0.0, 0.4)
 # ------------------------------------------------------------------ the filter
 
 
+@pytest.mark.slow
 @examples
 @given(batches=st.lists(st.lists(st.tuples(users, costs), max_size=12), max_size=8), keyed=...)
 def test_charges_equal_a_filter_in_plain_python(
@@ -130,6 +131,7 @@ def test_charges_equal_a_filter_in_plain_python(
         found.close()
 
 
+@pytest.mark.slow
 @examples
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.lists(users, max_size=5)), max_size=12))
 def test_sessions_equal_a_filter_in_plain_python(new_place, steps):

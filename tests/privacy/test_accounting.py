@@ -235,6 +235,7 @@ def equation_3_6(q: float, sigma: float, order: int) -> float:
     return math.log1p(sum(terms)) / (order - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("q", "sigma"), [(0.3, 0.343), (0.5, 0.572), (0.1, 2.0), (0.9, 1.0)])
 def test_zero_out_poisson_gaussian_is_exact(q: float, sigma: float) -> None:
     """The closed form against quadrature of the mixture and against the peer's PLD."""

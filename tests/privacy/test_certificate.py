@@ -128,6 +128,7 @@ def name_of(path):
 # ---------------------------------------------------------------- the honest certificate
 
 
+@pytest.mark.slow
 def test_the_findings_are_those_of_the_session(certificate):
     (entry,) = certificate.content["entries"]
     facts, found = entry["facts"], entry["findings"]
@@ -420,6 +421,7 @@ def test_names_in_a_file_cannot_write_to_the_terminal(certificate):
 # ---------------------------------------------------------------- audits
 
 
+@pytest.mark.slow
 def test_an_invented_audit_is_not_checked_or_refuted(certificate, tmp_path, capsys):
     honest = tmp_path / "honest.json"
     certificate.save(honest)
@@ -462,6 +464,7 @@ def test_an_audit_that_cannot_be_run_again_is_named(certificate, name, value, wo
     assert agreeing == 0 and "no origin" in wrong[0]
 
 
+@pytest.mark.slow
 def test_a_session_takes_no_audit_of_another_agent():
     report = audit("adaprivate-ucb", Budget.zcdp(0.5), runs=50, params={"batch": 8}, deployment=64)
     assert report.origin["parameters"] == {"batch": 8} and report.origin["seed"] == 0

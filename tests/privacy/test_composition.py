@@ -335,6 +335,7 @@ class Means:
         return np.einsum("i,ibj->bj", weights, self.seen) / self.sums.schedule.ends[k - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", TRUST_MODELS)
 def test_one_releaser_works_under_all_trust_models(trust):
     own = curator(f"rho=20@{trust}", 200, unit="user-round", horizon=300)

@@ -259,6 +259,7 @@ def test_a_budget_that_was_never_charged_is_an_error() -> None:
         play(Claims)
 
 
+@pytest.mark.slow
 def test_a_declared_guarantee_has_basis_declared() -> None:
     (row,) = play(Declares).to_leaderboard().tasks[0].rows
     assert row.guarantee is not None and "declared" in str(row)

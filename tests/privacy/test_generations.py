@@ -48,6 +48,7 @@ def made(request):
     return HOLDERS[request.param]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(
     steps=st.lists(

@@ -191,6 +191,7 @@ class TestAttacks:
                 renyi = (top + math.log(np.exp(logs - top).sum())) / (order - 1)
                 assert renyi <= claim.rho * order * (1 + 1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("budget", "horizon"),
         [("rho=0.5@shuffler", 10_000), ("eps=1,delta=1e-5@shuffler", 10_000)],

@@ -110,6 +110,7 @@ def largest_variance(theta: np.ndarray, omega: np.ndarray, steps: int) -> float:
     return blt_sensitivity(theta, omega, steps) ** 2 * float((weights**2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "table"), [(10**4, 15.99), (10**5, 22.44), (10**6, 30.12)])
 def test_optimiser_reaches_the_table(steps: int, table: float, record_property: object) -> None:
     start = time.perf_counter()

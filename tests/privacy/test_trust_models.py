@@ -355,6 +355,7 @@ def test_tiny_shuffled_budgets_are_refused():
         summed("rho=1e-13@shuffler")[1].schedule  # noqa: B018 (seals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "unit"),
     [

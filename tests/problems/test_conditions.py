@@ -255,7 +255,10 @@ def test_error_for_unavailable_items_names_item_replicate_and_round():
 KNOWN = [
     name
     for name, spec in sorted(agent_specs().items())
-    if spec.entry_point.startswith("dpb_agents") and not spec.fixed_arms
+    # tests/sb3 tests the same of agents with networks
+    if spec.entry_point.startswith("dpb_agents")
+    and not spec.fixed_arms
+    and name not in ("ppo", "dqn", "sac")
 ]
 
 

@@ -159,6 +159,7 @@ def likelihood(theta, data, rows):
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["raw", "clip"])
 @pytest.mark.parametrize("feature_set", ["hotel", "hotel+interactions"])
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 50.0])

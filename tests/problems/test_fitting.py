@@ -73,6 +73,7 @@ def test_the_elasticity_and_its_error_follow_from_the_likelihood() -> None:
     assert effect.error == pytest.approx(spread, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0.1, 1.0])
 def test_intervals_of_the_elasticity_hold_in_generated_logs(width: float) -> None:
     """Of 60 logs, at least 51 hold the truth (nominal 57), with and without noise features."""

@@ -184,6 +184,7 @@ def act_at_random(problem):
     return act
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 def test_expected_regret_is_the_difference_to_the_optimum(env_id, exact):
     problem, B, T = make_problem(env_id, horizon=10, **FEW[env_id]), 300, 10
@@ -351,6 +352,7 @@ TOGETHER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
 @pytest.mark.parametrize("more", TOGETHER, ids=str)
 def test_replicates_do_not_depend_on_the_batch(env_id, more, exact):
@@ -449,17 +451,28 @@ def test_without_stock_nothing_changes():
 KNOWN = [
     name
     for name, spec in sorted(agent_specs().items())
-    if spec.entry_point.startswith("dpb_agents") and not name.startswith("sb3")
+    if spec.entry_point.startswith("dpb_agents")
 ]
+DEEP = {"ppo", "dqn", "sac"}
+"""PyTorch takes seconds to import, so `make test` leaves these out."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env_id", FEW)
-def test_every_agent_plays_a_season(env_id):
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param({*KNOWN} - DEEP, id="compiled"),
+        pytest.param({"oracle", *DEEP}, id="deep", marks=pytest.mark.long),
+    ],
+)
+def test_every_agent_plays_a_season(env_id, names):
+    if names >= DEEP:
+        pytest.importorskip("stable_baselines3", reason="needs the extra [sb3]")
     kind = environment(env_id).kind
     result = dpb_gym.evaluate(
         env_id,
-        agents=[n for n in KNOWN if {kind, "any"} & set(agent_specs()[n].supports)],
+        agents=[n for n in sorted(names) if {kind, "any"} & set(agent_specs()[n].supports)],
         horizon=50,
         replicates=2,
         env_kwargs=FEW[env_id],

@@ -87,6 +87,7 @@ def test_the_oracle_is_the_best_of_all_actions(env_id, more):
     assert (instance.respond(best).regret < 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("env_id", "more"), CASES, ids=str)
 def test_realised_rewards_have_the_expected_mean(env_id, more):
     more = {k: v for k, v in more.items() if k != "contamination"}
@@ -149,6 +150,7 @@ def nested_probabilities(utility, nests, dissimilarity):
     return np.array([weight[n] / whole * e / inclusive[n] for e, n in zip(each, nests)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dissimilarity", [0.1, 0.5, 0.9, 1.0])
 def test_nested_logit(dissimilarity):
     choice = {"kind": "nested", "nests": 2, "dissimilarity": dissimilarity}

@@ -41,6 +41,7 @@ def count(image, colour, tolerance=12):
     return int((np.abs(image - target).max(axis=2) <= tolerance).sum())
 
 
+@pytest.mark.slow
 def test_png_shows_every_agent_in_its_colour(make, tmp_path):
     data = make.data()
     path = tmp_path / "deep" / "er" / "regret.png"
@@ -95,6 +96,7 @@ def test_lines_and_bands_have_the_values_of_the_curves(make):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".PDF", ".svg"])
 def test_formats_by_suffix_and_the_same_bytes_twice(make, tmp_path, suffix):
     for name in "ab":

@@ -47,6 +47,7 @@ def data() -> LeaderboardData:
     return Result.load(PUBLISHED).to_leaderboard()
 
 
+@pytest.mark.slow
 def test_the_metadata_are_those_of_the_result(import_benchmark, data):
     sheet = import_benchmark("datasheet")
     path = PUBLISHED.with_suffix(".croissant.json")
@@ -57,6 +58,7 @@ def test_the_metadata_are_those_of_the_result(import_benchmark, data):
     assert not croissant.Dataset(str(path)).metadata.issues.errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "name"),
     [

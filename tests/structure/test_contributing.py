@@ -88,6 +88,7 @@ def test_make_has_the_targets_of_the_benchmark_of_a_clone():
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_the_table_of_sizes_lists_every_package(import_benchmark):
     structure = import_benchmark("structure")
     table = TEXT.partition("<!-- structure -->")[2].partition("<!-- /structure -->")[0]

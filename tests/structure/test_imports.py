@@ -103,6 +103,7 @@ def test_a_class_of_privacy_is_at_most_two_levels_deep(structure):
     assert depths["Releaser"] == depths["Mechanism"] == 1
 
 
+@pytest.mark.slow
 def test_privacy_states_reasons_and_one_thing_per_statement(structure):
     assert structure.comments("dpb_gym/privacy") >= 5.0
 

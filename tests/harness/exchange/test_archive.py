@@ -515,6 +515,7 @@ def test_verify_names_agents_that_are_not_installed_and_checks_others(
         verify(board, agent="nobody")
 
 
+@pytest.mark.slow
 def test_audits_of_others_are_marked_and_never_count_as_done(
     theirs: Path, archive: Path, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def advice() -> Advice:
     return found
 
 
+@pytest.mark.slow
 def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
     labels = [e.label for e in advice.earnings]
     budgets = ["eps=0.5,delta=1e-6", "eps=8,delta=1e-6"]
@@ -59,6 +60,7 @@ def test_the_baseline_and_the_bounds_are_always_there(advice: Advice) -> None:
         assert e.earned.low < e.earned.high, "the model is estimated"
 
 
+@pytest.mark.slow
 def test_what_the_table_brought_is_always_a_row(advice: Advice) -> None:
     """It is the table's mean, with the error of a mean, and no model's."""
     today = advice.earnings[-1]
@@ -194,6 +196,7 @@ def test_doubts_about_the_fit_come_first() -> None:
     assert lines[2] == f"warning: {found.warnings[0]}", "after the decision, before all else"
 
 
+@pytest.mark.slow
 def test_choices_that_count_alike_whatever_their_price_are_doubted() -> None:
     rng = np.random.default_rng(0)
     n = 300

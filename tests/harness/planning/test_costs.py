@@ -48,6 +48,7 @@ def test_rounds_seconds_and_bytes_are_those_of_the_files(out: Path) -> None:
     assert private.rounds_per_second * private.seconds == pytest.approx(private.rounds)
 
 
+@pytest.mark.slow
 def test_bytes_extrapolate(suite: Suite, out: Path, tmp_path: Path) -> None:
     """The forecast predicts the table's size at ten times the replicates."""
     larger = tmp_path / "larger"
@@ -199,6 +200,7 @@ def test_the_dry_run(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["total"]["cells"] == found["tasks"][0]["jobs"] == 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ucb-mnl", "greedy-pricing", "mle-cycle-pricing"])
 def test_folded_records_do_not_grow_with_the_horizon(name: str) -> None:
     """Ten million rounds of ten replicates, whose records as such would take 3 GB and more."""

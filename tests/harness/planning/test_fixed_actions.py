@@ -28,6 +28,7 @@ def earned(price: float) -> float:
     return float(price / (1 + np.exp(-(1.2 - 0.022 * price))))
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_fixed_price_holds_its_true_earnings() -> None:
     """Of 40 logs, at least 34 intervals of the gain hold the truth of the generating demand."""
     held = []
@@ -103,6 +104,7 @@ def steep(n: int, seed: int) -> dict[str, Any]:
     return {"price": price, "bought": (rng.random(n) < chance).astype(int)}
 
 
+@pytest.mark.slow
 def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
     """A gain in percent is a ratio: the error of today's earnings counts by the ratio's size."""
     grid = np.linspace(2, 9, 2_000)
@@ -135,6 +137,7 @@ def test_intervals_of_ratios_are_those_of_lognormal_draws() -> None:
     assert wide.low == pytest.approx(plain.low, rel=1e-3) and wide.high > plain.high
 
 
+@pytest.mark.slow
 def test_the_best_of_many_items_has_an_interval_that_holds_for_all_of_them() -> None:
     """Of items with the same rate the best in the log is none, and its gain is not shown."""
     outside = 0

@@ -142,6 +142,7 @@ def test_damaged_cells_are_set_aside_and_redone(damage: str, suite: Suite, finis
     assert digests(finished) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0.1, 0.4, 0.9])
 def test_a_damaged_table_is_set_aside_and_mended(
     place: float, suite: Suite, finished: Path

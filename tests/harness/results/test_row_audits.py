@@ -95,6 +95,7 @@ def test_the_parameters_of_most_rows_are_audited(saved):
                             for row in (private, used(3.0))]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
     with ResultDirectory.writing(saved, ResultDirectory.open(saved).suite) as store:
         store.manifest["audits"].clear()
@@ -111,6 +112,7 @@ def test_the_command_audits_and_keeps_the_reports(saved, capsys, monkeypatch):
     assert json.loads((saved / "manifest.json").read_text())["audits"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -125,6 +125,7 @@ def scattered(suite: Suite, address: str) -> list[str]:
     return sorted(names)
 
 
+@pytest.mark.slow
 def test_single_cells_are_read_mended_and_compacted(suite: Suite, address: str) -> None:
     go(suite, address)
     place = storage_of(address)

@@ -82,6 +82,7 @@ class Private(dpb_gym.Agent):
             self.array[:] = -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [None, 2])
 def test_an_audit_of_a_writer(delay: int | None) -> None:
     reports = [

@@ -56,6 +56,7 @@ def evaluate(agents: Any, **options: Any) -> dpb_gym.Result:
     return dpb_gym.evaluate(ENV, agents, **options)
 
 
+@pytest.mark.slow
 def test_an_agent_that_reads_raw_data_has_no_row() -> None:
     with pytest.raises(AgentError, match=r"'mine \(rho=0.5\)' is refused .* it reads raw data"):
         evaluate({"mine": (Reader, "rho=0.5")})
@@ -72,6 +73,7 @@ def test_an_agent_that_reads_raw_data_has_no_row() -> None:
     assert any(note.startswith("Failed") and "reads raw data" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_numbers_of_the_others_do_not_change() -> None:
     fine = (Reader, "rho=0.5", {"raw": False})
     alone = evaluate({"fine": fine}).final_regret("fine")
@@ -106,6 +108,7 @@ def test_which_agents_are_checked(checks: list[str], monkeypatch: pytest.MonkeyP
     assert checks[1:] == ["ours (rho=0.5)"]
 
 
+@pytest.mark.slow
 def test_isolated_agents_are_not_checked(checks: list[str]) -> None:
     evaluate({"mine": (Reader, "rho=0.5", {"raw": False})}, isolate=True, horizon=3, replicates=1)
     assert checks == []
@@ -136,6 +139,7 @@ def run(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return int(done.value.code or 0)
 
 
+@pytest.mark.slow
 def test_the_command_names_the_agent_and_fails(
     registered: str, monkeypatch: pytest.MonkeyPatch, capsys: Any, tmp_path: Path
 ) -> None:
@@ -151,6 +155,7 @@ def test_the_command_names_the_agent_and_fails(
     assert "not audited" in capsys.readouterr().out.lower()
 
 
+@pytest.mark.slow
 def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("dpb_gym.progress_lines.LOG_SECONDS", (0.02, 0.02))
     fine = {"mine": (Reader, "rho=0.5", {"raw": False})}

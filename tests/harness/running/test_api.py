@@ -150,6 +150,7 @@ def test_drawing_and_saving(result: Any, tmp_path: Path, capsys: Any) -> None:
     assert set(dpb_gym.Result.load(path).labels) == {"Random", "Oracle", "LinTS", "Private", "UCB"}
 
 
+@pytest.mark.slow
 def test_a_failing_agent_does_not_affect_others() -> None:
     run: dict[str, Any] = {"horizon": 20, "replicates": 6, "env_kwargs": SMALL, "workers": 2}
     with pytest.warns(RuntimeWarning, match=r"'bad' failed in round 7 \(act\).*oops") as caught:

@@ -45,6 +45,7 @@ def curve(result: dpb_gym.Result, agent: str, what: str) -> Any:
     return pytest.approx(means, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_checkpoints(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -86,6 +86,7 @@ def test_loky_writes_the_same_shards_as_one_process(
     assert seen[-1] == (total, total)
 
 
+@pytest.mark.slow
 def test_dask_writes_the_same_shards_as_one_process(
     suite: Suite, finished: Path, cluster: str, tmp_path: Path
 ) -> None:

@@ -82,6 +82,7 @@ def alone(env_id: str, title: str, seed: int) -> tuple[bytes, bytes]:
     return lane.regret.tobytes(), lane.reward.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", PROBLEMS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -234,6 +235,7 @@ def test_time_without_the_processor_is_not_counted(
     assert lane.timing.response_seconds == pytest.approx(rounds * busy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "number", "method"),
     [("DPB/Pricing-v0", 0, "act"), ("DPB/MovieLensReplay-v0", 2, "play")],

@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,21 @@ def stop(*_: Any) -> None:
     raise Stopped
 
 
-def agents(world: str) -> Iterator[tuple[str, Any]]:
-    """Every agent of this project that plays a world, with a budget if it can have one."""
+DEEP = ("ppo", "dqn", "sac")
+
+
+def agents(world: str, deep: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every agent of this project that plays a world, with a budget if it can have one.
+
+    Args:
+        world: Name of the world.
+        deep: Whether these are the agents of Stable-Baselines3, or all others.
+    """
     env_id, kwargs = WORLDS[world]
     problem = dpb_gym.make_problem(env_id, horizon=HORIZON, **kwargs)
     for name, spec in agent_specs().items():
+        if (name in DEEP) != deep:
+            continue
         budget = None if spec.budget == "never" else "rho=20"
         try:
             check_supported(spec, problem.info, budget is not None)
@@ -94,9 +105,19 @@ def place(tmp_path: Path) -> Iterator[Storage]:
         yield place
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_every_agent_continues_bit_for_bit(world: str, place: Storage) -> None:
-    cells = job(world).cells
+# Deep agents train for seconds: `make test` runs the world in which all three can play.
+DEEP_WORLDS = [
+    pytest.param(world, True, marks=() if world == "prices" else pytest.mark.long)
+    for world in WORLDS
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "deep"), [*((world, False) for world in WORLDS), *DEEP_WORLDS])
+def test_every_agent_continues_bit_for_bit(world: str, deep: bool, place: Storage) -> None:
+    if deep:
+        pytest.importorskip("stable_baselines3", reason="needs the extra [sb3]")
+    cells = job(world, dict(agents(world, deep))).cells
     problem = job(world).task.problem()
     whole = run_block(problem, cells)
     states = JobState(place, cells[0], 0.0)
@@ -125,6 +146,7 @@ def test_every_agent_continues_bit_for_bit(world: str, place: Storage) -> None:
     assert all(found == [40, 130, 200, HORIZON] for found in rounds.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
 def test_a_restored_instance_is_the_saved_one(world: str) -> None:
     problem = job(world, {"random": None}).task.problem()
@@ -152,6 +174,7 @@ def plain(instance: Any, action: Any) -> list[Any]:
     return [*instance.context(), *instance.oracle(), *outcome.feedback, *outcome[1:], instance.left]
 
 
+@pytest.mark.slow
 def test_some_of_the_agents_continue_as_well(place: Storage) -> None:
     cells = job("late prices").cells
     problem = job("late prices").task.problem()
@@ -311,11 +334,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return cells_of(folder / "out")
 
 
+# A start takes seconds: `make test` has each signal and each backend once.
+SHORT = [(signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGKILL, "dask")]
+ENDS = [
+    pytest.param(*end, marks=() if end in SHORT else pytest.mark.long)
+    for end in product((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (1, 2, "dask"))
+]
+
+
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
-@pytest.mark.parametrize("workers", [1, 2, "dask"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("number", "workers"), ENDS)
 def test_a_killed_cell_continues(
     number: int, workers: int | str, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
