@@ -1,0 +1,65 @@
+"""Rows of a stored result are kept for new code if one replicate of each is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+from typer.testing import CliRunner
+
+from dpb_gym.cli.app import app
+from dpb_gym.results.result_directory import ResultDirectory
+
+SUITE = """
+name: kept
+title: Rows that are kept
+seed: 0
+tuning_seed: 1000000
+normalisation_seed: 2000000
+replicates: 4
+block: 2
+checkpoints: log
+budgets: {default: [rho=0.5, rho=5]}
+tasks:
+  - {name: prices, env: DPB/Pricing-v0, env_kwargs: {dim: 3}, horizon: 40}
+agents:
+  - {name: random, label: Random}
+  - {name: greedy-pricing, label: Greedy}
+  - {name: one-pass-pricing, label: Private, budgets: default}
+"""
+
+
+def run(suite: Path, out: Path) -> None:
+    done = CliRunner().invoke(app, ["run", str(suite), "--out", str(out), "--workers", "1"])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_row_of_other_numbers_is_dropped_and_run_again(
+    tmp_path: Path, import_benchmark: Callable[[str], ModuleType]
+) -> None:
+    suite, old, new = tmp_path / "kept.yaml", tmp_path / "old", tmp_path / "new"
+    suite.write_text(SUITE)
+    run(suite, old)
+    true = {r.cell.key: r for r in ResultDirectory.open(old).results()}
+    # stored by other code: all digests of sources differ, and of one row the last bit of a number
+    with ResultDirectory.writing(old, ResultDirectory.open(old).suite) as store:
+        changed = []
+        for result in store.results():
+            agent = result.cell.agent.model_copy(update={"source": "0" * 32})
+            regret = result.regret.copy()
+            if str(agent.budget) == "rho=5" and result.cell.start == 0:
+                regret[0, -1] = np.nextafter(regret[0, -1], np.inf)
+            cell = result.cell.model_copy(update={"agent": agent})
+            changed.append(replace(result, cell=cell, regret=regret))
+        store.replace(changed)
+    carried = import_benchmark("carried")
+    assert carried.carry_over(old, new, str(suite), workers=1) == (4, 8)
+    kept = {r.cell.key: r for r in ResultDirectory.open(new).results()}
+    assert {r.cell.agent.label for r in kept.values()} == {"Random", "Greedy"}
+    assert kept.keys() < true.keys()
+    run(suite, new)
+    again = {r.cell.key: r.digest for r in ResultDirectory.open(new).results()}
+    assert again == {key: r.digest for key, r in true.items()}
