@@ -75,6 +75,7 @@ def stored(path: Path) -> Iterator[bytes]:
             found = b""
 
 
+@pytest.mark.slow
 def test_wandb_stores_checkpoints_offline(tmp_path: Path) -> None:
     import wandb
     from wandb.proto.wandb_internal_pb2 import Record
