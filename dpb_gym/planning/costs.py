@@ -308,8 +308,10 @@ def _growth(job: Job, points: Sequence[_Point]) -> float:
     half = len(points) // 2
     if not half:  # the whole job was played at once
         return 0.0
-    passed = points[-half].round - points[0].round
-    grown = median(p.bytes for p in points[-half:]) - median(p.bytes for p in points[:half])
+    first = points[:half]
+    second = points[-half:]
+    passed = median(p.round for p in second) - median(p.round for p in first)
+    grown = median(p.bytes for p in second) - median(p.bytes for p in first)
     return max(0.0, grown) / max(1, passed) * (job.task.horizon - points[-1].round)
 
 
