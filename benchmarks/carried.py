@@ -8,11 +8,13 @@ Replicates are independent, therefore one of them tells whether the code still c
 the script plays the first replicate of every row alone, to the horizon, and compares the curves of
 regret and reward bit for bit. From `LONG` rounds on it plays one budget of each agent. An agent
 that differs anywhere on a task loses all its rows of that task. `dpb run` computes what is missing.
+Audits are kept for agents without such a difference on any task of a kind.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 from concurrent.futures import ProcessPoolExecutor
@@ -22,11 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
+from dpb_gym.registry import agent_spec
 from dpb_gym.results.cell_result import CellResult
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.plan import make_jobs, plan_suite
 from dpb_gym.running.runner import run_block
-from dpb_gym.suites.spec import Cell
+from dpb_gym.suites.spec import AgentRun, Cell
 from dpb_gym.suites.suite import load_suite
 
 LONG = 50_000
@@ -100,7 +103,21 @@ def carry_over(
             if key[:2] in same and key in planned:
                 kept.append(replace(result, cell=planned[key]))
         store.replace(kept)
+        agents = {(r.cell.agent.name, r.cell.task.kind) for r in results}
+        changed = {
+            (r.cell.agent.name, r.cell.task.kind) for r in results if place(r.cell)[:2] not in same
+        }
+        keep_audits(store, agents - changed)
     return len(kept), len(results)
+
+
+def keep_audits(store: ResultDirectory, unchanged: set[tuple[str, str]]) -> None:
+    """Give the audits of agents that compute the same on a kind of problem today's digest."""
+    for key, report in store.manifest["audits"].items():
+        name, params, kind = json.loads(key)
+        if (name, kind) in unchanged and "error" not in report:
+            report["code"] = AgentRun(spec=agent_spec(name, **params)).code
+    store.save()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import numpy as np
 from typer.testing import CliRunner
 
 from dpb_gym.cli.app import app
+from dpb_gym.registry import agent_spec
 from dpb_gym.results.result_directory import ResultDirectory
+from dpb_gym.suites.spec import AgentRun
 
 SUITE = """
 name: kept
@@ -55,11 +57,18 @@ def test_a_row_of_other_numbers_is_dropped_and_run_again(
             cell = result.cell.model_copy(update={"agent": agent})
             changed.append(replace(result, cell=cell, regret=regret))
         store.replace(changed)
+        for name in ("greedy-pricing", "one-pass-pricing"):
+            store.manifest["audits"][f'["{name}", {{}}, "pricing"]'] = {"code": "old"}
+        store.save()
     carried = import_benchmark("carried")
     assert carried.carry_over(old, new, str(suite), workers=1) == (4, 8)
     kept = {r.cell.key: r for r in ResultDirectory.open(new).results()}
     assert {r.cell.agent.label for r in kept.values()} == {"Random", "Greedy"}
     assert kept.keys() < true.keys()
+    audits = ResultDirectory.open(new).manifest["audits"]
+    assert audits['["one-pass-pricing", {}, "pricing"]'] == {"code": "old"}
+    today = AgentRun(spec=agent_spec("greedy-pricing")).code
+    assert audits['["greedy-pricing", {}, "pricing"]'] == {"code": today}
     run(suite, new)
     again = {r.cell.key: r.digest for r in ResultDirectory.open(new).results()}
     assert again == {key: r.digest for key, r in true.items()}
