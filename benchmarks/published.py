@@ -101,14 +101,14 @@ TRUSTED = {
 }
 
 
-def headline(data: LeaderboardData) -> str:
+def headline(data: LeaderboardData, rulings: Iterable[str] = RULINGS) -> str:
     """Return the counts for each trust model and ruling, and what they mean."""
     lines = [
         "| who is trusted with the data | parameters | comparisons | ours better | undecided "
         "| ours worse | not compared |",
         "|---|---|---|---|---|---|---|",
     ]
-    for ruling, trusted in itertools.product(RULINGS, TRUSTED):
+    for ruling, trusted in itertools.product(rulings, TRUSTED):
         count = data.tally(ruling, trusted)
         cells = [TRUSTED[trusted], "default" if ruling == DEFAULTS else "tuned", count["all"]]
         cells += [f"{count['ahead']} ({count['holm']})", *(count[name] for name in OUTCOMES[1:])]
@@ -278,11 +278,11 @@ def readme(data: LeaderboardData) -> str:
             lines.append(f"| {task.problem}, {budget} | {' | '.join(cells)} |")
     return "\n".join(
         [
-            headline(data),
+            headline(data, [DEFAULTS]),
             "",
+            "Counts with tuned parameters are on [the leaderboard](docs/leaderboard/index.md). "
             "Mean regret with the half-width of its 95% interval on the standard task of each "
-            "problem, where a server is trusted ([all budgets](docs/leaderboard/index.md), [other "
-            "trust models](docs/trust.md)):",
+            "problem, where a server is trusted ([other trust models](docs/trust.md)):",
             "",
             *lines,
         ]

@@ -121,8 +121,7 @@ class Opened:
         if read.dtype.kind in "iuf":
             wrong = column.wrong(read) & ~missing
             if column.kind == "flag":
-                wrong = read < 0
-                read = read // 3
+                wrong, read = read < 0, read // 3
             if wrong.any():
                 row = int(wrong.argmax())
                 raise self._refusal(column, row, values[row].as_py())
@@ -153,16 +152,13 @@ def _converted(values: Any, kind: str) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = pa.int64()
-    number = pa.float64()
-    text = pa.string()
+    whole, number, text = pa.int64(), pa.float64(), pa.string()
     if kind == "flag":
         plain = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(text)))
         return pc.index_in(plain, value_set=pa.array(_FLAGS)).fill_null(-1).cast(whole)
     if kind in ("integer", "number"):
         return values.cast(whole) if kind == "integer" else values.cast(number, safe=False)
-    date = pa.timestamp("us", "UTC")
-    local = pa.timestamp("us")
+    date, local = pa.timestamp("us", "UTC"), pa.timestamp("us")
     ways = {"id": ((whole,), (number, whole)), "any": ((number,),), "text": (), "code": ()}
     if pa.types.is_temporal(values.type):
         ways = dict.fromkeys(ways, ())
