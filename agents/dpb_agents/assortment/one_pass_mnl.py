@@ -16,6 +16,7 @@ from dpb_agents.kernels.curvature import (
     Belief,
     Combination,
     History,
+    believed,
     combination,
     embedded,
     estimate,
@@ -55,7 +56,6 @@ from dpb_gym.kernels.vectors import (
 from dpb_gym.parameters import flag, inside, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
@@ -458,16 +458,9 @@ class OnePassMNL(Algorithm):
         D = self._dim(problem)
         private = sums.sigma > 0.0
         c = self._constants(problem, private)
-        prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
-        centre = np.append(np.zeros(D - d), prior.centre)
         sizes, beliefs = self._prior()
-        V = np.zeros((D, D))
+        prior, V = believed(problem, D, sizes, beliefs, c["likely"], level=self.level)
         own = slice(D - d, D)
-        V[own, own] = np.eye(d) * float((beliefs * sizes**2).sum()) / d
-        precision = np.eye(D) * (d / c["likely"] ** 2)
-        if prior.precision is not None:
-            precision[own, own] += prior.information()
-            kernels.linalg.inverse(precision[None, own, own], V[None, own, own])
         root = np.zeros((D, D))
         kernels.linalg.cholesky(V[None, own, own], root[None, own, own])
         equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
@@ -489,15 +482,6 @@ class OnePassMNL(Algorithm):
             exactly=bool(problem.exactly),
             equal=equal,
             constant=CONSTANT if self.level else 0.0,
-            prior=Belief(
-                sizes=sizes**2 / d,
-                weights=beliefs,
-                centre=centre,
-                informed=prior.precision is not None,
-                precision=precision,
-                level=self.level,
-                rare=0.0,
-                wide=0.0,
-            ),
+            prior=prior,
             sums=known,
-        ), State(centre, V, root, np.zeros((D, D)), *history)
+        ), State(prior.centre, V, root, np.zeros((D, D)), *history)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpb_gym import portable
+from dpb_gym import kernels, portable
 from dpb_gym.kernels.vectors import (
     copy_matrix,
     copy_to,
@@ -23,6 +23,7 @@ from dpb_gym.kernels.vectors import (
 )
 from dpb_gym.play import jit
 from dpb_gym.privacy import Schedule
+from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import LONGEST, ProblemInfo
 
 ROOT2 = math.sqrt(2.0)
@@ -311,6 +312,51 @@ class Belief(NamedTuple):
     level: float
     rare: float
     wide: float
+
+
+def believed(
+    problem: ProblemInfo,
+    D: int,
+    sizes: Any,
+    weights: Any,
+    likely: float,
+    *,
+    level: float,
+    rare: float = 0.0,
+    wide: float = 0.0,
+) -> tuple[Belief, Any]:
+    """Return the prior of theta, and its covariance ``(D, D)`` while there is no level.
+
+    Args:
+        problem: Has the prior mean and precision, if any, and d.
+        D: d, or d + 1 with a level.
+        sizes: Candidate norms of theta.
+        weights: Their probabilities.
+        likely: The likeliest norm.
+        level: See `Belief`, like the following.
+        rare: See `Belief`.
+        wide: See `Belief`.
+    """
+    d = problem.dim
+    prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
+    own = slice(D - d, D)
+    V = np.zeros((D, D))
+    V[own, own] = np.eye(d) * float((weights * sizes**2).sum()) / d
+    precision = np.eye(D) * (d / likely**2)
+    if prior.precision is not None:
+        precision[own, own] += prior.information()
+        kernels.linalg.inverse(precision[None, own, own], V[None, own, own])
+    belief = Belief(
+        sizes=sizes**2 / d,
+        weights=weights,
+        centre=np.append(np.zeros(D - d), prior.centre),
+        informed=prior.precision is not None,
+        precision=precision,
+        level=level,
+        rare=rare,
+        wide=wide,
+    )
+    return belief, V
 
 
 class Posterior(NamedTuple):

@@ -16,6 +16,7 @@ from dpb_agents.kernels.curvature import (
     Belief,
     Combination,
     History,
+    believed,
     combination,
     embedded,
     estimate,
@@ -29,7 +30,6 @@ from dpb_agents.kernels.curvature import (
     stored_by,
     symmetric,
 )
-from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.kernels.customer_prices import (
     best_net_price_of,
@@ -50,7 +50,6 @@ from dpb_gym.kernels.vectors import (
 from dpb_gym.parameters import flag, integer, positive, real
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import Curator
-from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
@@ -468,17 +467,16 @@ class OnePassPricing(Algorithm):
         c = self._constants(problem, private)
         unit_noise = c.pop("unit_noise")
         rate = c.pop("rate")
-        prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
-        beliefs = np.append(1.0 - 4 * OTHERS, np.full(4, OTHERS))
-        sizes = self.norm * SIZES
-        V = np.zeros((D, D))
-        own = slice(D - d, D)
-        V[own, own] = np.eye(d) * float((beliefs * sizes**2).sum()) / d
-        precision = np.eye(D) * (d / self.norm**2)
-        if prior.precision is not None:
-            precision[own, own] += prior.information()
-            kernels.linalg.inverse(precision[None, own, own], V[None, own, own])
-        centre = np.append(np.zeros(D - d), prior.centre)
+        prior, V = believed(
+            problem,
+            D,
+            self.norm * SIZES,
+            np.append(1.0 - 4 * OTHERS, np.full(4, OTHERS)),
+            self.norm,
+            level=self.level,
+            rare=RARE if c["logistic"] and self.disperse else 0.0,
+            wide=(WIDE * self.norm) ** 2 / d,
+        )
         blind = int(sums.schedule.ends[0])
         if c["logistic"]:
             horizon = planned_horizon(problem, self.anytime)
@@ -495,17 +493,8 @@ class OnePassPricing(Algorithm):
             blind=blind,
             low=low,
             high=high,
-            prior=Belief(
-                sizes=sizes**2 / d,
-                weights=beliefs,
-                centre=centre,
-                informed=prior.precision is not None,
-                precision=precision,
-                level=self.level,
-                rare=RARE if c["logistic"] and self.disperse else 0.0,
-                wide=(WIDE * self.norm) ** 2 / d,
-            ),
+            prior=prior,
             stock=self.sells_stock and problem.stock is not None,
             sums=known,
             **c,
-        ), State(centre, V, np.zeros((D, D)), np.zeros(D), np.zeros(1), *history)
+        ), State(prior.centre, V, np.zeros((D, D)), np.zeros(D), np.zeros(1), *history)
