@@ -58,8 +58,7 @@ def unchanged(stored: Path, suite_name: str, task: str) -> set[str]:
     cells = [cell for cell in job.cells if place(cell) in old]
     if job.task.horizon >= LONG:
         cells = one_of_each(cells)
-    problem = job.task.problem() if job.problem is None else job.problem
-    played = run_block(problem, [cell.block(0, 1) for cell in cells])
+    played = run_block(job.task.problem(), [cell.block(0, 1) for cell in cells])
     differ: set[str] = set()
     for cell, new in zip(cells, played):
         before = old[place(cell)]
@@ -83,8 +82,9 @@ def carry_over(
         name: Name or file of its suite of today; the suite's own name by default.
         workers: Processes.
     """
-    name = name or ResultDirectory.open(stored).suite.name
-    tasks = sorted({result.cell.task.name for result in ResultDirectory.open(stored).results()})
+    before = ResultDirectory.open(stored)
+    name = name or before.suite.name
+    tasks = sorted({result.cell.task.name for result in before.results()})
     with ProcessPoolExecutor(workers) as pool:
         labels = list(pool.map(partial(unchanged, stored, name), tasks))
     same = {(task, label) for task, found in zip(tasks, labels) for label in found}

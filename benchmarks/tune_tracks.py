@@ -25,6 +25,7 @@ import yaml
 
 from dpb_gym.planning.tuning import Tuning, tune
 from dpb_gym.registry import agent_spec, shortcoming
+from dpb_gym.report.comparison_groups import TUNED_SUFFIX
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.plan import task_info
 from dpb_gym.suites.recipes import write_recipe
@@ -32,7 +33,6 @@ from dpb_gym.suites.spec import Task
 from dpb_gym.suites.suite import Suite, load_suite
 
 SUITE = "dpb-bench-v1"
-TUNED = " (tuned)"
 HOME = Path(__file__).parents[1]
 SUITE_FILE = HOME / f"dpb_gym/suites/{SUITE}.yaml"
 RECIPES = HOME / "agents/recipes"
@@ -140,7 +140,7 @@ def publish(out: Path, suite: Suite) -> None:
                     points.setdefault(row["task"], {})[row["budget"]] = row["parameters"]
         if points:
             label = next(agent.label for agent in suite.agents if agent.name == name)
-            rows.append({"name": name, "label": label + TUNED, "points": points})
+            rows.append({"name": name, "label": label + TUNED_SUFFIX, "points": points})
     before, mark, rest = SUITE_FILE.read_text(encoding="utf-8").partition("  # Tuned:")
     line, _, _ = rest.partition("\n")
     text = "\n".join(f"  - {json.dumps(row)}" for row in rows)

@@ -16,8 +16,9 @@ LISTENER: ContextVar[Callable[[str], Any] | None] = ContextVar("LISTENER", defau
 ANNOUNCER: ContextVar[Callable[[str], Any] | None] = ContextVar("ANNOUNCER", default=None)
 """Called with each intermediate answer, see `announce`."""
 TERMINAL_SECONDS = (0.5, 1.0)
-LOG_SECONDS = (2.0, 4.0)
 """Seconds before the first line and between lines. Imports may precede the first line."""
+LOG_SECONDS = (2.0, 4.0)
+"""The same where the lines go to a file."""
 
 
 def step(what: str) -> None:

@@ -41,9 +41,9 @@ from dpb_gym.registry import AgentSpec, as_key, check_supported, spec_of
 from dpb_gym.streams import check_seed
 
 WARM_DECISIONS = 330
+"""Decisions of the copy of an agent that compiles its kernels."""
 MOST_WARM_DECISIONS = 5000
-"""Decisions of the copy of an agent that compiles its kernels, and their largest number if an
-integer parameter, such as the length of a batch, asks for more."""
+"""Their largest number if an integer parameter, such as the length of a batch, asks for more."""
 PARTS: dict[str, Any] = {
     "punctual": bool, "t": int, "owed": bool, "open": dict, "came": list, "persons": list,
     "account": str | None,

@@ -32,6 +32,7 @@ from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
 MOST_PLAYS = 6
+"""A forecast plays a block at most so often."""
 FURTHER = 1.4
 """A forecast repeats a block until it gets less than this factor further than before."""
 
@@ -258,8 +259,8 @@ def _stores(agents: Sequence[Agent]) -> list[_Store]:
     parts = [one for c in curators if c is not None for one in (c, *c.parts.values())]
     found: list[_Store] = [behind(handle) for one in parts for handle in one.releasers]
     own = [value for agent in agents for value in vars(agent).values()]
-    parts = [part for part in own if is_dataclass(part) and not isinstance(part, type)]
-    own += [getattr(part, one.name) for part in parts for one in fields(part)]
+    algorithms = [part for part in own if is_dataclass(part) and not isinstance(part, type)]
+    own += [getattr(part, one.name) for part in algorithms for one in fields(part)]
     own += [value for part in own if isinstance(part, Plan) for value in part]
     return found + [
         part for part in own if hasattr(part, "memory") and not isinstance(part, (Releaser, Handle))

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 BUDGETS = ("eps=0.5,delta=1e-6", "eps=1,delta=1e-6", "eps=4,delta=1e-6")
 RANDOM = "random"
+"""The baseline of random choices."""
 DRAWS = 16
-"""The baseline of random choices; draws of a fitted log's coefficients from their posterior."""
+"""Draws of a fitted log's coefficients from their posterior."""
 LARGEST_EPSILON = 10.0
 """Largest epsilon per person that is reported as a guarantee: e^10 is a factor of 22,000."""
 

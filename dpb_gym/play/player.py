@@ -356,7 +356,7 @@ class Player(Agent):
     def _empty_records(self, n: int, B: int) -> tuple[Array, Array, Array]:
         """Return zeros for numbers, rows or directions, and rows of the second sums."""
         plan = self.plan
-        shape = self.plan.sums.shape
+        shape = plan.sums.shape
         # v of a symmetric record w v v' is as long as the matrix is wide
         width = shape.symmetric if plan.directed and shape.symmetric else shape.width
         second = 0 if plan.second is None else plan.second.shape.width

@@ -28,13 +28,15 @@ from dpb_gym.problems.stretch import JudgedStretch, Stretch
 from dpb_gym.streams import BLOCK_BYTES, Stream, block_rounds, check_seed, generator
 
 COMING_BYTES = 1 << 19
+"""Most bytes of contexts of prefetched rounds; they fit in a core's cache."""
 MOST_COMING = 128
-"""Limits on prefetched rounds: bytes of contexts, which fit in a core's cache, and rounds."""
+"""Most prefetched rounds."""
 MOST_LANES = 32
 """Maximum number of replicates of a `Stretch` whose rounds are made one replicate at a time."""
 STRETCH_ROUNDS = 16
+"""Most rounds of a `Stretch`, unless their features are small."""
 STRETCH_BYTES = 1 << 20
-"""Limits of a `Stretch`: rounds, or more rounds if their features have at most so many bytes."""
+"""A `Stretch` may have more rounds if their features have at most so many bytes."""
 ZERO = np.zeros(())  # an array: NumPy would convert a number in every round
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dpb_gym.problems.base import Array
 
 _ERRORS = 3.0
+"""Standard errors by which a mean may differ from the expected one."""
 _TOLERANCE = 0.02
-"""Standard errors, and share of the expected mean, by which a mean may differ from it."""
+"""Share of the expected mean by which a mean may differ however small its error is."""
 
 
 def propensity_doubt(inverse: Array, expected: float, what: str) -> list[str]:

@@ -38,9 +38,9 @@ WATCH_SECONDS = 0.5
 POLL_SECONDS = 0.05
 FETCH_SECONDS = 2.0
 LOST_SECONDS = 45.0
+"""Seconds without progress after which a cluster is given up."""
 SETTLED_SECONDS = 15.0
-"""Seconds without progress after which a cluster is given up, and after which a worker counts
-as stable."""
+"""Seconds after which a worker counts as stable."""
 LOST = "the dask cluster is lost"
 
 

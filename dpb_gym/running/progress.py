@@ -27,8 +27,9 @@ Show: TypeAlias = bool | Callable[[int, int], Any] | None
 POLL_SECONDS = 0.25
 LOG_SECONDS = 5.0
 ASKED_SECONDS = 0.5
+"""Seconds before progress is shown where it was asked for."""
 UNASKED_SECONDS = 1.0
-"""Seconds before progress is shown."""
+"""Seconds before progress is shown elsewhere."""
 
 
 class Watch:

@@ -36,8 +36,9 @@ BITS: dict[str, tuple[type[np.random.BitGenerator], dict[str, int]]] = {
 KEY_LEVELS = 8
 """Most levels of a tuple that is a key."""
 MOST_SEEDS = 1024
+"""Most integers of a `SeedSequence`."""
 MOST_SEED_BITS = 4096
-"""Most integers of a `SeedSequence`, and their size."""
+"""Most bits of each of them."""
 
 
 def check_size(data: bytes, end: int) -> None:
