@@ -110,14 +110,20 @@ def serve(instance: Any, session: Any) -> float:
 
 
 def estimate(agent: Any) -> Prior:
-    """Return the agent's estimate, which was computed from releases, as a prior."""
-    theta = agent.theta[0]
-    known = getattr(agent, "covariance", getattr(agent, "_covariance", None))
-    d = len(theta) if hasattr(agent, "covariance") else agent.problem.dim
-    if known is None or not known[0, :d, :d].any():  # before the first release
+    """Return the agent's estimate, which was computed from releases, as a prior of its features."""
+    state, d = agent.state, agent.problem.dim
+    theta = state.theta[0]
+    if hasattr(state, "covariance"):  # of slopes and level, both of which a prior has
+        V = state.covariance[0][: len(theta), : len(theta)]
+    elif hasattr(state, "V"):  # a constant comes before the features
+        theta = theta[-d:]
+        V = state.V[0][-d:, -d:]
+    else:
         return Prior(theta[:d])
-    precision = np.linalg.inv(known[0, :d, :d])
-    return Prior(theta[:d], precision=0.5 * (precision + precision.T))
+    if not V.any():  # before the first release
+        return Prior(theta)
+    precision = np.linalg.inv(V)
+    return Prior(theta, precision=0.5 * (precision + precision.T))
 
 
 def regret(
