@@ -13,7 +13,7 @@ from dpb_gym.problems.kinds import kind_of, log_form
 
 DOUBT = 0.001
 """A test warns if its p-value is below this: advice runs several tests on each log."""
-MOST_ROWS = 50_000
+_MOST_ROWS = 20_000  # that a flexible model is fitted to
 _FEWEST = 100
 _BILLION = 10**9
 
@@ -70,11 +70,13 @@ def _against_others(problem: Any, hit: Array) -> str:
             "pip install 'dpb-gym[data]'"
         )
     held = fit.held_rows
-    train = np.flatnonzero(~held)[:MOST_ROWS]
+    train = np.flatnonzero(~held)
+    train = train[:: -(-len(train) // _MOST_ROWS)]
     model = HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False)
     model.fit(problem.rows[train], fit.chosen[train])
-    other = model.predict_proba(problem.rows[held])[:, 1]
-    better = _log_chance(other, hit) - _log_chance(fit.chance, hit)
+    step = -(-len(hit) // _MOST_ROWS)
+    other = model.predict_proba(problem.rows[held][::step])[:, 1]
+    better = _log_chance(other, hit[::step]) - _log_chance(fit.chance[::step], hit[::step])
     error = float(better.std() / np.sqrt(len(better)))
     if better.mean() <= 3.0 * error:
         return ""
