@@ -2,7 +2,8 @@
 
 ``python benchmarks/advice.py`` runs the logs that docs/results/advice.json lacks, and writes the
 tables and pictures of docs/own-data.md from it. Public logs lie below DPB_DATA. ``--log NAME`` runs
-a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth.
+a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth, and
+``--forms 240`` does so for demand of other forms, without runs of agents.
 Seeds are used for nothing else.
 
 Truths are means over `OTHERS` other replicates with `DRAWS` draws of the coefficients, 16 of them
@@ -23,7 +24,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from advice_estimates import price_effect
-from advice_truths import GENERATED, Truth, clicks, trips
+from advice_truths import GENERATED, OTHER_FORMS, Truth, clicks, trips
 from marked import put
 from paper_pages import code
 
@@ -34,6 +35,7 @@ from dpb_gym.envs.registration import ENVIRONMENTS, environment, register_enviro
 from dpb_gym.planning.advice import BASE, RANDOM, SINGLE, TODAY, Advice
 from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
 from dpb_gym.problems.base import Feedback
+from dpb_gym.problems.fitting import TWO_SIDED
 from dpb_gym.problems.logged import LoggedPricing
 
 REPOSITORY = Path(__file__).parents[1]
@@ -68,6 +70,7 @@ GENERATORS: dict[str, Any] = {
     "synthetic-mode-canada": lambda: synthetic.mode_canada(60_000),
     "synthetic-open-bandit": lambda: synthetic.open_bandit(300_000)[0],
 }
+FIRST_FORM = 20_000  # seed that no choice of the fit was made with
 ROUNDS_COVERED, COVERED = 1_000, "eps=4,delta=1e-6"
 MANY = 80_000  # customers of a log whose fit stands for the truth
 UNITS = {"pricing": "highest_price", "assortment": "revenue_unit"}
@@ -350,6 +353,66 @@ def coverage(logs: int) -> dict[str, Any]:
     return kinds
 
 
+def forms(logs: int) -> dict[str, Any]:
+    """Return how many intervals hold the truth of demand of other forms, by form.
+
+    A fixed price is decided for if its gain is above 0 with the confidence of a decision.
+    """
+    found = {}
+    for generate in OTHER_FORMS:
+        own: dict[str, Any] = {"logs": 0, "held": {}, "refused": 0, "fixed": 0, "below": 0,
+                               "worse": 0}  # fmt: skip
+        for seed in range(FIRST_FORM, FIRST_FORM + logs // len(OTHER_FORMS)):
+            truth = generate(seed)
+            own["logs"] += 1
+            try:
+                log = dpb_gym.from_log(truth.frame, "pricing", progress=False, **truth.settings)
+            except dpb_data.DataError:
+                own["refused"] += 1
+                continue
+            problem: Any = dpb_gym.make_problem(log)
+            fixed = best_fixed_action(problem)
+            earned = truth.fixed(float(fixed.action) * problem.highest_price)
+            gain = 100.0 * (earned / truth.today - 1.0)
+            mean, error = (problem.highest_price * x for x in problem.today)
+            low, high = problem.effects["elasticity"].interval
+            held = {
+                "elasticity": low <= truth.elasticity <= high,
+                "gain": fixed.gain.low <= gain <= fixed.gain.high,
+                "earned": fixed.earned.low <= earned / problem.highest_price <= fixed.earned.high,
+                "today": abs(mean - truth.today) <= TWO_SIDED * error,
+            }
+            for what, holds in held.items():
+                own["held"][what] = own["held"].get(what, 0) + bool(holds)
+            if fixed.decided.low > 0.0:
+                own["fixed"] += 1
+                own["below"] += bool(gain < fixed.decided.low)
+                own["worse"] += bool(gain < 0.0)
+        found[truth.name] = own
+        print(truth.name, own, flush=True)
+    return found
+
+
+def other_forms(kinds: dict[str, Any]) -> str:
+    """Return the table of `forms`, and its totals."""
+    whats = ("elasticity", "gain", "earned", "today")
+    lines = ["| demand | logs | elasticity | gain of a fixed price | its earnings | today | prices "
+             "decided for |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name, own in kinds.items():
+        cells = " | ".join(str(own["held"].get(what, 0)) for what in whats)
+        lines.append(f"| {name} | {own['logs'] - own['refused']} | {cells} | {own['fixed']} |")
+    logs = sum(own["logs"] - own["refused"] for own in kinds.values())
+    held = sum(sum(own["held"].values()) for own in kinds.values())
+    fixed, worse, below = (
+        sum(own[what] for own in kinds.values()) for what in ("fixed", "worse", "below")
+    )
+    refused = sum(own["refused"] for own in kinds.values())
+    lines += ["", f"{held} of {4 * logs} intervals hold the truth ({held / (4 * logs):.0%}). Of "
+              f"{fixed} prices, {worse} bring less than today, and {below} less than the lower end "
+              f"of their interval. {refused} logs are refused."]  # fmt: skip
+    return "\n".join(lines)
+
+
 def generated() -> list[dict[str, Any]]:
     """Return the estimates and sentences of one generated log of each kind."""
     found = []
@@ -423,10 +486,13 @@ def main() -> None:
     parser.add_argument("--log", choices=LOGS, action="append", default=[])
     parser.add_argument("--coverage", type=int, help="logs to generate")
     parser.add_argument("--generated", action="store_true", help="one log of each kind again")
+    parser.add_argument("--forms", type=int, help="logs of other forms of demand to generate")
     options = parser.parse_args()
     data = json.loads(STORED.read_text()) if STORED.exists() else {"logs": {}, "coverage": {}}
     if options.coverage:
         data["coverage"] = coverage(options.coverage)
+    if options.forms:
+        data["forms"] = forms(options.forms)
     if options.generated or "generated" not in data:
         data["generated"] = generated()
     with tempfile.TemporaryDirectory() as folder:
@@ -440,6 +506,8 @@ def main() -> None:
     put(PAGE, "truths", table(data))
     put(PAGE, "examples", examples(data))
     put(PAGE, "estimates", estimates(data))
+    if "forms" in data:
+        put(PAGE, "forms", other_forms(data["forms"]))
     if data["coverage"]:
         put(PAGE, "coverage", covered(data["coverage"]))
 
