@@ -3,7 +3,8 @@
 ``python benchmarks/advice.py`` runs the logs that docs/results/advice.json lacks, and writes the
 tables and pictures of docs/own-data.md from it. Public logs lie below DPB_DATA. ``--log NAME`` runs
 a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth, and
-``--forms 240`` does so for demand of other forms, without runs of agents.
+``--forms 240`` does so for demand of other forms, without runs of agents. ``--files FOLDER`` reads
+public files that are not part of this package.
 Seeds are used for nothing else.
 
 Truths are means over `OTHERS` other replicates with `DRAWS` draws of the coefficients, 16 of them
@@ -42,7 +43,13 @@ REPOSITORY = Path(__file__).parents[1]
 PAGE, STORED = REPOSITORY / "docs/own-data.md", REPOSITORY / "docs/results/advice.json"
 SEED, OTHERS, DRAWS, ROUNDS = 10**7, 64, 64, 10_000
 MOST_CUSTOMERS = 60_000  # of a run that checks how many customers a log needs
-PUBLISHED = {"electricity": "-0.625 (mlogit)"}
+PUBLISHED = {
+    "electricity": "-0.625 (mlogit)",
+    "Train": "-0.00148 (mlogit)",
+    "Heating": "-0.00153 (mlogit)",
+    "modechoice": "-0.0158 (Greene)",
+}
+"""Estimates in the documentation of R's mlogit, and by Greene (Econometric Analysis)."""
 PICTURES = {
     "Open Bandit, men": "advice-open-bandit.png",
     "Swissmetro": "advice-swissmetro.png",
@@ -65,6 +72,22 @@ LOGS: dict[str, tuple[str, dict[str, Any]]] = {
     "synthetic-open-bandit": ("clicks.csv", {}),
     "synthetic-movielens": ("synthetic-movielens", {}),
 }
+FILES: dict[str, dict[str, Any]] = {
+    "modechoice": {"case": "individual", "item": "mode", "chosen": "choice", "outside": 4,
+                   "features": ["ttme", "gc"], "revenue": "gc", "capacity": 3},
+    "Mode": {"outside": "car", "revenue": "cost", "capacity": 3},
+    "Train": {"person": "id", "alternatives": {"choice1": "1", "choice2": "2"}, "outside": "2",
+              "revenue": "price", "capacity": 1},
+    "Catsup": {"person": "id", "outside": "hunts32", "revenue": "price", "capacity": 3},
+    "Cracker": {"person": "id", "outside": "private", "revenue": "price", "capacity": 3},
+    "Yogurt": {"person": "id", "outside": "weight", "revenue": "price", "capacity": 3},
+    "Ketchup": {"person": "Ketchup.hid", "outside": "stb", "revenue": "price", "capacity": 3},
+    "Tuna": {"person": "Tuna.hid", "outside": "pw", "revenue": "price", "capacity": 4},
+    "Heating": {"outside": "hp", "features": ["ic", "oc"], "revenue": "ic", "capacity": 4},
+    "HC": {"outside": "er", "revenue": "ich", "capacity": 3},
+    "Car": {"outside": "6", "revenue": "price", "capacity": 5},
+}  # fmt: skip
+"""Public files by name: modechoice of statsmodels, the others of R's Ecdat (also in pydataset)."""
 GENERATORS: dict[str, Any] = {
     "synthetic-loans": lambda: synthetic.loans(400_000),
     "synthetic-mode-canada": lambda: synthetic.mode_canada(60_000),
@@ -413,6 +436,21 @@ def other_forms(kinds: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def public(folder: Path) -> list[dict[str, Any]]:
+    """Return the estimates and sentences of the public files in a folder."""
+    found = []
+    for name, settings in FILES.items():
+        advice = dpb_gym.advise(
+            folder / f"{name}.csv", budgets=COVERED, replicates=8, horizon=ROUNDS_COVERED,
+            progress=False, **settings,
+        )  # fmt: skip
+        row = estimate(name, sorted(settings), advice, "unknown")
+        assert row is not None
+        found.append(row)
+        print(row, flush=True)
+    return found
+
+
 def generated() -> list[dict[str, Any]]:
     """Return the estimates and sentences of one generated log of each kind."""
     found = []
@@ -443,7 +481,7 @@ def estimates(data: dict[str, Any]) -> str:
     logs = [log["estimate"] or {"file": name, "told": [], "independent": None, "ours": None,
                                 "published": None, "sentence": log["decision"], "truth": "unknown"}
             for name, log in data["logs"].items()]  # fmt: skip
-    for row in [*logs, *data["generated"]]:
+    for row in [*logs, *data["files"], *data["generated"]]:
         other, ours = "-", "-"
         if row["independent"]:
             other = f"{row['independent'][0]:.3g} ± {row['independent'][1]:.2g}"
@@ -487,10 +525,13 @@ def main() -> None:
     parser.add_argument("--coverage", type=int, help="logs to generate")
     parser.add_argument("--generated", action="store_true", help="one log of each kind again")
     parser.add_argument("--forms", type=int, help="logs of other forms of demand to generate")
+    parser.add_argument("--files", type=Path, help="folder of the public files in `FILES`")
     options = parser.parse_args()
     data = json.loads(STORED.read_text()) if STORED.exists() else {"logs": {}, "coverage": {}}
     if options.coverage:
         data["coverage"] = coverage(options.coverage)
+    if options.files:
+        data["files"] = public(options.files)
     if options.forms:
         data["forms"] = forms(options.forms)
     if options.generated or "generated" not in data:
