@@ -84,9 +84,10 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
     "propensity": lambda p: p.within(0.0, 100.0 if p.percent else 1.0),
     "person": lambda p: p.text or p.whole,
     "offered": lambda p: (
-        p.whole and p.within(0.0, 1e12)
+        p.whole
+        and p.within(0.0, 1e12)
         and not (_says_otherwise(p) or _is_amount(p) or is_id_name(p.name))
-    ),  # fmt: skip
+    ),
 }
 
 
