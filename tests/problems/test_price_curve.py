@@ -12,6 +12,7 @@ from scipy.special import expit, log_expit, ndtr
 
 import dpb_data
 from dpb_gym.planning.fixed_actions import best_fixed_action
+from dpb_gym.planning.log_checks import _against_others
 from dpb_gym.problems import price_curve
 from dpb_gym.problems.logged import LoggedPricing
 from dpb_gym.problems.logged_figures import customer_weights, price_values
@@ -179,3 +180,18 @@ def test_a_large_table_of_counts_has_the_figures_of_its_customers() -> None:
     thetas = problem.wide_posterior(4)
     merged = problem.log_values(thetas, some, shares)
     assert merged == pytest.approx(problem.log_values(thetas, who, problem.shares(who, 4)))
+
+
+@pytest.mark.parametrize("opposed", [False, True])
+def test_shares_of_equal_rows_stand_for_trees_where_few_rows_differ(opposed: bool) -> None:
+    """They agree with a linear utility, and find a product that it lacks."""
+    rng = np.random.default_rng(6)
+    price, side = rng.choice([2.0, 3.0, 4.0, 5.0], 6_000), rng.choice([-1.0, 1.0], 6_000)
+    utility = 2 - 0.6 * price + (side * (price - 3.5) if opposed else 0.5 * side)
+    frame = {"price": price, "bought": (rng.random(6_000) < expit(utility)).astype(int),
+             "side": side}  # fmt: skip
+    problem = LoggedPricing(dpb_data.prices(frame, features=["side"]))
+    hit = problem.fit.chosen[problem.fit.held_rows]
+    said = _against_others(problem, hit)
+    assert ("shares of equal rows predict held-out rows better" in said) == opposed
+    assert (said == "") != opposed
