@@ -107,9 +107,9 @@ def test_the_spline_is_the_posterior_mode_of_integrated_brownian_motion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Demand at five prices, beside the mode of the utilities at these prices themselves."""
-    monkeypatch.setattr(price_curve, "BENDS", (1.5,))
+    monkeypatch.setattr(price_curve, "BENDS", (0.3,))
     monkeypatch.setattr(price_curve, "SHIFTS", (0.0,))
-    rows, bought = rows_of(1_200, 2, levels=5)
+    rows, bought = rows_of(200, 2, levels=5)
     rows[:, 1] = 0.0
     curve = PriceCurve(rows, bought, np.zeros(3), np.full(3, 1e-6), None)
     u = np.linspace(0, 1, 5)
@@ -117,7 +117,7 @@ def test_the_spline_is_the_posterior_mode_of_integrated_brownian_motion(
     rest = np.eye(5) - line @ np.linalg.pinv(line)
     low, high = np.minimum(u[:, None], u), np.maximum(u[:, None], u)
     covariance = rest @ (low**2 * (3 * high - low) / 6) @ rest
-    covariance *= 1.5**2 * 5 / np.trace(covariance)
+    covariance *= 0.3**2 * 5 / np.trace(covariance)
     inverse = np.linalg.pinv(covariance, rcond=1e-10)
     level = np.rint(-5 * rows[:, 2]).astype(int) - 1
     seen, sold = np.bincount(level), np.bincount(level, bought)
