@@ -2,7 +2,9 @@
 
 ``python benchmarks/advice.py`` runs the logs that docs/results/advice.json lacks, and writes the
 tables and pictures of docs/own-data.md from it. Public logs lie below DPB_DATA. ``--log NAME`` runs
-a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth.
+a log again, ``--coverage 200`` generates 200 logs and counts the intervals that hold the truth, and
+``--forms 240`` does so for demand of other forms, without runs of agents. ``--files FOLDER`` reads
+public files that are not part of this package.
 Seeds are used for nothing else.
 
 Truths are means over `OTHERS` other replicates with `DRAWS` draws of the coefficients, 16 of them
@@ -23,7 +25,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from advice_estimates import price_effect
-from advice_truths import GENERATED, Truth, clicks, trips
+from advice_truths import GENERATED, OTHER_FORMS, Truth, clicks, trips
 from marked import put
 from paper_pages import code
 
@@ -34,13 +36,20 @@ from dpb_gym.envs.registration import ENVIRONMENTS, environment, register_enviro
 from dpb_gym.planning.advice import BASE, RANDOM, SINGLE, TODAY, Advice
 from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
 from dpb_gym.problems.base import Feedback
+from dpb_gym.problems.fitting import TWO_SIDED
 from dpb_gym.problems.logged import LoggedPricing
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE, STORED = REPOSITORY / "docs/own-data.md", REPOSITORY / "docs/results/advice.json"
 SEED, OTHERS, DRAWS, ROUNDS = 10**7, 64, 64, 10_000
 MOST_CUSTOMERS = 60_000  # of a run that checks how many customers a log needs
-PUBLISHED = {"electricity": "-0.625 (mlogit)"}
+PUBLISHED = {
+    "electricity": "-0.625 (mlogit)",
+    "Train": "-0.00148 (mlogit)",
+    "Heating": "-0.00153 (mlogit)",
+    "modechoice": "-0.0158 (Greene)",
+}
+"""Estimates in the documentation of R's mlogit, and by Greene (Econometric Analysis)."""
 PICTURES = {
     "Open Bandit, men": "advice-open-bandit.png",
     "Swissmetro": "advice-swissmetro.png",
@@ -63,11 +72,28 @@ LOGS: dict[str, tuple[str, dict[str, Any]]] = {
     "synthetic-open-bandit": ("clicks.csv", {}),
     "synthetic-movielens": ("synthetic-movielens", {}),
 }
+FILES: dict[str, dict[str, Any]] = {
+    "modechoice": {"case": "individual", "item": "mode", "chosen": "choice", "outside": 4,
+                   "features": ["ttme", "gc"], "revenue": "gc", "capacity": 3},
+    "Mode": {"outside": "car", "revenue": "cost", "capacity": 3},
+    "Train": {"person": "id", "alternatives": {"choice1": "1", "choice2": "2"}, "outside": "2",
+              "revenue": "price", "capacity": 1},
+    "Catsup": {"person": "id", "outside": "hunts32", "revenue": "price", "capacity": 3},
+    "Cracker": {"person": "id", "outside": "private", "revenue": "price", "capacity": 3},
+    "Yogurt": {"person": "id", "outside": "weight", "revenue": "price", "capacity": 3},
+    "Ketchup": {"person": "Ketchup.hid", "outside": "stb", "revenue": "price", "capacity": 3},
+    "Tuna": {"person": "Tuna.hid", "outside": "pw", "revenue": "price", "capacity": 4},
+    "Heating": {"outside": "hp", "features": ["ic", "oc"], "revenue": "ic", "capacity": 4},
+    "HC": {"outside": "er", "revenue": "ich", "capacity": 3},
+    "Car": {"outside": "6", "revenue": "price", "capacity": 5},
+}  # fmt: skip
+"""Public files by name: modechoice of statsmodels, the others of R's Ecdat (also in pydataset)."""
 GENERATORS: dict[str, Any] = {
     "synthetic-loans": lambda: synthetic.loans(400_000),
     "synthetic-mode-canada": lambda: synthetic.mode_canada(60_000),
     "synthetic-open-bandit": lambda: synthetic.open_bandit(300_000)[0],
 }
+FIRST_FORM = 20_000  # seed that no choice of the fit was made with
 ROUNDS_COVERED, COVERED = 1_000, "eps=4,delta=1e-6"
 MANY = 80_000  # customers of a log whose fit stands for the truth
 UNITS = {"pricing": "highest_price", "assortment": "revenue_unit"}
@@ -350,6 +376,81 @@ def coverage(logs: int) -> dict[str, Any]:
     return kinds
 
 
+def forms(logs: int) -> dict[str, Any]:
+    """Return how many intervals hold the truth of demand of other forms, by form.
+
+    A fixed price is decided for if its gain is above 0 with the confidence of a decision.
+    """
+    found = {}
+    for generate in OTHER_FORMS:
+        own: dict[str, Any] = {"logs": 0, "held": {}, "refused": 0, "fixed": 0, "below": 0,
+                               "worse": 0}  # fmt: skip
+        for seed in range(FIRST_FORM, FIRST_FORM + logs // len(OTHER_FORMS)):
+            truth = generate(seed)
+            own["logs"] += 1
+            try:
+                log = dpb_gym.from_log(truth.frame, "pricing", progress=False, **truth.settings)
+            except dpb_data.DataError:
+                own["refused"] += 1
+                continue
+            problem: Any = dpb_gym.make_problem(log)
+            fixed = best_fixed_action(problem)
+            earned = truth.fixed(float(fixed.action) * problem.highest_price)
+            gain = 100.0 * (earned / truth.today - 1.0)
+            mean, error = (problem.highest_price * x for x in problem.today)
+            low, high = problem.effects["elasticity"].interval
+            held = {
+                "elasticity": low <= truth.elasticity <= high,
+                "gain": fixed.gain.low <= gain <= fixed.gain.high,
+                "earned": fixed.earned.low <= earned / problem.highest_price <= fixed.earned.high,
+                "today": abs(mean - truth.today) <= TWO_SIDED * error,
+            }
+            for what, holds in held.items():
+                own["held"][what] = own["held"].get(what, 0) + bool(holds)
+            if fixed.decided.low > 0.0:
+                own["fixed"] += 1
+                own["below"] += bool(gain < fixed.decided.low)
+                own["worse"] += bool(gain < 0.0)
+        found[truth.name] = own
+        print(truth.name, own, flush=True)
+    return found
+
+
+def other_forms(kinds: dict[str, Any]) -> str:
+    """Return the table of `forms`, and its totals."""
+    whats = ("elasticity", "gain", "earned", "today")
+    lines = ["| demand | logs | elasticity | gain of a fixed price | its earnings | today | prices "
+             "decided for |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for name, own in kinds.items():
+        cells = " | ".join(str(own["held"].get(what, 0)) for what in whats)
+        lines.append(f"| {name} | {own['logs'] - own['refused']} | {cells} | {own['fixed']} |")
+    logs = sum(own["logs"] - own["refused"] for own in kinds.values())
+    held = sum(sum(own["held"].values()) for own in kinds.values())
+    fixed, worse, below = (
+        sum(own[what] for own in kinds.values()) for what in ("fixed", "worse", "below")
+    )
+    refused = sum(own["refused"] for own in kinds.values())
+    lines += ["", f"{held} of {4 * logs} intervals hold the truth ({held / (4 * logs):.0%}). Of "
+              f"{fixed} prices, {worse} bring less than today, and {below} less than the lower end "
+              f"of their interval. {refused} logs are refused."]  # fmt: skip
+    return "\n".join(lines)
+
+
+def public(folder: Path) -> list[dict[str, Any]]:
+    """Return the estimates and sentences of the public files in a folder."""
+    found = []
+    for name, settings in FILES.items():
+        advice = dpb_gym.advise(
+            folder / f"{name}.csv", budgets=COVERED, replicates=8, horizon=ROUNDS_COVERED,
+            progress=False, **settings,
+        )  # fmt: skip
+        row = estimate(name, sorted(settings), advice, "unknown")
+        assert row is not None
+        found.append(row)
+        print(row, flush=True)
+    return found
+
+
 def generated() -> list[dict[str, Any]]:
     """Return the estimates and sentences of one generated log of each kind."""
     found = []
@@ -380,7 +481,7 @@ def estimates(data: dict[str, Any]) -> str:
     logs = [log["estimate"] or {"file": name, "told": [], "independent": None, "ours": None,
                                 "published": None, "sentence": log["decision"], "truth": "unknown"}
             for name, log in data["logs"].items()]  # fmt: skip
-    for row in [*logs, *data["generated"]]:
+    for row in [*logs, *data["files"], *data["generated"]]:
         other, ours = "-", "-"
         if row["independent"]:
             other = f"{row['independent'][0]:.3g} ± {row['independent'][1]:.2g}"
@@ -423,10 +524,16 @@ def main() -> None:
     parser.add_argument("--log", choices=LOGS, action="append", default=[])
     parser.add_argument("--coverage", type=int, help="logs to generate")
     parser.add_argument("--generated", action="store_true", help="one log of each kind again")
+    parser.add_argument("--forms", type=int, help="logs of other forms of demand to generate")
+    parser.add_argument("--files", type=Path, help="folder of the public files in `FILES`")
     options = parser.parse_args()
     data = json.loads(STORED.read_text()) if STORED.exists() else {"logs": {}, "coverage": {}}
     if options.coverage:
         data["coverage"] = coverage(options.coverage)
+    if options.files:
+        data["files"] = public(options.files)
+    if options.forms:
+        data["forms"] = forms(options.forms)
     if options.generated or "generated" not in data:
         data["generated"] = generated()
     with tempfile.TemporaryDirectory() as folder:
@@ -440,6 +547,8 @@ def main() -> None:
     put(PAGE, "truths", table(data))
     put(PAGE, "examples", examples(data))
     put(PAGE, "estimates", estimates(data))
+    if "forms" in data:
+        put(PAGE, "forms", other_forms(data["forms"]))
     if data["coverage"]:
         put(PAGE, "coverage", covered(data["coverage"]))
 

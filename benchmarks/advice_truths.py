@@ -253,3 +253,77 @@ def clicks(seed: int, n: int = 3_000) -> Truth:
 
 GENERATED = (narrow, steep, few, long_tail, panel, units, noise, flexible, trips, clicks)
 """Generators of logs, by seed."""
+
+
+def _aged(rng: Any, n: int) -> dict[str, Array]:
+    return {"age": rng.uniform(-1, 1, n)}
+
+
+def _other(
+    name: str, about: Callable[[Any, int], Any], demand: Demand, seed: int
+) -> Truth:  # fmt: skip
+    return _made(name, 1_500, _between(2, 9), about, demand, seed)
+
+
+def probit(seed: int) -> Truth:
+    """Return quotes to customers whose limits are normal."""
+    slope = np.random.default_rng(seed).uniform(0.15, 0.35)
+    return _other("probit", _aged, lambda p, x: np.asarray(
+        ndtr(1.2 + 0.4 * x["age"] - slope * p)), seed)  # fmt: skip
+
+
+def lognormal(seed: int) -> Truth:
+    """Return quotes to customers whose limits are lognormal."""
+    rng = np.random.default_rng(seed)
+    mean, spread = rng.uniform(1.2, 1.8), rng.uniform(0.3, 0.7)
+    return _other("lognormal limits", _aged, lambda p, x: np.asarray(
+        ndtr((mean + 0.2 * x["age"] - np.log(p)) / spread)), seed)  # fmt: skip
+
+
+def two_classes(seed: int) -> Truth:
+    """Return quotes to two classes of customers, on whom age has opposite effects."""
+    share = np.random.default_rng(seed).uniform(0.3, 0.7)
+    return _other("two classes", _aged, lambda p, x: (
+        share * sigmoid(1.5 + x["age"] - 0.5 * p)
+        + (1.0 - share) * sigmoid(3.0 - x["age"] - 0.8 * p)), seed)  # fmt: skip
+
+
+def saturated(seed: int) -> Truth:
+    """Return quotes to customers of whom a part never buys."""
+    rng = np.random.default_rng(seed)
+    share, slope = rng.uniform(0.3, 0.8), rng.uniform(0.5, 1.2)
+    return _other("a part never buys", _aged, lambda p, x: (
+        share * sigmoid(4.0 + x["age"] - slope * p)), seed)  # fmt: skip
+
+
+def log_log(seed: int) -> Truth:
+    """Return quotes with the complementary log-log link."""
+    slope = np.random.default_rng(seed).uniform(0.2, 0.4)
+    return _other("complementary log-log", _aged, lambda p, x: (
+        1.0 - np.exp(-np.exp(0.9 + 0.4 * x["age"] - slope * p))), seed)  # fmt: skip
+
+
+def stepped(seed: int) -> Truth:
+    """Return quotes with a step of the demand at some price."""
+    rng = np.random.default_rng(seed)
+    place, height = rng.uniform(4, 7), rng.uniform(0.5, 1.5)
+    return _other("a step at a price", _aged, lambda p, x: sigmoid(
+        1.2 + 0.4 * x["age"] - 0.2 * p - height * sigmoid(4.0 * (p - place))), seed)  # fmt: skip
+
+
+def by_age(seed: int) -> Truth:
+    """Return quotes with a price effect that depends on age."""
+    slope = np.random.default_rng(seed).uniform(0.3, 0.6)
+    return _other("price effect by age", _aged, lambda p, x: sigmoid(
+        2.0 + 0.5 * x["age"] ** 2 - slope * p * np.exp(0.6 * x["age"])), seed)  # fmt: skip
+
+
+def power(seed: int) -> Truth:
+    """Return quotes with a constant elasticity."""
+    elasticity = np.random.default_rng(seed).uniform(0.8, 2.2)
+    return _other("constant elasticity", _nothing, lambda p, x: (
+        0.7 * (p / 2.0) ** -elasticity), seed)  # fmt: skip
+
+
+OTHER_FORMS = (probit, lognormal, two_classes, saturated, log_log, stepped, by_age, power)
+"""Generators of price logs whose demand is not logistic with a line in the price."""

@@ -44,9 +44,9 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     """Return the best single action for the customers of a log.
 
     Both the action and the log's own actions are evaluated under the same draws of the
-    coefficients and of the customers' distribution. Intervals hold for all items at once
-    (Bonferroni), since the best of many estimates is more often too high than too low. Prices have
-    one demand curve, whose estimates are not chosen from.
+    coefficients and of the customers' distribution. For prices, demand may be of other forms.
+    Intervals hold for all items at once (Bonferroni), since the best of many estimates is more
+    often too high than too low. Prices have one demand curve, whose estimates are not chosen from.
 
     Args:
         problem: The problem of the log (`dpb_gym.problems.logged.Logged`).
@@ -54,13 +54,12 @@ def best_fixed_action(problem: Any, currency: str | None = None) -> FixedAction:
     """
     form = log_form(problem.kind)
     options = form.options(problem)
-    thetas = problem.posterior(DRAWS)
+    thetas = problem.wide_posterior(DRAWS)
     who = _customers(problem, len(options))
-    few = problem.action_values(options, thetas[:_FEW], who, problem.shares(who, _FEW))
+    few = problem.action_values(options, thetas[:_FEW], *problem.population(who, _FEW))
     values = few.mean(axis=0)
     action = options[int(np.argmax(values))]
-    who = _customers(problem, 1)
-    shares = problem.shares(who, DRAWS)
+    who, shares = problem.population(_customers(problem, 1), DRAWS)
     earned = problem.action_values(action[None], thetas, who, shares)[:, 0]
     today = problem.log_values(thetas, who, shares)
     label = form.label(problem, action, currency)

@@ -32,6 +32,7 @@ from dpb_gym.problems.fitting import (
     scale,
 )
 from dpb_gym.problems.log_likelihood import ChoiceSets, ItemBlocks, spreads
+from dpb_gym.problems.price_curve import PriceCurve, equal_rows
 from dpb_gym.problems.price_form import form_doubt, price_form
 from dpb_gym.problems.pricing import PricingProblem
 from dpb_gym.problems.propensity_check import propensity_doubt
@@ -46,7 +47,13 @@ _MOST_NUMBERS = 50_000_000
 _ITEMS = "the number of items that could be shown"
 SMALLER = "Use fewer features, or name a smaller ridge="
 _MOST_MEASURED = 20_000  # customers from whom elasticities are computed
+_MERGED = 0.25  # share of different customers, above which equal ones are not merged
+_DRAWS = 400  # of the coefficients, for the interval of the elasticity
 _LEAST_SCALE = 1e-6  # link scale zeta below which chances of buying are one half
+_UNTESTED = (
+    "endogenous prices and the form of demand are not tested with private=, as tests read the raw "
+    "rows: fit the log without it to see them"
+)
 Private = ReleasedFit | Budget | str | None
 
 
@@ -254,15 +261,40 @@ class Logged:
              for theta, share in zip(thetas, shares)]
         )  # fmt: skip
 
-    def shares(self, who: Array, count: int) -> Array:
-        """Return shares of the customers in `count` likely populations ``(count, n)``."""
+    def shares(self, who: Array, count: int, groups: Array | None = None) -> Array:
+        """Return shares of customers, or of groups of them, in `count` likely populations.
+
+        Args:
+            who: Numbers of n customers.
+            count: Number of populations.
+            groups: Group of each customer ``(n,)``, or None.
+        """
         people = np.arange(len(who)) if self._people is None else self._people[who]
         people = np.unique(people, return_inverse=True)[1].ravel()
-        return logged_figures.customer_weights(people, count, len(self._contexts))
+        return logged_figures.customer_weights(people, count, len(self._contexts), groups)
+
+    def population(self, who: Array, count: int) -> tuple[Array, Array]:
+        """Return numbers of m different customers, and their `shares` ``(count, m)``.
+
+        Customers of the same context and action may be counted together.
+        """
+        return who, self.shares(who, count)
 
     def posterior(self, count: int) -> Array:
-        """Return draws of theta from its approximate posterior ``(count, d)``; see `Fit.draws`."""
+        """Return draws of theta from its approximate posterior ``(count, d)``; see `Fit.draws`.
+
+        A private release has a single one: its draws would follow from the raw log.
+        """
+        if self.released is not None:
+            return np.tile(self.fit.coefficients / self.scale, (count, 1))
         return self.fit.draws(count) / self.scale
+
+    def wide_posterior(self, count: int) -> Array:
+        """Return draws for `log_values` and `action_values`, in which demand may be of other forms.
+
+        By default `posterior`.
+        """
+        return self.posterior(count)
 
     @property
     def pool(self) -> Array:
@@ -485,10 +517,12 @@ class LoggedPricing(Logged, PricingProblem):
             replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
         )
         raw = max(self.fit.members, key=lambda member: member.weight).coefficients
-        rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
-        one = np.zeros(n, np.int64)
-        effects_by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
-        endogenous = endogenous_doubt(effects_by_period, data.name)
+        tests = [_UNTESTED]
+        if private is None:  # a test of the raw rows is no release
+            rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+            one = np.zeros(n, np.int64)
+            by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
+            tests = endogenous_doubt(by_period, data.name)
         super().__init__(
             horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
         )
@@ -508,9 +542,16 @@ class LoggedPricing(Logged, PricingProblem):
         }
         cure = "Give a larger budget" if private else SMALLER
         form: list[str] = []
-        if private is None:  # a test of the raw rows is no release
+        if private is None:
             form = form_doubt(price_form(rows, raw, data.bought, data.people))
-        self.doubts = (*endogenous, *moved_doubt(shown, cure), *self.fit.doubts, *form)
+        self.doubts = (*tests, *moved_doubt(shown, cure), *self.fit.doubts, *form)
+        self._curve = None
+        if private is None:
+            self._curve = PriceCurve(rows, data.bought, raw, self.fit.penalty, data.people)
+            drawn = self._curve.elasticities(rows, self._curve.draws(_DRAWS))
+            self.effects["elasticity"] = replace(
+                self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
+            )
         self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
 
     def posterior(self, count: int) -> Array:
@@ -520,19 +561,47 @@ class LoggedPricing(Logged, PricingProblem):
         np.maximum(thetas[:, -1], 1e-3, out=thetas[:, -1])
         return thetas
 
+    def wide_posterior(self, count: int) -> Array:
+        """Return draws of theta and of the further coefficients of demand of another form.
+
+        See `dpb_gym.problems.price_curve`. A private release has none of them.
+        """
+        if self._curve is None:
+            return self.posterior(count)
+        return self._curve.draws(count) / self.scale
+
+    def _columns(self, rows: Array, width: int) -> Array:
+        """Return the first columns of the design, of which those of theta are the rows."""
+        if self._curve is None or width == rows.shape[1]:
+            return rows.astype(np.float64)
+        return self._curve.columns(rows)
+
     def _price_effects(self, coefficients: Array) -> Array:
         rows = self.rows[self.measured]
         return logged_figures.price_effects(rows, coefficients, self.highest_price)
 
     def log_values(self, thetas: Array, who: Array, shares: Array) -> Array:
-        rows = self.rows[who].astype(np.float64)
-        drawn = zip(thetas * self.scale, shares)
-        return np.array([logged_figures.logged_price_value(rows, t, w) for t, w in drawn])
+        rows = self.rows[who]
+        x = self._columns(rows, thetas.shape[1])
+        price = -rows[:, -1].astype(np.float64)
+        return logged_figures.price_values(x, price, thetas * self.scale, shares)
 
     def action_values(self, actions: Array, thetas: Array, who: Array, shares: Array) -> Array:
-        customers = self._contexts[who].astype(np.float64)
-        drawn = zip(thetas * self.scale, shares)
-        return np.array([logged_figures.price_values(customers, t, actions, w) for t, w in drawn])
+        rows = self.rows[who].copy()
+        drawn = thetas * self.scale
+        values = np.empty((len(thetas), len(actions)))
+        for k, price in enumerate(actions):
+            rows[:, -1] = -price
+            x = self._columns(rows, thetas.shape[1])
+            own = np.full(len(rows), float(price))
+            values[:, k] = logged_figures.price_values(x, own, drawn, shares)
+        return values
+
+    def population(self, who: Array, count: int) -> tuple[Array, Array]:
+        first, groups = equal_rows(self.rows[who])
+        if len(first) > _MERGED * len(who):
+            return super().population(who, count)
+        return who[first], self.shares(who, count, groups)
 
     def summary(self) -> dict[str, Any]:
         theta = np.tile(self.fit.coefficients / self.scale, (len(self._contexts), 1))

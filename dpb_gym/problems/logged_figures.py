@@ -6,14 +6,18 @@ No run depends on them: they use the machine's exponential function and BLAS.
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit
 
 from dpb_gym.problems.base import Array
 from dpb_gym.problems.log_likelihood import log_chances
 
+_BLOCK = 4_096  # customers whose chances are computed together
+
 
 def sigmoid(utility: Array) -> Array:
     """Return 1 / (1 + exp(-u)), element-wise."""
-    return np.exp(-np.logaddexp(0.0, -utility))
+    found: Array = expit(utility)
+    return found
 
 
 def price_effects(rows: Array, coefficients: Array, highest: float) -> Array:
@@ -60,23 +64,21 @@ def mean_of_customers(values: Array, people: Array | None) -> tuple[float, float
     return float(values.mean()), float(error)
 
 
-def price_values(customers: Array, coefficients: Array, prices: Array, weights: Array) -> Array:
-    """Return the expected revenue per customer of each price for all ``(A,)``.
+def price_values(rows: Array, price: Array, coefficients: Array, shares: Array) -> Array:
+    """Return the expected revenue per customer of prices, under each of K models ``(K,)``.
 
     Args:
-        customers: ``(n, d - 1)``.
-        coefficients: ``(d,)``.
-        prices: ``(A,)``.
-        weights: Shares of the customers ``(n,)``.
+        rows: ``(n, d)``.
+        price: ``(n,)``.
+        coefficients: ``(K, d)``.
+        shares: Shares of the customers under each model ``(K, n)``.
     """
-    level = customers @ coefficients[:-1]
-    demand = sigmoid(level - coefficients[-1] * prices[:, None]) @ weights
-    return np.asarray(prices * demand)
-
-
-def logged_price_value(rows: Array, coefficients: Array, weights: Array) -> float:
-    """Return the expected revenue per customer of the logged prices."""
-    return float((-rows[:, -1] * sigmoid(rows @ coefficients)) @ weights)
+    found = np.zeros(len(coefficients))
+    for first in range(0, len(rows), _BLOCK):
+        block = slice(first, first + _BLOCK)
+        chance = sigmoid(coefficients @ rows[block].T)
+        found += np.einsum("kn,kn,n->k", chance, shares[:, block], price[block])
+    return found
 
 
 def slate_values(
@@ -163,7 +165,9 @@ def shown_value(customers: Array, theta: Array, shown: Array, weights: Array) ->
     return float(sigmoid((customers * theta[shown]).sum(axis=1)) @ weights)
 
 
-def customer_weights(people: Array, count: int, customers: int) -> Array:
+def customer_weights(
+    people: Array, count: int, customers: int, groups: Array | None = None
+) -> Array:
     """Return shares of customers of a Bayesian bootstrap ``(count, n)``.
 
     They contain the uncertainty of the customers' distribution. A person's rows have one weight.
@@ -172,9 +176,16 @@ def customer_weights(people: Array, count: int, customers: int) -> Array:
         people: Person of each customer ``(n,)``.
         count: Number of draws.
         customers: Customers of the log, of which these are a part.
+        groups: Group of each customer ``(n,)``: shares of groups are returned instead.
     """
-    draws = np.random.default_rng(2).standard_exponential((count, int(people.max()) + 1))
+    n = len(people)
+    rng = np.random.default_rng(2)
     # fewer customers than the log has must not widen the distribution
-    shares = 1.0 + (draws[:, people] - 1.0) * np.sqrt(len(people) / customers)
-    shares = np.maximum(shares, 0.0)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    size = np.sqrt(n / customers)
+    drawn = int(people.max()) + 1
+    found = np.empty((count, n if groups is None else int(groups.max()) + 1))
+    for row in found:
+        shares = np.maximum(1.0 + (rng.standard_exponential(drawn)[people] - 1.0) * size, 0.0)
+        row[:] = shares if groups is None else np.bincount(groups, shares, len(row))
+        row /= shares.sum()
+    return found

@@ -53,6 +53,6 @@ def form_doubt(errors: float) -> list[str]:
         return []
     return [
         f"misspecified: the effect of the price is not the same at low and at high prices "
-        f"({abs(errors):.1f} standard errors), so the gain of a fixed price may be outside of its "
-        "interval: try that price for some customers first"
+        f"({abs(errors):.1f} standard errors). The intervals of the elasticity and of a fixed "
+        "price contain this, those of agents do not: try a price for some customers first"
     ]

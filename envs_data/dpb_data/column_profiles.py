@@ -171,6 +171,16 @@ def missing_codes(profile: Profile) -> list[float]:
     return found
 
 
+def response_codes(profile: Profile) -> list[float]:
+    """Return numbers below 0, such as -1, that come several times in a response of 0 and 1."""
+    if profile.text:
+        return []
+    values, counts = np.unique(profile.known, return_counts=True)
+    often = {value for value, count in zip(values.tolist(), counts.tolist()) if count > 1}
+    codes = [code for code in _CODES_BELOW if code in often]
+    return codes if {*values.tolist()} == {0.0, 1.0, *codes} else []
+
+
 def is_id_name(name: str) -> bool:
     """Return whether a name says that a column numbers persons or things.
 

@@ -84,7 +84,9 @@ _FITS: dict[str, Callable[[Profile], bool]] = {
     "propensity": lambda p: p.within(0.0, 100.0 if p.percent else 1.0),
     "person": lambda p: p.text or p.whole,
     "offered": lambda p: (
-        p.whole and p.within(0.0, 1e12) and not (_says_otherwise(p) or _is_amount(p))
+        p.whole
+        and p.within(0.0, 1e12)
+        and not (_says_otherwise(p) or _is_amount(p) or is_id_name(p.name))
     ),
 }
 
@@ -162,11 +164,17 @@ def possible_columns(role: Role, profiles: Mapping[str, Profile]) -> list[str]:
     """Return the columns whose values fit a role, whatever their names."""
     found = [name for name, profile in profiles.items() if _FITS[role.name](profile)]
     if role.name in ("bought", "reward", "chosen"):
+        found = [name for name in found if not _numbers_rows(profiles[name])]
         binary = [name for name in found if profiles[name].binary]
         said = [name for name, profile in profiles.items() if _says_yes_or_no(profile)]
         either = [name for name in profiles if name in {*binary, *said}]
         return either or [name for name in found if not is_id_name(name)]
     return found
+
+
+def _numbers_rows(profile: Profile) -> bool:
+    """Return whether every row has its own value, as numbers of receipts do."""
+    return profile.distinct == len(profile.values) > 2
 
 
 def _says_yes_or_no(profile: Profile) -> bool:

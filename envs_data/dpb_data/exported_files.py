@@ -60,6 +60,7 @@ def _filled(row: Sequence[Any]) -> int:
 def plain_text(raw: bytes, repair: Repair) -> bytes:
     """Return a text file as UTF-8 with line feeds and complete lines, ready for a CSV reader."""
     wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    raw, mixed = (raw, 0) if wide else _in_utf8(raw)
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
         try:
             text = raw.decode(encoding)
@@ -72,10 +73,27 @@ def plain_text(raw: bytes, repair: Repair) -> bytes:
     lines = text.count("\n")
     if encoding != "utf-8-sig":
         repair.note(f"the file's encoding is {encoding}, not UTF-8", lines)
+    repair.note("letters in cp1252 in a file in UTF-8", mixed)
     if not text.endswith("\n") and lines > 1:
         text = text[: text.rfind("\n") + 1]
         repair.note("the last line does not end, was perhaps cut off, and is left out", 1)
     return (text.rstrip("\n") + "\n").encode()
+
+
+def _in_utf8(raw: bytes) -> tuple[bytes, int]:
+    """Return a file in UTF-8 that has some letters in cp1252 in UTF-8, and their lines.
+
+    A file with more letters of another encoding than of UTF-8 is returned as it is.
+    """
+    text = raw.decode("utf-8", errors="surrogateescape")
+    odd = re.findall("[\udc80-\udcff]", text)
+    if not odd or len(re.findall("[^\x00-\x7f\udc80-\udcff]", text)) <= len(odd):
+        return raw, 0
+    lines = sum(bool(re.search("[\udc80-\udcff]", line)) for line in text.split("\n"))
+    for letter in {*odd}:
+        byte = letter.encode("utf-8", "surrogateescape")
+        text = text.replace(letter, byte.decode("cp1252", errors="replace"))
+    return text.encode(), lines
 
 
 def header_line(raw: bytes, repair: Repair) -> tuple[int, str]:

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dpb_data.column_profiles import Profile, is_id_name, missing_codes, recurring_ids
+from dpb_data.column_profiles import (
+    Profile,
+    is_id_name,
+    missing_codes,
+    recurring_ids,
+    response_codes,
+)
 from dpb_data.column_reader import Array
 from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
 from dpb_data.feature_columns import decided, follow, select_features
@@ -139,6 +145,9 @@ class _LayoutReader:
             return
         names = [name for name in self.columns.get("features", ()) if name in self.profiles]
         codes = {name: missing_codes(self.profiles[name]) for name in names}
+        responses = [str(self.columns.get(role, "")) for role in ("bought", "reward")]
+        codes |= {name: response_codes(self.profiles[name])
+                  for name in responses if name in self.profiles}  # fmt: skip
         if codes := {name: own for name, own in codes.items() if own}:
             self.questions.append(absent_question(self.opened, codes))
 

@@ -88,6 +88,8 @@ def role_question(
             f"{opened.where}: {f'{seen}, but ' if seen else ''}no name of a column says which is "
             f"{MEANINGS[role]} (columns: {', '.join(opened.columns[:30])}). Which is it?"
         )
+        if role == "bought" and not fitting:
+            text += " Purchases alone do not show demand: add the quotes that were refused"
     return Question(role, text, tuple(answers))
 
 

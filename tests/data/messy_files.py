@@ -484,3 +484,43 @@ ID_NAMES = (
     "household", "member_id", "panelist", "account", "respondent", "hhid", "subscriber", "patient",
     "shopper", "loyalty_card", "kundennummer",
 )  # fmt: skip
+
+
+def customer_numbers(folder: Path) -> Path:
+    """Write quotes in a German layout with a customer's number in every row."""
+    rng = np.random.default_rng(41)
+    price = rng.uniform(20, 60, 600)
+    bought = rng.random(600) < sigmoid(3 - 0.08 * price)
+    rows = [[100_000 + k, with_comma(price[k]), "Ja" if bought[k] else "Nein"] for k in range(600)]
+    return write(folder / "angebote.csv", ["Kundennr", "Angebotspreis", "Gekauft"], rows, ";",
+                 "latin-1")  # fmt: skip
+
+
+def mixed_encodings(folder: Path) -> Path:
+    """Write quotes in UTF-8 of which some lines were pasted from a file in cp1252."""
+    rng = np.random.default_rng(42)
+    price = rng.uniform(20, 60, 600)
+    bought = rng.random(600) < sigmoid(3 - 0.07 * price)
+    rows = [[f"{price[k]:.2f} €", "ja" if bought[k] else "nein", "Köln" if k % 2 else "Ulm"]
+            for k in range(600)]  # fmt: skip
+    path = write(folder / "export.tsv", ["Preis", "Gebucht?", "Ort"], rows, "\t")
+    town = "Köln".encode()
+    path.write_bytes(path.read_bytes().replace(town, "Köln".encode("cp1252"), 3))
+    return path
+
+
+def unknown_responses(folder: Path) -> Path:
+    """Write offers of which some responses are -1, for unknown."""
+    rng = np.random.default_rng(43)
+    price = rng.uniform(5, 15, 600)
+    taken = (rng.random(600) < sigmoid(4 - 0.4 * price)).astype(int)
+    taken[rng.random(600) < 0.05] = -1
+    return write(folder / "offers.csv", ["price", "accepted"],
+                 [[f"{p:.2f}", y] for p, y in zip(price, taken)])  # fmt: skip
+
+
+def receipts(folder: Path) -> Path:
+    """Write the amounts of receipts: nobody who did not buy."""
+    rng = np.random.default_rng(44)
+    rows = [[k, f"{rng.uniform(5, 15):.2f}", rng.integers(1, 200)] for k in range(500)]
+    return write(folder / "receipts.csv", ["receipt", "amount", "card"], rows)

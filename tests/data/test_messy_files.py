@@ -86,6 +86,12 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
     "loyalty": (files.loyalty_offers, ({"person": "Card No"},), "recommendation",
                 {"item": "Offer", "reward": "Redeemed", "propensity": "Assignment probability",
                  "features": ["Points", "Tier"]}),
+    "customer numbers": (files.customer_numbers, (), "pricing",
+                         {"price": "Angebotspreis", "bought": "Gekauft", "features": []}),
+    "mixed encodings": (files.mixed_encodings, (), "pricing",
+                        {"price": "Preis", "bought": "Gebucht?", "features": ["Ort"]}),
+    "unknown responses": (files.unknown_responses, ({"absent": {"accepted": -1}},), "pricing",
+                          {"price": "price", "bought": "accepted"}),
     **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
        for name in files.ID_NAMES},
 }  # fmt: skip
@@ -486,3 +492,22 @@ def test_results_of_offers_with_a_chance_are_responses() -> None:
     assert [question.topic for question in reading.questions] == ["success"]
     assert reading.roles == {"campaign": "item", "p_sent": "propensity", "result": "reward",
                              "age": "feature"}  # fmt: skip
+
+
+def test_receipts_of_buyers_alone_are_no_demand(tmp_path: Path) -> None:
+    """A number of its own in every row is not offered as a response."""
+    reading = dpb_data.read(str(files.receipts(tmp_path)), "pricing", price="amount")
+    (question,) = (one for one in reading.questions if one.topic == "bought")
+    assert "Purchases alone do not show demand" in question.text
+    assert "receipt" not in str(question.answers)
+
+
+def test_letters_of_two_encodings_are_read_and_said(tmp_path: Path) -> None:
+    reading = dpb_data.read(str(files.mixed_encodings(tmp_path)))
+    assert "letters in cp1252 in a file in UTF-8 (3 rows)" in reading.repairs
+    assert not any("encoding is" in text for text in reading.repairs)
+    old = tmp_path / "old.csv"
+    old.write_bytes(
+        "price;bought;Straße\n".encode("cp1252") + b"1;0;\xdf\n2;1;e\n" * 60 + b"2;1;\xdf\x80\n"
+    )
+    assert any("encoding is cp1252" in text for text in dpb_data.read(str(old)).repairs)

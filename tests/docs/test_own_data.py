@@ -31,6 +31,7 @@ def test_the_page_is_written_from_the_stored_result(advice: Any) -> None:
     assert marked.block(PAGE, "examples") == advice.examples(data)
     assert marked.block(PAGE, "estimates") == advice.estimates(data)
     assert marked.block(PAGE, "coverage") == advice.covered(data["coverage"])
+    assert marked.block(PAGE, "forms") == advice.other_forms(data["forms"])
     for picture in advice.PICTURES.values():
         assert (ROOT / "docs/_static" / picture).read_bytes().startswith(b"\x89PNG")
     changed = copy.deepcopy(data)
@@ -58,9 +59,10 @@ def test_a_sentence_is_right_if_every_truth_agrees(advice: Any) -> None:
 
 def test_stored_estimates_are_those_of_an_independent_optimiser(advice: Any) -> None:
     data = json.loads(advice.STORED.read_text())
-    rows = [log["estimate"] for log in data["logs"].values()] + data["generated"]
+    rows = [log["estimate"] for log in data["logs"].values()] + data["generated"] + data["files"]
     rows = [row for row in rows if row and row["independent"]]
-    assert len(rows) >= 15
+    assert len(rows) >= 25
+    assert [row["file"] for row in data["files"]] == list(advice.FILES)
     for row in rows:
         value, error = row["independent"]
         ours, low, high = row["ours"]
@@ -80,6 +82,26 @@ def test_stored_intervals_hold_on_generated_logs(advice: Any) -> None:
     assert sum(own["worse"] for own in kinds.values()) == 0, "decisions that bring less than today"
     below = {name: own["below"] for name, own in kinds.items() if own["below"]}
     assert not below, "decisions that bring less than their interval says"
+
+
+def test_stored_intervals_hold_for_demand_of_other_forms(advice: Any) -> None:
+    kinds = json.loads(advice.STORED.read_text())["forms"]
+    assert set(kinds) == {generate(0).name for generate in advice.OTHER_FORMS}
+    logs = sum(own["logs"] - own["refused"] for own in kinds.values())
+    assert logs >= 200
+    for what in ("elasticity", "gain", "earned", "today"):
+        held = sum(own["held"][what] for own in kinds.values())
+        assert held >= 0.9 * logs, what
+    assert sum(own["worse"] + own["below"] for own in kinds.values()) == 0
+
+
+def test_a_published_estimate_is_ours_without_a_penalty(advice: Any) -> None:
+    rows = json.loads(advice.STORED.read_text())
+    every = [log["estimate"] for log in rows["logs"].values()] + rows["files"]
+    shown = [row for row in every if row and row["published"]]
+    assert len(shown) == len(advice.PUBLISHED) == 4
+    for row in shown:
+        assert row["independent"][0] == pytest.approx(float(row["published"].split()[0]), rel=5e-3)
 
 
 def test_what_is_true_of_generated_logs_is_their_mean(advice: Any) -> None:

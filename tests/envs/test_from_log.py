@@ -220,6 +220,21 @@ def test_a_private_release_hides_the_log_from_agents() -> None:
     assert again.draw_hidden(np.random.default_rng(0))["theta"] is again.theta
     with pytest.raises(ParameterError, match="leave out draws or private"):
         LoggedPricing(table, bounds=LOANS, private="rho=1", draws=4)
+    assert (problem.wide_posterior(3) == problem.theta).all(), "the raw log has other draws"
+    assert np.ptp(raw.wide_posterior(3), axis=0).min() > 0.0
+
+
+def test_tests_of_the_raw_rows_are_left_out_with_a_private_release() -> None:
+    """Prices that followed demand are refused, but a refusal would tell the rows."""
+    rng = np.random.default_rng(0)
+    season = np.repeat(rng.normal(size=40), 100)
+    price = np.clip(6 + 2 * season + rng.uniform(-2, 2, 4000), 0.1, 12)
+    bought = rng.random(4000) < 1 / (1 + np.exp(-(3 + 1.5 * season - 0.8 * price)))
+    table = dpb_data.prices({"price": price, "bought": bought.astype(int)}, features=[])
+    with pytest.raises(DataError, match="endogenous prices: "):
+        LoggedPricing(table, bounds={"price": (0.0, 12.0)})
+    problem = LoggedPricing(table, bounds={"price": (0.0, 12.0)}, private="rho=100")
+    assert "are not tested with private=, as tests read the raw rows" in problem.doubts[0]
 
 
 def test_a_private_environment_says_what_was_released() -> None:

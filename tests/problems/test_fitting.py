@@ -68,9 +68,13 @@ def test_the_elasticity_and_its_error_follow_from_the_likelihood() -> None:
 
     draws = np.random.default_rng(0).multivariate_normal(best, covariance, 4000)
     spread = np.std([elasticity(b) for b in draws])
-    effect = LoggedPricing(dpb_data.prices(frame)).effects["elasticity"]
-    assert effect.value == pytest.approx(elasticity(best), abs=1e-3)
-    assert effect.error == pytest.approx(spread, rel=0.05)
+    problem = LoggedPricing(dpb_data.prices(frame))
+    effect = problem.effects["elasticity"]
+    assert effect.plain == pytest.approx(elasticity(best), abs=1e-3)
+    assert effect.plain_error == pytest.approx(spread, rel=0.05)
+    assert problem.elasticity == pytest.approx(elasticity(best), abs=1e-3)
+    low, high = effect.interval
+    assert low < effect.value < high and spread < effect.error < 3.0 * spread
 
 
 @pytest.mark.slow

@@ -117,9 +117,12 @@ def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
         gain = 100 * (price / (1 + np.exp(-(3.0 - 1.1 * price))) / true.mean() - 1)
         held += found.gain.low <= gain <= found.gain.high
         decided += found.decided.low <= gain <= found.decided.high
-        width.append((found.decided.high - found.decided.low) / (found.gain.high - found.gain.low))
+        strict, plain = (
+            np.log1p(i.high / 100.0) - np.log1p(i.low / 100.0) for i in (found.decided, found.gain)
+        )
+        width.append(strict / plain)
     assert held >= 52, "8 of 60 misses have a chance of 0.1% at 95%"
-    assert decided == 60 and min(width) > 1.5
+    assert decided == 60 and min(width) > norm.ppf(0.9995) / norm.ppf(0.975) - 1e-9
 
 
 def test_intervals_of_ratios_are_those_of_lognormal_draws() -> None:
