@@ -57,6 +57,18 @@ def test_every_part_of_the_first_customer_is_exchanged(part):
     assert differ == 12 if part != "available" else differ > 6
 
 
+def test_the_other_customers_are_those_of_the_same_round():
+    env, kwargs = SETTINGS["features"]
+    problem = make_problem(env, horizon=4, **kwargs)
+    customers = _Customers(problem, 3)
+    others = problem.instance(interference._seeds(4))
+    for _ in range(3):
+        customers.advance()
+        others.advance()
+    exchanged = customers.exchanged_context()
+    assert np.array_equal(exchanged.features[0], others.context().features[0])
+
+
 def test_user_ids_stay_where_they_are_public():
     env, kwargs = SETTINGS["users"]
     customers = _Customers(make_problem(env, horizon=4, **kwargs), 3, ("users",), shift=5)
