@@ -76,6 +76,8 @@ ATOMS = frozenset({int, float, bool, str, type(None)})
 """Types of values that are compared by their text."""
 MOST_PARTS = 100_000
 """Parts of a value above which it is written by `state`."""
+DIGEST = 64
+"""Bytes of a digest."""
 WRITES = "set "
 STEPS = (0.5, 0.25, 0.75, 0.125, 0.375, 0.625, 0.875)
 """Differences of a customer's random number, with which a response of any kind may change."""
@@ -313,8 +315,7 @@ def _rounds(
         # a customer who is exchanged may see other actions, unless the claim is central
         other = context is not met and notion != "central"
         decisions: list[Any] = [
-            None if other and i == lane else (None if shares is None else shares[i], action[i])
-            for i in range(LANES)
+            None if other and i == lane else _decision(action, shares, i) for i in range(LANES)
         ]
         boundary.decide(decisions)
         delivery.open(told)
@@ -340,6 +341,12 @@ def _rounds(
             customers.advance()
 
 
+def _decision(action: Array, shares: Array | None, lane: int) -> Any:
+    """Return the action of a replicate, with its probabilities if the agent states them."""
+    own = action[lane : lane + 1]  # an array, also of one number
+    return own if shares is None else (own, shares[lane])
+
+
 class _Customers:
     """The customers of a run, and others for whom those of one replicate are exchanged.
 
@@ -361,17 +368,26 @@ class _Customers:
     ) -> None:
         self.problem, self.public, self.shift, self.lane = problem, public, shift, lane
         self.instance = problem.instance(_seeds(seed))
-        self.another = problem.instance(_seeds(seed + 1))
+        self._another = problem.instance(_seeds(seed + 1))
+        self._behind = 0
         # an adapted environment has no rounds
         self._known = type(self.instance).answer is Instance.answer
         hidden = self.instance.hidden
-        others = self.another.hidden
+        others = self._another.hidden
         self._hidden = {name: with_lane_of(lane, others[name], hidden[name]) for name in hidden}
 
     def advance(self) -> None:
         """Move to the next round."""
         self.instance.advance()
-        self.another.advance()
+        self._behind += 1
+
+    @property
+    def another(self) -> Instance:
+        """The other customers, who move when they are asked for: claims per reward need none."""
+        while self._behind:
+            self._another.advance()
+            self._behind -= 1
+        return self._another
 
     def exchanged_context(self) -> Context:
         """Return the context with another customer in one replicate."""
@@ -386,11 +402,11 @@ class _Customers:
         """Return the responses to the actions of these customers or of the exchanged ones."""
         if exchanged and self._known:
             return self._respond(action, self._exchanged_round())
-        return self.instance.respond(action).feedback
+        return self.instance.answer(action)[0]
 
     def other_feedback(self, action: Array, feedback: Feedback) -> Feedback:
         """Return feedback of another customer to the same actions, different if there is any."""
-        other = self.another.respond(action).feedback
+        other = self.another.answer(action)[0]
         for step in STEPS if self._known else ():
             if _differ(other, feedback, self.lane):
                 break
@@ -459,9 +475,7 @@ class Interception(ABC):
                 setattr(releaser, name, self._taking((number, name), releaser))
         members = self.members(releaser, number)
         if hasattr(kind, "value"):
-            value = kind.value.fget
-            read = self._taken((number, "value"), lambda: value(releaser))
-            members["value"] = property(lambda _: read())
+            members["value"] = property(self._reading(number, releaser, kind.value.fget))
         if members:
             members["__reduce_ex__"] = lambda it, _: (object.__new__, (kind,), vars(it))
             releaser.__class__ = type(kind.__name__, (kind,), members)
@@ -476,17 +490,12 @@ class Interception(ABC):
 
     def _taking(self, key: tuple[int, str], releaser: Releaser) -> MethodType:
         name = key[1]
-        taken = self._taken(key, getattr(releaser, name))
+        method = getattr(releaser, name)
         usual = getattr(type(releaser), name)
 
         def call(it: Releaser, *args: Any, **options: Any) -> Any:
-            return taken(*args, **options) if it is releaser else usual(it, *args, **options)
-
-        call.__name__ = name
-        return MethodType(call, releaser)  # copies of the releaser get methods of their own
-
-    def _taken(self, key: tuple[int, str], method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
+            if it is not releaser:
+                return usual(it, *args, **options)
             if self._inside:  # the releaser itself calls
                 return method(*args, **options)
             self._inside = True
@@ -495,7 +504,25 @@ class Interception(ABC):
             finally:
                 self._inside = False
 
-        return call
+        call.__name__ = name
+        return MethodType(call, releaser)  # copies of the releaser get methods of their own
+
+    def _reading(
+        self, number: int, releaser: Releaser, usual: Callable[[Releaser], Any]
+    ) -> Callable[[Releaser], Any]:
+        key = number, "value"
+        method = functools.partial(usual, releaser)
+
+        def read(_: Releaser) -> Any:
+            if self._inside:
+                return method()
+            self._inside = True
+            try:
+                return self.called(key, method, (), {})
+            finally:
+                self._inside = False
+
+        return read
 
 
 class _Boundary(Interception):
@@ -524,6 +551,7 @@ class _Boundary(Interception):
         self._shown: dict[int, Callable[[Any], tuple[Any, ...]]] = {}
         self._entered: dict[tuple[int, int], Any] = {}
         self._bounds: dict[tuple[int, int], tuple[str, float]] = {}
+        self._minimisers: set[int] = set()
 
     # ---------------------------------------------------------------- what is taken
 
@@ -539,11 +567,13 @@ class _Boundary(Interception):
         self._shown[number] = attrgetter(*_shown_names(releaser))
         if isinstance(releaser, Sum) and not releaser.clips_users:
             self._measure(releaser, number)
-        if isinstance(releaser, Minimiser) and releaser.has_loss:
-            self._measure_loss(releaser, number)
+        if isinstance(releaser, Minimiser):
+            self._minimisers.add(number)
+            if releaser.has_loss:
+                self._measure_loss(releaser, number)
 
         def write(it: Releaser, name: str, value: Any) -> None:
-            if it is releaser and not self._inside and not _writes_itself(it):
+            if not self._inside and it is releaser and not _writes_itself(it):
                 self._call((number, WRITES + name), (_digest(value),), None, None)
             object.__setattr__(it, name, value)
 
@@ -598,7 +628,7 @@ class _Boundary(Interception):
         releaser._store = MethodType(store, releaser)
 
     def _enter(self, key: tuple[int, int], own: Array) -> None:
-        self._entered[key] = self._entered.get(key, 0.0) + own
+        self._entered[key] = self._entered[key] + own if key in self._entered else own
 
     # ---------------------------------------------------------------- what is compared
 
@@ -611,7 +641,7 @@ class _Boundary(Interception):
             parts = (_lane_of((args, options), lane, axis) for lane in range(LANES))
             given = tuple(map(_digest, parts))
         else:
-            given = (_digest((args, options)),)
+            given = (_digest_of_call(args, options),)
         shown: Any = None
         if name in REPLAYED:
             shown = self._settings(number)
@@ -619,9 +649,9 @@ class _Boundary(Interception):
 
     def _settings(self, number: int) -> Any:
         """Return what a handle shows of a releaser: plain values, and a digest of others."""
-        releaser = self._held[number]
+        releaser: Any = self._held[number]
         values = self._shown[number](releaser)
-        has_loss = isinstance(releaser, Minimiser) and releaser.has_loss
+        has_loss = number in self._minimisers and releaser.has_loss
         if not has_loss and PLAIN.issuperset(map(type, values)):
             return values
         plain = [each if type(each) in PLAIN else None for each in values]
@@ -635,7 +665,7 @@ class _Boundary(Interception):
         """Note a call of the first run, or compare one with it."""
         replayed = key[1] in REPLAYED
         if self.first is None:
-            stored = copy.deepcopy(output) if replayed else None
+            stored = _copy(output) if replayed else None
             self.transcript.calls.append(_Call(key, given, shown, stored))
             return output
 
@@ -652,8 +682,7 @@ class _Boundary(Interception):
             self._differs(key, given, then.given)
         if not replayed:
             return output
-        # most releases are arrays, whose own copy takes a tenth of the time of a deep one
-        return then.output.copy() if type(then.output) is np.ndarray else copy.deepcopy(then.output)
+        return _copy(then.output)
 
     def _differs(
         self, key: tuple[int, str], given: tuple[bytes, ...], then: tuple[bytes, ...]
@@ -695,12 +724,14 @@ class _Boundary(Interception):
 
     def decide(self, decision: list[Any], what: str = "action") -> None:
         """Record what is decided for each replicate; None where a customer may see another."""
-        decided = tuple(None if each is None else _digest(each) for each in decision)
+        decided = tuple([None if each is None else _digest(each) for each in decision])
         if self.first is None:
             self.transcript.decisions.append(decided)
             return
         then = self.first.decisions[self._decisions]
         self._decisions += 1
+        if decided == then:
+            return
         for lane, (now, before) in enumerate(zip(decided, then)):
             if now is not None and now != before:
                 beside = len(then) > 1 and lane != self.lane
@@ -710,6 +741,14 @@ class _Boundary(Interception):
         """Check that every release of the first run was asked for."""
         if self.first is not None and self._calls < len(self.first.calls):
             raise _Found("records reach the plan of the releases")
+
+
+def _copy(output: Any) -> Any:
+    """Return a deep copy of a release."""
+    # most are arrays of numbers, whose own copy takes a tenth of the time
+    if type(output) is np.ndarray and not output.dtype.hasobject:
+        return output.copy()
+    return copy.deepcopy(output)
 
 
 def _shown_names(releaser: Releaser) -> list[str]:
@@ -773,6 +812,16 @@ def _lane_of(value: Any, lane: int, axis: int) -> Any:
     return value
 
 
+def _digest_of_call(args: tuple[Any, ...], options: dict[str, Any]) -> bytes:
+    """Return `_digest` of the arguments of a call; in half of the time if they are arrays."""
+    parts = [_signature(len(args), tuple(options))]
+    for each in (*args, *options.values()):
+        if type(each) is not np.ndarray or each.dtype.hasobject:
+            return _digest((args, options))
+        parts += _form(each.dtype, each.shape), each.tobytes()
+    return _hashed(parts)
+
+
 def _digest(value: Any) -> bytes:
     """Return a digest of plain values and arrays; of functions, with what they hold."""
     parts = _parts(value)
@@ -783,7 +832,14 @@ def _digest(value: Any) -> bytes:
             from joblib.externals.loky.backend.reduction import dumps
 
             parts = [bytes(dumps(value))]
-    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+    return _hashed(parts)
+
+
+def _hashed(parts: list[bytes]) -> bytes:
+    """Return the joined parts if they are short, or else a digest of them."""
+    text = b"\0".join(parts)
+    # a digest is longer than every text that stands for itself
+    return text if len(text) < DIGEST else hashlib.blake2b(text, digest_size=DIGEST).digest()
 
 
 def _parts(value: Any) -> list[bytes] | None:
@@ -824,6 +880,12 @@ def _parts(value: Any) -> list[bytes] | None:
         if len(parts) > MOST_PARTS:  # also of a list that contains itself
             return None
     return parts
+
+
+@functools.lru_cache(1024)
+def _signature(count: int, names: tuple[str, ...]) -> bytes:
+    """Return the number and names of arguments as bytes."""
+    return f"{count} arrays {names}".encode()
 
 
 @functools.lru_cache(1024)

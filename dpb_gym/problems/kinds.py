@@ -43,6 +43,8 @@ class RoundRow(NamedTuple):
 
 
 Display = list[RoundRow]
+NUMBERS = frozenset({int, float, np.int32, np.int64, np.float32, np.float64})
+"""Types of numbers that arrays are made of as they are."""
 
 
 class Kind(state.Registered, ABC):
@@ -215,6 +217,8 @@ class Kind(state.Registered, ABC):
             AgentError: If an action has the wrong form; the message names `agent`.
         """
         shape = self.action_shape(info)
+        if not shape and NUMBERS.issuperset(map(type, actions)):
+            return np.array(actions)  # as below, in a fifth of the time
         for action in actions:
             if np.shape(action) != shape and (shape or np.shape(action) != (1,)):
                 wanted = f"an array of shape {shape}" if shape else "one number"
@@ -260,10 +264,10 @@ def kind_of(name: str) -> Kind:
         UnknownNameError: If there is none; the message offers close matches.
     """
     found = KINDS.get(name) if isinstance(name, str) else None
-    if isinstance(found, Kind):
-        return found
     if found is None:
         raise unknown_name("kind", name, KINDS)
+    if not isinstance(found, str):  # a test of an abstract class takes longer
+        return found
     made: Kind = resolve_name(found)()
     KINDS[name] = made
     return made

@@ -57,6 +57,18 @@ def test_every_part_of_the_first_customer_is_exchanged(part):
     assert differ == 12 if part != "available" else differ > 6
 
 
+def test_the_other_customers_are_those_of_the_same_round():
+    env, kwargs = SETTINGS["features"]
+    problem = make_problem(env, horizon=4, **kwargs)
+    customers = _Customers(problem, 3)
+    others = problem.instance(interference._seeds(4))
+    for _ in range(3):
+        customers.advance()
+        others.advance()
+    exchanged = customers.exchanged_context()
+    assert np.array_equal(exchanged.features[0], others.context().features[0])
+
+
 def test_user_ids_stay_where_they_are_public():
     env, kwargs = SETTINGS["users"]
     customers = _Customers(make_problem(env, horizon=4, **kwargs), 3, ("users",), shift=5)
@@ -271,7 +283,46 @@ def test_digests_differ_with_values_types_and_shapes():
 def test_a_list_that_contains_itself_has_a_digest():
     endless: list[object] = []
     endless.append(endless)
-    assert len(interference._digest(endless)) == 16
+    assert len(interference._digest(endless)) <= interference.DIGEST
+
+
+def test_digests_of_calls_differ_with_arguments_names_types_and_shapes():
+    one = np.ones(3)
+    objects = np.array([1, 2, 3], object)
+    calls = [
+        ((), {"a": one}),
+        ((one,), {}),
+        ((one, one), {}),
+        ((one,), {"a": one}),
+        ((), {"b": one}),
+        ((one.astype(np.float32),), {}),
+        ((one.reshape(3, 1),), {}),
+        ((2 * one,), {}),
+        ((-0.0 * one,), {}),
+        ((0.0 * one,), {}),
+        ((np.ones(100),), {}),
+        ((2 * np.ones(100),), {}),
+        ((one.tolist(),), {}),
+        ((1.0,), {}),
+        ((objects,), {}),
+    ]
+    digests = [interference._digest_of_call(*call) for call in calls]
+    assert len(set(digests)) == len(calls)
+    assert digests[:-1] == [
+        interference._digest_of_call(*call) for call in copy.deepcopy(calls[:-1])
+    ]
+    assert interference._digest_of_call((objects,), {}) == interference._digest_of_call(
+        (copy.deepcopy(objects),), {}
+    )
+
+
+def test_copies_of_releases_are_deep():
+    release = np.array([[1.0], [2.0]])
+    held = np.array([[1.0]], object)
+    assert interference._copy(release) is not release
+    assert not np.shares_memory(interference._copy(release), release)
+    held[0, 0] = [1.0]
+    assert interference._copy(held)[0, 0] is not held[0, 0]
 
 
 def test_digests_of_frozen_classes_differ_with_class_and_fields():

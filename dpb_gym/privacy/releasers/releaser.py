@@ -100,8 +100,8 @@ def _renew() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
-READ = (str, bytes, int, float, Mapping, type(None))
-"""Types of which a releaser reads no records."""
+READ = (str, bytes, int, float, type(None), Mapping)
+"""Types of which a releaser reads no records; the abstract one last, which is slow to test."""
 
 
 def _converted(value: Any) -> Any:
@@ -123,6 +123,8 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     A call by another method of `ENTRIES` of the same releaser is a part of that entry.
     """
 
+    many = name.endswith("_rounds")
+
     @functools.wraps(method)
     def entering(releaser: Releaser, *args: Any, **options: Any) -> Any:
         thread = threading.get_ident()
@@ -133,7 +135,7 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
         args = tuple(map(_converted, args))
         options = {key: _converted(value) for key, value in options.items()}
         records = 1
-        if name.endswith("_rounds"):
+        if many:
             first = args[0] if args else next(iter(options.values()))
             records = first.shape[0] if hasattr(first, "shape") else len(first)
         with _counting:
@@ -433,8 +435,8 @@ class WithoutAxis(Handle):
             named["users"] = np.atleast_1d(users)
         if named.get("along") is not None:
             named["along"] = np.asarray(named["along"], dtype=np.float64)[None]
-        arrays = (None if x is None else np.asarray(x, dtype=np.float64)[None] for x in parts)
-        super().add(*arrays, **named)
+        arrays = [None if x is None else np.asarray(x, dtype=np.float64)[None] for x in parts]
+        _open(self).add(*arrays, **named)
 
     def release(self) -> FloatArray:
         """Return a release; see the `release` of the releaser."""

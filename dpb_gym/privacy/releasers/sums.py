@@ -579,8 +579,7 @@ class Sum(Releaser):
             self._total += self._pending
             self._pending[:] = 0.0
         if self._scale:
-            assert isinstance(self._mechanism, CorrelatedNoise)
-            self._mechanism.advance()
+            self._mechanism.advance()  # type: ignore[union-attr]
 
     def _release_planned(self) -> None:
         """Release the weighted sum so far, or the sum of the batch of messages."""
@@ -696,8 +695,7 @@ class Sum(Releaser):
             self.ready()
             noise = self._total
             if self._scale:
-                assert isinstance(self._mechanism, CorrelatedNoise)
-                noise = self._mechanism.noise
+                noise = self._mechanism.noise  # type: ignore[union-attr]
             return self.shape.emit(self._total, noise, self._scale)
         if not self.shape.symmetric:
             return self._released.copy()

@@ -1,0 +1,125 @@
+"""Numbers on the pages about privacy, computed again."""
+
+import math
+from pathlib import Path
+
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import dpb_gym
+from dpb_gym.audits import interference, likelihood_ratio
+from dpb_gym.privacy import Account, Composition, GaussianEvent, Guarantee, SessionCharges
+from dpb_gym.privacy.releasers.mechanisms import CELLS
+from dpb_gym.privacy.releasers.releaser import behind
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def page(name):
+    """Return the text of a page in one line."""
+    return " ".join((DOCS / name).read_text(encoding="utf-8").split())
+
+
+def gaussian_epsilon(mu, delta):
+    """Return epsilon of Gaussian noise (Balle & Wang 2018, Theorem 8)."""
+
+    def excess(epsilon):
+        far = norm.logcdf(-epsilon / mu - mu / 2)
+        return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + far) - delta
+
+    return brentq(excess, 0.0, 100.0)
+
+
+def test_the_first_line_of_guarantees():
+    epsilon = gaussian_epsilon(1.0, 1e-5)  # rho = mu^2 / 2
+    assert f"joint zCDP rho=0.5 per user-round (replace-one); eps={epsilon:.4g} at delta=1e-05" in (
+        page("guarantees.md")
+    )
+
+
+def test_posterior_probabilities():
+    text = page("guarantees.md")
+    shares = [100.0 / (1.0 + math.exp(-epsilon)) for epsilon in (1.0, 2.0, 5.0)]
+    assert f"{shares[0]:.0f}% at epsilon 1, {shares[1]:.0f}% at 2, {shares[2]:.1f}% at 5" in text
+
+
+def test_the_loss_of_ten_rounds():
+    assert "rho up to a hundred times" in page("guarantees.md")
+    # ten replaced rounds move a sum ten times as far, and rho = distance^2 / (2 sigma^2)
+    curves = [Composition.of(GaussianEvent(3.0, s)) for s in (1.0, 10.0)]
+    one, ten = (Guarantee("joint", "user-round", curve=curve).epsilon(1e-5) for curve in curves)
+    assert one == pytest.approx(gaussian_epsilon(1 / 3, 1e-5), rel=1e-6)
+    assert ten == pytest.approx(gaussian_epsilon(10 / 3, 1e-5), rel=1e-6)
+
+
+def test_the_charges_of_the_example_on_guarantees(tmp_path):
+    assert "rho 1/8, four times as much for two" in page("guarantees.md")
+    account = Account(tmp_path / "people.db", lifetime="rho=1")
+    guarantee = Guarantee("joint", "user-round", curve=Composition.of(GaussianEvent(2.0)))
+    charges = SessionCharges(account, guarantee)
+    spent = []
+    for _ in range(2):
+        assert charges.admit(7)
+        spent.append(account.spent(7))
+    account.close()
+    assert spent == pytest.approx([1 / 8, 4 / 8])
+
+
+def test_tau_of_devices_is_negligible():
+    assert f"tau is below 1e-260 for the {CELLS:g} cells" in page("trust.md")
+    # 10 sum_{k < n} exp(-2 pi^2 s^2 k / (k + 1)), whose first term is the largest
+    largest = -((math.pi * CELLS) ** 2) / math.log(10.0)
+    assert math.log10(10.0 * 1e9) + largest < -260.0
+
+
+def batches(rho, trust):
+    """Return the sums of a session of 10,000 rounds, whose batches are planned."""
+    problem = dpb_gym.make_problem("DPB/Pricing-v0", horizon=10_000)
+    session = dpb_gym.serve(
+        "one-pass-pricing", f"rho={rho}@{trust}", problem, noise="seeded", seed=1, warm=False
+    )
+    sums = behind(session.agent.curator.releasers[0])
+    sums.ready()
+    return sums
+
+
+def test_the_noise_of_batches():
+    text = page("trust.md")
+    ratios = {}
+    for trust in ("aggregator", "shuffler"):
+        for rho in (0.02, 0.1, 0.5, 1.0):
+            sums = batches(rho, trust)
+            variance = sum(batch.sigma**2 for batch in sums.device_mechanisms)
+            s = sums.sensitivity / math.sqrt(2.0 * rho)
+            k = len(sums.device_mechanisms)
+            ratios.setdefault(trust, []).append(math.sqrt(variance / k) / s)
+    assert {f"{ratio:.1f}" for ratio in ratios["aggregator"]} == {"1.0"}
+    low, high = min(ratios["shuffler"]), max(ratios["shuffler"])
+    assert f"for an aggregator and {low:.1f} to {high:.1f} s sqrt(k) for a shuffler" in text
+
+
+def test_a_shuffler_could_estimate_a_record():
+    assert "standard deviation of less than 3% of the range" in page("trust.md")
+    sums = batches(0.5, "shuffler")
+    last = sums.device_mechanisms[-1]
+    # of a device's bits: those of the record are flipped with probability 1/5, the rest are coins
+    variance = 0.16 * 2 * last.levels + 0.25 * (last.coins // last.batch)
+    error = last.grid * math.sqrt(variance) / 0.6
+    assert error < 0.03 * 2.0 * sums.clip.longest
+
+
+def test_two_rounds_are_separated_with_the_stated_probability():
+    words = {tuple(word) for word in interference._WORDS.tolist()}
+    n = len(interference._WORDS)
+    assert len(words) == n and {sum(word) for word in words} == {4}
+    # words of equally many ones: two that differ have a bit that only the first has
+    assert f"{n - 1}/{n}" in page("audit.md")
+    assert f"after {likelihood_ratio.MOST_STEPS} releases" in page("audit.md")
+
+
+def test_the_output_on_certificates():
+    text = page("certificates.md")
+    mu = brentq(lambda mu: gaussian_epsilon(mu, 1e-6) - 1.0, 0.01, 5.0)
+    assert f"anticipating zCDP rho={mu**2 / 2:.4g} per user-round" in text
+    assert f"epsilon {gaussian_epsilon(mu, 1e-5):.4g} at delta 1e-05" in text
