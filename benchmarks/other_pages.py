@@ -1,4 +1,4 @@
-"""Write docs/outside.md and docs/home-ground.md from stored results.
+"""Write docs/outside.md and docs/outside.md from stored results.
 
     python benchmarks/other_pages.py [--outside FOLDER] [--home results/home-ground-v0]
 
@@ -164,7 +164,7 @@ def main() -> None:
         store_home(options.home)
     put(DOCS / "outside.md", "worlds", outside(worlds()))
     put(DOCS / "outside.md", "leads", leads(worlds()))
-    put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))
+    put(DOCS / "outside.md", "home", home(Result.load(HOME).to_leaderboard()))
 
 
 if __name__ == "__main__":
