@@ -2,7 +2,7 @@
 
     python benchmarks/datasheet.py [docs/leaderboard/dpb-bench-v1]
 
-Writes NAME.croissant.json beside the result and the table of docs/datasheet.md.
+Writes NAME.croissant.json beside the result and the table of docs/data.md.
 `benchmarks/published.py` calls it. Croissant 1.0: http://mlcommons.org/croissant/1.0.
 """
 
@@ -142,7 +142,7 @@ def text(result: Path) -> str:
 def write(result: Path, repository: Path) -> None:
     """Write the metadata of a result and the table of the datasheet."""
     result.with_suffix(".croissant.json").write_text(text(result), encoding="utf-8")
-    page = repository / "docs" / "datasheet.md"
+    page = repository / "docs" / "data.md"
     before, mark, rest = page.read_text(encoding="utf-8").partition("<!-- data -->\n")
     _, end, after = rest.partition("<!-- /data -->")
     page.write_text(f"{before}{mark}{table()}\n{end}{after}", encoding="utf-8")

@@ -1,7 +1,8 @@
 """Growth of the cost of privacy with the horizon, the budget and the dimension.
 
 ``python benchmarks/growth.py --replicates 12`` plays all agents, stores the excess of every
-replicate in docs/results/growth.json, and writes the tables and the picture of docs/growth.md.
+replicate in docs/results/growth.json, and writes the tables and the picture of
+docs/where-ours-loses.md.
 ``--only AGENT`` plays one again; without ``--replicates`` the page is written from what is stored.
 A test compares the digests of the agents with the code of today.
 
@@ -180,7 +181,7 @@ def main() -> None:
             }
             data["agents"] |= {name: code(name) for name in (case.agent, case.exact)}
     STORED.write_text(json.dumps(data).replace("]], ", "]],\n") + "\n", encoding="utf-8")
-    put(REPOSITORY / "docs/growth.md", "growth", table(data["cases"]))
+    put(REPOSITORY / "docs/where-ours-loses.md", "growth", table(data["cases"]))
     draw(str(REPOSITORY / "docs/_static/growth.png"), data["cases"])
 
 

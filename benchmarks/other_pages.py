@@ -1,4 +1,4 @@
-"""Write docs/outside.md and docs/home-ground.md from stored results.
+"""Write docs/outside.md and docs/outside.md from stored results.
 
     python benchmarks/other_pages.py [--outside FOLDER] [--home results/home-ground-v0]
 
@@ -6,7 +6,7 @@ FOLDER has a file WORLD.json per world, the output of ``dpb outside WORLD ... --
 stored in docs/results/outside with digests of the code of our agents, the compacted result of the
 suite in docs/results/home-ground-v0. Without options the pages are written from what is stored.
 Tests compare the pages with what is stored, and the digests with the code of today. rekey.py
-writes the digests again, for code whose numbers ``dpb verify`` found to be the same.
+writes the digests again, for code that ``dpb verify`` has confirmed to give the same numbers.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def main() -> None:
         store_home(options.home)
     put(DOCS / "outside.md", "worlds", outside(worlds()))
     put(DOCS / "outside.md", "leads", leads(worlds()))
-    put(DOCS / "home-ground.md", "home", home(Result.load(HOME).to_leaderboard()))
+    put(DOCS / "outside.md", "home", home(Result.load(HOME).to_leaderboard()))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpb_gym.envs.registration import register_environment as register_environment
-from dpb_gym.envs.registration import register_environments
-from dpb_gym.lazy import lazy_names
+from dpb_gym.program_start import exit_on_interruption
+
+exit_on_interruption()  # first, as the other imports take most of a second
+
+from dpb_gym.envs.registration import register_environment as register_environment  # noqa: E402
+from dpb_gym.envs.registration import register_environments  # noqa: E402
+from dpb_gym.lazy import lazy_names  # noqa: E402
 
 if TYPE_CHECKING:
     from dpb_gym.agent import Agent as Agent

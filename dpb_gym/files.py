@@ -141,8 +141,8 @@ def read_regular(path: Path, most: int) -> bytes:
     return content
 
 
-def target(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as a Path and create its parent folder.
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """Return `path` as a Path if a file can have it; nothing is created.
 
     Raises:
         ParameterError: If `path` is no path or names a folder, or a parent is a file.
@@ -152,6 +152,18 @@ def target(path: str | os.PathLike[str]) -> Path:
     result = Path(path)
     if not result.name or result.is_dir():
         raise ParameterError(f"path must name a file, got the folder {str(path)!r}")
+    if any(parent.is_file() for parent in result.parents):
+        raise ParameterError(f"a parent of {str(path)!r} is a file, not a folder")
+    return result
+
+
+def target(path: str | os.PathLike[str]) -> Path:
+    """Return `path` as a Path and create its parent folder.
+
+    Raises:
+        ParameterError: See `check_target`.
+    """
+    result = check_target(path)
     try:
         result.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:

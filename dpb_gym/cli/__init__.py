@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NoReturn
 
-INTERRUPTED = 130
+from dpb_gym.program_start import INTERRUPTED, raise_on_interruption
+
 BAD_INPUT = 2
 FAILURE = 1
 RETIRED = {
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     gc.set_threshold(50_000, 20, 20)  # most objects live until the end
     # Arrow's default allocator keeps 45 MB of what a large board frees.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    raise_on_interruption()
     raise SystemExit(run(arguments))
 
 
@@ -56,6 +58,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"] or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
     with warnings.catch_warnings():
         if not debug:
             warnings.showwarning = lambda message, *_, **__: _print_error("warning", message)

@@ -29,12 +29,12 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
+        False, "--version", "-V", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
     """Compare private and non-private bandit agents. Errors are one line.
 
-    --debug anywhere shows the traceback.
+    --debug anywhere shows the traceback. "dpb help COMMAND" is "dpb COMMAND --help".
 
     Example: dpb run smoke --html leaderboard.html
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,9 +12,11 @@ from typer import Argument, Option
 import dpb_gym
 from dpb_gym import docstrings, privacy, suites
 from dpb_gym.cli import options
+from dpb_gym.cli.completion import complete
+from dpb_gym.cli.listings import KINDS
 from dpb_gym.cli.options import JSON, print_fields, print_json, print_table, print_text
 from dpb_gym.envs.registration import ENVIRONMENTS, environment
-from dpb_gym.errors import BudgetError, DataError, DPBError, unknown_name
+from dpb_gym.errors import BudgetError, DPBError, unknown_name
 from dpb_gym.problems.kinds import kind_of
 from dpb_gym.problems.rounds import SOLD_OUT
 
@@ -26,56 +28,16 @@ HEADINGS = {
     "fitted": "How the problem was fitted to its data",
     "reveals": "reveals of people's data",
 }
-NAME: Any = Argument(help="Name of a data set; see: dpb data list")
-
-
-def _envs() -> list[dict[str, Any]]:
-    return [{"id": e.id, "problem": e.kind, "summary": e.summary} for e in ENVIRONMENTS.values()]
-
-
-def _suites() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "tasks": [task.name for task in suite.tasks],
-            "agents": len(suite.agents),
-            "replicates": suite.replicates,
-            "title": suite.title,
-        }
-        for name, suite in ((name, suites.load_suite(name)) for name in suites.suite_names())
-    ]
-
-
-def _sets() -> list[dict[str, Any]]:
-    import dpb_data
-
-    def place(name: str) -> str | None:
-        try:
-            return str(dpb_data.path(name))
-        except DataError:
-            return None
-
-    known = dpb_data.datasets()
-    return [{**d.to_dict(), "path": "generated" if d.generated else place(d.name)} for d in known]
-
-
-KINDS: dict[str, Callable[[], list[dict[str, Any]]]] = {
-    "envs": _envs, "agents": lambda: dpb_gym.list_agents(), "suites": _suites, "data": _sets
-}  # fmt: skip
-
-
-def complete(*kinds: str) -> Callable[[str], list[str]]:
-    """Return a shell completion of the names in some listings."""
-
-    def completed(incomplete: str) -> list[str]:
-        names = (next(iter(record.values())) for kind in kinds for record in KINDS[kind]())
-        return [name for name in names if name.startswith(incomplete)]
-
-    return completed
+NAME: Any = Argument(help="Name of a data set; see: dpb data list", autocompletion=complete("data"))
 
 
 def list_(
-    kind: str = Argument(metavar="envs|agents|suites|data", help="What to list."), json: bool = JSON
+    kind: str = Argument(
+        metavar="envs|agents|suites|data",
+        help="What to list.",
+        autocompletion=complete("listings"),
+    ),
+    json: bool = JSON,
 ) -> None:
     """List environments, agents, suites or data sets.
 
@@ -116,6 +78,9 @@ def fetch(name: str = NAME) -> None:
     """
     import dpb_data
 
+    known = dpb_data.dataset(name)
+    if known.urls:
+        options.note(f"terms of {known.name}: {known.terms} {known.homepage}")
     print(dpb_data.fetch(name))
 
 
@@ -129,7 +94,10 @@ def path(name: str = NAME) -> None:
     print(dpb_data.path(name))
 
 
-def check(name: str = Argument(help="Name of a data set, or a path."), json: bool = JSON) -> None:
+def check(
+    name: str = Argument(help="Name of a data set, or a path.", autocompletion=complete("data")),
+    json: bool = JSON,
+) -> None:
     """Check a data set: check sums, format, every value, counts.
 
     Example: dpb data check ml-latest-small
@@ -174,11 +142,13 @@ def show(
         record = _suite(id)
     else:
         import dpb_data
+        from dpb_data.dataset_registry import published_as
 
         sets = {known.name: known for known in dpb_data.datasets()}
         if id not in sets:
             known = [*ENVIRONMENTS, *agents, *names, *sets]
-            raise unknown_name("environment, agent, suite or data set", id, known)
+            unknown = unknown_name("environment, agent, suite or data set", id, known)
+            raise published_as(id) or unknown
         record = sets[id].to_dict()
     if json:
         print_json(record)
@@ -187,7 +157,11 @@ def show(
 
 
 def bounds(
-    paper: str = Argument(metavar="PAPER", help="private-assortment, private-pricing, ..."),
+    paper: str = Argument(
+        metavar="PAPER",
+        help="private-assortment, private-pricing, ...",
+        autocompletion=complete("papers"),
+    ),
     set_: list[str] = options.settings("A parameter of the theorems (horizon=100000, dim=5)"),
     json: bool = JSON,
 ) -> None:

@@ -17,7 +17,9 @@ import typer
 from typer import Argument, Option
 
 from dpb_gym import privacy
+from dpb_gym.cli.completion import complete
 from dpb_gym.errors import ParameterError
+from dpb_gym.files import check_target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,11 +31,44 @@ BUDGET = "rho=R|eps=E,delta=D|none"
 DIRECTORY: Any = Argument(metavar="DIR", help="Result directory, or its address.")
 JSON: Any = Option(False, "--json", help="Print JSON.")
 QUIET: Any = Option(False, "--quiet", help="No progress.")
-PLOT: Any = Option(None, help="Draw to this .png, .pdf or .svg file.")
-HTML: Any = Option(None, help="Write the page to this file.")
-TASKS: Any = Option(None, help="Only these tasks, comma-separated.")
+TASKS: Any = Option(
+    None,
+    help="Only these tasks, comma-separated.",
+    autocompletion=complete("tasks", commas=True),
+)
 WORKERS: Any = Option(None, help="Processes; one per core by default.")
 HORIZON: Any = Option(None, help="Rounds T.")
+
+
+def output_file(value: str | None) -> str | None:
+    """Return the path of an output file.
+
+    Raises:
+        ParameterError: If it is an address or a folder, or a parent is a file.
+    """
+    if value is not None:
+        if "://" in value:
+            raise ParameterError(f"{value!r} is an address, but this output must be a local file")
+        check_target(value)
+    return value
+
+
+def picture_file(value: str | None) -> str | None:
+    """Return the path of a picture.
+
+    Raises:
+        ParameterError: See `output_file`; also if the suffix is no format of pictures.
+    """
+    if value is not None:
+        from dpb_gym.report.figure_layout import picture_format
+
+        picture_format(value)
+    return output_file(value)
+
+
+# Callbacks run while the arguments are read, before the command does any work.
+PLOT: Any = Option(None, callback=picture_file, help="Draw to this .png, .pdf or .svg file.")
+HTML: Any = Option(None, callback=output_file, help="Write the page to this file.")
 
 
 def settings(text: str, metavar: str = "KEY=VALUE") -> Any:

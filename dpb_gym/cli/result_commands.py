@@ -15,7 +15,7 @@ from typer import Argument, Option
 import dpb_gym
 from dpb_gym import audits, privacy, report
 from dpb_gym.cli import options, table_questions
-from dpb_gym.cli.list_commands import complete
+from dpb_gym.cli.completion import complete
 from dpb_gym.errors import AgentError, ParameterError, ResultError
 from dpb_gym.privacy.certificate import contradictions
 from dpb_gym.progress_lines import progress_lines
@@ -297,7 +297,11 @@ def audit(
     budget: str | None = Option(None, metavar=options.BUDGET, help="Budget; rho=0.5 by default."),
     runs: int = Option(2000, help="Runs in each of the two worlds."),
     seed: int = Option(0, help="Seed of customers and agents."),
-    env: str | None = Option(None, help="Environment id; a small one of its kind by default."),
+    env: str | None = Option(
+        None,
+        help="Environment id; a small one of its kind by default.",
+        autocompletion=complete("envs"),
+    ),
     deployment: int | None = Option(
         None, help="Rounds of the test for raw data; by default the environment's horizon."
     ),

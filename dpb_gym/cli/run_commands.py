@@ -13,7 +13,7 @@ from typer import Argument, Option
 import dpb_gym
 from dpb_gym import papers, report, suites
 from dpb_gym.cli import options
-from dpb_gym.cli.list_commands import complete
+from dpb_gym.cli.completion import complete
 from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.suites.provenance import shell_word
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpb_gym.running.plan import TaskPlan
 
 DEFAULT_REPLICATES = 10
+AGENT_NAMES = complete("agents")
 SUITE: Any = Argument(
     None,
     help="Name of a suite, or a .yaml file, see docs/start.md. Not with --env.",
@@ -45,7 +46,11 @@ LOG: Any = Option(
 
 def run(
     suite: str | None = SUITE,
-    agents: str | None = Option(None, help="Only these agents: labels or names, comma-separated."),
+    agents: str | None = Option(
+        None,
+        help="Only these agents: labels or names, comma-separated.",
+        autocompletion=complete("agents", commas=True),
+    ),
     tasks: str | None = options.TASKS,
     replicates: int | None = Option(None, help="Replicates per task."),
     workers: int | None = options.WORKERS,
@@ -211,8 +216,10 @@ def _print_run(run: RunReport, html: str | None, as_json: bool) -> None:
 
 
 def tune(
-    agents: list[str] = Argument(metavar="AGENT...", help="Registered agents."),
-    env: str = Option(help="Environment id."),
+    agents: list[str] = Argument(
+        metavar="AGENT...", help="Registered agents.", autocompletion=AGENT_NAMES
+    ),
+    env: str = Option(help="Environment id.", autocompletion=complete("envs")),
     budget: list[str] = options.budgets("Budget to tune at"),
     horizon: int | None = options.HORIZON,
     set_: list[str] = options.settings(
@@ -277,7 +284,9 @@ def tune(
 
 
 def warm(
-    agents: list[str] | None = Argument(None, help="Registered agents; all by default."),
+    agents: list[str] | None = Argument(
+        None, help="Registered agents; all by default.", autocompletion=AGENT_NAMES
+    ),
     workers: int | None = options.WORKERS,
     quiet: bool = options.QUIET,
 ) -> None:
@@ -322,7 +331,10 @@ def _print_tuning(done: Tuning) -> None:
 
 
 def outside(
-    world: str = Argument(help="shuffle-linear, private-arms, ldp-ratings, sparse, ldp-logistic."),
+    world: str = Argument(
+        help="shuffle-linear, private-arms, ldp-ratings, sparse, ldp-logistic.",
+        autocompletion=complete("worlds"),
+    ),
     folder: str = Argument(help="A clone of the world's repository. Its Python code is executed."),
     runs: int = Option(3, min=1, help="Replicates."),
     rounds: int | None = Option(None, min=100, help="Rounds; the published horizon by default."),
@@ -353,6 +365,7 @@ def reproduce(
     target: str = Argument(
         metavar="PAPER[/FIGURE]|FILE.yaml",
         help="private-assortment, private-pricing, adaprivate-ts, a package's, or a file.",
+        autocompletion=complete("figures"),
     ),
     out: str | None = Option(None, help="Folder; reproductions/PAPER by default. Resumes."),
     replicates: int | None = Option(None, help="Instead of the figures' own."),

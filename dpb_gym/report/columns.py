@@ -138,8 +138,8 @@ COLUMNS: list[ResultColumn] = [
         "defaults, and either may be the best.",
     ),
     ResultColumn(
-        "ruling", "Ruling", shown=DETAILS,
-        help="Self-tuning: the agent's defaults, the same for every task and budget. Tuned: "
+        "ruling", "Parameter choice", shown=DETAILS,
+        help="Default: the agent's defaults, the same for every task and budget. Tuned: "
         "parameters chosen on other customers.",
     ),
     ResultColumn(

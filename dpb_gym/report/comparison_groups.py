@@ -222,8 +222,8 @@ def _answers(given: Mapping[Question, Sequence[_Rows]], asked: Question) -> list
 def under(ruling: str, rows: Iterable[Row], ours: Collection[str]) -> list[Row]:
     """Return the rows that take part under a ruling.
 
-    Self-tuning has defaults only. Tuned, at each budget an agent of this project has its tuned row
-    if there is one, and another agent the better of its rows.
+    Under "default" there are defaults only. Under "tuned", at each budget an agent of this project
+    has its tuned row if there is one, and another agent the better of its rows.
 
     Args:
         ruling: One of `RULINGS`.

@@ -87,6 +87,18 @@ def legend(
     return found
 
 
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """Return the suffix of a picture's file, a key of `FORMATS`.
+
+    Raises:
+        ParameterError: If it has another suffix.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in FORMATS:
+        raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
+    return suffix
+
+
 @progress_lines("drawing")
 def finish(
     title: str,
@@ -104,9 +116,7 @@ def finish(
 
     suffix = ""
     if path is not None:
-        suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ".png"
-        if suffix not in FORMATS:
-            raise ParameterError(f"the file must end in {', '.join(FORMATS)}, got {str(path)!r}")
+        suffix = picture_format(path) if isinstance(path, (str, os.PathLike)) else ".png"
         path = target(path)
     if ax is not None and len(panels) != 1:
         raise ParameterError(f"ax takes one panel, there are {len(panels)}; choose a task")

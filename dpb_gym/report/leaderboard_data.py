@@ -25,7 +25,7 @@ from dpb_gym.privacy.budget import Budget
 
 REFERENCES = frozenset({"oracle", "random"})
 """Registered names of the references that define the scale; they are not ranked."""
-DEFAULTS, TUNED = RULINGS = ("self-tuning", "tuned")
+DEFAULTS, TUNED = RULINGS = ("default", "tuned")
 """Rulings: every agent with its defaults for all tasks and budgets, or with tuned parameters."""
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-8)
 """Deltas at which the page states epsilon."""
@@ -268,7 +268,7 @@ class Row(Entry):
             ``"as printed (...)"`` for the true cost of a paper's noise.
         tuning: How the parameters were chosen and at what cost, empty if unknown.
         source: Hash of the agent's code, empty if unknown.
-        ruling: ``"self-tuning"`` for the agent's registered defaults, ``"tuned"`` otherwise.
+        ruling: ``"default"`` for the agent's registered defaults, ``"tuned"`` otherwise.
         epsilons: Epsilon of the guarantee at each of `DELTAS`; empty if unknown.
     """
 
@@ -291,7 +291,7 @@ class Row(Entry):
     accounting: Accounting = "computed"
     tuning: MaybeLabel = ""
     source: MaybeLabel = ""
-    ruling: Annotated[str, Field(pattern="^(self-tuning|tuned)$")] = DEFAULTS
+    ruling: Annotated[str, Field(pattern="^(default|tuned)$")] = DEFAULTS
     epsilons: tuple[NotNegative, ...] = ()
 
     @property

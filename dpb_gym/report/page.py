@@ -46,7 +46,15 @@ from dpb_gym.report.leaderboard_data import (
 from dpb_gym.report.tables import Board, Line, Table, base_label, board
 from dpb_gym.report.templating import TEMPLATES, template
 
-SCRIPTS = ("data.js", "charts.js", "profiles.js", "tables.js", "overview.js", "main.js")
+SCRIPTS = (
+    "data.js",
+    "charts.js",
+    "profiles.js",
+    "tables.js",
+    "overview.js",
+    "agent_page.js",
+    "main.js",
+)
 SITE = ('<meta name="docs" content="">', '<meta name="files" content="">')
 MOST_POINTS, ALL_POINTS = 120, 36_000
 """Most points of one curve, and of all curves together; first and last points are kept."""

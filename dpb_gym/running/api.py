@@ -81,7 +81,8 @@ def evaluate(
         agents: A mapping from labels to agents, a list of agents, or one agent. An agent
             is a registered name, ``(name, budget)``, ``(name, budget, parameters)``, an
             agent class, a function without arguments that makes an agent, or an object with
-            ``predict``, such as a trained model of Stable-Baselines3 (`dpb_gym.predictors`).
+            ``predict``, such as a trained model of Stable-Baselines3 (`dpb_gym.predictors`). For a
+            model that learns meanwhile see `dpb_gym.learners.learner`.
         horizon: Rounds T; the environment's default if not given.
         replicates: Independent replicates, at least 1.
         seed: Replicate i has seed ``seed + i``.

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from dpb_gym.errors import DataError, ParameterError, unknown_name
+from dpb_gym.errors import DataError, ParameterError, UnknownNameError, unknown_name
 
 LOADERS = {
     "ratings": "load_ratings",
@@ -182,8 +182,25 @@ def dataset(name: str) -> DataSet:
     """
     found = find_dataset(name)
     if found is None:
-        raise unknown_name("data set", name, _DATASETS)
+        raise published_as(name) or unknown_name("data set", name, _DATASETS)
     return found
+
+
+def published_as(name: object) -> UnknownNameError | None:
+    """Return the error for a name of several published data sets, such as "movielens".
+
+    The message has their names, and how to get the first and its terms. None for other names.
+    """
+    word = str(name).lower()
+    known = [d for d in datasets() if d.urls and d.description.lower().split()[0] == word]
+    if not known:
+        return None
+    first, *others = (d.name for d in known)
+    rest = f"; also {', '.join(others)}" if others else ""
+    return UnknownNameError(
+        f"{name!r} is not the name of a data set: dpb data fetch {first} gets the first of its "
+        f"sets{rest}. Terms of {first}: {known[0].terms}"
+    )
 
 
 def read_layouts(section: str, kind: Callable[..., Any]) -> dict[str, Any]:

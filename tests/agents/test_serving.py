@@ -318,7 +318,7 @@ def test_recommended_agents_serve_under_every_trust_model(
 @pytest.mark.parametrize("kind", ["assortment", "pricing", "recommendation"])
 def test_agents_serve_with_system_noise_or_are_named_on_the_page(kind: str) -> None:
     pytest.importorskip("opendp")
-    page = (Path(__file__).parents[2] / "docs" / "own-loop.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
     listed = page.split('These agents need `noise="seeded"`', 1)[1].split("\n\n", 1)[0]
     named = set(re.findall(r"`([\w-]+)`", listed))
     served = set()

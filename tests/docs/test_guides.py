@@ -55,6 +55,23 @@ def test_the_glossary_is_sorted_and_complete():
     assert all(len(text) > 20 for _, text in entries)
 
 
+def test_messages_of_the_page_of_errors_are_those_of_the_code():
+    """Each part of a message between dots is in a source file."""
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", (DOCS / "faq.md").read_text(), re.M)
+    messages = [row for row in rows if row not in ("message", "---") and "exit status" not in row]
+    assert len(messages) > 5
+    sources = [
+        p.read_text() for d in ("dpb_gym", "envs_data") for p in (DOCS.parent / d).rglob("*.py")
+    ]
+    code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
+    code = code.replace('{", ".join(FORMATS)}', ".png, .pdf, .svg").replace(
+        "{', '.join(FORMATS)}", ".png, .pdf, .svg"
+    )
+    for message in messages:
+        for part in filter(None, (part.strip(" ;,") for part in message.split("..."))):
+            assert part in code, message
+
+
 def test_every_erratum_of_a_paper_quotes_it_and_refutes_it_by_code():
     parts = re.split(r"^##+ ", (DOCS / "errata.md").read_text(), flags=re.M)
     errata = [part for part in parts if re.match(r"[APR]\d+[., ]", part)]

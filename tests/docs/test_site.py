@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import dpb_gym
@@ -47,6 +48,22 @@ def test_every_environment_has_a_page_whose_example_runs(site, env_id, capsys):
     code = FENCE.findall(page)[0]
     exec(code, {})
     assert env_id in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("env_id", OWN_ENVS)
+def test_every_environment_has_the_picture_that_it_renders(site, env_id):
+    """Drawn here in the same way, by the present code."""
+    from matplotlib.image import imread
+
+    name = env_id.replace("/", "-")
+    assert f"```{{image}} {name}.png" in (site / "environments" / f"{name}.md").read_text()
+    env = gymnasium.make(env_id, render_mode="rgb_array", horizon=40)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(40):
+        env.step(env.action_space.sample())
+    shown = (imread(site / "environments" / f"{name}.png")[..., :3] * 255).round()
+    assert (shown == env.render()).all() and shown.std() > 1
 
 
 @pytest.mark.parametrize("name", OWN_AGENTS)

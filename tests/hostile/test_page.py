@@ -11,7 +11,7 @@ from test_forgeries import NUMBERS
 from test_unexpected_files import CALLS, FILES, GIVEN, HOWS
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parent / "docs" / "robustness.md"
+PAGE = TESTS.parent / "docs" / "outside.md"
 
 
 def test_the_page_states_the_numbers_of_cases() -> None:

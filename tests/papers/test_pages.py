@@ -109,7 +109,7 @@ def growth(import_benchmark: Any) -> Any:
 
 def test_the_growth_of_regret_is_written_from_the_code_of_today(growth: Any) -> None:
     marked, data = importlib.import_module("marked"), json.loads(growth.STORED.read_text())
-    page = (ROOT / "docs/growth.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/where-ours-loses.md").read_text(encoding="utf-8")
     assert marked.block(page, "growth") == growth.table(data["cases"])
     assert set(data["cases"]) == {case.agent for case in growth.CASES}
     now = {name: growth.code(name) for name in data["agents"]}
@@ -268,7 +268,7 @@ def test_the_page_of_the_home_ground_is_written_from_stored_results(others: Any)
     data = others.Result.load(others.HOME).to_leaderboard()
     board = others.home(data)
     marked = importlib.import_module("marked")
-    assert marked.block((others.DOCS / "home-ground.md").read_text(), "home") == board
+    assert marked.block((others.DOCS / "outside.md").read_text(), "home") == board
     stored = json.loads(others.HOME.with_suffix(".json").read_text())
     played = {row.name for task in data.tasks for row in task.rows}
     assert set(stored) == played

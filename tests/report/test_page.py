@@ -195,13 +195,13 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
         )  # fmt: skip
 
     found = (
-        compared("self-tuning", "a", 1, 2, True),
-        compared("self-tuning", "b", 1, 2, False),
-        compared("self-tuning", "c", -1, 2, False),
-        compared("self-tuning", "d", -2, -1, True),
-        compared("self-tuning", "e", 1, 2, True, ours=False),
-        compared("self-tuning", "f", None, None, False),
-        compared("self-tuning", "g", 1, 2, True, trust="local"),
+        compared("default", "a", 1, 2, True),
+        compared("default", "b", 1, 2, False),
+        compared("default", "c", -1, 2, False),
+        compared("default", "d", -2, -1, True),
+        compared("default", "e", 1, 2, True, ours=False),
+        compared("default", "f", None, None, False),
+        compared("default", "g", 1, 2, True, trust="local"),
         compared("tuned", "a", -2, 1, False),
     )
     page = Page(render(make.data(comparisons=found)))
@@ -209,12 +209,12 @@ def test_the_headline_counts_the_comparisons_of_our_agents(make):
         (e["data-ruling"], e["data-trust"]): e for e in page.named("headline") if "data-trust" in e
     }
     assert len(lines) == 8 and sum("hidden" not in line for line in lines.values()) == 1
-    first = lines["self-tuning", "curator"]
+    first = lines["default", "curator"]
     assert "hidden" not in first and "2 of 6" in first["text"]
     assert "In 1 the 95% interval" in first["text"] and "in 1 the other agent" in first["text"]
     assert "2 are not compared" in first["text"]
     assert "1 of the 2 leads also hold" in first["text"]
-    assert "1 of 1" in lines["self-tuning", "local"]["text"]
+    assert "1 of 1" in lines["default", "local"]["text"]
     assert "0 of 0" in lines["tuned", "local"]["text"]
     assert "0 of 1" in lines["tuned", "curator"]["text"]
     shown = page.data()["comparisons"]

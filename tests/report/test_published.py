@@ -52,7 +52,7 @@ def test_the_metadata_are_those_of_the_result(import_benchmark, data):
     sheet = import_benchmark("datasheet")
     path = PUBLISHED.with_suffix(".croissant.json")
     assert path.read_text(encoding="utf-8") == sheet.text(PUBLISHED)
-    page = (ROOT / "docs" / "datasheet.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     assert f"<!-- data -->\n{sheet.table()}\n<!-- /data -->" in page
     croissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
     assert not croissant.Dataset(str(path)).metadata.issues.errors

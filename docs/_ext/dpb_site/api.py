@@ -13,6 +13,7 @@ MODULES = (
     "dpb_gym",
     "dpb_gym.play",
     "dpb_gym.agent",
+    "dpb_gym.learners",
     "dpb_gym.registry",
     "dpb_gym.suites",
     "dpb_gym.running.api",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -26,6 +27,11 @@ RESCALING = (
     "`dpb_gym.envs.sb3.make_sb3_vec`, which rescales by itself. "
     "Otherwise half of the first prices are clipped to 0."
 )
+PICTURED_ROUNDS = 40
+PICTURED = (
+    f"The picture of render_mode='rgb_array' after {PICTURED_ROUNDS} rounds of random actions: the "
+    "last offer and its response, and the regret so far"
+)
 INFO = {
     "t": "round, counted from 1",
     "choice": "what was bought, -1 for no purchase: the position in the offered slate, or the item "
@@ -44,6 +50,7 @@ def write(pages: Pages) -> None:
     rows = []
     for entry in own:
         page = f"environments/{slug(entry.id)}"
+        draw(entry, pages.root / f"{page}.png")
         pages.write(page, environment_page(entry))
         rows.append([f"[`{entry.id}`](/_generated/{page}.md)", entry.kind, entry.summary])
     pages.write(
@@ -59,6 +66,20 @@ def write(pages: Pages) -> None:
             toctree([slug(entry.id) for entry in own], "hidden"),
         ],
     )
+
+
+def draw(entry: Environment, path: Path) -> None:
+    """Write the environment's own picture, after rounds of random actions."""
+    from matplotlib.image import imsave
+
+    env = gymnasium.make(entry.id, render_mode="rgb_array", horizon=PICTURED_ROUNDS)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(PICTURED_ROUNDS):
+        env.step(env.action_space.sample())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    imsave(path, env.render())
+    env.close()
 
 
 def environment_page(entry: Environment) -> list[str]:
@@ -80,6 +101,7 @@ def environment_page(entry: Environment) -> list[str]:
         f"{entry.summary}.",
         about.summary if about.summary.rstrip(".") != entry.summary else "",
         about.body,
+        f"```{{image}} {slug(entry.id)}.png\n:alt: {PICTURED}\n:width: 480px\n```",
         "## Example",
         fence("python", example(entry)),
         "## Parameters",

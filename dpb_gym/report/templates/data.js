@@ -46,8 +46,8 @@ const FILTERS = ['track', 'problem', 'guarantee', 'budget'], SWITCHES = ['apart'
 
 const blank = () => ({
   q: '', track: [], problem: [], guarantee: [], budget: [], sort: 'regret', dir: 'asc',
-  apart: true, logx: true, logy: true, pins: [], task: null,
-  ruling: 'self-tuning', trust: 'curator', delta: '1e-05', epsilon: '1', board: 0, heat: ''
+  apart: true, logx: true, logy: true, pins: [], task: null, agent: '',
+  ruling: 'default', trust: 'curator', delta: '1e-05', epsilon: '1', board: 0, heat: ''
 });
 let state = blank();
 const natural = name => COLUMNS.get(name).better === 'more' ? 'desc' : 'asc';
@@ -72,7 +72,7 @@ function readAddress() {
   for (const name of SWITCHES) next[name] = asked.get(name) !== '0';
   const pins = asked.getAll('pin');
   if (pins.length) for (const table of TABLES) next.pins.push(...table.rows.filter(row => pins.includes(pinName(row))));
-  if (['self-tuning', 'tuned'].includes(asked.get('ruling'))) next.ruling = asked.get('ruling');
+  if (['default', 'tuned'].includes(asked.get('ruling'))) next.ruling = asked.get('ruling');
   else if (ALL_TUNED) next.ruling = 'tuned';
   if ($$('input[name=trust]').some(box => box.value === asked.get('trust'))) next.trust = asked.get('trust');
   if (DELTAS.includes(asked.get('delta'))) next.delta = asked.get('delta');
@@ -83,6 +83,7 @@ function readAddress() {
   });
   const named = TABLES.find(table => table.name === asked.get('task'));
   next.task = named ? named.t : null;
+  if (TASKS.some(table => table.rows.some(row => row.name === asked.get('agent')))) next.agent = asked.get('agent');
   return next;
 }
 
@@ -97,6 +98,7 @@ function writeAddress() {
   for (const name of SWITCHES) if (!state[name]) query.set(name, '0');
   for (const row of state.pins) query.append('pin', pinName(row));
   if (state.task !== null) query.set('task', TABLES[state.task].name);
+  if (state.agent) query.set('agent', state.agent);
   const start = blank();
   if (state.ruling !== (ALL_TUNED ? 'tuned' : start.ruling)) query.set('ruling', state.ruling);
   for (const name of ['trust', 'delta', 'epsilon']) if (state[name] !== start[name]) query.set(name, state[name]);

@@ -163,8 +163,10 @@ function listen() {
   window.addEventListener('hashchange', () => {
     state = readAddress();
     overview();
+    drawAgent();
     render();
     jump(state.task);
+    jumpToAgent();
   });
   let width = document.documentElement.clientWidth, waiting = 0;
   window.addEventListener('resize', () => {
@@ -182,8 +184,10 @@ state = readAddress();
 if (FILTERS.some(name => state[name].length)) fold(true);
 listen();
 overview();
+drawAgent();
 render();
 jump(state.task);
+jumpToAgent();
 document.documentElement.dataset.ready = '';
 performance.mark('ready');
 setTimeout(() => { for (const table of TABLES) table.rows.forEach(searchText); });

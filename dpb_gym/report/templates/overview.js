@@ -1,5 +1,5 @@
 /* The pictures and the table of agents on the first screen, for one ruling, trust model and delta. */
-const SELF = 'self-tuning', MOST_AGENTS = 36;
+const DEFAULT = 'default', MOST_AGENTS = 36;
 const TRUSTED = { curator: 'a trusted server', aggregator: 'secure aggregation', shuffler: 'a shuffler', local: 'nobody' };
 const SEEN_BY = { curator: 'server', aggregator: 'sums', shuffler: 'shuffler', local: 'nobody' };
 const SUBJECT = {
@@ -41,7 +41,7 @@ const QUESTIONS = Map.groupBy(questions, one => one.slice(0, 3).join('|'));
 function ruled(task) {
   const best = new Map();
   for (const row of task.rows) {
-    if (row.stated || row.name === 'oracle' || (row.tuned && state.ruling === SELF)) continue;
+    if (row.stated || row.name === 'oracle' || (row.tuned && state.ruling === DEFAULT)) continue;
     const id = baseLabel(row.agent) + '|' + row.budget, other = best.get(id);
     const better = !other || (standing(row) === 'ours' ? row.tuned && !other.tuned : row.loss.mean < other.loss.mean);
     if (better) best.set(id, row);

@@ -168,7 +168,11 @@ function makeDetail(view, row) {
     if (value === null || !column.shown.includes('details')) continue;
     if (isInterval(column)) item(column.title, null, value, decimals(view, column));
     else if (column.kind === 'number') item(column.title, text(value, decimals(view, column)));
-    else if (column.kind === 'agent') origin(item(column.title), row, item);
+    else if (column.kind === 'agent') {
+      const cell = item(column.title);
+      origin(cell, row, item);
+      cell.append(' ', make('a', null, 'all its rows', '', { href: '#agent=' + encodeURIComponent(row.name) }));
+    }
     else if (column.kind === 'guarantee') item(column.title, value + (row.accounting ? ' (' + row.accounting + ')' : ''));
     else if (column.kind === 'verdict') auditDetail(item(column.title), row, column);
     else item(column.title, value);

@@ -61,7 +61,7 @@ def test_a_page_alone_links_to_papers_only(opened, board):
     assert "agents/dpmnl.py @ a1b2c3d4e5f6" in said and "arXiv:2410.22488" in said
     outside = [pair for pair in links(page) if not pair[1].startswith("file:")]
     assert outside == [("arXiv:2410.22488", PAPER)]
-    assert all("#task=" in href for _, href in links(page) if href != PAPER)
+    assert all("#task=" in href or "#agent=" in href for _, href in links(page) if href != PAPER)
     assert not page.find("#parquet").is_displayed()
     page.keys("#row-0-3 .more button", "\ue007")
     assert "(1,000 agent rounds, 2 s)" in page.find("#detail-0-3").text

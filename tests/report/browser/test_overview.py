@@ -49,7 +49,7 @@ def board(make):
     first, second = "One-pass MNL (rho=1)", "DPMNL (rho=1)"
     pair = RulingComparison(
         task.task,
-        "self-tuning",
+        "default",
         "curator",
         "joint",
         "user-round",
