@@ -181,6 +181,10 @@ class Algorithm(Policy, ABC):
         """
         return self.functions
 
+    def context_for(self, problem: ProblemInfo) -> tuple[str, ...] | None:
+        """Return the fields of the context for a problem, by default those of the class."""
+        return self.context
+
     @abstractmethod
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         """Create the releaser of the records' sums.
