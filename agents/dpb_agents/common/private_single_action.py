@@ -20,7 +20,7 @@ from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
 from dpb_gym.kernels.customer_slates import best_slate
 from dpb_gym.kernels.vectors import cholesky, inverse, largest, log
-from dpb_gym.parameters import integer
+from dpb_gym.parameters import integer, positive
 from dpb_gym.play import Algorithm, Functions, Plan, jit
 from dpb_gym.privacy import ContributionCap, Curator, NonNegativeBall, ReleaseModel, Schedule
 from dpb_gym.problems.rounds import ProblemInfo
@@ -400,6 +400,7 @@ class PrivateSingleAction(Algorithm):
     replace-one. Without a budget the sums are exact.
 
     Args:
+        size: Factor of the prior standard deviations, > 0.
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
 
@@ -408,7 +409,9 @@ class PrivateSingleAction(Algorithm):
     """
 
     functions = PRICE
+    tuning_grid: ClassVar[dict[str, Any]] = {"size": [0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0]}
 
+    size: float = positive(1.0)
     max_rounds_per_user: int | None = integer(None, 1)
 
     def __post_init__(self) -> None:
@@ -418,7 +421,11 @@ class PrivateSingleAction(Algorithm):
     def check(self, problem: ProblemInfo) -> None:
         if problem.kind not in CELLS or (problem.kind == "pricing" and problem.demand is None):
             raise unsuitable("private-single-action", problem, *CELLS)
-        CELLS[problem.kind](problem)
+        self._cells(problem)
+
+    def _cells(self, problem: ProblemInfo) -> Cells:
+        cells = CELLS[problem.kind](problem)
+        return cells._replace(covariance=cells.covariance * self.size**2)
 
     def functions_for(self, problem: ProblemInfo) -> Functions:
         return CELLS[problem.kind](problem).functions
@@ -427,7 +434,7 @@ class PrivateSingleAction(Algorithm):
         return ("arms",) if self.functions_for(problem) is ARM else None
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
-        cells = CELLS[problem.kind](problem)
+        cells = self._cells(problem)
         slates = problem.kind == "assortment"
         own = float(np.diag(cells.covariance).mean() - cells.covariance[0, -1])
         rate = cells.rate
@@ -450,7 +457,7 @@ class PrivateSingleAction(Algorithm):
         return Plan(sums, directed=not slates, users=k is not None, cap=cap)
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
-        cells = CELLS[problem.kind](problem)
+        cells = self._cells(problem)
         K = len(cells.mean)
         capacity = int(problem.capacity or 0)
         draws = max(DRAWS, -(-PLAYS * K // max(capacity, 1)) if capacity else K)

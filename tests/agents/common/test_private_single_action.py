@@ -134,7 +134,8 @@ def test_attractions_are_those_of_the_logit():
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize(
-    ("name", "horizon", "part"), [("pricing", 3000, 0.5), ("arms", 3000, 0.8), ("uneven", 3000, 0.8)]
+    ("name", "horizon", "part"),
+    [("pricing", 3000, 0.5), ("arms", 3000, 0.8), ("uneven", 3000, 0.8)],
 )
 def test_it_is_better_than_random_choice_where_one_action_is(name, horizon, part, trust):
     env, kwargs = PROBLEMS[name]
