@@ -81,7 +81,7 @@ class State(NamedTuple):
     """State of one replicate.
 
     Attributes:
-        table: Scores of the cells in each of M draws, of which round t plays row t mod M, ``(M, K)``.
+        table: Scores of the cells in each of M draws, ``(M, K)``. Round t plays row t - 1 mod M.
         information: Precision of the releases about each cell, ``(K,)``.
         pull: The same times their estimate, ``(K,)``.
         seen: Rounds and records at the last release, ``(2,)``.
