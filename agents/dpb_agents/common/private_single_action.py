@@ -409,6 +409,7 @@ class PrivateSingleAction(Algorithm):
     """
 
     functions = PRICE
+    context_of_arms = ("arms",)
     tuning_grid: ClassVar[dict[str, Any]] = {"size": [0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0]}
 
     size: float = positive(1.0)
@@ -429,9 +430,6 @@ class PrivateSingleAction(Algorithm):
 
     def functions_for(self, problem: ProblemInfo) -> Functions:
         return CELLS[problem.kind](problem).functions
-
-    def context_for(self, problem: ProblemInfo) -> tuple[str, ...] | None:
-        return ("arms",) if self.functions_for(problem) is ARM else None
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         cells = self._cells(problem)
