@@ -8,6 +8,8 @@ In a case our agent is compared with the best non-private agent, of all of `FREE
 with tuned parameters. The best is chosen on the same seeds, which favours it.
 
 ``--long`` plays the cases with a tail for `LONG` rounds and writes a table of them.
+``--behind`` plays the cases at `LITTLE` budgets with other agents that use no features, stores that
+in docs/results/behind.json, and prints where ours has significantly more regret than one of them.
 ``--suite`` writes the table of docs/conditions.md and draws docs/_static/robustness.png from what
 ``measured.py`` stored of the suite robustness-v0.
 """
@@ -42,6 +44,11 @@ TAILED: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "one-pass-linear-joint, length=3": ("one-pass-linear-joint", {"length": 3.0}),
     },
 }
+BEHIND = REPOSITORY / "docs/results/behind.json"
+BEHIND_SEED, BEHIND_REPLICATES = 2_700_000, 6
+LITTLE = ["rho=0.02", "rho=1", "rho=0.02@local", "rho=1@local"]
+FACTORS = {"random": 1.0, "blind-price": 1.0, "private-single-action": 2.0}
+"""Agents without features, and how many times their regret ours may have."""
 ALTERNATE = [18.0, -18.0, 18.0, -18.0, 18.0]
 # Non-private competitors: defaults, and good points of their grids for the arena's tasks.
 FREE: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
@@ -198,6 +205,84 @@ def play(
         )
         curves[row["replicate"]].append(float(f"{row['regret']:.5g}"))
     return found
+
+
+class BlindPrice(dpb_gym.SingleAgent):
+    """Prices exp(-U), U uniform: the best law of a price for unknown demand."""
+
+    def act(self, context: Any) -> float:
+        return float(np.exp(-self.rng.random()))
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        pass
+
+
+def play_behind(case: Case) -> dict[str, list[float]]:
+    """Return the final regrets of ours and of agents without features, per agent and budget."""
+    kwargs = dict(case.kwargs)
+    if case.design is not None:
+        name = "customers" if case.track == "pricing" else "contexts"
+        kwargs[name] = rows(case.design[0], case.horizon, case.design[1])
+    agents: dict[str, Any] = {name: (name, None) for name in case.ours}
+    agents |= {"private-single-action": "private-single-action", "random": "random"}
+    if case.track == "pricing":
+        agents["blind-price"] = "blind-price"
+    result = dpb_gym.evaluate(
+        case.env,
+        agents,
+        horizon=case.horizon,
+        replicates=BEHIND_REPLICATES,
+        seed=BEHIND_SEED,
+        checkpoints=[case.horizon],
+        env_kwargs=kwargs,
+        budgets=LITTLE,
+        progress=False,
+    )
+    found: dict[str, dict[int, float]] = {}
+    for row in result.records():
+        key = f"{row['agent']} {row['budget']}"
+        found.setdefault(key, {})[row["replicate"]] = float(f"{row['regret']:.5g}")
+    return {key: [values[i] for i in sorted(values)] for key, values in found.items()}
+
+
+def behind(found: dict[str, dict[str, list[float]]]) -> list[list[str]]:
+    """Return a row for every cell in which ours has significantly more regret than it may have.
+
+    The difference is paired over replicates, and its 95% interval is above 0.
+    """
+    lines = [["case", "ours", "budget", "regret", "other", "its regret", "factor"]]
+    grid = cases()
+    for name, numbers in found.items():
+        case = grid[name]
+        for agent, budget in ((agent, budget) for agent in case.ours for budget in LITTLE):
+            if f"{agent} {budget}" not in numbers:
+                continue  # it needs a trusted curator
+            ours = np.array(numbers[f"{agent} {budget}"])
+            for other, factor in FACTORS.items():
+                private = other == "private-single-action"
+                key = f"{other} {budget if private else 'none'}"
+                if key not in numbers or (private and case.horizon < 5000):
+                    continue
+                theirs = np.array(numbers[key])
+                difference = ours - factor * theirs
+                if difference.mean() > half_width(difference):
+                    ratio = f"{ours.mean() / max(theirs.mean(), 1e-12):.2f}"
+                    texts = f"{ours.mean():.4g}", other, f"{theirs.mean():.4g}", ratio
+                    lines.append([name, f"`{agent}`", budget, *texts])
+    return lines
+
+
+def main_behind(part: str | None) -> None:
+    """Play the cases that are not stored, or those whose name contains `part`, and print."""
+    dpb_gym.register_agent("blind-price", supports=["pricing"])(BlindPrice)
+    found = json.loads(BEHIND.read_text(encoding="utf-8")) if BEHIND.exists() else {}
+    for name, case in cases().items():
+        if name not in found if part is None else part in name:
+            found[name] = play_behind(case)
+            text = json.dumps(found, separators=(",", ":")).replace("},", "},\n")
+            BEHIND.write_text(text + "\n", encoding="utf-8")
+            print(name, flush=True)
+    print(marked.table(behind(found)))
 
 
 def half_width(values: NDArray[np.float64]) -> float:
@@ -368,7 +453,11 @@ def main() -> None:
     parser.add_argument("--case", help="play the cases whose name contains this again")
     parser.add_argument("--long", action="store_true", help="play the cases with a tail")
     parser.add_argument("--suite", action="store_true", help="write what measured.py stored")
+    parser.add_argument("--behind", action="store_true", help="compare with no features")
     options = parser.parse_args()
+    if options.behind:
+        main_behind(options.case)
+        return
     if options.suite:
         percents = shares()
         marked.put(REPOSITORY / "docs/conditions.md", "robustness", ruled(percents))

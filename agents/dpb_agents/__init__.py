@@ -22,7 +22,8 @@ STANDINGS = {
     "local-pricing",
     "construct": "noisy-gram-ucb zcdp-episodic rarely-switching-zcdp coreset-elimination "
     "batched-aggregation local-lin-greedy local-reward-lin-ucb local-reward-lin-ts lin-greedy "
-    "greedy-mnl greedy-pricing glm-ucb-pricing ts-pricing explore-commit-pricing",
+    "greedy-mnl greedy-pricing glm-ucb-pricing ts-pricing explore-commit-pricing "
+    "private-single-action",
 }
 """Names of the agents by how they relate to their source; see `AgentSpec.standing`.
 

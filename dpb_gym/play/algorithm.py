@@ -158,11 +158,13 @@ class Algorithm(Policy, ABC):
         context: Fields of the context that it sees; None for those of the kind. With ``("arms",)``
             x has the numbers of the candidates' arms, ``(m,)``, in a random order of the arms. With
             ``("features", "arms")`` x is a `Candidates`.
+        context_of_arms: The same where every round offers the same arms; None: `context`.
     """
 
     functions: ClassVar[Functions]
     player: ClassVar[Any] = None
     context: ClassVar[tuple[str, ...] | None] = None
+    context_of_arms: ClassVar[tuple[str, ...] | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

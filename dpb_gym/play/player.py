@@ -127,7 +127,9 @@ class Player(Agent):
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._labels = None
-        if algorithm.context == ("arms",):
+        own = algorithm.context_of_arms
+        of_arms = own if own and problem.fixed_arms else None
+        if (of_arms or algorithm.context) == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
             assert problem.n_arms is not None
             orders = [rng.permutation(int(problem.n_arms or 0)) for rng in streams.agent]
@@ -148,7 +150,9 @@ class Player(Agent):
         self._offered: tuple[Context | None, tuple[Array, ...]] = (None, ())
         self._functions = self._checked_functions()
         self._kind = kind_of(self.problem.kind)
-        self._fields = self.algorithm.context or self._kind.context
+        own = self.algorithm.context_of_arms
+        of_arms = own if own and self.problem.fixed_arms else None
+        self._fields = of_arms or self.algorithm.context or self._kind.context
         shape = self._kind.feature_shape(self.problem)
         shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
         self._make_buffers([shapes[name] for name in self._fields])

@@ -74,6 +74,7 @@ POSITIONS = {
     "ppo": "a network sees positions",
     "dqn": "a network sees positions",
     "oracle": "knows the numbers of arms",
+    "private-single-action": "has items and places as actions",
 }
 """Agents whose choice depends on the order of items, with the reason."""
 LISTED = [pair for pair in PAIRS if pair[0] != "pricing" and pair[1] not in POSITIONS]

@@ -25,7 +25,7 @@ PROBLEMS = {
 }
 # They do not estimate theta, or delegate it to another agent.
 OTHERS = {"random", "oracle", "fixed-price", "best-fixed-price"}
-OTHERS |= {"adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
+OTHERS |= {"private-single-action", "adac-ucb", "adap-ucb", "dp-se", "ldp-ucb", "ucb"}
 OTHERS |= {"local-reward-lin-ucb", "local-reward-lin-ts", "dqn", "ppo", "sac"}
 BUILT_IN = sorted(n for n, s in agent_specs().items() if s.entry_point.startswith("dpb_agents."))
 WARM = [n for n in BUILT_IN if n not in OTHERS]

@@ -613,3 +613,18 @@ def test_the_whole_names_a_foreign_releaser_of_one_replicate() -> None:
     whole.single(0).batch_sum(2, clip=1.0)
     Own(whole.single(1), 2, clip=1.0)
     assert "declared (the releaser" in str(whole.guarantee)
+
+
+@pytest.mark.parametrize("noise", ["seeded", "system"])
+def test_a_plan_of_disjoint_batches_releases_each_record_once(noise: str) -> None:
+    """It costs a record one release, so later ones must not have it."""
+    ends = np.array([1, 3, 6])
+    plan = Schedule(ends, np.ones(3), np.ones(3), carry=0.0)
+    source = NoiseSource.from_seed(0) if noise == "seeded" else "system"
+    own = Curator("rho=1e12", noise=source, horizon=6)
+    sums = own.weighted_sum(1, reward=(0.0, 1000.0), schedule=plan)
+    released = []
+    for _ in range(6):
+        sums.add(np.full(1, 100.0), along=np.ones((1, 1)))
+        released.append(float(sums.value[0, 0]))
+    np.testing.assert_allclose([released[t - 1] for t in ends], [100.0, 200.0, 300.0], rtol=1e-3)

@@ -23,13 +23,13 @@ from dpb_gym.privacy.releasers.sums import Sum
 from dpb_gym.privacy.releasers.trust_models import TRUST_MODELS, TrustModel, trust_model
 
 
-def _schedule(ends: Any, weights: Any, scales: Any) -> Schedule:
-    """Return a schedule of running sums: that its releases are disjoint is not read."""
+def _schedule(ends: Any, weights: Any, scales: Any, carry: float = 1.0) -> Schedule:
+    """Return a checked schedule."""
     if not len(ends) == len(weights) == len(scales):
         raise ParameterError("a schedule has a weight and a scale for every release")
     if not ((weights > 0.0).all() and (scales > 0.0).all()):
         raise ParameterError("the weights and scales of a schedule must be positive")
-    return Schedule(ends, weights, scales)
+    return Schedule(ends, weights, scales, carry)
 
 
 # a side of 8192 has 33 million entries
@@ -44,7 +44,12 @@ plain.describe_argument(Segment, RANGE)
 
 plain.describe_argument(
     Schedule,
-    {"ends": plain.rounds, "weights": plain.numbers, "scales": plain.numbers},
+    {
+        "ends": plain.rounds,
+        "weights": plain.numbers,
+        "scales": plain.numbers,
+        "carry": plain.real(0.0, 1.0),
+    },
     make=_schedule,
 )
 plain.describe_argument(

@@ -593,6 +593,9 @@ class Sum(Releaser):
                 record = {"round": self.rounds, "devices": devices, "sum": values[0].tolist()}
                 self.past.append(record)
         else:
+            if not self._schedule.carry:
+                # a record of disjoint batches pays for one release, so later ones lack it
+                self._sum[:] = 0.0
             self._sum += self._rounded(self._schedule.weights[k] * self._total)
             self._released = self._sum.copy()
             if self._sigma:
