@@ -194,7 +194,9 @@ def test_gram_matrices_and_covariances_pass_as_semidefinite(seed: int, d: int, r
     covariance = np.einsum("bk,bki,bkj->bij", p, x, x) - mean[:, :, None] * mean[:, None, :]
     for matrices in (gram, covariance, np.zeros_like(gram)):
         matrices = (matrices + matrices.transpose(0, 2, 1)) / 2
-        silent(symmetric=d, clip=PSDBall(10.0)).add(matrices)
+        sums = silent(symmetric=d, clip=PSDBall(10.0))
+        sums.add(matrices)
+        assert sums.rounds == 1
 
 
 @pytest.mark.parametrize("many", [1, 4])
