@@ -358,8 +358,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return cells_of(folder / "out")
 
 
-# A start takes seconds: `make test` has each signal and each backend once.
-SHORT = [(signal.SIGINT, 1), (signal.SIGTERM, 2), (signal.SIGKILL, "dask")]
+# A start takes seconds: `make test` has a signal that is handled, and one that is not.
+SHORT = [(signal.SIGINT, 1), (signal.SIGKILL, 2)]
 ENDS = [
     pytest.param(*end, marks=() if end in SHORT else pytest.mark.long)
     for end in product((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), (1, 2, "dask"))
