@@ -95,12 +95,14 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	@$(PYTEST)
 
-# For development: tests of the library that are not slow and start no process or browser.
+# For development: two variants of each test of the library that is not slow and starts no process or
+# browser, without the sweeps over all agents.
 # `make test-all` also runs those of agents, papers, examples, pages and packages.
 FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
   tests/plugin tests/release tests/sb3 tests/%.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
+FAST := $(filter-out %/test_laws.py %/test_stretches.py, $(FAST))
 test-fast: $(VENV)/.test
-	@$(PYTEST) -q -m "not slow and not long and not process and not browser" $(FAST)
+	@$(PYTEST) -q -m "not slow and not long and not process and not browser" --variants 2 $(FAST)
 
 # Without Stable-Baselines3 and the loggers: their oldest versions need other dependencies.
 test-lowest: $(LOWEST)/.test

@@ -52,6 +52,8 @@ STARTS = re.compile(
 def process_starters(path: Path) -> frozenset[str]:
     """Return the names of the functions of a file that start processes, also through others."""
     text = path.read_text(encoding="utf-8")
+    if not STARTS.search(text):  # most files, whose syntax trees take seconds
+        return frozenset()
     lines = text.splitlines()
     imported: set[str] = set()
     found: set[str] = set()
@@ -163,6 +165,23 @@ LONG_PATHS = (
 )
 LONG = tuple(f"tests/{start}" for start in LONG_PATHS)
 
+# One agent of each family is audited by `make test` as well.
+AUDIT = "tests/audits/test_agents.py::test_private_agents_pass_and_fail_with_a_third_of_the_noise"
+AUDITED = tuple(f"{AUDIT}[{name}]" for name in ("dp-se", "dpmnl", "jdp-lin-ucb", "local-pricing"))
+
+# Sweeps over seeds, agents and settings together, of which `make test` has every k-th variant.
+# The number of values of an axis is no multiple of k, so that each value is among them.
+THINNED = {
+    "agents/one_pass/test_linear.py::test_a_search_for_the_worst_pair_of_rounds_finds_the_bound": 5,
+    "agents/one_pass/test_linear.py::test_the_typical_length_is_known_to_a_tenth": 4,
+    "agents/reference/test_adaprivate.py::test_actions_and_sums_are_equal_in_every_round": 3,
+    "agents/reference/test_one_pass_linear.py::test_actions_and_theta_are_equal": 5,
+    "agents/reference/test_one_pass_mnl.py::test_offers_and_posteriors_are_equal": 4,
+    "agents/reference/test_one_pass_pricing.py::test_prices_and_posteriors_are_equal": 5,
+    "agents/test_devices.py::test_a_device_is_configuration_and_releases": 5,
+    "agents/test_stretches.py::test_stretches_equal_single_rounds[": 2,
+}
+
 # Tests of all agents take seconds with each of these, and `sb3/test_deep_agents.py` has short ones.
 DEEP = re.compile(r"[\[-](ppo|dqn|sac)[]-]")
 
@@ -173,11 +192,49 @@ def place(item: pytest.Item) -> int:
     return next((i for i, start in enumerate(FIRST) if path.startswith(start)), len(FIRST))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=place)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--variants", type=int, default=None, metavar="N",
+        help="run at most N variants of each parametrised test, the first and the last among them",
+    )  # fmt: skip
+
+
+def some(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """Return at most so many variants of each test, evenly spaced."""
+    variants: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.nodeid.startswith(LONG):
+        variants.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = set()
+    for own in variants.values():
+        count = min(most, len(own))
+        kept |= {own[i * (len(own) - 1) // max(count - 1, 1)] for i in range(count)}
+    return [item for item in items if item in kept]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
+    mark(items)
+    yield  # pytest selects by marks
+    if (most := config.getoption("--variants")) is not None:
+        kept = some(items, most)
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Sort tests, and set the marks that depend on their names and files."""
+    items.sort(key=place)
+    seen: dict[str, int] = {}
+    for item in items:
+        if item.nodeid.startswith(LONG) and item.nodeid not in AUDITED:
             item.add_marker(pytest.mark.long)
+        for start, step in THINNED.items():
+            if item.nodeid.startswith(f"tests/{start}"):
+                number = seen[start] = seen.get(start, -1) + 1
+                if number % step:
+                    item.add_marker(pytest.mark.long)
         if getattr(item, "originalname", item.name) in process_starters(item.path):
             item.add_marker(pytest.mark.process)
         if DEEP.search(item.name) and "tests/sb3/" not in item.nodeid:

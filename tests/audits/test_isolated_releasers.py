@@ -346,7 +346,7 @@ class TestRefused:
         st.sampled_from(sorted({name for entry in RELEASERS.values() for name in entry.options})),
         st.sampled_from(sorted(RELEASERS)),
     )
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=100, deadline=None)
     def test_any_value_of_any_argument_is_a_typed_error_or_a_releaser(self, value, name, path):
         for kind, args, options, unit, budget in MADE:
             own = curator(unit, budget, "shuffle" if kind is ShuffledSum else "central")

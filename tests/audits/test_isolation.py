@@ -342,8 +342,15 @@ def drawn(seed: int, t: int, late: bool) -> tuple[Context, Feedback]:
     return context, Feedback(rng.random(2), rng.integers(-1, 3, 2), rng.random(2), observed, answer)
 
 
-@pytest.mark.parametrize("delay", [None, "fixed=2"])
-@pytest.mark.parametrize(("cls", "public"), [(Counts, ()), (CountsOfUsers, ("users",))])
+@pytest.mark.parametrize(
+    ("cls", "public", "delay"),
+    [
+        (Counts, (), None),
+        (CountsOfUsers, ("users",), "fixed=2"),
+        pytest.param(Counts, (), "fixed=2", marks=pytest.mark.long),
+        pytest.param(CountsOfUsers, ("users",), None, marks=pytest.mark.long),
+    ],
+)
 def test_the_policy_process_gets_nothing_of_protected_contexts(cls, public, delay, monkeypatch):
     """Bit for bit the same messages for other customers, but for what the unit makes public."""
     spec = replace(HONEST, maker=cls, protects=cls.protects)

@@ -33,7 +33,7 @@ from dpb_gym.privacy import (
 from dpb_gym.privacy.releasers.correlated_noise import BinaryTree
 
 E1, E2 = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-RHOS = (0.5, 2.0)
+RHOS = (0.5, pytest.param(2.0, marks=pytest.mark.long))
 
 
 def zcdp(rho, notion="joint", unit="user-round"):

@@ -118,7 +118,8 @@ def test_records_that_are_too_far_apart_are_named() -> None:
 
 
 def test_public_contexts_may_decide() -> None:
-    check(Sums, raw="contexts")
+    check(Sums, said=(said := []), raw="contexts")
+    assert any("raw data" in line for line in said)
 
 
 def test_raw_data_after_the_first_rounds_are_found() -> None:
@@ -143,13 +144,15 @@ def test_an_unused_releaser_is_refused(lacks: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("late", [{"feed_from": 300}, {"read_from": 300}])
 def test_a_releaser_that_is_used_late_is_not_refused(late: dict[str, int]) -> None:
-    check(Sums, horizon=60, **late)
-    check(Sums, horizon=2500, **{name: 2100 for name in late})
+    for horizon, first in ((60, 300), (2500, 2100)):
+        check(Sums, horizon=horizon, said=(said := []), **{name: first for name in late})
+        assert any("raw data" in line for line in said)
 
 
 def test_a_task_too_long_to_be_played_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_check, "MOST_ROUNDS", 2200)
-    check(Sums, horizon=2201, feed_from=10**6)
+    check(Sums, horizon=2201, said=(said := []), feed_from=10**6)
+    assert any("raw data" in line for line in said)
 
 
 def test_a_batch_that_is_not_full_is_not_refused() -> None:
@@ -172,7 +175,8 @@ def test_a_range_that_cuts_rewards_is_refused() -> None:
     ],
 )
 def test_other_ranges_are_not_refused(fine: dict[str, Any]) -> None:
-    check(Sums, **fine)
+    check(Sums, said=(said := []), **fine)
+    assert any("raw data" in line for line in said)
 
 
 def test_a_range_of_unbounded_rewards_is_the_agents_choice() -> None:

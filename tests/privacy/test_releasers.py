@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from dpb_gym.privacy import (
     Schedule,
     Segment,
 )
+from dpb_gym.privacy.releasers.release_times import OnRequest
 from dpb_gym.privacy.releasers.releaser import behind
 
 rows = hnp.arrays(
@@ -194,7 +196,9 @@ def test_gram_matrices_and_covariances_pass_as_semidefinite(seed: int, d: int, r
     covariance = np.einsum("bk,bki,bkj->bij", p, x, x) - mean[:, :, None] * mean[:, None, :]
     for matrices in (gram, covariance, np.zeros_like(gram)):
         matrices = (matrices + matrices.transpose(0, 2, 1)) / 2
-        silent(symmetric=d, clip=PSDBall(10.0)).add(matrices)
+        sums = silent(symmetric=d, clip=PSDBall(10.0))
+        sums.add(matrices)
+        assert sums.rounds == 1
 
 
 @pytest.mark.parametrize("many", [1, 4])
@@ -508,3 +512,16 @@ class TestNoiseSource:
         generator = np.random.default_rng(0)
         with pytest.raises(ParameterError, match="share"):
             NoiseSource([generator, generator])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "distance", "pair"), [((5.0, 6.0), 6.0, "zero-out"), ((-1.0, 1.0), 2.0, "symmetric")]
+)
+def test_a_sampled_record_may_be_left_out(
+    bounds: tuple[float, float], distance: float, pair: str
+) -> None:
+    """The event's distance is at least a record's own length, which leaving it out moves."""
+    clip = Segment(*bounds)
+    sums = SimpleNamespace(clip=clip, sensitivity=bounds[1] - bounds[0])
+    event = OnRequest(sampling=0.5).cost(sums, 2.0, GaussianEvent(2.0))  # type: ignore[arg-type]
+    assert event == PoissonGaussianEvent(0.5, 2.0, distance, 1, pair)

@@ -247,4 +247,5 @@ plot(LeaderboardData("t", "s", "2026-01-01", "0", None, "", ()), {str(tmp_path /
 assert dict.__eq__(matplotlib.rcParams, before)
 assert "matplotlib.pyplot" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import dpb_gym
+
 SOURCE = """
 import subprocess
 from multiprocessing import Process as Other
@@ -51,6 +53,13 @@ class TestGroup:
 """
 
 
+class Variant:
+    """A collected test."""
+
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+
+
 @pytest.fixture
 def starters(pytestconfig: pytest.Config) -> Callable[[Path], frozenset[str]]:
     """The function of tests/conftest.py that reads a file."""
@@ -73,6 +82,28 @@ def test_only_tests_that_start_processes_are_marked(
         "test_workers",
         "test_method",
     }
+
+
+def test_some_variants_are_the_first_the_last_and_between(pytestconfig: pytest.Config) -> None:
+    plugin = pytestconfig.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
+    names = [*(f"a.py::test_x[{i}]" for i in range(5)), "a.py::test_y", "a.py::test_z[0]"]
+    items = [Variant(name) for name in names]
+    expected = [names[0], names[2], names[4], "a.py::test_y", "a.py::test_z[0]"]
+    assert [item.nodeid for item in plugin.some(items, 3)] == expected
+    assert [item.nodeid for item in plugin.some(items, 1)] == [names[0], *names[5:]]
+
+
+def test_thinned_sweeps_and_audited_agents_exist(request: pytest.FixtureRequest) -> None:
+    plugin = request.config.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
+    for start in [*plugin.THINNED, *plugin.LONG_PATHS, *plugin.AUDITED]:
+        path, _, test = start.removeprefix("tests/").partition("::")
+        file = Path(__file__).parents[1] / path
+        assert file.exists(), start
+        name = test.partition("[")[0].rpartition("::")[2]
+        assert not test or f"def {name}" in file.read_text(encoding="utf-8"), start
+    specs = dpb_gym.agent_specs()
+    audited = {specs[name.rpartition("[")[2][:-1]].supports[0] for name in plugin.AUDITED}
+    assert audited == {"assortment", "pricing", "recommendation"}
 
 
 def test_this_file_is_not_marked(request: pytest.FixtureRequest) -> None:

@@ -60,7 +60,7 @@ class Twin:
     "params", [{"intercept": 0.5}, {"intercept": 2.0, "ridge": 0.3}, {"decay": 0.7, "batch": 40}]
 )
 def test_every_action_follows_the_definition(play, rule, params):
-    rounds, d = 300, 4
+    rounds, d = 120, 4
     name = {"greedy": "lin-greedy", "ucb": "lin-ucb", "ts": "lin-ts"}[rule]
     own = {k: v for k, v in params.items() if k != "decay" or rule == "ts"}
     if rule == "greedy":

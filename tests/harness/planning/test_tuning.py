@@ -190,7 +190,7 @@ def test_evaluation_seeds_are_refused(first: int, count: int) -> None:
 
 @pytest.mark.parametrize(("first", "count"), [(1_000_000, 1), (1_000_000, 1_000_000)])
 def test_tuning_seeds_are_accepted(first: int, count: int) -> None:
-    check_seeds(first, count)
+    assert check_seeds(first, count) is None
 
 
 # ------------------------------------------------------------------ points

@@ -421,7 +421,7 @@ def test_an_empty_run_is_refused(suite: Suite, tmp_path: Path) -> None:
 def test_reading_is_silent(finished: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ResultDirectory.open(finished).results()
+        assert ResultDirectory.open(finished).results()
 
 
 def test_timings_may_be_missing_or_invalid(finished: Path) -> None:
