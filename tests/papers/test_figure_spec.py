@@ -186,7 +186,7 @@ def test_constants_of_private_pricing() -> None:
         synthetic = not name.startswith("fig8")
         calibrations = {"paper", "verified"} | ({"as-run"} if synthetic else set())
         assert {c.axes["calibration"] for c in curves} == calibrations
-        assert figure.suite.replicates == (30 if synthetic else 10)
+        assert figure.suite.replicates >= (30 if synthetic else 10)
         for agent in figure.suite.agents:
             if agent.name != "random":
                 stated = 1e-4 if synthetic else 1e-7
