@@ -40,7 +40,7 @@ def test_the_page_lists_the_layers_of_the_import_contract():
 
 def test_every_path_of_the_page_exists():
     # neither addresses nor hidden folders
-    paths = set(re.findall(r"(?<![\w./:])[\w/-]+/(?:[\w-]+\.(?:py|yaml))?", PAGE))
+    paths = set(re.findall(r"(?<![\w./:-])[\w/-]+/(?:[\w-]+\.(?:py|yaml))?", PAGE))
     missing = {p for p in paths if not any((ROOT / top / p).exists() for top in ("", "dpb_gym"))}
     assert len(paths) > 30 and not missing
 
