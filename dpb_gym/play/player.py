@@ -127,9 +127,7 @@ class Player(Agent):
         arrays = (np.asarray(part, order="C") for part in first)
         self.state = type(first)(*(np.repeat(part[None], B, axis=0) for part in arrays))
         self._labels = None
-        own = algorithm.context_of_arms
-        of_arms = own if own and problem.fixed_arms else None
-        if (of_arms or algorithm.context) == ("arms",):
+        if self._context_fields() == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
             assert problem.n_arms is not None
             orders = [rng.permutation(int(problem.n_arms or 0)) for rng in streams.agent]
@@ -150,9 +148,7 @@ class Player(Agent):
         self._offered: tuple[Context | None, tuple[Array, ...]] = (None, ())
         self._functions = self._checked_functions()
         self._kind = kind_of(self.problem.kind)
-        own = self.algorithm.context_of_arms
-        of_arms = own if own and self.problem.fixed_arms else None
-        self._fields = of_arms or self.algorithm.context or self._kind.context
+        self._fields = self._context_fields() or self._kind.context
         shape = self._kind.feature_shape(self.problem)
         shapes = {"features": shape, "revenues": shape[:1], "arms": shape[:1]}
         self._make_buffers([shapes[name] for name in self._fields])
@@ -205,6 +201,14 @@ class Player(Agent):
                     f"{self.class_name}: {type(part).__name__} is of another package, and would "
                     "get the records of an Algorithm; write an Agent"
                 )
+
+    def _context_fields(self) -> tuple[str, ...] | None:
+        """Return the fields of the context that the algorithm names; None: those of the kind."""
+        of_arms = self.algorithm.context_of_arms
+        # whether arms are fixed is asked only where it matters
+        if of_arms and self.problem.fixed_arms:
+            return of_arms
+        return self.algorithm.context
 
     def _checked_functions(self) -> Functions:
         """Return the functions of the algorithm, checked, also after loading."""
