@@ -23,6 +23,8 @@ BUDGET = Budget.zcdp(50.0)
 
 
 DEEP = {"ppo", "dqn", "sac"}  # in tests/sb3
+ONE_ACTION = {("private-single-action", "assortment"), ("private-single-action", "recommendation")}
+"""Agents without features, where features change in every round so that no action is better."""
 
 
 def agents_of(kind, needs):
@@ -50,7 +52,7 @@ def test_agents_that_need_no_horizon_beat_random_without_it(kind):
     )
     random = result.final_regret("random").sum()
     for name in agents:
-        if name != "random":
+        if name != "random" and (name, kind) not in ONE_ACTION:
             assert result.final_regret(name).sum() < 0.95 * random, name
 
 

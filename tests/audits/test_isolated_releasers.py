@@ -203,13 +203,13 @@ class TestForgedArguments:
         made.curator.seal()
         assert made.plan == plan
 
-    def test_a_schedule_whose_releases_are_said_to_be_disjoint(self):
-        m = 20
-        forged = Schedule(np.arange(1, m + 1), np.ones(m), np.ones(m), carry=0.0)
+    def test_a_schedule_whose_releases_are_said_to_be_disjoint_has_such_releases(self):
+        """They cost a record once; tests/privacy/test_curator.py has what they release."""
+        forged = Schedule(np.arange(1, 5), np.ones(4), np.ones(4), carry=0.0)
         assert forged.cost == 1.0
         made = crossed(WeightedSum, 3, schedule=forged, **SUMS)
-        with pytest.raises(ParameterError, match="the schedule costs a record 20 times"):
-            made.curator.seal()
+        made.curator.seal()
+        assert made.schedule.carry == 0.0
 
     @pytest.mark.parametrize(
         "change",

@@ -109,6 +109,7 @@ ELSEWHERE = (
     "dpb_gym/problems/logged_figures.py",
     "dpb_gym/problems/neighbours.py",
     "dpb_gym/problems/separation.py",
+    "dpb_gym/problems/price_curve.py",
     "dpb_gym/problems/price_form.py",
     "dpb_gym/problems/item_features.py",
 )

@@ -18,7 +18,7 @@ import numpy as np
 from dpb_gym import portable
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import AgentError
-from dpb_gym.kernels.customer_slates import best_slate
+from dpb_gym.kernels.customer_slates import all_offered, best_slate
 from dpb_gym.kernels.vectors import cholesky, inverse, largest, log
 from dpb_gym.parameters import integer, positive
 from dpb_gym.play import Algorithm, Functions, Plan, jit
@@ -125,7 +125,7 @@ def act_arm(c, s, t, x, z):
 def act_slate(c, s, t, offer, z):
     """Slate of the row's largest attractions, or after learning that of the largest revenue."""
     u = s.table[row_of(s, t)].copy()
-    equal = c.equal or t <= c.learning
+    equal = (c.equal or t <= c.learning) and all_offered(offer.revenues)
     return best_slate(u, offer.revenues, c.capacity, equal, c.exactly)
 
 
@@ -387,7 +387,8 @@ class PrivateSingleAction(Algorithm):
     trust model. Means are independent of features, so cells have a normal prior and posterior,
     which knows the size of the noise. Actions of a batch are those of 64 draws from the posterior
     (probability matching, Thompson 1933, doi:10.1093/biomet/25.3-4.285), in turn. The numbers of
-    plays are therefore known without a further release.
+    plays are therefore known without a further release. Where items are not always available they
+    are counted as if they were.
 
     Sensitivity: no action depends on the customer, except for the revenues and availability of
     items. Replacing a customer changes one record. In pricing and recommendation it is the
@@ -474,7 +475,7 @@ class PrivateSingleAction(Algorithm):
             floor=FLOOR * (cells.high - cells.low),
             spread=cells.spread,
             mean=cells.mean,
-            precision=np.linalg.inv(cells.covariance),
+            precision=inverse(cells.covariance),
             normals=normals,
             capacity=capacity,
             exactly=bool(problem.exactly),
