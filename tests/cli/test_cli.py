@@ -101,25 +101,6 @@ def test_a_pipe_is_as_wide_as_columns_says(dpb: Any, monkeypatch: pytest.MonkeyP
         assert widest - 20 < max(map(len, lines)) <= widest
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("dpb sh", {"show"}),
-        ("dpb show lin-", {"lin-greedy", "lin-ts", "lin-ucb"}),
-        ("dpb run smo", {"smoke"}),
-        ("dpb run --env DPB/Pricing-", {"DPB/Pricing-v0"}),
-    ],
-)
-def test_the_shell_completes_names(
-    words: str, expected: set[str], dpb: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_DPB_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-    done = dpb()
-    assert done.status == 0 and set(done.out.split()) == expected
-
-
 def test_unknown_names_offer_close_ones_and_no_long_list(dpb: Any) -> None:
     message = dpb("show", "lin-ubc").err
     assert "did you mean 'lin-ucb'" in message and len(message) < 200

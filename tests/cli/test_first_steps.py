@@ -25,6 +25,20 @@ def call(capfd: Any) -> Any:
     return called
 
 
+@pytest.fixture
+def completed(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the status and the words that Bash offers after a line."""
+
+    def words_after(line: str) -> tuple[int, list[str]]:
+        monkeypatch.setenv("_DPB_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - (not line.endswith(" "))))
+        status, out, _ = call()
+        return status, out.split()
+
+    return words_after
+
+
 def test_the_version_has_a_short_option(call: Any) -> None:
     assert call("-V") == call("--version") == (0, f"dpb-gym {dpb_gym.__version__}\n", "")
 
@@ -80,26 +94,29 @@ def results(tmp_path: Path, capfd: Any) -> str:
         ("dpb outside sp", {"sparse"}),
     ],
 )
-def test_names_are_completed(
-    words: str, expected: set[str], call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_DPB_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
-    status, out, _ = call()
-    assert status == 0 and expected <= set(out.split())
+def test_names_are_completed(words: str, expected: set[str], completed: Any) -> None:
+    status, offered = completed(words)
+    assert status == 0 and expected <= set(offered)
     last = words.split(" ")[-1]
-    assert all(each.startswith(last) for each in out.split())
+    assert all(each.startswith(last) for each in offered)
 
 
-def test_tasks_of_a_result_directory_are_completed(
-    results: str, call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_DPB_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", f"dpb leaderboard {results} --tasks p")
-    monkeypatch.setenv("COMP_CWORD", "4")
-    status, out, _ = call()
-    assert (status, out.split()) == (0, ["pricing"])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("dpb sh", {"show"}),
+        ("dpb show lin-", {"lin-greedy", "lin-ts", "lin-ucb"}),
+        ("dpb run smo", {"smoke"}),
+        ("dpb run --env DPB/Pricing-", {"DPB/Pricing-v0"}),
+    ],
+)
+def test_no_other_names_are_offered(words: str, expected: set[str], completed: Any) -> None:
+    status, offered = completed(words)
+    assert status == 0 and set(offered) == expected
+
+
+def test_tasks_of_a_result_directory_are_completed(results: str, completed: Any) -> None:
+    assert completed(f"dpb leaderboard {results} --tasks p") == (0, ["pricing"])
 
 
 @pytest.mark.parametrize("command", ["leaderboard", "cost", "cost-of-privacy", "advise"])
