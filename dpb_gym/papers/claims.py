@@ -102,7 +102,8 @@ class Claim(Spec):
         tolerance: Fraction of the right-hand side by which the claim may be missed; with
             ``"near"``, the absolute distance allowed.
         least: Smallest relevant effect, as a fraction of the right-hand side. An interval within
-            it shows no difference, and any other below it contradicts the claim.
+            it shows no difference, and any other below it contradicts the claim. Without effect
+            where there is a tolerance.
         untested: What the paper states of its experiment and the run does not meet, in a sentence.
             The verdict of such a claim is NOT TESTED. Empty if it is met; not for a control.
         chosen: What the paper leaves open and the run had to choose, with the choice. The verdict

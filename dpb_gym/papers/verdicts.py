@@ -32,9 +32,9 @@ OUTCOMES = SUPPORTED, CONTRADICTED, OPEN, EQUAL = (
 )  # fmt: skip
 MEANING = (
     "A comparison supports a claim if its paired 95% t-interval lies on the claim's side. Both "
-    "sides are equal if the interval lies within 1% (within 0.01% where percentages of rewards are "
-    "compared, whose whole range is short). Otherwise the interval contradicts the claim if it "
-    f"rules out an effect of 1%. Fewer than {MIN_REPLICATES} replicates decide nothing. HOLDS: "
+    "sides are equal if the interval lies within 1% (within 0.5% where percentages of rewards are "
+    "compared: 0.5 points is the smallest difference that AdaPrivate's paper reports). Otherwise "
+    "the interval contradicts the claim if it rules out an effect of that size. Fewer than {MIN_REPLICATES} replicates decide nothing. HOLDS: "
     "every comparison supports the claim. FAILS: in every variant fewer comparisons support it "
     "than not, and at least as many contradict it as are equal. NO DIFFERENCE: the same, with more "
     "that are equal. CONDITIONAL: some comparisons do not support it, but in some variant most do. "
@@ -251,9 +251,9 @@ def _compare(
     elif effect.low > 0:
         outcome = SUPPORTED
     else:
-        least = claim.least * abs(other.mean)
-        apart = interval(ahead, replicates)
         # A claim with a tolerance says itself which miss counts.
+        least = 0.0 if claim.tolerance else claim.least * abs(other.mean)
+        apart = interval(ahead, replicates)
         if not claim.tolerance and -least <= apart.low and apart.high <= least:
             outcome = EQUAL
         else:

@@ -118,6 +118,9 @@ def test_tolerance_and_least() -> None:
     for tolerance, outcome in ((0.0, EQUAL), (1e-6, CONTRADICTED)):
         found = judge(claim(tolerance=tolerance), [near, right], ())
         assert found.comparisons[0].outcome == outcome
+    # an interval around the edge of the tolerance decides nothing, however narrow it is
+    edge = curve(noisy(102, 0, sd=0.5), rho=1.0)
+    assert judge(claim(tolerance=0.02), [edge, right], ()).comparisons[0].outcome == OPEN
     # surely positive: supported, however small
     up = curve(noisy(99.6, 0, sd=0.1), rho=1.0)
     assert judge(claim(), [up, right], ()).verdict == HOLDS
