@@ -58,8 +58,8 @@ SHOWN = {
         ("rho=0.1", "none"),
     ),
     "one-pass-pricing": (
-        ("TWINS=1", "LEAST_EVENNESS=0", "WIDE=1.4", "WIDE=4"),
-        ("easy", "intercept"),
+        ("TWINS=1", "LEAST_EVENNESS=0", "WIDE=1.4", "WIDE=4", "level=0.02", "level=0.02,WAIT=0"),
+        ("easy", "intercept", "hidden level"),
         ("rho=0.1", "rho=1"),
     ),
 }
@@ -104,6 +104,7 @@ CASES: dict[str, dict[str, tuple[int, dict[str, Any]]]] = {
         ),
         "hard": (30_000, {"dim": 10, "zeta": 16.0, "theta": [-0.25] * 9 + [0.66]}),
         "intercept": (10_000, {}),
+        "hidden level": (10_000, {"dim": 4, "zeta": 6.0, "intercept": -0.3}),
         "norm 3": (10_000, {"dim": 5, "zeta": 4.0, "theta": [-1.1, 1.1, -1.1, 1.1, 2.0]}),
         "d = 5": (10_000, {"dim": 5, "zeta": 4.0}),
         "Gaussian": (10_000, {"dim": 3, "demand": "gaussian"}),

@@ -53,8 +53,12 @@ from dpb_gym.privacy import Curator
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
-# First feature of every customer if there may be an intercept, like those of the suites.
-CONSTANT = 1.0
+# First feature of every customer if there may be an intercept. A longer one finds an intercept
+# sooner and takes more of the sensitivity (docs/one-pass.md, "Constants").
+CONSTANT = 0.7
+# Records have no constant until so many times the round of the first release. Early rounds cost
+# most, and prices hardly differ yet, without which no record tells an intercept from a slope.
+WAIT = 4
 # Gaussian demand has unit variance and a mean within [-1, 1]: clipped beyond two deviations.
 GAUSSIAN_RANGE = (-3.0, 3.0)
 # A budget is hopeless if twice the round of the first release is beyond half of the rounds.
@@ -87,6 +91,7 @@ class Known(NamedTuple):
         b: Factor of u in a row.
         disperse: Size of draws, in units of the posterior's standard deviation.
         constant: First coordinate of phi; 0: there is none.
+        wait: Rounds whose records have 0 there.
         twins: Prices drawn again for each record.
         blind: Rounds that are played without theta.
         low: Least demand that counts.
@@ -106,6 +111,7 @@ class Known(NamedTuple):
     b: float
     disperse: float
     constant: float
+    wait: int
     twins: int
     blind: int
     low: float
@@ -212,7 +218,8 @@ def record(c, s, t, x, price, y, z):
     d = s.theta.shape[0]
     phi = np.zeros(d)
     m = int(c.constant > 0.0)
-    phi[0] = c.constant
+    if t > c.wait:
+        phi[0] = c.constant
     root = math.sqrt(d - m)
     for j in range(d - 1 - m):
         phi[m + j] = x[j] / root
@@ -358,7 +365,8 @@ class OnePassPricing(Algorithm):
         max_rounds_per_user: k, the most rounds of a user that are learnt from, if all rounds of
             one user are protected; user ids are public. None: a single round is protected.
         level: Prior probability that demand has an intercept that no feature shows, < 1. Then phi
-            has a constant as first coordinate, and theta its coefficient. With 0 they have none.
+            has a constant as first coordinate, which is recorded after four times the round of the
+            first release, and theta its coefficient. With 0 they have none.
         prior_mean: Public prior mean of theta, ``(d,)``. It replaces `ProblemInfo.prior`; zeros
             give a cold start. None: use `ProblemInfo.prior`.
 
@@ -489,6 +497,7 @@ class OnePassPricing(Algorithm):
             private=private,
             disperse=self.disperse,
             constant=CONSTANT / math.sqrt(d) if self.level else 0.0,
+            wait=WAIT * int(sums.schedule.ends[0]) if self.level else 0,
             twins=TWINS if c["logistic"] and private else 0,
             blind=blind,
             low=low,

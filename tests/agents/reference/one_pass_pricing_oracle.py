@@ -22,7 +22,8 @@ from dpb_gym import portable
 from dpb_gym.privacy import Schedule
 from tests.agents.reference.one_pass_mnl_oracle import even_out, isometric_half, symmetric
 
-CONSTANT = 1.0  # first feature of every customer, whose coefficient is the intercept
+CONSTANT = 0.7  # first feature of every customer, whose coefficient is the intercept
+WAIT = 4  # it is in no record of so many times the rounds before the first release
 FIRST_PART = 0.1  # part of the rounds that is left out where theta is unexpectedly long
 RATIO = 1.1  # factor between the rounds of two releases
 EXACT_RELEASES = 5  # exact sums cost nothing: so many times as many releases
@@ -169,6 +170,8 @@ class OnePassPricingOracle(dpb_gym.SingleAgent):
     def row(self, x, prices, y):
         """Return the weighted (H_t, u_t) of demand y at the first of prices drawn alike."""
         vectors = np.array([self.phi(x, p) for p in prices])
+        if self.level > 0 and self.t < WAIT * self.ends[0]:
+            vectors[:, 0] = 0.0
         mean, slope = np.array([self.link(phi) for phi in vectors]).T
         phi, f, h = vectors[0], mean[0], slope[0]
         # D, gap of phi's last coordinate to the mean of m prices. m D^2 is on average over which
