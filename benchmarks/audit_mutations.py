@@ -540,7 +540,7 @@ class Blinding(ByAttribute):
 
     def begin(self) -> None:
         super().begin()
-        interference._digest = lambda value: b""
+        interference._hashed = lambda parts: b""
         interference.SLACK = math.inf
 
 

@@ -469,7 +469,8 @@ class Session:
         """Save the session, with pending decisions, and hand it over; see `dpb_gym.checkpoint`.
 
         The file contains raw responses and past noise: protect it like the customers' data. With
-        noise from the operating system the file contains no seed and reveals no future noise.
+        noise from the operating system the file reveals no future noise. It contains the generator
+        of the agent's own random choices.
         A session is continued once, because two would each spend the budget on the customers so
         far: its account or its state directory refuses a second load, also of a copy.
 

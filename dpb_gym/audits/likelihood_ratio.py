@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from dpb_gym.audits.residuals import normal_scores
 from dpb_gym.privacy.releasers.correlated_noise import make_mechanism
 from dpb_gym.privacy.releasers.minimiser import Minimiser
 from dpb_gym.privacy.releasers.release_times import Every, OnRequest, Planned
@@ -287,15 +288,14 @@ class Tap:
                 against = (noise * gap).sum(axis=(1, 2)) - 0.5 * squares
             return self.towards * against, float(np.sqrt(squares.mean()))
 
-    def residuals(self) -> tuple[FloatArray, list[str], float]:
+    def residuals(self) -> tuple[FloatArray, list[str]]:
         """Return releases minus exact values in units of the charged noise, not of the actual one.
 
         Returns:
             Residuals ``(B, numbers)``, NaN where nothing was released; no numbers if the noise
-            is not additive. The name of each number. The fourth moment that the law implies.
+            is not additive. Laplace noise is given by its `normal_scores`. The name of each number.
         """
         releaser: Any = self.releaser
-        fourth = 6.0 if getattr(releaser, "law", "") == "laplace" else 3.0
         if self._at_minima:
             rows = np.stack(self._at_minima, axis=1)
         elif self._steps and getattr(releaser, "sampling", 1.0) == 1.0 and releaser.rho:
@@ -307,7 +307,9 @@ class Tap:
             rows = np.empty((len(self.towards), 0, 0))
         _, steps, width = rows.shape
         names = [f"release {i + 1} of {releaser.what}" for i in range(steps) for _ in range(width)]
-        return rows.reshape(len(rows), -1), names, fourth
+        rows = rows.reshape(len(rows), -1)
+        laplace = getattr(releaser, "law", "") == "laplace"
+        return normal_scores(rows) if laplace else rows, names
 
     def _whitened(
         self, noise: FloatArray, gap: FloatArray, charged: bool = False

@@ -203,14 +203,12 @@ def _residuals(taps: Sequence[Sequence[Tap | MessageTap]]) -> tuple[str, bool] |
     """Test the residuals of all releasers together; taps are those of batches or replicates."""
     lanes: list[Array] = []
     names: list[str] = []
-    fourth = 3.0
     for lane in taps:
         found = [tap.residuals() for tap in lane]
-        lanes.append(np.concatenate([rows for rows, _, _ in found], axis=1))
-        names = max(names, [name for _, some, _ in found for name in some], key=len)
-        fourth = max(fourth, *(moment for _, _, moment in found))
+        lanes.append(np.concatenate([rows for rows, _ in found], axis=1))
+        names = max(names, [name for _, some in found for name in some], key=len)
     values = stacked(lanes) if lanes else np.empty((0, 0))
-    return None if np.isnan(values).all() else check_residuals(values, names, fourth)
+    return None if np.isnan(values).all() else check_residuals(values, names)
 
 
 def releasers(agent: Agent) -> list[Releaser]:
@@ -330,13 +328,13 @@ class MessageTap:
         self._send = releaser.send
         releaser.send = self._on_send
 
-    def residuals(self) -> tuple[Array, list[str], float]:
+    def residuals(self) -> tuple[Array, list[str]]:
         """Return the random numbers of all messages as standard normals; see `Tap.residuals`."""
         from scipy.special import ndtri
 
         numbers = np.concatenate([part.reshape(len(part), -1) for part in self._numbers], axis=1)
         names = ["random numbers of messages"] * numbers.shape[1]
-        return numbers if self._normal else np.clip(ndtri(numbers), -9.0, 9.0), names, 3.0
+        return numbers if self._normal else np.clip(ndtri(numbers), -9.0, 9.0), names
 
     def _on_send(self, *args: Any, **kwargs: Any) -> Any:
         sent = self._send(*args, **kwargs)

@@ -91,7 +91,7 @@ def check_agent(
     say = say or (lambda line: None)
     rounds = min(ROUNDS, task.horizon)
     say(f"{run.title}: {rounds} rounds")
-    played = _played(run, _shortened(task, problem, rounds), seed)
+    played = _played(run, shortened(task, problem, rounds), seed)
     if played is None:
         return
     first, short = played
@@ -111,7 +111,7 @@ def check_agent(
     if not first.unused or rounds > MOST_ROUNDS:
         return
     say(f"{run.title}: {rounds} rounds, in which every releaser should be used")
-    longer = _played(run, _shortened(task, problem, rounds), seed)
+    longer = _played(run, shortened(task, problem, rounds), seed)
     if longer is not None and (unused := longer[0].unused):
         raise AgentError(UNUSED.format(unused=unused[0], rounds=rounds))
 
@@ -136,7 +136,7 @@ def _code_of_agent() -> Iterator[None]:
         raise _AgentFails from error
 
 
-def _shortened(task: Task, problem: Problem | None, rounds: int) -> Iterator[Problem]:
+def shortened(task: Task, problem: Problem | None, rounds: int) -> Iterator[Problem]:
     """Yield the task's problem with so many rounds, and its own with the last rounds left out.
 
     The first exercises more of an agent whose phases are shares of the horizon. The second is for

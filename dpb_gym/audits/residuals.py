@@ -1,7 +1,8 @@
 """Test of all residuals of an audit: releases minus exact values, in units of the charged noise.
 
-Under the claim they are independent numbers of mean 0 and variance 1, over runs, releases,
-coordinates and releasers. All bounds hold together at `ERROR`, for normal and Laplace noise.
+Under the claim they are independent standard normal numbers, over runs, releases, coordinates and
+releasers. Laplace noise becomes normal by `normal_scores`. The bounds of all tests of an audit hold
+together at `ERROR`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from dpb_gym.validation import FloatArray
 
 ERROR = 1e-6
+TESTS = 2
+"""Tests of an audit: of the paired runs, and of the deployment's horizon."""
 NONE = 1e-12
 MOST_CORRELATED = 256
 """Residuals whose pairs are compared; of more, these are spread evenly."""
@@ -29,18 +32,31 @@ def stacked(parts: Sequence[FloatArray]) -> FloatArray:
     return out
 
 
-def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> tuple[str, bool]:
+def normal_scores(values: FloatArray) -> FloatArray:
+    """Return standard normal numbers for Laplace numbers of mean 0 and variance 1.
+
+    The order and the probability below each number are the same. Squares of Laplace numbers have
+    heavier tails than Bernstein's inequality allows.
+    """
+    from scipy.special import ndtri_exp
+
+    # by the logarithm of the smaller tail, so that no number is infinite
+    return np.copysign(ndtri_exp(-math.sqrt(2.0) * np.abs(values) - math.log(2.0)), values)
+
+
+def check_residuals(values: FloatArray, names: Sequence[str]) -> tuple[str, bool]:
     """Return what was measured, and whether it refutes the charged noise.
 
-    Sums of squares, of numbers and of blocks, have the lower bound of Laurent & Massart (2000), for
-    normal noise the exact one if that is larger, and Bernstein's upper bound. Products have
-    Bernstein's bounds, the distribution has Massart's.
+    Sums of squares, of numbers and of blocks, have the exact lower bound or that of Laurent &
+    Massart (2000), whichever is larger, and Bernstein's upper bound. Products have Bernstein's
+    bounds, the distribution has Massart's.
 
     Args:
         values: Residuals ``(runs, numbers)``, NaN where nothing was released.
         names: Name of each number.
-        fourth: Fourth moment of a residual, 3 for normal and 6 for Laplace noise.
     """
+    from scipy.special import gammaincinv
+
     seen = ~np.isnan(values)
     z = np.where(seen, values, 0.0)
     n = seen.sum(axis=0)
@@ -50,28 +66,25 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
     blocks = [(i, length) for length in lengths for i in range(0, width, length)]
     # and the last numbers, for noise that changes late
     blocks += [(width - length, length) for length in lengths if length < width]
-    log = math.log((2.0 * len(blocks) + 2.0 * len(k) ** 2 + 2.0) / ERROR)
+    log = math.log((2.0 * len(blocks) + 2.0 * len(k) ** 2 + 2.0) * TESTS / ERROR)
 
     # squares of each number, and of blocks of numbers that follow each other
     start, size = np.array(blocks).T
     ends = start, np.minimum(start + size, z.shape[1])
     sums = [np.append(0.0, np.cumsum(part)) for part in (n, (z * z).sum(axis=0))]
     count, total = (part[ends[1]] - part[ends[0]] for part in sums)
-    low = np.sqrt((2.0 * fourth - 2.0 * (fourth == 3.0)) * count * log)
-    high = np.sqrt(2.0 * (fourth - 1.0) * count * log) + fourth * log
-    if fourth == 3.0:  # exact, which matters for few numbers
-        from scipy.special import gammaincinv
-
-        # quantile of chi-squared; importing scipy.stats takes longer than this test
-        least = 2.0 * gammaincinv(0.5 * np.maximum(count, 1), math.exp(-log))
-        low = np.minimum(low, count - least)
+    low = 2.0 * np.sqrt(count * log)
+    high = 2.0 * np.sqrt(count * log) + 3.0 * log
+    # the quantile of chi-squared matters for few numbers; scipy.stats takes longer to import
+    least = 2.0 * gammaincinv(0.5 * np.maximum(count, 1), math.exp(-log))
+    low = np.minimum(low, count - least)
     wrong = (total < count - low) | (total > count + high) | (total < NONE) & (count > 1)
     wrong &= count > 0  # without numbers the bounds say nothing
     variance = total / np.maximum(count, 1)
     pairs = seen[:, k].astype(np.float64)
     products = z[:, k].T @ z[:, k]
     both = pairs.T @ pairs
-    bound = np.sqrt(2.0 * both * log) + 0.5 * fourth * log
+    bound = np.sqrt(2.0 * both * log) + 1.5 * log
     np.fill_diagonal(products, 0.0)
     excess = np.abs(products) - bound
     said = f"{int(n.sum())} numbers of {z.shape[1]} coordinates of releases, "
@@ -84,21 +97,16 @@ def check_residuals(values: FloatArray, names: Sequence[str], fourth: float) -> 
         i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
         found = products[i, j] / max(1.0, both[i, j])
         return f"{names[k[i]]} and {names[k[j]]}: correlation {found:.3g}; {said}", True
-    distance = _distance(values[seen], fourth)
+    distance = _distance(values[seen])
     if distance > math.sqrt(0.5 * log / n.sum()):
         return f"another law than the charged one, at distance {distance:.3g}; {said}", True
     return said, False
 
 
-def _distance(values: FloatArray, fourth: float) -> float:
-    """Return the Kolmogorov distance of the numbers from the normal or Laplace distribution."""
+def _distance(values: FloatArray) -> float:
+    """Return the Kolmogorov distance of the numbers from the normal distribution."""
     from scipy.special import ndtr
 
-    ordered = np.sort(values)
-    if fourth == 3.0:
-        below = ndtr(ordered)
-    else:
-        tail = 0.5 * np.exp(-math.sqrt(2.0) * np.abs(ordered))
-        below = np.where(ordered < 0.0, tail, 1.0 - tail)
-    steps = np.arange(len(ordered) + 1) / len(ordered)
+    below = ndtr(np.sort(values))
+    steps = np.arange(len(below) + 1) / len(below)
     return float(max((steps[1:] - below).max(), (below - steps[:-1]).max()))

@@ -24,11 +24,12 @@ LONGEST = 10**9
 
 
 SOLD_OUT = "between worlds in which the same items are sold out at the same times"
+LOG = "apart from the log"
 FROM_LOG = (
-    "apart from the log: coefficients, zeta, counts, the quoted prices' range, undeclared bounds "
+    f"{LOG}: coefficients, zeta, counts, the quoted prices' range, undeclared bounds "
     "and features are raw"
 )
-RELEASED = "apart from the log: features are raw, its model was released with {}"
+RELEASED = LOG + ": features are raw, its model was released with {}"
 
 
 LINK_SCALES = 1e-9, 1e9

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpb_gym.audits.audit_report import READS_RAW
+from dpb_gym.envs.registration import LOG_ID
 from dpb_gym.errors import DPBError
 from dpb_gym.problems.limited_stock import has_exact_optimum
-from dpb_gym.problems.rounds import SOLD_OUT
+from dpb_gym.problems.rounds import LOG, SOLD_OUT
 from dpb_gym.registry import AgentSpec, agent_specs, as_key
 from dpb_gym.report.comparison_groups import contests, second, verdict_class
 from dpb_gym.report.leaderboard_data import (
@@ -131,6 +132,9 @@ def _row(task: Task, result: RowResult, audited: RowAudits, specs: Mapping[str, 
     text, notion, unit = describe_guarantee(result.guarantee, agent.budget)
     if notion is not None and task.parameters.get("stock") is not None:
         text += f"; {SOLD_OUT}"
+    # the log itself may be elsewhere, so that its details are not known
+    if notion is not None and LOG_ID.fullmatch(task.env):
+        text += f"; {LOG}"
     audit, verdict, accounting = None, "", "computed"
     known = epsilons(result.guarantee)
     if notion is not None and unit is not None:

@@ -10,17 +10,23 @@ from dataclasses import replace
 from typing import Any
 
 from dpb_gym.audits.audit_records import published_claim
-from dpb_gym.audits.replay_check import check_agent
-from dpb_gym.errors import DPBError
+from dpb_gym.audits.replay_check import ROUNDS, check_agent, shortened
+from dpb_gym.errors import AgentError, DPBError
+from dpb_gym.problems.base import Problem
 from dpb_gym.progress_lines import progress_lines
 from dpb_gym.registry import as_key
-from dpb_gym.results.cell_result import Failure
+from dpb_gym.results.cell_result import CellResult, Failure
 from dpb_gym.running.plan import Job
 from dpb_gym.running.progress import Show
+from dpb_gym.running.runner import run_block
 from dpb_gym.suites.code_digest import distribution
 from dpb_gym.suites.spec import Cell
 
 OWN = "dpb-gym"
+PLAYS_OTHERWISE = (
+    "its play does not do what act and observe do: its regret in {rounds} rounds is another. Only "
+    "act and observe are tested for raw data, so play must return the same actions, bit for bit"
+)
 _found: dict[Any, tuple[str, str] | None] = {}
 """Message and traceback of the agents that were checked in this process, None if they passed."""
 
@@ -80,6 +86,7 @@ def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str]
     if key not in _found:
         try:
             check_agent(run, task, job.problem, cell.seeds[0], say)
+            _check_play(cell, job.problem)
             _found[key] = None
         except DPBError as error:
             text = " ".join(str(error).split())
@@ -88,3 +95,25 @@ def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str]
     if found is None:
         return None
     return f"agent {run.title!r} is refused with a budget: {found[0]}", found[1]
+
+
+def _check_play(cell: Cell, problem: Problem | None) -> None:
+    """Raise AgentError if an agent's `play` differs from `act` and `observe` in a few rounds."""
+    play = type(cell.agent.spec.make()).play
+    if distribution(play.__module__) == OWN:
+        return
+    task = cell.task
+    rounds = min(ROUNDS, task.horizon)
+    # few checkpoints, as each ends a stretch of rounds
+    changes = {
+        "task": task.model_copy(update={"horizon": rounds}),
+        "checkpoints": tuple(sorted({max(1, rounds // 4), rounds})),
+        "stop": cell.start + 2,
+    }
+    own = cell.model_copy(update=changes)
+    for short in shortened(task, problem, rounds):
+        one, other = (run_block(short, [own], stretches=way)[0] for way in (True, False))
+        if isinstance(one, CellResult) and isinstance(other, CellResult):
+            if (one.regret != other.regret).any():
+                raise AgentError(PLAYS_OTHERWISE.format(rounds=rounds))
+            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import re
 import time
@@ -269,6 +270,28 @@ def test_system_noise_is_the_default_and_fresh_after_loading(tmp_path: Any) -> N
         seen.append(np.array(releaser.value))
         assert (later.guarantee is not None and later.guarantee.private) != rehearsal
     assert (seen[0] != seen[1]).all(), "the same customers, other noise"
+
+
+def test_a_file_with_system_noise_has_no_generator_but_that_of_exploration(tmp_path: Any) -> None:
+    pytest.importorskip("opendp")
+
+    def generators(value: Any, path: str = "") -> list[str]:
+        if not isinstance(value, (dict, list)):
+            return []
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        generator = isinstance(value, dict) and isinstance(value.get("generator"), dict)
+        here = [path] if generator else []
+        return here + [place for key, part in parts for place in generators(part, f"{path}/{key}")]
+
+    places = {}
+    for noise in ("seeded", "system"):
+        seed = 1 if noise == "seeded" else None
+        session = dpb_gym.serve("one-pass-linear", "rho=1", SHOP, noise=noise, seed=seed)
+        session.save(tmp_path / noise)
+        _, text, *_ = (tmp_path / noise).read_bytes().split(b"\n")
+        places[noise] = generators(json.JSONDecoder().raw_decode(text.decode("latin-1"))[0])
+    assert any("/_noise/" in place for place in places["seeded"])
+    assert len(places["system"]) == 1 and "/_numbers/" in places["system"][0]
 
 
 @pytest.mark.slow

@@ -339,3 +339,18 @@ def test_erratum_a8(rho):
     x = x[np.argmax(np.linalg.norm(x, axis=1))]
     assert audit_sum(trusting, x, -x, f"rho={rho}").verdict == "FAIL"
     assert audit_sum(clipping, x, -x, f"rho={rho}").passed
+
+
+def test_a_small_error_fails_with_more_seeds_the_more_runs_there_are():
+    def wrong(curator):
+        return curator.batch_sum(2, clip=1.0, sensitivity=1.6)
+
+    fails = [
+        sum(
+            audit_sum(wrong, [1.0, 0.0], [-1.0, 0.0], "rho=0.5", runs=runs, seed=seed).verdict
+            == "FAIL"
+            for seed in range(8)
+        )
+        for runs in (500, 8000)
+    ]
+    assert 0 < fails[0] < fails[1] == 8

@@ -731,13 +731,16 @@ def test_slow_steps_are_reported(monkeypatch: Any) -> None:
 
 def test_results_are_shown_without_the_log(tmp_path: Any) -> None:
     env_id = dpb_gym.from_log(synthetic.loans(200), "pricing", features=["score"], horizon=40)
-    result = dpb_gym.evaluate(env_id, ["random", "oracle"], replicates=2)
+    private = ("one-pass-pricing", "rho=1")
+    result = dpb_gym.evaluate(env_id, ["random", "oracle", private], replicates=2)
     result.save(tmp_path / "kept")
     del ENVIRONMENTS[env_id], gym.registry[env_id]
     there = dpb_gym.Result.load(tmp_path / "kept")
     assert there.kinds == {result.suite.tasks[0].name: "pricing"}
     assert there.final_regret("random").tolist() == result.final_regret("random").tolist()
     assert env_id in there._repr_html_()
+    rows = there.to_leaderboard().tasks[0].rows
+    assert any("; apart from the log" in row.guarantee for row in rows)
     with pytest.raises(DataError, match=r"call dpb_gym\.from_log with that log"):
         dpb_gym.evaluate(env_id, ["random"], replicates=1)
     with pytest.raises(DPBError, match="unknown environment"):

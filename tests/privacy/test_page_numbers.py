@@ -9,7 +9,15 @@ from scipy.stats import norm
 
 import dpb_gym
 from dpb_gym.audits import interference, likelihood_ratio
-from dpb_gym.privacy import Account, Composition, GaussianEvent, Guarantee, SessionCharges
+from dpb_gym.cli import run
+from dpb_gym.privacy import (
+    Account,
+    Certificate,
+    Composition,
+    GaussianEvent,
+    Guarantee,
+    SessionCharges,
+)
 from dpb_gym.privacy.releasers.mechanisms import CELLS
 from dpb_gym.privacy.releasers.releaser import behind
 
@@ -123,3 +131,26 @@ def test_the_output_on_certificates():
     mu = brentq(lambda mu: gaussian_epsilon(mu, 1e-6) - 1.0, 0.01, 5.0)
     assert f"anticipating zCDP rho={mu**2 / 2:.4g} per user-round" in text
     assert f"epsilon {gaussian_epsilon(mu, 1e-5):.4g} at delta 1e-05" in text
+
+
+def test_where_a_stated_distance_is_named(capsys, tmp_path):
+    clause = "declared: sensitivity 1 of running sums of curvature and response"
+    assert f'such as "{clause}". Rows of results and certificates of them leave it out' in (
+        page("guarantees.md")
+    )
+    budget = "rho=0.5"
+    run(["show", "one-pass-pricing", "--budget", budget])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert clause in shown
+    session = dpb_gym.serve(
+        "one-pass-pricing", budget, "DPB/Pricing-v0", noise="seeded", seed=1, warm=False
+    )
+    assert clause in str(session.guarantee)
+    assert clause in session.certificate().content["entries"][0]["findings"]["declared"]
+    result = dpb_gym.evaluate("DPB/Pricing-v0", [("one-pass-pricing", budget)], 20, 1)
+    (row,) = result.to_leaderboard().tasks[0].rows
+    assert "declared" not in row.guarantee
+    result.save(tmp_path / "results")
+    assert run(["certify", str(tmp_path / "results"), "--out", str(tmp_path / "it.json")]) == 0
+    (entry,) = Certificate.load(tmp_path / "it.json").content["entries"]
+    assert clause not in entry["findings"]["declared"]

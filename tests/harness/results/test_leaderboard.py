@@ -269,6 +269,22 @@ def test_a_row_with_stock_is_between_worlds_of_equal_stock(suite: Suite) -> None
         assert ("same items are sold out" in row.guarantee) == stated
 
 
+@pytest.mark.parametrize(
+    ("env", "stated"),
+    [
+        ("Log/Pricing-Loans-f0562d4d-v0", True),
+        ("Log/Recommendation-Log-0123abcd-v0", True),
+        ("DPB/Pricing-v0", False),
+    ],
+)
+def test_a_row_of_a_log_leaves_out_the_log(suite: Suite, env: str, stated: bool) -> None:
+    task = suite.tasks[0].model_copy(update={"env": env})
+    for guarantee in (promise(0.5), None):
+        rows = collect([block(suite, "A", 0, 2, guarantee=guarantee)])
+        row = leaderboard._row(task, rows[0], RowAudits({}), {})
+        assert ("apart from the log" in row.guarantee) == (stated and guarantee is not None)
+
+
 def test_a_row_states_epsilon_at_the_delta_of_its_budget(suite: Suite) -> None:
     costs = {}
     for label, budget in (("A", "eps=9,delta=1e-6"), ("B", "eps=9,delta=0.001"), ("C", "rho=0.5")):

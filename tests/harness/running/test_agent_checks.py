@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,54 @@ def test_progress_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None
     evaluate(fine, progress=False)
     evaluate(fine, progress=lambda *_: None)
     assert capsys.readouterr().err == ""
+
+
+class Stretches(dpb_gym.Agent):
+    """Greedy on private sums; `play` does the same, or reads raw rewards."""
+
+    protects = ("central", "reward")
+
+    def __init__(self, raw: bool = False) -> None:
+        self.raw = raw
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.arms = problem.n_candidates
+        self.sums = curator.batch_sum(self.arms, reward=(0.0, 1.0))
+        self.theta = np.zeros((streams.replicates, self.arms))
+        self.seen = 0
+        self.stretches = True
+
+    def act(self, context: Any) -> Any:
+        return self.theta.argmax(axis=1)
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.learn(action, feedback.reward)
+
+    def learn(self, action: Any, reward: Any) -> None:
+        self.sums.add(reward, along=np.eye(self.arms)[action])
+        self.seen += 1
+        if self.seen % 20 == 0:
+            self.theta = self.sums.release()
+
+    def play(self, rounds: Any) -> Any:
+        action = np.empty(rounds.shape, np.int64)
+        rows = np.arange(rounds.shape[1])
+        for t in range(rounds.shape[0]):
+            action[t] = self.theta.argmax(axis=1)
+            if self.raw and t:
+                action[t] = rounds.reward[t - 1].argmax(axis=1)
+            along = np.eye(self.arms)[action[t]]
+            self.sums.add_rounds(rounds.reward[t, rows, action[t]][None], along=along[None])
+            self.seen += 1
+            if self.seen % 20 == 0:
+                self.theta = self.sums.release()
+        return action
+
+
+def test_play_must_do_what_is_checked() -> None:
+    run = functools.partial(dpb_gym.evaluate, "DPB/MultiArmed-v0", horizon=300, replicates=2)
+    (cell,) = run({"it": (Stretches, "rho=0.5")}).cells
+    assert cell.guarantee is not None
+    with pytest.raises(AgentError, match="its play does not do what act and observe do"):
+        run({"it": (Stretches, "rho=0.5", {"raw": True})})
+    assert run({"it": (Stretches, None, {"raw": True})}).cells, "without a budget it may"
