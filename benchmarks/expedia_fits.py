@@ -8,6 +8,7 @@ page with the fits of today: always those of generated searches, and the others 
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def real(folder: Path) -> list[str]:
 
 def main() -> None:
     """Write the table."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     lines = rows("generated") + real(Path(os.environ["DPB_DATA"]) / "expedia")
     table = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|", *lines]
     put(PAGE, "fits", "\n".join(table))
