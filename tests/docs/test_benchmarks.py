@@ -15,7 +15,7 @@ SCRIPTS = [
     if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 ]
 # An import takes seconds on a busy machine, most benchmarks take minutes.
-LIMIT = 60
+LIMIT = 120
 
 
 @pytest.mark.process

@@ -98,6 +98,14 @@ def test_indices_list_every_page(site):
     assert all(f"\n{name}\n" in listed for name in OWN_AGENTS)
 
 
+def test_there_are_at_most_25_guides_and_each_is_in_one_table_of_contents():
+    """Pages of agents and papers are reference: the catalogue and `papers.md` list them."""
+    guides = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "index.md").read_text(), re.M | re.S)
+    listed = [line for block in blocks for line in block.splitlines() if line in guides]
+    assert len(guides) < 25 and sorted(listed) == sorted(guides)
+
+
 def test_the_home_page_links_to_the_leaderboard(extension, tmp_path):
     importlib.import_module("dpb_site.leaderboards").copy_pages(DOCS, tmp_path)
     home = (DOCS / "index.md").read_text(encoding="utf-8")
