@@ -1,4 +1,4 @@
-"""Write the table of fitted choice models in docs/expedia.md.
+"""Write the table of fitted choice models in docs/real-data.md.
 
     DPB_DATA=FOLDER python benchmarks/expedia_fits.py
 
@@ -16,7 +16,7 @@ from marked import put
 
 from dpb_gym import make_problem
 
-PAGE = Path(__file__).parents[1] / "docs" / "expedia.md"
+PAGE = Path(__file__).parents[1] / "docs" / "real-data.md"
 FILES = {
     "VU prefix": ("training_set_VU_DM.prefix.csv", "drop-last-search"),
     "1,000 searches": ("kaggle_train_subset_1000_searches.csv", None),
