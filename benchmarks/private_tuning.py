@@ -5,7 +5,7 @@ chooses by raw regret. Private tuning runs at `cost_of_run` and chooses by noisy
 are simulated from two runs of every point. The chosen points are evaluated at the full budget.
 
 ``python benchmarks/private_tuning.py AGENT ...`` stores the ratios of agents in
-docs/results/private-tuning.json with digests of their code, and writes the table of docs/tuning.md.
+docs/results/private-tuning.json with digests of their code, and writes the table of docs/arena.md.
 Without agents the page is written from what is stored. A test compares both.
 """
 
@@ -91,7 +91,7 @@ def main() -> None:
     for name in options.agents:
         data[name] = {**measured(name), "code": code(name)}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    put(REPOSITORY / "docs/tuning.md", "private", table(data))
+    put(REPOSITORY / "docs/arena.md", "private", table(data))
 
 
 if __name__ == "__main__":
