@@ -126,6 +126,11 @@ def test_leaderboard_pages_are_copied_with_their_results_and_links(extension, tm
     assert (tmp_path / "out" / "leaderboard" / "mine" / "manifest.json").is_file()
 
 
+def test_the_changelog_is_that_of_the_repository(site):
+    changes = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert (site / "changelog.md").read_text(encoding="utf-8") == changes
+
+
 def test_links_between_pages_resolve(site):
     for page in site.rglob("*.md"):
         for target in LINK.findall(page.read_text()):
