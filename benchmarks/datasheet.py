@@ -8,9 +8,9 @@ Writes NAME.croissant.json beside the result and the table of docs/data.md.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -149,4 +149,7 @@ def write(result: Path, repository: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(*sys.argv[1:2] or [ROOT / "docs/leaderboard/dpb-bench-v1"]), ROOT)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    published = ROOT / "docs/leaderboard/dpb-bench-v1"
+    parser.add_argument("result", nargs="?", type=Path, default=published)
+    write(parser.parse_args().result, ROOT)

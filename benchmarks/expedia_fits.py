@@ -1,4 +1,4 @@
-"""Write the table of fitted choice models in docs/expedia.md.
+"""Write the table of fitted choice models in docs/real-data.md.
 
     DPB_DATA=FOLDER python benchmarks/expedia_fits.py
 
@@ -8,6 +8,7 @@ page with the fits of today: always those of generated searches, and the others 
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from marked import put
 
 from dpb_gym import make_problem
 
-PAGE = Path(__file__).parents[1] / "docs" / "expedia.md"
+PAGE = Path(__file__).parents[1] / "docs" / "real-data.md"
 FILES = {
     "VU prefix": ("training_set_VU_DM.prefix.csv", "drop-last-search"),
     "1,000 searches": ("kaggle_train_subset_1000_searches.csv", None),
@@ -53,6 +54,7 @@ def real(folder: Path) -> list[str]:
 
 def main() -> None:
     """Write the table."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     lines = rows("generated") + real(Path(os.environ["DPB_DATA"]) / "expedia")
     table = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|", *lines]
     put(PAGE, "fits", "\n".join(table))

@@ -6,6 +6,7 @@ best approximation. Needs mpmath.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 
 from mpmath import mp, mpf
@@ -90,5 +91,6 @@ def tables() -> list[tuple[str, list[mpf]]]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     for table in tables():
         show(*table)

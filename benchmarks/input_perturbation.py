@@ -8,6 +8,7 @@ writes the block ``<!-- input-perturbation -->`` of docs/papers.md. ``--page`` o
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -127,7 +128,9 @@ def table(data: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, store, and write the page."""
-    if "--page" not in sys.argv:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--page", action="store_true", help="write the page from what is stored")
+    if not parser.parse_args().page:
         data = {"horizon": HORIZON, "replicates": REPLICATES, "rows": measure()}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     put(PAGE, "input-perturbation", f"\n{table(json.loads(STORED.read_text()))}\n")

@@ -7,7 +7,7 @@ One line per package, largest first: MB of its files without byte code, and what
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 
@@ -41,7 +41,9 @@ def weights(extras: tuple[str, ...]) -> dict[str, tuple[float, set[str]]]:
 
 def main() -> None:
     """Print the table."""
-    found = weights(tuple(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="count its packages too")
+    found = weights(tuple(parser.parse_args().extras))
     for name, (size, parents) in sorted(found.items(), key=lambda item: -item[1][0]):
         print(f"{size:8.1f} MB  {name:<24} {', '.join(sorted(parents))}")
     print(f"{sum(size for size, _ in found.values()):8.1f} MB  {len(found)} packages")

@@ -3,7 +3,7 @@
 ``python benchmarks/integrations.py`` makes a virtual environment with pinned packages for each
 program, runs its checks (``benchmarks/integration_checks``) and prints one table. Names of lanes
 restrict it. ``--store`` writes docs/results/integrations.json and the table of
-docs/integrations.md; lanes that were not run keep their rows.
+docs/add-an-environment.md; lanes that were not run keep their rows.
 
 Repositories are cloned at a commit into a temporary folder, and never kept. INTEGRATION_SOURCES
 names a folder with copies for machines that cannot clone. What cannot be had is skipped, and the
@@ -27,7 +27,7 @@ import marked
 
 ROOT = Path(__file__).parents[1]
 CHECKS = ROOT / "benchmarks/integration_checks"
-STORED, PAGE = ROOT / "docs/results/integrations.json", ROOT / "docs/integrations.md"
+STORED, PAGE = ROOT / "docs/results/integrations.json", ROOT / "docs/add-an-environment.md"
 MINUTES = 20
 TORCH = "torch==2.13.0"
 THEIRS = {"CleanRL ppo_continuous_action.py": "the script needs a Gymnasium before 1.0"}

@@ -5,6 +5,7 @@ Existing entries do not change, as their parameters are part of every result.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from pathlib import Path
@@ -29,6 +30,7 @@ def step_counts() -> list[int]:
 
 def main() -> None:
     """Optimise the missing entries and write the table."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     path = Path(dpb_gym.privacy.__file__).parent / "data" / "blt.json"
     known = json.loads(path.read_text())["parameters"]
     rows = {}

@@ -15,9 +15,9 @@ several they are tasks, and each budget has a row. NAME can be a suite of the pa
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,9 @@ def on_pages(page: str) -> str:
 
 def main() -> None:
     """Store the given results and write all pages."""
-    for folder in map(Path, sys.argv[1:]):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="results of suites")
+    for folder in parser.parse_args().folders:
         save(folder.name, stored(folder))
     for path in sorted(DOCS.rglob("*.md")):
         if "<!-- cells " in (text := path.read_text(encoding="utf-8")):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,7 @@ def on_pages(page: str) -> str:
 
 def main() -> None:
     """Write all pages."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     for path in sorted(DOCS.rglob("*.md")):
         if "<!-- noise " in (text := path.read_text(encoding="utf-8")):
             path.write_text(on_pages(text), encoding="utf-8")

@@ -14,6 +14,7 @@ rows of a table by their names, separated by semicolons.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import json
@@ -166,7 +167,11 @@ def _save(data: dict[str, Any]) -> None:
 
 def main() -> None:
     """Store the figures of every given folder and write all pages."""
-    for folder in map(Path, sys.argv[1:]):
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="of `dpb reproduce`"
+    )
+    for folder in parser.parse_args().folders:
         for file in sorted(folder.glob("*/verdicts.json")):
             if not file.parent.name.endswith("-quick"):
                 _save(stored(file.parent))

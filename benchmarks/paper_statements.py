@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 from pathlib import Path
@@ -106,6 +107,7 @@ def _labels(page: str) -> set[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     papers = read()
     if wrong := faults(papers):
         raise SystemExit("\n".join(wrong))

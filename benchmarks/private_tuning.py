@@ -5,14 +5,14 @@ chooses by raw regret. Private tuning runs at `cost_of_run` and chooses by noisy
 are simulated from two runs of every point. The chosen points are evaluated at the full budget.
 
 ``python benchmarks/private_tuning.py AGENT ...`` stores the ratios of agents in
-docs/results/private-tuning.json with digests of their code, and writes the table of docs/tuning.md.
+docs/results/private-tuning.json with digests of their code, and writes the table of docs/arena.md.
 Without agents the page is written from what is stored. A test compares both.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +84,14 @@ def table(data: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure the given agents and write the page from what is stored."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("agents", nargs="*", metavar="AGENT", help="measure this agent again")
+    options = parser.parse_args()
     data = json.loads(STORED.read_text("utf-8")) if STORED.exists() else {}
-    for name in sys.argv[1:]:
+    for name in options.agents:
         data[name] = {**measured(name), "code": code(name)}
         STORED.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    put(REPOSITORY / "docs/tuning.md", "private", table(data))
+    put(REPOSITORY / "docs/arena.md", "private", table(data))
 
 
 if __name__ == "__main__":

@@ -459,7 +459,7 @@ def main() -> None:
     put(options.repository / "docs/trust.md", "local-messages", trust.local_losses())
     trust.save_picture(data, pictures / "trust.svg")
     recipes, tracks = options.repository / "agents/recipes", [track.track for track in data.tracks]
-    put(options.repository / "docs/tuning.md", "tuned", tuning(recipes, tracks))
+    put(arena, "tuned", tuning(recipes, tracks))
     for path in sorted((options.repository / "docs").rglob("*.md")):
         if "<!-- board " in (text := path.read_text(encoding="utf-8")):
             path.write_text(on_pages(text, data), encoding="utf-8")

@@ -7,6 +7,7 @@ that of today's code. Digests of suites and figures stay: other rounds or seeds 
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ def rekeyed_audits(text: str) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     PUBLISHED.write_text(rekeyed_audits(PUBLISHED.read_text(encoding="utf-8")), encoding="utf-8")
     for path in sorted(DOCS.glob("**/results/**/*.json")):
         stored = path.read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ python benchmarks/release_check.py v0.1.0
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
@@ -29,4 +30,6 @@ def problems(tag: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems(sys.argv[1])) or None)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("tag", help="for example v0.1.0")
+    sys.exit("\n".join(problems(parser.parse_args().tag)) or None)

@@ -9,7 +9,7 @@ environments, e.g. ``--peer river=/path/to/python`` (see peer_linucb.py). Each c
 runs in a separate process, whose peak memory is shown.
 
 ``--store`` stores the parts that were measured in docs/results/speed.json, with the processor and
-the day, and writes the tables of docs/speed.md from it. A test compares both.
+the day, and writes the tables of docs/cluster.md from it. A test compares both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpb_gym.privacy import Budget  # noqa: E402
 from dpb_gym.streams import AgentStreams  # noqa: E402
 
 HERE = Path(__file__).parent
-STORED, PAGE = HERE.parent / "docs/results/speed.json", HERE.parent / "docs/speed.md"
+STORED, PAGE = HERE.parent / "docs/results/speed.json", HERE.parent / "docs/cluster.md"
 README = HERE.parent / "README.md"
 CURVES = {
     "one-pass-mnl": ("DPB/Assortment-v0", {"n_items": 20, "capacity": 4, "dim": 5}),
@@ -497,7 +497,7 @@ def main():
     parser.add_argument("--series", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--extend", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--store", action="store_true", help="write docs/speed.md")
+    parser.add_argument("--store", action="store_true", help="write docs/cluster.md")
     args = parser.parse_args()
     if args.series:
         print(json.dumps(measure(*args.series)))

@@ -11,6 +11,7 @@ function receives a budget if one of its arguments is the budget, as `Budget` or
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import io
@@ -295,14 +296,17 @@ def table(path: list[str], received: list[str]) -> str:
 
 def main() -> None:
     """Print the tables, or write them into a file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--write", type=Path, metavar="FILE", help="file with the marks")
+    parser.add_argument("--details", action="store_true", help="list what is counted")
+    options = parser.parse_args()
     path, received = calls_before_act(), calls_with_budget()
     shown = table(path, received)
-    if "--write" in sys.argv:
-        file = Path(sys.argv[sys.argv.index("--write") + 1])
-        put(file, "structure", f"\n{shown}\n")
+    if options.write:
+        put(options.write, "structure", f"\n{shown}\n")
     else:
         print(shown)
-    if "--details" in sys.argv:
+    if options.details:
         print("\nCalled before the first act:", *path, sep="\n  ")
         print("\nCalled with the budget:", *received, sep="\n  ")
         print("\nCycles, type annotations included:", *cycles(types=True), sep="\n  ")

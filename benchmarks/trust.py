@@ -6,6 +6,7 @@ score alone on pricing-standard, which that page quotes, and the table of messag
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,5 +235,6 @@ def score_losses(rhos: tuple[float, ...] = (0.02, 0.1, 0.5, 1.0)) -> list[float]
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     print(*(f"{loss:.0f}" for loss in score_losses()), sep=" / ")
     print(messages(), local_losses(), sep="\n\n")

@@ -38,9 +38,9 @@ MEANING = (
     f"{MIN_REPLICATES} replicates decide nothing. HOLDS: every comparison supports the claim. "
     "FAILS: in every variant fewer comparisons support it "
     "than not, and at least as many contradict it as are equal. NO DIFFERENCE: the same, with more "
-    "that are equal. CONDITIONAL: some comparisons do not support it, but in some variant most do. "
-    "Comparisons that are undecided leave the verdict UNDECIDED if it depends on them, and so does "
-    "a tie. NOT TESTED: the run differs from what the paper states of its experiment, as in its "
+    "that are equal. CONDITIONAL: some comparisons do not support it, but in some variant at least "
+    "half do. Comparisons that are undecided leave the verdict UNDECIDED if it depends on them. "
+    "NOT TESTED: the run differs from what the paper states of its experiment, as in its "
     "data, horizon or protocol; the comparisons count what the run shows. A choice where the paper "
     "is silent is named, and the verdict is for that choice."
 )
@@ -160,7 +160,7 @@ def verdict(variants: Sequence[Sequence[str]]) -> str:
         if equal > contradicted + unknown:
             return NO_DIFFERENCE
         return FAILS if contradicted >= equal + unknown else UNDECIDED
-    prevails = any(s > c + e + unknown for s, c, e, unknown in counts)
+    prevails = any(s >= c + e + unknown for s, c, e, unknown in counts)
     return CONDITIONAL if prevails and any(c + e for _, c, e, _ in counts) else UNDECIDED
 
 

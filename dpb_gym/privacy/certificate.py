@@ -7,7 +7,7 @@ is trusted, what is excluded, and answers to the questions of NIST SP 800-226 (2
 `Certificate.check` computes them again. It needs neither the data nor a network.
 
 A SHA-256 of everything detects a change. It does not prove who wrote the file; a signature does.
-docs/certificates.md lists what a check proves and what it cannot.
+docs/account.md lists what a check proves and what it cannot.
 """
 
 from __future__ import annotations

@@ -98,6 +98,14 @@ def test_indices_list_every_page(site):
     assert all(f"\n{name}\n" in listed for name in OWN_AGENTS)
 
 
+def test_there_are_at_most_25_guides_and_each_is_in_one_table_of_contents():
+    """Pages of agents and papers are reference: the catalogue and `papers.md` list them."""
+    guides = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "index.md").read_text(), re.M | re.S)
+    listed = [line for block in blocks for line in block.splitlines() if line in guides]
+    assert len(guides) < 25 and sorted(listed) == sorted(guides)
+
+
 def test_the_home_page_links_to_the_leaderboard(extension, tmp_path):
     importlib.import_module("dpb_site.leaderboards").copy_pages(DOCS, tmp_path)
     home = (DOCS / "index.md").read_text(encoding="utf-8")
@@ -116,6 +124,11 @@ def test_leaderboard_pages_are_copied_with_their_results_and_links(extension, tm
     assert '<meta name="docs" content="../">' in text
     assert '<meta name="files" content="mine/">' in text
     assert (tmp_path / "out" / "leaderboard" / "mine" / "manifest.json").is_file()
+
+
+def test_the_changelog_is_that_of_the_repository(site):
+    changes = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert (site / "changelog.md").read_text(encoding="utf-8") == changes
 
 
 def test_links_between_pages_resolve(site):

@@ -1,7 +1,7 @@
 """Lists of hostile inputs, and checks of their effect.
 
 ``DPB_TRIES`` is the number of cases per list, chosen by a fixed seed; 0 tries all.
-docs/outside.md lists the default numbers.
+docs/contributing.md lists the default numbers.
 """
 
 from __future__ import annotations

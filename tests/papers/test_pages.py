@@ -186,7 +186,7 @@ def test_effects_of_constants_are_those_of_the_agents_of_today(import_benchmark:
 
 def test_regret_of_private_tuning_is_that_of_the_agents_of_today(import_benchmark: Any) -> None:
     tuning, marked = import_benchmark("private_tuning"), importlib.import_module("marked")
-    data, page = json.loads(tuning.STORED.read_text()), (ROOT / "docs/tuning.md").read_text()
+    data, page = json.loads(tuning.STORED.read_text()), (ROOT / "docs/arena.md").read_text()
     assert marked.block(page, "private") == tuning.table(data)
     for agent in tuning.ENVS:
         assert data[agent]["code"] == tuning.code(agent), f"run private_tuning.py {agent}"
@@ -380,7 +380,7 @@ def test_fits_to_real_searches_are_those_of_today(fits: Any) -> None:
 
 
 def test_the_share_of_a_private_tuning_run_is_that_of_the_accounting() -> None:
-    page = " ".join((ROOT / "docs/tuning.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs/arena.md").read_text(encoding="utf-8").split())
     assert "about a seventh at epsilon 1, and a fifth at epsilon 4" in page
     for epsilon, share in ((1.0, 1 / 7), (4.0, 1 / 5)):
         budget = Budget.approx(epsilon, 1e-5)

@@ -198,7 +198,7 @@ def test_a_change_of_any_field_is_detected(certificate):
 
 
 def test_a_change_with_a_new_hash_is_named_or_documented(certificate):
-    """Only the fields of `STATED` can change alone, which docs/certificates.md lists."""
+    """Only the fields of `STATED` can change alone, which docs/account.md lists."""
     unnoticed = set()
     for path, _ in leaves(certificate.content):
         if path == ("sha256",):
@@ -356,7 +356,7 @@ def test_facts_that_contradict_each_other_are_named(certificate, path, value, wo
 
 
 def test_consistent_false_facts_are_not_detected(certificate):
-    """docs/certificates.md says so: facts are statements."""
+    """docs/account.md says so: facts are statements."""
     for path, value in [
         (("agent",), "no-such-agent"),
         (("generator",), "system"),
@@ -377,8 +377,9 @@ def test_an_older_certificate_verifies():
 
 
 def test_every_row_of_the_documentation_names_a_test():
-    page = Path(__file__).parents[2] / "docs" / "certificates.md"
-    rows = [line.split("|") for line in page.read_text().splitlines() if line.startswith("|")][2:]
+    page = Path(__file__).parents[2] / "docs" / "account.md"
+    table = page.read_text(encoding="utf-8").partition("\n### What verification proves\n")[2]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
         assert row[3].strip().strip("`") in globals(), row

@@ -127,7 +127,7 @@ def test_two_rounds_are_separated_with_the_stated_probability():
 
 
 def test_the_output_on_certificates():
-    text = page("certificates.md")
+    text = page("account.md")
     mu = brentq(lambda mu: gaussian_epsilon(mu, 1e-6) - 1.0, 0.01, 5.0)
     assert f"anticipating zCDP rho={mu**2 / 2:.4g} per user-round" in text
     assert f"epsilon {gaussian_epsilon(mu, 1e-5):.4g} at delta 1e-05" in text

@@ -70,7 +70,7 @@ def test_the_metadata_are_those_of_the_result(import_benchmark, data):
         ("docs/trust.md", "aims"),
         ("docs/trust.md", "messages"),
         ("docs/trust.md", "local-messages"),
-        ("docs/tuning.md", "tuned"),
+        ("docs/arena.md", "tuned"),
         ("docs/arena.md", "cost"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The import rules of docs/architecture.md hold, and code is as small as promised."""
+"""The import rules of docs/contributing.md hold, and code is as small as promised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/contributing.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

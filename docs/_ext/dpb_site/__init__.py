@@ -1,8 +1,8 @@
 """Sphinx extension that generates pages from the registries.
 
 The pages of environments, agents and the API come from the registered environments, the agents'
-specs and the modules' ``__all__``. They are written to ``_generated`` in the documentation's folder
-if they changed.
+specs and the modules' ``__all__``, that of changes from CHANGELOG.md. They are written to
+``_generated`` in the documentation's folder if they changed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def generate(docs: Path, out: Path) -> Pages:
     agents.write(pages, docs)
     api.write(pages)
     suites.write(pages)
+    pages.write("changelog", [(docs.parent / "CHANGELOG.md").read_text(encoding="utf-8")])
     leftovers.write(pages, docs)
     return pages
 
