@@ -210,7 +210,7 @@ def by_definition(variants: Sequence[Sequence[str]]) -> str:
         return HOLDS
     if max(balance) < 0:
         return NO_DIFFERENCE if every.count(EQUAL) > every.count(CONTRADICTED) else FAILS
-    return CONDITIONAL if max(balance) > 0 else UNDECIDED
+    return CONDITIONAL
 
 
 def completions(variants: Sequence[Sequence[str]]) -> Iterator[list[list[str]]]:
@@ -240,11 +240,11 @@ def test_the_verdict_exhaustively(count: int, longest: int) -> None:
 @pytest.mark.parametrize(
     ("variants", "expected"),
     [
-        ([[SUPPORTED, CONTRADICTED]], UNDECIDED),
+        ([[SUPPORTED, CONTRADICTED]], CONDITIONAL),
         ([[OPEN], [CONTRADICTED]], UNDECIDED),
         ([[SUPPORTED], [CONTRADICTED]], CONDITIONAL),
         ([[SUPPORTED, OPEN]], UNDECIDED),
-        ([[SUPPORTED, OPEN], [CONTRADICTED]], UNDECIDED),
+        ([[SUPPORTED, OPEN], [CONTRADICTED]], CONDITIONAL),
         ([[SUPPORTED, SUPPORTED, OPEN], [CONTRADICTED]], CONDITIONAL),
         ([[CONTRADICTED, OPEN]], UNDECIDED),
         ([[CONTRADICTED, CONTRADICTED, OPEN]], FAILS),
