@@ -130,7 +130,7 @@ class Player(Agent):
         if self._context_fields() == ("arms",):
             # arms get random numbers, so that no rule of the algorithm prefers one by its number
             assert problem.n_arms is not None
-            orders = [rng.permutation(int(problem.n_arms or 0)) for rng in streams.agent]
+            orders = [rng.permutation(problem.n_arms) for rng in streams.agent]
             self._labels = np.array(orders, np.int64)
         self._numbers = None
         if plan.dim:

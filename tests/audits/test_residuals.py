@@ -9,8 +9,9 @@ from scipy import stats
 from dpb_agents.multi_armed.arms import ArmSums
 from dpb_gym.agent import Agent
 from dpb_gym.audits import agent_audit, audit, residuals
+from dpb_gym.audits.likelihood_ratio import Tap
 from dpb_gym.audits.residuals import ERROR, TESTS, _distance, check_residuals, normal_scores
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Budget, Curator, NoiseSource, RunningSum
 
 
 @pytest.mark.parametrize("place", ["first", "last", "between"])
@@ -154,3 +155,19 @@ def test_an_honest_agent_with_noise_of_two_laws_passes():
     assert not report.residuals, report
     assert report.verdict == "PASS"
     assert report.control == "FAIL"
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_tap_has_the_residuals_of_every_early_release_of_a_running_sum(every):
+    """With noise of the charged law they are standard normal, correlated or not."""
+    curator = Curator(
+        "rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=12
+    )
+    releaser = RunningSum(curator, 2, clip=1.0, every=every)
+    tap = Tap(releaser, np.ones(1), exchanged=False)
+    for row in np.random.default_rng(1).normal(size=(12, 2)):
+        releaser.add(row)
+    values, names = tap.residuals()
+    assert values.shape == (1, 2 * 12 // every) == (1, len(names))
+    assert 0.2 < (values**2).mean() < 2.5
+    assert names[-1].startswith(f"release {12 // every} ")

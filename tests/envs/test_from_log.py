@@ -426,6 +426,12 @@ def test_assortment_on_real_shaped_choices(trips: Any) -> None:
     first = (r[0, 0] * u[0, 0] + r[0, 1] * u[0, 1]) / (1 + u[0, 0] + u[0, 1])
     second = r[1, 2] * u[1, 2] / (1 + u[1, 2])
     np.testing.assert_allclose(outcome.expected, [first, second], rtol=1e-5)
+    # an item's usual revenue is its mean cost, in units of the largest
+    costs = trips.features[trips.items != trips.item_ids.tolist().index("car"), 0]
+    item = trips.item_ids.tolist().index(problem.item_ids[0])
+    usual = trips.features[trips.items == item, 0].mean()
+    assert problem.revenues[0] * problem.revenue_unit == pytest.approx(usual, rel=0.02)
+    assert problem.revenue_unit == costs.max()
     # revenues are the customer's own: the costs of the items of a set
     assert problem.info.reward_range == (0.0, 1.0)
     sets = np.repeat(np.arange(trips.n_sets), np.diff(trips.starts))
