@@ -166,7 +166,7 @@ def test_a_tap_has_the_residuals_of_every_early_release_of_a_running_sum(every):
     releaser = RunningSum(curator, 2, clip=1.0, every=every)
     tap = Tap(releaser, np.ones(1), exchanged=False)
     for row in np.random.default_rng(1).normal(size=(12, 2)):
-        releaser.add(row)
+        releaser.add(row[None])
     values, names = tap.residuals()
     assert values.shape == (1, 2 * 12 // every) == (1, len(names))
     assert 0.2 < (values**2).mean() < 2.5
