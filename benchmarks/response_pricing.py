@@ -141,7 +141,7 @@ def main() -> None:
             data["worlds"][world] = measured(world, options.replicates)
             data["agents"] = {name: code(name) for name in AGENTS}
             STORED.write_text(json.dumps(data).replace("], ", "],\n") + "\n", encoding="utf-8")
-    put(PAGE, "response-pricing", page(data["worlds"]))
+    put(PAGE, "law", page(data["worlds"]))
 
 
 if __name__ == "__main__":

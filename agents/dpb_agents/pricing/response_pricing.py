@@ -424,7 +424,9 @@ class ResponsePricing(Algorithm):
     """
 
     functions = Functions(act, record, learn)
-    tuning_grid: ClassVar[dict[str, list[Any]]] = {"norm": [0.5, 0.7, 1.0, 1.4, 2.0]}
+    tuning_grid: ClassVar[dict[str, list[Any]]] = {
+        "norm": [0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0]
+    }
 
     features: Any = "uniform"
     norm: float = positive(1.0)
@@ -455,7 +457,7 @@ class ResponsePricing(Algorithm):
         )
         sums = curator.weighted_sum(
             d,
-            schedule=partial(planned, model),
+            schedule=partial(planned, model, d),
             model=model,
             clip=0.5,
             what="sums of responses times directions",
@@ -509,6 +511,11 @@ class ResponsePricing(Algorithm):
         )
 
 
-def planned(model: ReleaseModel, sigma: float) -> Schedule:
-    """Return the batches of a trusted curator."""
-    return model.batches(sigma)
+def planned(model: ReleaseModel, first: int, sigma: float) -> Schedule:
+    """Return the batches of a trusted curator, of which the first has at least `first` rounds."""
+    ends = model.batches(sigma).ends
+    # fewer records than coordinates do not determine theta
+    ends = np.maximum(ends, min(first, int(ends[-1])))
+    ends = np.unique(ends)
+    ones = np.ones(len(ends))
+    return Schedule(ends, ones, ones, carry=0.0)
