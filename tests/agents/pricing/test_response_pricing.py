@@ -180,6 +180,44 @@ def test_theta_is_that_of_expected_sums(demand):
     np.testing.assert_allclose(np.linalg.inv(state.V), precision, rtol=0.05, atol=1.0)
 
 
+def test_the_chosen_size_has_the_largest_posterior_probability():
+    """Of Gaussian demand, where sums are jointly normal with theta; densities by NumPy."""
+    known, state, _, _ = begun("rho=50@local", "gaussian")
+    known = known._replace(blind=False)
+    rng = np.random.default_rng(6)
+    records = np.array([300.0, 900.0])
+    chosen = []
+    for _ in range(40):
+        theta = rng.normal(size=3) * 10.0 ** rng.uniform(-1.0, 1.0)
+        for e in range(2):
+            state.thetas[e] = rng.normal(size=3)
+            state.shapes[e] = rng.normal(size=(3, 3))
+        state.count[0] = 2
+        state.records[:2] = records
+        state.variances[:2] = 0.5 * records
+        features, directions = pricing.designs(known, state)
+        rows = [
+            pricing.mean_record(known, np.zeros(3), np.zeros((3, 3)), features[e], directions[e])
+            for e in range(2)
+        ]
+        base = np.concatenate([n * g for n, (g, _) in zip(records, rows)])
+        slope = np.concatenate([n * J for n, (_, J) in zip(records, rows)])
+        noise = np.repeat(0.5 * records, 3)
+        sums = base + slope @ theta + np.sqrt(noise) * rng.normal(size=6)
+        state.sums[:2] = sums.reshape(2, 3)
+        pricing.fit(known, state)
+        scores = []
+        for r, size in enumerate(pricing.SIZES):
+            covariance = np.diag(noise) + size**2 / 3.0 * slope @ slope.T
+            away = sums - base
+            score = -0.5 * np.linalg.slogdet(covariance)[1]
+            score -= 0.5 * away @ np.linalg.solve(covariance, away)
+            scores.append(score - pricing.LESS_LIKELY * (r > 0))
+        chosen.append(int(np.argmax(scores)))
+        np.testing.assert_array_equal(state.theta, state.means[chosen[-1]])
+    assert {0, 2} <= set(chosen)
+
+
 def test_the_prior_size_is_that_of_theta():
     for size, number in ((0.8, 0), (5.0, 2)):
         known, state, _, _ = begun("rho=50@local", norm=1.0)
