@@ -185,9 +185,10 @@ def test_the_chosen_size_has_the_largest_posterior_probability():
     known, state, _, _ = begun("rho=50@local", "gaussian")
     known = known._replace(blind=False)
     rng = np.random.default_rng(6)
-    records = np.array([300.0, 900.0])
     chosen = []
-    for _ in range(40):
+    for _ in range(100):
+        # from next to no information on, where the determinants of the posteriors differ
+        records = np.array([1.0, 3.0]) * 10.0 ** rng.uniform(0.0, 2.5)
         theta = rng.normal(size=3) * 10.0 ** rng.uniform(-1.0, 1.0)
         for e in range(2):
             state.thetas[e] = rng.normal(size=3)
