@@ -95,6 +95,8 @@ ATTAINED: dict[str, dict[str, Any]] = {
     "one-pass-pricing": {"env_kwargs": {"dim": 4, "zeta": 0.01}},
     "resolving-pricing": {"env_kwargs": {"dim": 4, "zeta": 0.01}},
     "local-pricing": {"env_kwargs": {"dim": 32}},
+    # few points of the law are faster, and records and noise do not depend on them
+    "response-pricing": {"params": {"features": [[0.125 * k - 1.0] for k in range(17)]}},
     "fliphat": {"env_kwargs": {"dim": 4}, "params": {"spread": 1.0}, "pair": opposite_signs(4)},
     "explore-commit-pricing": CORNERS,
     "private-pricing": CORNERS,

@@ -12,7 +12,7 @@ from dpb_gym.registry import set_standings
 
 STANDINGS = {
     "ours": "one-pass-mnl one-pass-pricing one-pass-linear one-pass-linear-joint "
-    "one-pass-sparse one-pass-sparse-joint resolving-mnl resolving-pricing",
+    "one-pass-sparse one-pass-sparse-joint resolving-mnl resolving-pricing response-pricing",
     "paper": "dpmnl dpmnl-approx private-pricing adaprivate-ts adaprivate-ucb adaprivate-amp "
     "adaprivate-adaptive adaprivate-user-ts adaprivate-user-ucb",
     "checked": "fliphat jdp-glm-ucb",

@@ -165,6 +165,7 @@ FIXED_AXES = {
     "one-pass-linear": "draws a vector",
     "one-pass-pricing": "draws a vector",
     "resolving-pricing": "draws a vector",
+    "response-pricing": "its law of the features is a fixed set of points",
     "fixed-price": "has no features",
 }
 """Agents without a test of coordinates, with the reason."""

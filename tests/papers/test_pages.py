@@ -116,6 +116,15 @@ def test_the_growth_of_regret_is_written_from_the_code_of_today(growth: Any) -> 
     assert data["agents"] == now, "run benchmarks/growth.py --replicates 12, or rekey.py"
 
 
+def test_the_table_of_laws_is_written_from_the_code_of_today(import_benchmark: Any) -> None:
+    laws, marked = import_benchmark("response_pricing"), importlib.import_module("marked")
+    data = json.loads(laws.STORED.read_text(encoding="utf-8"))
+    assert marked.block(laws.PAGE.read_text(encoding="utf-8"), "law") == laws.page(data["worlds"])
+    assert list(data["worlds"]) == list(laws.WORLDS)
+    now = {name: laws.code(name) for name in data["agents"]}
+    assert data["agents"] == now, "run benchmarks/response_pricing.py --replicates 12"
+
+
 WRITTEN = re.compile(r"<!-- (\w+)(?: [^>\n]*)? -->\n.*?<!-- /\1 -->|```.*?```", re.DOTALL)
 
 
