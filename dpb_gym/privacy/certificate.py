@@ -308,6 +308,8 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     from jinja2 import StrictUndefined
 
+    # the order of keys in a file has no meaning, and texts contain whole objects
+    facts = json.loads(json.dumps(facts, sort_keys=True))
     guarantee, curve, budget = _private(facts)
     account = facts["lifetime"]
     delta = report_delta(budget)
