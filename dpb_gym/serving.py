@@ -237,6 +237,8 @@ class Session:
                 devices decide; only simulations (``noise="seeded"``) may decide here.
                 Or if the session was handed over.
             CheckpointError: If the session goes on elsewhere, as its account tells.
+            DataError: If the account is damaged or cannot be written. Nothing was decided, and the
+                next call charges the response again.
         """
         with self._used():
             state = self._state
@@ -676,12 +678,14 @@ class Session:
         """
         state = self._state
         charges = self._charges
-        state["owed"] = False
-        record = state["came"].pop(0) if state["came"] else None
+        record = state["came"][0] if state["came"] else None
         admitted = record is not None
         if record and charges is not None:
             person = self._person(record[0])
             admitted = bool(external(1, lambda: charges.admit_persons([person]))[0])
+        # not before: if the account cannot be written, the next decision charges it again
+        state["owed"] = False
+        del state["came"][:1]
         if record and admitted:
             context, action, feedback = record
         else:
