@@ -338,6 +338,7 @@ def test_random_trees_are_no_certificate(value):
         (("lifetime", "unit"), "household", "an account has a budget per"),
         (("lifetime", "lifetime"), "none", "an account has a budget"),
         (("lifetime", "notion"), "local", "does not follow"),
+        (("lifetime", "lifetime"), "rho=1@local", "names no trust model"),
         (("audit", "origin", "agent"), "one-pass-mnl", "of the agent 'one-pass-mnl'"),
         (("audit", "runs"), 5000, "its origin another number"),
     ],
