@@ -616,13 +616,15 @@ class Session:
         """Check that this session is its newest continuation, and commit all charges.
 
         Raises:
+            AgentError: If the session was handed over; its file has the newest token.
             CheckpointError: If the session goes on elsewhere, or its record is lost.
             DataError: If the account or the file of the state directory is damaged.
         """
-        own = self.continuation()
-        if own is not None:
-            holder = Lease(self._state_dir) if self.account is None else self.account
-            holder.confirm(own)
+        with self._used():
+            own = self.continuation()
+            if own is not None:
+                holder = Lease(self._state_dir) if self.account is None else self.account
+                holder.confirm(own)
 
     def _used(self) -> contextlib.AbstractContextManager[Any]:
         """Return the lock, or raise AgentError if the session was handed over."""
