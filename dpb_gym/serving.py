@@ -87,7 +87,8 @@ class Session:
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
         agent.curator.rounds.attended = True  # records enter in rounds that the session opens
-        self._state_dir = state_dir
+        # absolute, as a program can change its working directory before it saves
+        self._state_dir = None if state_dir is None else os.path.abspath(state_dir)
         self._process = os.getpid()  # a fork outside of Python does not run its hooks
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.

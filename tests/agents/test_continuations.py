@@ -360,6 +360,22 @@ def test_a_call_on_a_saved_session_leaves_its_file_the_newest(shop: Shop) -> Non
     sell(shop.load(shop.folder / "session"), 10, 30)
 
 
+def test_a_relative_state_directory_is_that_of_the_start(tmp_path: Path, monkeypatch: Any) -> None:
+    options = {"noise": "seeded", "seed": 4, "warm": False, "state_dir": "state"}
+    other = tmp_path / "other"
+    other.mkdir()
+    for number in range(2):
+        monkeypatch.chdir(tmp_path)
+        if number:
+            session = dpb_gym.Session.load(tmp_path / "session", state_dir="state")
+        else:
+            session = dpb_gym.serve("one-pass-pricing", "rho=5", PRICES, **options)
+        sell(session, 3)
+        monkeypatch.chdir(other)
+        session.save(tmp_path / "session")
+    assert os.listdir(other) == [] and (tmp_path / "state").is_dir()
+
+
 def test_a_rehearsal_has_no_guarantee_and_changes_nothing(shop: Shop) -> None:
     path = shop.saved()
     spent = None if shop.account is None else shop.account.summary()
