@@ -87,7 +87,8 @@ class Session:
     ) -> None:
         self.agent, self.problem, self.account = agent, problem, account
         agent.curator.rounds.attended = True  # records enter in rounds that the session opens
-        self._state_dir = state_dir
+        # absolute, as a program can change its working directory before it saves
+        self._state_dir = None if state_dir is None else os.path.abspath(state_dir)
         self._process = os.getpid()  # a fork outside of Python does not run its hooks
         self._lock = threading.RLock()
         # Plain data on the agent, so that the agent's checkpoint contains the session.
@@ -237,6 +238,8 @@ class Session:
                 devices decide; only simulations (``noise="seeded"``) may decide here.
                 Or if the session was handed over.
             CheckpointError: If the session goes on elsewhere, as its account tells.
+            DataError: If the account is damaged or cannot be written. Nothing was decided, and the
+                next call charges the response again.
         """
         with self._used():
             state = self._state
@@ -614,13 +617,15 @@ class Session:
         """Check that this session is its newest continuation, and commit all charges.
 
         Raises:
+            AgentError: If the session was handed over; its file has the newest token.
             CheckpointError: If the session goes on elsewhere, or its record is lost.
             DataError: If the account or the file of the state directory is damaged.
         """
-        own = self.continuation()
-        if own is not None:
-            holder = Lease(self._state_dir) if self.account is None else self.account
-            holder.confirm(own)
+        with self._used():
+            own = self.continuation()
+            if own is not None:
+                holder = Lease(self._state_dir) if self.account is None else self.account
+                holder.confirm(own)
 
     def _used(self) -> contextlib.AbstractContextManager[Any]:
         """Return the lock, or raise AgentError if the session was handed over."""
@@ -676,12 +681,14 @@ class Session:
         """
         state = self._state
         charges = self._charges
-        state["owed"] = False
-        record = state["came"].pop(0) if state["came"] else None
+        record = state["came"][0] if state["came"] else None
         admitted = record is not None
         if record and charges is not None:
             person = self._person(record[0])
             admitted = bool(external(1, lambda: charges.admit_persons([person]))[0])
+        # not before: if the account cannot be written, the next decision charges it again
+        state["owed"] = False
+        del state["came"][:1]
         if record and admitted:
             context, action, feedback = record
         else:

@@ -57,6 +57,7 @@ OLD_FORMAT = b'{"format": "dpb-gym account'
 LONGEST_ID = 200
 SHORTEST_KEY = 16
 LONGEST_KEY = 64  # bytes; BLAKE2b takes no more
+LARGEST_RHO = 1e300  # of the constraint below
 TABLES = {
     "dpb_account": """
         one BIGINT NOT NULL PRIMARY KEY CHECK (one = 1),
@@ -111,7 +112,8 @@ class Account:
 
     Raises:
         BudgetError: If the account has another lifetime or unit, or there is neither an account
-            nor a lifetime.
+            nor a lifetime. Or if the lifetime names a trust model, or its rho is 1e300 or more, or
+            too small for double precision.
         DataError: If the database is damaged, has a row that no charge can have written, is no
             account, or an account of the old file format.
         ParameterError: If the URL is not one of PostgreSQL, or the key is not the account's.
@@ -137,6 +139,8 @@ class Account:
         key: bytes | None = None,
     ) -> None:
         asked = Budget.parse(lifetime)
+        if asked is not None:
+            _limit(asked)  # before there is a file of an account that cannot be opened
         validation.choice("unit", unit, UNITS)
         self._key = _checked_key(key)
         self._database = Database(place, TABLES, application=APPLICATION, what="account")
@@ -155,8 +159,7 @@ class Account:
                     f"{self.name} has the lifetime {self.lifetime} per {self.unit}, which cannot "
                     f"be changed; got {asked} per {unit}"
                 )
-            # of any zCDP mechanism, because sessions of all agents share the account
-            self.limit = equivalent_rho(self.lifetime, gaussian=False)
+            self.limit = _limit(self.lifetime)
             self._most = self.limit * (1 + TOLERANCE)
             self._check_rows()
         except BaseException:
@@ -288,9 +291,10 @@ class Account:
         The number 7 and the text "7" are the same person.
 
         Args:
-            user: An integer from 0 to 2^53, or a text of at most 200 characters without control
-                characters and invisible ones, in Unicode's composed form (NFC), as the other forms
-                look the same. All other differences, of case or spaces, are differences of persons.
+            user: An integer from 0 to 2^53, or a text of at most 200 characters without control,
+                direction and zero-width characters, in Unicode's composed form (NFC), as the other
+                forms look the same. All other differences, of case or spaces, are differences of
+                persons.
 
         Raises:
             ParameterError: If it is neither.
@@ -601,6 +605,24 @@ class SessionCharges:
         grouped = self._curve.group(count) if count else Composition(())
         assert grouped is not None and grouped.zcdp is not None  # as for one record
         return grouped.zcdp
+
+
+def _limit(lifetime: Budget) -> float:
+    """Return the largest rho of a person.
+
+    Raises:
+        BudgetError: If no account can have this lifetime.
+    """
+    if lifetime.trust != "curator":
+        raise BudgetError(
+            f"a lifetime is charged by sessions of every trust model and names none; got "
+            f"{lifetime}, give {lifetime.amount}"
+        )
+    # of any zCDP mechanism, because sessions of all agents share the account
+    limit = equivalent_rho(lifetime, gaussian=False)
+    if limit >= LARGEST_RHO:
+        raise BudgetError(f"the rho of a lifetime must be below {LARGEST_RHO:g}, got {lifetime}")
+    return limit
 
 
 def _checked_key(key: Any) -> bytes | None:

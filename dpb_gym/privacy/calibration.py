@@ -134,14 +134,17 @@ def fit_rho(budget: Budget, events: Callable[[float], Sequence[Event]]) -> float
         rho to nine digits, rounded down, so the cost never exceeds the budget.
 
     Raises:
-        BudgetError: If `budget` is no `Budget`.
+        BudgetError: If `budget` is no `Budget`, or too small for double precision.
     """
     if not isinstance(budget, Budget):
         raise BudgetError(f"a Budget is needed, e.g. Budget.zcdp(1.0); got {budget!r}")
     if budget.rho is not None:
         return budget.rho
     assert budget.epsilon is not None and budget.delta is not None
-    # scale 1 / sqrt(rho) of the loose conversion, which is close
-    guess = 1.0 / math.sqrt(textbook_rho(budget.epsilon, budget.delta))
+    # of the loose conversion, which is close
+    rho = textbook_rho(budget.epsilon, budget.delta)
+    if not 0.0 < rho < math.inf:
+        raise BudgetError(f"no rho that double precision can compute fits in the budget {budget}")
+    guess = 1.0 / math.sqrt(rho)
     scale = calibrate_scale(budget, lambda s: events(1.0 / (s * s)), start=guess, tolerance=1e-9)
     return 1.0 / (scale * scale)

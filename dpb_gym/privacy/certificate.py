@@ -260,6 +260,8 @@ def _account_contradictions(account: Mapping[str, Any] | None, guarantee: Guaran
     largest = account["largest_rho"]
     if lifetime is None or account["unit"] not in ACCOUNT_UNITS:
         return [f"lifetime: an account has a budget per {' or '.join(ACCOUNT_UNITS)}"]
+    if lifetime.trust != "curator":
+        wrong.append("lifetime: that of an account names no trust model")
     if str(lifetime) != account["lifetime"]:
         wrong.append(f"lifetime: it should be written {str(lifetime)!r}")
     limit = _limit(account["lifetime"])
@@ -308,6 +310,8 @@ def findings(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     from jinja2 import StrictUndefined
 
+    # the order of keys in a file has no meaning, and texts contain whole objects
+    facts = json.loads(json.dumps(facts, sort_keys=True))
     guarantee, curve, budget = _private(facts)
     account = facts["lifetime"]
     delta = report_delta(budget)

@@ -343,6 +343,39 @@ def test_a_file_or_folder_that_cannot_be_written_leaves_the_session_usable(shop:
     assert shop.load(shop.folder / "session").decisions == 40
 
 
+def test_a_call_on_a_saved_session_leaves_its_file_the_newest(shop: Shop) -> None:
+    session = shop.serve()
+    sell(session, 30)
+    session.save(shop.folder / "session")
+    uses: tuple[Any, ...] = (
+        session.confirm,
+        session.snapshot,
+        lambda: session.decide([1.0], user=1),
+        lambda: session.save(shop.folder / "other"),
+    )
+    for use in uses:
+        with pytest.raises(AgentError, match="handed over"):
+            use()
+    session.certificate()
+    sell(shop.load(shop.folder / "session"), 10, 30)
+
+
+def test_a_relative_state_directory_is_that_of_the_start(tmp_path: Path, monkeypatch: Any) -> None:
+    options = {"noise": "seeded", "seed": 4, "warm": False, "state_dir": "state"}
+    other = tmp_path / "other"
+    other.mkdir()
+    for number in range(2):
+        monkeypatch.chdir(tmp_path)
+        if number:
+            session = dpb_gym.Session.load(tmp_path / "session", state_dir="state")
+        else:
+            session = dpb_gym.serve("one-pass-pricing", "rho=5", PRICES, **options)
+        sell(session, 3)
+        monkeypatch.chdir(other)
+        session.save(tmp_path / "session")
+    assert os.listdir(other) == [] and (tmp_path / "state").is_dir()
+
+
 def test_a_rehearsal_has_no_guarantee_and_changes_nothing(shop: Shop) -> None:
     path = shop.saved()
     spent = None if shop.account is None else shop.account.summary()

@@ -20,6 +20,7 @@ from dpb_gym.errors import (
     AgentError,
     BudgetError,
     CheckpointError,
+    DataError,
     DPBError,
     HorizonExceeded,
     ParameterError,
@@ -463,6 +464,29 @@ def test_a_customer_whose_lifetime_is_spent_is_served_and_not_learnt_from(tmp_pa
     assert [account.spent(0), account.spent(1), account.spent(3)] == pytest.approx([20, 5, 0])
     free = dpb_gym.serve("one-pass-pricing", "rho=5", PRICES, noise="seeded", seed=4)
     assert sell(free, users, 0) != found[0], "without an account her records count"
+
+
+def test_a_response_whose_charge_fails_is_charged_by_the_next_decision(tmp_path: Any) -> None:
+    """A full disk must not lose a response, nor the agent's count of its rounds."""
+
+    def prices(session: Any, failing: bool) -> list[float]:
+        charges, admit, found = session._charges, session._charges.admit_persons, []
+        for t in range(60):
+            if failing and t % 7 == 3:
+                charges.admit_persons = lambda persons: (_ for _ in ()).throw(DataError("full"))
+                with pytest.raises(DataError, match="full"):
+                    session.decide([(-1.0) ** t], user=t)
+                charges.admit_persons = admit
+            number, price = session.decide([(-1.0) ** t], user=t)
+            assert number == t + 1
+            found.append(price)
+            session.observe(number, int(price < 0.4))
+        return found
+
+    whole, failing = (priced(tmp_path, name, "rho=20") for name in ("whole", "failing"))
+    assert prices(failing, True) == prices(whole, False)
+    assert failing.account.summary() == whole.account.summary()
+    assert failing.lost == ()
 
 
 def test_charges_are_on_the_disk_before_a_decision_depends_on_them(tmp_path: Any) -> None:

@@ -307,6 +307,22 @@ def test_an_account_keeps_its_lifetime_and_unit(new_place):
         Account(place, unit="reward")
 
 
+@pytest.mark.parametrize(
+    ("lifetime", "words"),
+    [
+        ("rho=1@local", "names none"),
+        ("eps=1,delta=1e-6@shuffler", "names none"),
+        ("eps=1e-300,delta=1e-5", "no rho"),
+        ("eps=1,delta=5e-324", "no rho"),
+        ("rho=1e300", r"below 1e\+300"),
+    ],
+)
+def test_a_lifetime_that_no_account_can_have_creates_no_file(tmp_path, lifetime, words):
+    with pytest.raises(BudgetError, match=words):
+        Account(tmp_path / "people.db", lifetime)
+    assert os.listdir(tmp_path) == []
+
+
 def test_other_files_are_refused_and_unchanged(tmp_path):
     old = b'{"format": "dpb-gym account, version 1", "lifetime": "rho=1"}'.ljust(4096)
     foreign = sqlite3.connect(tmp_path / "foreign")

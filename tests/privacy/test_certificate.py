@@ -338,6 +338,7 @@ def test_random_trees_are_no_certificate(value):
         (("lifetime", "unit"), "household", "an account has a budget per"),
         (("lifetime", "lifetime"), "none", "an account has a budget"),
         (("lifetime", "notion"), "local", "does not follow"),
+        (("lifetime", "lifetime"), "rho=1@local", "names no trust model"),
         (("audit", "origin", "agent"), "one-pass-mnl", "of the agent 'one-pass-mnl'"),
         (("audit", "runs"), 5000, "its origin another number"),
     ],
@@ -417,6 +418,20 @@ def test_names_in_a_file_cannot_write_to_the_terminal(certificate):
     content = with_value(content, ("entries", 0, "findings", "\x1b[2J"), 1)
     wrong = Certificate(hashed(content)).check()
     assert wrong and not any("\x1b" in line for line in wrong)
+
+
+def test_the_order_of_keys_does_not_count(certificate):
+    def turned(value):
+        if isinstance(value, dict):
+            return {key: turned(value[key]) for key in reversed(value)}
+        return [turned(part) for part in value] if isinstance(value, list) else value
+
+    nested = with_value(certificate.content, (*FACTS, "parameters"), {"a": {"b": 1, "c": 2}})
+    nested = forged(nested, (*FACTS, "problem", "prior"), {"mean": [0.5], "scale": 2.0}).content
+    for each in (certificate.content, nested):
+        assert list(turned(each)) != list(each)
+        assert Certificate(each).check() == []
+        assert Certificate(turned(each)).check() == []
 
 
 # ---------------------------------------------------------------- audits

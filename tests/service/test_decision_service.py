@@ -364,6 +364,26 @@ def test_an_agent_that_chooses_excluded_actions_is_no_answer(
     assert started(tmp_path, agent="random", budget="none").session.decisions == 2
 
 
+def test_rows_before_one_that_the_agent_fails_on_remain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = started(tmp_path, agent="random", budget="none")
+    kind = type(service.session.agent)
+    monkeypatch.setattr(kind, "act", lambda self, context: np.array([0]))
+    row = {"features": {"hour": 1, "age": 1}}
+    with pytest.raises(ServiceError):
+        service.decide([row, {**row, "excluded": ["sport"]}, row])
+    assert service.session.pending == (1,) and service.session.decisions == 2
+    crash(service)
+    again = started(tmp_path, agent="random", budget="none")
+    assert again.session.pending == (1,)
+    answer = {"decision": 1, "response": 1}
+    with pytest.raises(BodyError):  # a wrong row is found before the first one is done
+        again.observe([answer, answer])
+    assert again.session.pending == (1,)
+    again.close()
+
+
 def test_the_horizon_ends_a_session(tmp_path: Path) -> None:
     service = started(tmp_path, problem={**NEWS["problem"], "horizon": 3})
     row = {"features": {"hour": 1, "age": 2}}
