@@ -149,7 +149,7 @@ def verdict(variants: Sequence[Sequence[str]]) -> str:
     variant fewer support it than not, it is NO DIFFERENCE if more of the others are equal than
     contradict it, else FAILS. It is CONDITIONAL if some do not support it but in some variant at
     least as many do as not. If some comparisons are undecided, the verdict is the one that every
-    way of deciding them gives, and UNDECIDED if they differ. More evidence therefore never changes
+    way of deciding them gives, and UNDECIDED if they differ. Deciding them therefore never changes
     a verdict other than UNDECIDED.
     """
     counts = [tuple(map(group.count, (SUPPORTED, CONTRADICTED, EQUAL, OPEN))) for group in variants]
