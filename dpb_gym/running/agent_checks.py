@@ -99,7 +99,10 @@ def _refused(job: Job, cell: Cell, say: Callable[[str], Any]) -> tuple[str, str]
 
 def _check_play(cell: Cell, problem: Problem | None) -> None:
     """Raise AgentError if an agent's `play` differs from `act` and `observe` in a few rounds."""
-    play = type(cell.agent.spec.make()).play
+    try:
+        play = type(cell.agent.spec.make()).play
+    except DPBError:
+        return  # the run itself says what is wrong with the agent's parameters
     if distribution(play.__module__) == OWN:
         return
     task = cell.task

@@ -116,6 +116,7 @@ def demand_known(layout, model=0, zeta=4.0, **changes):
         b=b,
         disperse=0.0,
         constant=0.0,
+        wait=0,
         twins=0,
         blind=1,
         low=low,
