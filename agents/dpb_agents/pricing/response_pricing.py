@@ -28,6 +28,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.customer_prices import best_price_of, intercept
 from dpb_gym.kernels.vectors import (
     cholesky,
+    compose,
     copy_matrix,
     copy_to,
     dot,
@@ -37,6 +38,7 @@ from dpb_gym.kernels.vectors import (
     moved,
     power,
     product,
+    quadratic,
     scaled,
     sigmoid,
     signed_logdet,
@@ -190,11 +192,7 @@ def demand(c, theta, V, phi):
     m = dot(phi, theta)
     if not c.logistic:
         return (m - c.low) / (c.high - c.low), 1.0 / (c.high - c.low)
-    v = 0.0
-    for j in range(phi.shape[0]):
-        for k in range(phi.shape[0]):
-            v += phi[j] * V[j, k] * phi[k]
-    k = math.sqrt(1.0 + 0.125 * math.pi * c.zeta * c.zeta * v)
+    k = math.sqrt(1.0 + 0.125 * math.pi * c.zeta * c.zeta * quadratic(V, phi))
     f = sigmoid(c.zeta * m / k)
     return f, c.zeta * f * (1.0 - f) / k
 
@@ -348,17 +346,12 @@ def shape_of(H):
     """Power of a matrix relative to its norm; the identity for 0."""
     d = H.shape[0]
     values, E = eigh(H)
-    A = np.zeros((d, d))
-    if values[d - 1] <= 0.0:
-        for j in range(d):
-            A[j, j] = 1.0
-        return A
+    largest = values[d - 1]
+    if largest <= 0.0:
+        return np.eye(d)
     for i in range(d):
-        value = power(max(values[i] / values[d - 1], FLATTEST), POWER)
-        for j in range(d):
-            for k in range(d):
-                A[j, k] += E[j, i] * value * E[k, i]
-    return A
+        values[i] = power(max(values[i] / largest, FLATTEST), POWER)
+    return compose(E, values)
 
 
 def evenly_spread(m: int, n: int) -> Any:
