@@ -38,18 +38,20 @@ HONEST = spec_of(mutants.Honest, "recommendation")
 ENV = "DPB/Recommendation-v0"
 
 
-def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 48, **env: Any) -> Any:
-    """Return the regret of an agent that has the random numbers and the noise of `Honest`.
-
-    Without isolation too an agent that cheats plays here: `evaluate` would refuse it.
-    """
+def evaluated(cls: Any, isolate: bool, budget: str, horizon: int, **env: Any) -> Any:
+    """Evaluate an agent that has the random numbers and the noise of `Honest`."""
     spec = replace(HONEST, maker=cls, protects=getattr(cls, "protects", HONEST.protects))
     kwargs = {**mutants.SMALL["env_kwargs"], **env}
+    return dpb_gym.evaluate(
+        ENV, {"it": spec}, horizon, 3, env_kwargs=kwargs, budgets=budget, checkpoints="all",
+        isolate=isolate,
+    )  # fmt: skip
+
+
+def regret(cls: Any, isolate: bool, budget: str = "rho=2", horizon: int = 48, **env: Any) -> Any:
+    """Return its regret, also of an agent that cheats, which `evaluate` refuses."""
     with patch.object(api, "checked", lambda jobs, show: (list(jobs), [])):
-        result = dpb_gym.evaluate(
-            ENV, {"it": spec}, horizon, 3, env_kwargs=kwargs, budgets=budget, checkpoints="all",
-            isolate=isolate,
-        )  # fmt: skip
+        result = evaluated(cls, isolate, budget, horizon, **env)
     (cell,) = result.cells
     assert cell.guarantee is not None
     return cell.regret
@@ -195,7 +197,7 @@ class NeverTurned(Turned):
 
 def test_public_directions_do_not_depend_on_responses():
     with pytest.raises(AgentError, match="records are further apart"):
-        regret(Turned, False)
+        evaluated(Turned, False, "rho=2", 48)
     np.testing.assert_array_equal(regret(Turned, True), regret(NeverTurned, False))
 
 
