@@ -99,6 +99,7 @@ def user_batches(
     plan: LinearPlan,
     max_rounds_per_user: int | None,
     clip: float | None,
+    calibration: str,
 ) -> Plan:
     """Return the plan of noisy batch sums that protect all rewards of one user.
 
@@ -114,6 +115,10 @@ def user_batches(
         plan: Numbers of the linear policy.
         max_rounds_per_user: k; None: the number that the problem declares.
         clip: See above; None: group privacy, rho / k^2 per reward.
+        calibration: ``"verified"``: noise for the sensitivity. ``"paper"``: rho of RU, Eq. 2.8, and
+            with `clip` noise for C alone (section 6.1, erratum R10). The guarantee states the true
+            cost. RU clip each batch alone, which is the same where all rounds of a user are in one
+            batch.
 
     Raises:
         ParameterError: If the problem declares no k.
@@ -126,12 +131,22 @@ def user_batches(
         )
     cap = ContributionCap(k, curator.replicates)
     low, high = plan.reward
+    unit = None
+    if calibration == "paper" and curator.budget is not None:
+        curator.as_printed("RU, Eq. 2.8 and section 6.1")
+        unit = printed_sigma(curator.budget, (0.0, 1.0), 1.0)
     if clip is not None:
         radius = clip * math.sqrt(k) * max(abs(low), abs(high))
-        if 2.0 * radius < k * (high - low):
-            sums = curator.user_sum(plan.dim, radius=radius, reward=plan.reward, cumulative=True)
+        if unit is not None or 2.0 * radius < k * (high - low):
+            sums = curator.user_sum(
+                plan.dim, radius=radius, reward=plan.reward, cumulative=True,
+                sigma=None if unit is None else unit * radius,
+            )  # fmt: skip
             return Plan(sums, directed=True, users=True, cap=cap)
-    sums = curator.batch_sum(plan.dim, reward=plan.reward, limit=k, cumulative=True)
+    sums = curator.batch_sum(
+        plan.dim, reward=plan.reward, limit=k, cumulative=True,
+        sigma=None if unit is None else unit * k * (high - low),
+    )  # fmt: skip
     return Plan(sums, directed=True, users=True, cap=cap)
 
 
@@ -235,6 +250,7 @@ class AdaPrivateUserUCB(LinUCB):
     Args:
         max_rounds_per_user: See `user_batches`.
         clip: See `user_batches`.
+        calibration: See `user_batches`.
 
     Raises:
         ParameterError: If a parameter is out of range, or the problem identifies no users.
@@ -247,9 +263,12 @@ class AdaPrivateUserUCB(LinUCB):
     window: int | None = field(default=None, init=False)
     max_rounds_per_user: int | None = integer(None, 1)
     clip: float | None = optional_positive(1.0)
+    calibration: str = choice("verified", CALIBRATIONS)
 
     def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
-        return user_batches(problem, curator, plan, self.max_rounds_per_user, self.clip)
+        return user_batches(
+            problem, curator, plan, self.max_rounds_per_user, self.clip, self.calibration
+        )
 
 
 @for_users("adaprivate-user-ts")
@@ -261,6 +280,7 @@ class AdaPrivateUserTS(LinTS):
     Args:
         max_rounds_per_user: See `user_batches`.
         clip: See `user_batches`.
+        calibration: See `user_batches`.
 
     Raises:
         ParameterError: If a parameter is out of range, or the problem identifies no users.
@@ -273,6 +293,9 @@ class AdaPrivateUserTS(LinTS):
     window: int | None = field(default=None, init=False)
     max_rounds_per_user: int | None = integer(None, 1)
     clip: float | None = optional_positive(1.0)
+    calibration: str = choice("verified", CALIBRATIONS)
 
     def sums(self, problem: ProblemInfo, curator: Curator, plan: LinearPlan) -> Plan:
-        return user_batches(problem, curator, plan, self.max_rounds_per_user, self.clip)
+        return user_batches(
+            problem, curator, plan, self.max_rounds_per_user, self.clip, self.calibration
+        )
