@@ -49,9 +49,10 @@ def message_sums(agent: Agent, problem: ProblemInfo) -> Sum | None:
     stays on the device: it protects a user-round, and arms change.
     """
     curator = agent.curator
+    if curator.unit != "user-round" or problem.fixed_arms:
+        return None
     sums = [r for r in map(behind, curator.releasers) if isinstance(r, Sum) and r.trust.devices]
-    split = len(sums) == 1 and curator.unit == "user-round" and not problem.fixed_arms
-    return sums[0] if split else None
+    return sums[0] if len(sums) == 1 else None
 
 
 def split_sums(agent: Agent, problem: ProblemInfo) -> Sum:

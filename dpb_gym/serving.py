@@ -693,9 +693,11 @@ class Session:
             context, action, feedback = record
         else:
             context, action, feedback = empty_round(self.problem, now, False)
+        if context.t != state["t"]:  # the same object is not prepared for the agent again
+            context = context._replace(t=state["t"])
         try:
             with self.agent.curator.round(state["t"]):
-                self.agent.observe(context._replace(t=state["t"]), action, feedback)
+                self.agent.observe(context, action, feedback)
         except Exception as error:
             if record is None:
                 raise
