@@ -285,7 +285,7 @@ def _play(job: Job, seconds: float, least: int = 3) -> list[_Point]:
         if clock - points[0].seconds > seconds and len(points) >= least:
             raise _Enough
 
-    problem = job.task.problem() if job.problem is None else job.problem
+    problem = job.created()
     start = time.process_time()
     with suppress(_Enough):
         run_block(problem, cells, note)

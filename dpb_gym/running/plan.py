@@ -82,10 +82,12 @@ class Job:
     isolate: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        task = self.cells[0].task
-        found = isinstance(environment(task.env).problem, str)
-        problem = None if found else self.problem or task.problem()
-        return {**vars(self), "problem": problem}
+        found = isinstance(environment(self.task.env).problem, str)
+        return {**vars(self), "problem": None if found else self.created()}
+
+    def created(self) -> Problem:
+        """Return the problem, created here if it was not before."""
+        return self.task.problem() if self.problem is None else self.problem
 
     @property
     def task(self) -> Task:
