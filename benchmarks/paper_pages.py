@@ -7,7 +7,8 @@ Without folders the pages are written from what is stored. A test fails where a 
 the code of today: run the figure again. rekey.py stores the digests of today without a new
 run, for a change that cannot change a number.
 
-A page has two kinds of blocks: ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
+A page has three kinds of blocks: ``<!-- summary -->``, the sentences of docs/papers/summaries.yaml
+with the numbers of verdicts, ``<!-- verdicts -->``, a row per claim, and ``<!-- tables FIGURE: ID
 -->``, tables of a figure by their ids. Other pages have ``<!-- rows PAPER/FIGURE ID: ROW -->``,
 rows of a table by their names, separated by semicolons.
 """
@@ -19,9 +20,11 @@ import ast
 import hashlib
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import yaml
 from marked import replaced
 
 from dpb_gym.papers import load_figures
@@ -109,13 +112,52 @@ def rows(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def written(page: str, results: dict[str, dict[str, Any]]) -> str:
-    """Return a page with the rows and tables of stored figures.
+def own_claims(results: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the verdict of every claim of the paper itself, by FIGURE/ID."""
+    return {
+        f"{figure}/{claim['id']}": claim["verdict"]
+        for figure, data in results.items()
+        for claim in data["claims"]
+        if claim["by"] != "control"
+    }
+
+
+def summaries() -> dict[str, dict[str, Any]]:
+    """Return docs/papers/summaries.yaml: by paper its claim and its lines."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(
+        (PAGES / "summaries.yaml").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def summary(own: dict[str, Any], verdicts: dict[str, str]) -> str:
+    """Return the first lines of a page.
+
+    Args:
+        own: The paper's entry of docs/papers/summaries.yaml.
+        verdicts: See `own_claims`.
+    """
+    numbers = Counter(verdicts.values())
+    order = dict.fromkeys(line["verdict"] for line in own["lines"])
+    counts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in order)
+    lines = [f"**The paper claims:** {own['claim']}", ""]
+    lines.append(f"**Of its {len(verdicts)} claims here:** {counts}.")
+    lines.append("")
+    lines += [f"* **{line['verdict']}:** {line['says']}" for line in own["lines"]]
+    return "\n".join(lines)
+
+
+def written(page: str, results: dict[str, dict[str, Any]], own: dict[str, Any]) -> str:
+    """Return a page with the summary, the rows and the tables of stored figures.
 
     Args:
         page: Text of the page. Rows and tables of figures that are not stored do not change.
         results: Stored figures by their names.
+        own: See `summary`; empty where the page has none.
     """
+
+    def first(_: str, __: str) -> str:
+        return summary(own, own_claims(results))
 
     def verdicts(_: str, old: str) -> str:
         kept: dict[str, list[str]] = {}
@@ -131,6 +173,7 @@ def written(page: str, results: dict[str, dict[str, Any]]) -> str:
         made = [results[figure]["tables"][name.strip()] for name in ids.split(",")]
         return "\n" + "\n\n".join(f"{title}:\n\n{lines}" for title, lines in made) + "\n"
 
+    page = replaced(page, "summary", first)
     return replaced(replaced(page, "verdicts", verdicts), "tables", tables)
 
 
@@ -175,9 +218,10 @@ def main() -> None:
         for file in sorted(folder.glob("*/verdicts.json")):
             if not file.parent.name.endswith("-quick"):
                 _save(stored(file.parent))
+    lines = summaries()
     for page in sorted(PAGES.glob("*.md")):
-        found = read(page.stem)
-        page.write_text(written(page.read_text(encoding="utf-8"), found), encoding="utf-8")
+        found, own = read(page.stem), lines.get(page.stem, {})
+        page.write_text(written(page.read_text(encoding="utf-8"), found, own), encoding="utf-8")
     for page in sorted(PAGES.parent.rglob("*.md")):
         if "<!-- rows " in (text := page.read_text(encoding="utf-8")):
             page.write_text(with_rows(text), encoding="utf-8")

@@ -27,10 +27,12 @@ from dpb_gym.results.cell_result import CellResult, Timing
 from dpb_gym.results.parquet import table_bytes
 from dpb_gym.results.result_directory import ResultDirectory
 from dpb_gym.running.plan import Job, TaskPlan, blocks, make_jobs
-from dpb_gym.running.runner import run_block
+from dpb_gym.running.runner import PROGRESS_SECONDS, run_block
 from dpb_gym.suites.spec import Cell
 from dpb_gym.suites.suite import Suite
 
+LEAST_POINTS = 8
+"""Points of the play whose memory is measured."""
 MOST_PLAYS = 6
 """A forecast plays a block at most so often."""
 FURTHER = 1.4
@@ -197,7 +199,8 @@ def forecast(
             if seen[-1].round <= FURTHER * before:
                 break
         tracemalloc.start()
-        counted = _play(job, seconds, least=8)
+        # points come by the clock on the wall: on a busy machine eight of them are little work
+        counted = _play(job, max(seconds, LEAST_POINTS * PROGRESS_SECONDS), LEAST_POINTS)
         tracemalloc.stop()
         share = sum(sizes) / sizes[0]
         found.append(

@@ -33,7 +33,30 @@ def pages(import_benchmark: Any) -> Any:
 def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     """An edited number fails this test."""
     text = (pages.PAGES / f"{paper}.md").read_text(encoding="utf-8")
-    assert pages.written(text, pages.read(paper)) == text
+    assert pages.written(text, pages.read(paper), pages.summaries()[paper]) == text
+
+
+@pytest.mark.parametrize("paper", ["adaprivate-ts", "private-assortment", "private-pricing"])
+def test_a_page_begins_with_lines_about_every_claim_of_its_paper(pages: Any, paper: str) -> None:
+    """A sentence stands under the verdict of each of its claims, and leaves none out."""
+    lines = pages.summaries()[paper]["lines"]
+    said = [(claim, line["verdict"]) for line in lines for claim in line["claims"]]
+    assert sorted(said) == sorted(pages.own_claims(pages.read(paper)).items())
+    assert len(lines) <= 10
+    head = (pages.PAGES / f"{paper}.md").read_text(encoding="utf-8").splitlines()[:8]
+    assert "<!-- summary -->" in head
+
+
+def test_few_verdicts_are_open(pages: Any) -> None:
+    """Of all claims, those of controls included, at most one in ten is UNDECIDED."""
+    papers = ("adaprivate-ts", "private-assortment", "private-pricing")
+    verdicts = [
+        claim["verdict"]
+        for paper in papers
+        for data in pages.read(paper).values()
+        for claim in data["claims"]
+    ]
+    assert verdicts.count("UNDECIDED") <= len(verdicts) / 10
 
 
 def test_every_figure_of_the_recommendation_paper_is_stored(pages: Any) -> None:
