@@ -85,7 +85,9 @@ class Session:
         account: privacy.Account | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.agent, self.problem, self.account = agent, problem, account
+        self.agent = agent
+        self.problem = problem
+        self.account = _checked_account(account)
         agent.curator.rounds.attended = True  # records enter in rounds that the session opens
         # absolute, as a program can change its working directory before it saves
         self._state_dir = None if state_dir is None else os.path.abspath(state_dir)
@@ -513,8 +515,9 @@ class Session:
                 before, from this file or a copy; or its account or state directory is not found
                 or does not know it.
             DataError: If the account or the file of the state directory is damaged.
+            ParameterError: If `account` is none.
         """
-        found = None if rehearsal else account
+        found = None if rehearsal else _checked_account(account)
 
         def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
             nonlocal found
@@ -714,6 +717,16 @@ class Session:
                 self._releases = counts
 
 
+def _checked_account(account: Any) -> privacy.Account | None:
+    """Return an account, or raise ParameterError: a path does not say how it is opened."""
+    if account is None or isinstance(account, privacy.Account):
+        return account
+    raise ParameterError(
+        "account must be an Account, such as Account('people.db', lifetime='eps=3,delta=1e-6'), "
+        f"got {shown(account)}"
+    )
+
+
 def _check_session(agent: Policy, path: Any) -> None:
     """Raise CheckpointError unless an agent has a session of its problem and budget."""
     session = vars(agent).get("_session")
@@ -796,7 +809,8 @@ def serve(
     Raises:
         AgentError: If the agent does not play the problem, or needs a budget.
         BudgetError: If the agent's planned releases exceed the budget.
-        ParameterError: If the limit of prices is incomplete, or the problem has no prices.
+        ParameterError: If the limit of prices is incomplete, the problem has no prices, or the
+            account is none.
         MissingExtraError: If OpenDP is not installed (``noise="system"``).
 
     Example:
@@ -824,6 +838,7 @@ def serve(
         middle = validation.real("list_price", list_price, 0.0, highest, open_low=True)
         ratio = math.sqrt(1.0 + validation.real("max_spread", max_spread, 0.0))
         band = (middle / ratio, middle * ratio)
+    _checked_account(account)
     start = check_seed(secrets.randbits(63) if seed is None else seed)
     spec = spec_of(agent, info.kind).over(params)
     check_supported(spec, info, asked is not None)

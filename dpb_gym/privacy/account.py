@@ -401,9 +401,20 @@ class Account:
             self._uncommitted = False
 
     def close(self) -> None:
-        """Commit and close the database; the next call opens it again."""
-        self.commit()
-        self._database.close()
+        """Commit and close the database; the next call opens it again.
+
+        If it is closed everywhere, all charges are in the file itself.
+
+        Raises:
+            DataError: If the disk is full, or the log was deleted. The database is closed. After
+                a full disk all charges are in the file and its log together, and the next `close`
+                with room writes them to the file.
+        """
+        try:
+            self.commit()
+            self._database.empty_log()
+        finally:
+            self._database.close()
 
     def spent(self, user: int | str) -> float:
         """Return the rho that a person has spent."""

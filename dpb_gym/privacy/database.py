@@ -92,7 +92,7 @@ class Database:
         # re-entrant: a transaction may ask for `exists` inside
         self._lock = threading.RLock()
         self._connection: Any = None
-        self._place: tuple[int, int] | None = None
+        self._places: list[Place] = []
         self.path: Path | None = None
         if "://" in str(place):
             self._url = _postgres_url(str(place))
@@ -195,6 +195,33 @@ class Database:
             if found != "ok":
                 raise self.error(f"is damaged: {found}")
 
+    def empty_log(self) -> None:
+        """Copy the log to the file, as far as other connections allow it.
+
+        Closing does the same, but hides that the disk is full.
+
+        Raises:
+            DataError: If the file cannot be written. The log has what it had.
+        """
+        with self._lock:
+            connection = self._connection
+            if connection is None or self.path is None:
+                return
+            self._check_places()
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error as error:
+                raise self.error(
+                    f"its log could not be copied to the file: {error}. The file and {self._log} "
+                    "belong together until the account was opened and closed again"
+                ) from error
+
+    @property
+    def _log(self) -> Path:
+        """SQLite's log beside the file."""
+        assert self.path is not None
+        return self.path.with_name(f"{self.path.name}-wal")
+
     def close(self) -> None:
         """Close the connection; the next transaction opens another one."""
         with self._lock:
@@ -226,7 +253,7 @@ class Database:
         connection: sqlite3.Connection | None = None
         try:
             connection = self._opened_file()
-            self._check_place()
+            self._check_places()
             if self._logged:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             # the lock from the start: a reader that turns into a writer can fail
@@ -266,20 +293,33 @@ class Database:
                 connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 if self._logged:
                     self._use_log(connection)
+                # opens the log, which exists from then on until the last connection is closed
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
-            self._place = _place(self.path)
+            self._places = self._places_now()
         opened: sqlite3.Connection = self._connection
         return opened
 
-    def _check_place(self) -> None:
-        """Raise DataError if the open file is no longer at its path: others would not see it."""
+    def _places_now(self) -> list[Place]:
+        """Return what identifies the file, its log, and the memory that its processes share."""
         assert self.path is not None
+        shared = self.path.with_name(f"{self.path.name}-shm")
+        return [_place(path) for path in (self.path, self._log, shared)]
+
+    def _check_places(self) -> None:
+        """Raise DataError if an open file is no longer at its path: others would not see it."""
         # by device and inode, as the path of another file can be the same
-        if _place(self.path) != self._place:
+        now = self._places_now()
+        if now[0] != self._places[0]:
             raise self.error("was deleted, renamed or replaced while it was open")
+        if now != self._places:
+            raise self.error(
+                "its log was deleted or replaced while it was open (FILE-wal or FILE-shm). Charges "
+                "since it was opened may be lost: close it in all processes, and open it again"
+            )
 
     def _check_header(self) -> None:
         """Raise DataError if the file is none of SQLite's, before SQLite makes files beside it."""
@@ -337,7 +377,11 @@ class Database:
             raise self.error(f"cannot be used: {first}") from error
 
 
-def _place(path: Path) -> tuple[int, int] | None:
+Place = tuple[int, int] | None
+"""Device and inode of a file, None if there is none."""
+
+
+def _place(path: Path) -> Place:
     """Return what identifies the file at a path, None if there is none."""
     try:
         status = path.stat()

@@ -985,3 +985,81 @@ def test_a_number_of_commits_is_checked(tmp_path, number):
         return
     with pytest.raises(DataError, match="a number of commits below 0"):
         Account(path)
+
+
+@contextlib.contextmanager
+def full_disk(largest):
+    """Let no file of this process grow beyond a number of bytes."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_close_on_a_full_disk_closes_and_loses_no_charge(tmp_path, committed):
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert all(account.charge_all([(n, 0.5) for n in range(2000)]))
+    if committed:
+        account.commit()
+    # without room for the commit, or for what is copied from the log to the file
+    with full_disk(path.stat().st_size), pytest.raises(DataError):
+        account.close()
+    assert account._database._connection is None
+    # the error says that the charges are in the file and its log together
+    assert (tmp_path / "people-wal").exists()
+    assert Account(path).summary()["people"] == 2000
+    account.close()
+    shutil.copy(path, tmp_path / "copy")
+    assert Account(tmp_path / "copy").summary()["people"] == 2000
+
+
+def test_the_file_of_the_last_close_has_all_charges(tmp_path):
+    first = Account(tmp_path / "people", "rho=1")
+    second = Account(tmp_path / "people")
+    assert first.charge(7, 0.5)
+    first.close()
+    assert (tmp_path / "people-wal").exists()
+    second.close()
+    assert not (tmp_path / "people-wal").exists()
+    shutil.copy(tmp_path / "people", tmp_path / "copy")
+    assert Account(tmp_path / "copy").spent(7) == 0.5
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("change", ["deleted", "replaced"])
+def test_a_deleted_log_stops_the_account(tmp_path, suffix, change):
+    """Without its log a file looks as before the last charges, and two processes share no lock."""
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert account.charge(7, 0.5)
+    log = tmp_path / f"people{suffix}"
+    content = log.read_bytes()
+    log.unlink()
+    if change == "replaced":
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").rename(log)
+    for call in (lambda: account.charge(7, 0.5), lambda: account.spent(7), account.commit):
+        with pytest.raises(DataError, match="its log was deleted or replaced"):
+            call()
+    assert account._uncommitted
+    with pytest.raises(DataError, match="its log was deleted or replaced"):
+        account.close()
+    assert account._database._connection is None
+
+
+@pytest.mark.parametrize("given", ["people.db", Account, 7])
+def test_a_session_takes_an_account_only(tmp_path, given):
+    for call in (
+        lambda: dpb_gym.serve(
+            "one-pass-pricing", "rho=1", "DPB/Pricing-v0", noise="seeded", warm=False, account=given
+        ),
+        lambda: dpb_gym.Session.load(tmp_path / "none.session", account=given),
+    ):
+        with pytest.raises(ParameterError, match=r"account must be an Account, such as Account\("):
+            call()
+    assert not list(tmp_path.iterdir())
