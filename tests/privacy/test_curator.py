@@ -357,6 +357,28 @@ def test_every_releaser_of_another_package_is_declared() -> None:
         assert made.guarantee.basis.startswith("declared (the releaser Leak")
 
 
+class Silent(NoiseSource):
+    """A noise source of another package, whose noise is 0."""
+
+    def spawn(self):
+        return self
+
+    def gaussian(self, std, width):
+        return np.zeros((self.replicates, width))
+
+
+def test_a_noise_source_of_another_package_is_declared() -> None:
+    for module in (__name__, "dpb_gym.privacy.noise"):
+        kind = type("Silent", (Silent,), {"__module__": module})
+        made = Curator("rho=1", noise=kind(NoiseSource.from_seed(0).generators), horizon=10)
+        made.batch_sum(2, clip=1.0)
+        basis = "declared (the noise source Silent of"
+        assert made.guarantee.basis.startswith(basis) and basis in str(made.guarantee)
+    made = Curator("rho=1", noise="system", horizon=10)
+    made.batch_sum(2, clip=1.0)
+    assert made.guarantee.basis == "computed"
+
+
 def test_a_budget_that_was_never_charged_is_an_error() -> None:
     with pytest.raises(AgentError, match="never charged"):
         play(Claims)
