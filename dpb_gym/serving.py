@@ -34,6 +34,7 @@ from dpb_gym.devices import Device, message_sums, public_of, split_sums
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.generations import Continuation, Lease, Saved
+from dpb_gym.privacy.guarantee import ROUNDS
 from dpb_gym.privacy.tape import external, repeating
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -222,8 +223,9 @@ class Session:
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users or the session has
-                an account. With an account it may be a text, see `Account.person`; then agents
-                see a number in order of first appearance, and all customers need texts.
+                an account; below 2^26 if the guarantee is per user. With an account it may be a
+                text, see `Account.person`; then agents see a number in order of first appearance,
+                and all customers need texts.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -260,6 +262,7 @@ class Session:
                 user=person,
                 available=available,
                 identified=self.account is not None,
+                counted=self.agent.curator.unit not in ROUNDS,
             )
             if self._outside(context.features):
                 warnings.warn(

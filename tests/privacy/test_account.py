@@ -894,6 +894,33 @@ def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize("account", [True, False])
+def test_a_number_that_an_agent_cannot_count_by_is_refused_before_it_decides(tmp_path, account):
+    """The agent would fail on the response, which is charged and lost then."""
+    people = Account(tmp_path / "people", "rho=1")
+    if account:
+        shop = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
+        session = dpb_gym.serve(
+            "one-pass-pricing", "rho=0.1", shop, noise="seeded", warm=False,
+            account=people, max_rounds_per_user=2,
+        )  # fmt: skip
+        given = {"features": [0.5]}
+    else:
+        identified = dpb_gym.make_problem("DPB/Recommendation-v0", interactions_per_user=8)
+        session = dpb_gym.serve(
+            "one-pass-linear", "rho=0.1", identified, noise="seeded", warm=False,
+            max_rounds_per_user=2,
+        )  # fmt: skip
+        shape = session.problem.n_candidates, session.problem.dim
+        given = {"features": np.full(shape, 0.1), "arms": np.arange(shape[0])}
+    for user in (2**26, np.int64(2**40)):
+        with pytest.raises(ParameterError, match=f"user must be an integer in 0..{2**26 - 1}"):
+            session.decide(**given, user=user)
+    session.observe(session.decide(**given, user=5)[0], 1)
+    session.decide(**given, user=3)
+    assert session.lost == () and session.decisions == 2
+
+
 # ------------------------------------------------------------------ several machines
 
 
