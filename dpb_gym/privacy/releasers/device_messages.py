@@ -132,9 +132,11 @@ def closed(sums: MessageState) -> tuple[FloatArray, int]:
 
     residues, devices, why = _total(sums, mechanism)
     if devices < mechanism.enough:
-        lost = why or f"{devices} of {mechanism.clients} devices are left, {mechanism.enough} needed"
+        left = f"{devices} of {mechanism.clients} devices are left, {mechanism.enough} needed"
         warnings.warn(
-            f"batch {k + 1}: nothing of it was released: {lost}", RuntimeWarning, stacklevel=2
+            f"batch {k + 1}: nothing of it was released: {why or left}",
+            RuntimeWarning,
+            stacklevel=2,
         )
     _state_scale(sums, devices)
     return mechanism.released(residues, devices), devices
@@ -152,7 +154,8 @@ def _total(sums: MessageState, mechanism: Quantisation) -> tuple[Messages, int, 
         devices = validation.integer("the number of devices", devices, 0, mechanism.clients)
         right = isinstance(residues, np.ndarray) and residues.shape == shape
         if not right or residues.dtype.kind not in "iu":
-            raise ParameterError(f"the sum must be integers of shape {shape}, got {shown(residues)}")
+            given = shown(residues)
+            raise ParameterError(f"the sum must be integers of shape {shape}, got {given}")
     except Exception as error:  # code of another package, and a protocol between machines
         return np.zeros(shape, np.int64), 0, f"the aggregator failed ({error!r})"
     # unsigned integers would wrap around below 0
