@@ -270,6 +270,32 @@ def test_records_of_rounds_are_arrays(lying: Any, make: str) -> None:
     assert behind(sums).rounds == 0
 
 
+class Columns(Releaser):
+    """A releaser of another package that takes several columns and checks none."""
+
+    def cost(self, rho):
+        return ZCDPEvent(rho)
+
+    def open(self, rho, noise):
+        self.opened = True
+
+    def add_rounds(self, first, second=None):
+        self.taken = len(first)
+
+
+@pytest.mark.parametrize("first", [np.ones((10, 1)), np.ones(()), [[1.0], [1.0, 2.0]], "text"])
+def test_columns_of_rounds_are_arrays_of_one_length(first: Any) -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    columns = Columns(made, share=None, what="columns")
+    with made.round(1), pytest.raises(ParameterError, match="all with the rounds as first axis"):
+        columns.add_rounds(second=np.ones((1, 1)), first=first)
+    with made.round(2), pytest.raises(ParameterError, match="all with the rounds as first axis"):
+        columns.add_rounds(None)
+    with made.round(3, n=10):
+        columns.add_rounds(np.ones((10, 1)), second=None)
+    assert columns.taken == 10
+
+
 @pytest.mark.parametrize("along", [np.ones((1, 1, 3)), np.ones((10, 1, 2)), np.ones((10, 2, 3))])
 @pytest.mark.parametrize("make", ["batch_sum", "running_sum"])
 def test_directions_of_rounds_have_the_shape_of_their_records(along: Any, make: str) -> None:
