@@ -214,7 +214,8 @@ class Account:
 
     def _refuse_old_format(self) -> None:
         path = self._database.path
-        if path is not None and path.is_file():
+        # a file that Python closes loses SQLite's locks
+        if path is not None and path.is_file() and not self._database.recognised():
             with open(path, "rb") as file:
                 start = file.read(len(OLD_FORMAT))
             if start == OLD_FORMAT:

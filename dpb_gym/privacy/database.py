@@ -20,6 +20,8 @@ from dpb_gym.errors import DataError, ParameterError, optional_module
 
 SECONDS = 30.0
 """Longest time that a transaction waits for those of other processes."""
+HEADER_READS = 20
+"""Times that the header of a file is read while another process writes the file."""
 PAGE = 1024
 LOG_PAGES = 4000  # of SQLite's log, which is then copied to the file
 _MAGIC = b"SQLite format 3\0"
@@ -115,15 +117,30 @@ class Database:
             return bool(self._present(now))
 
     def recognised(self) -> bool:
-        """Return whether the file's header is that of such a database; nothing is opened by SQLite.
+        """Return whether the file's header is that of such a database; no file is created."""
+        if self.path is None or not self.path.is_file():
+            return False
+        return self._application_of_file() == self._application
 
-        SQLite may create files beside one that it opens. This reads 100 bytes.
+    def _application_of_file(self) -> int | None:
+        """Return the number of the application in the header, None if the file is none of SQLite's.
+
+        SQLite reads it, because a file that Python closes loses all locks of this process, also
+        those of SQLite's connections. Another process would take itself for the last one then, and
+        delete the log. An immutable file gets no lock, and no file beside it.
         """
-        header = b""
-        if self.path is not None and self.path.is_file():
-            with contextlib.suppress(OSError), open(self.path, "rb") as file:
-                header = file.read(100)
-        return header[:16] == _MAGIC and header[68:72] == self._application.to_bytes(4, "big")
+        assert self.path is not None
+        uri = f"{self.path.as_uri()}?mode=ro&immutable=1"
+        for _ in range(HEADER_READS):
+            try:
+                with contextlib.closing(sqlite3.connect(uri, uri=True)) as file:
+                    return int(file.execute("PRAGMA application_id").fetchone()[0])
+            except sqlite3.Error as error:
+                if "malformed" not in str(error):
+                    return None
+                # another process copies its log, and wrote the first page before the last one
+                time.sleep(0.01)
+        return None
 
     def create(self) -> None:
         """Create an empty file, which only its owner can read; the first transaction fills it."""
@@ -328,6 +345,8 @@ class Database:
             raise self.error("is no regular file")
         if self.path.stat().st_nlink > 1:
             raise self.error("has another name, a hard link: SQLite keeps a log for each name")
+        if self._application_of_file() is not None:
+            return
         try:
             with open(self.path, "rb") as file:
                 start = file.read(16)

@@ -1090,3 +1090,69 @@ def test_a_session_takes_an_account_only(tmp_path, given):
         with pytest.raises(ParameterError, match=r"account must be an Account, such as Account\("):
             call()
     assert not list(tmp_path.iterdir())
+
+
+OTHER = """
+import sys
+from dpb_gym.privacy import Account
+account = Account(sys.argv[1])
+print(account.charge(7, 0.3))
+account.close()
+"""
+
+
+@pytest.mark.parametrize("reader", ["second", "holding", "again", "load"])
+def test_reading_the_file_keeps_the_locks_of_this_process(tmp_path, reader):
+    """A file that a process closes loses all locks of this process, also those of SQLite.
+
+    Then another process takes itself for the last one and deletes the log, into which this
+    process goes on to write.
+    """
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert account.charge(7, 0.3)
+    if reader == "second":
+        Account(path).close()
+    elif reader == "holding":
+        assert Account.holding(path, uuid.uuid4().hex) is None
+    elif reader == "again":  # as before a fork
+        second = Account(path)
+        second._database.close()
+        assert second.spent(7) == 0.3
+    else:
+        session = dpb_gym.serve(
+            "one-pass-pricing", "rho=0.1", ProblemInfo("pricing", 400, 2, (0.0, 1.0),
+            demand="logistic", zeta=4.0), noise="seeded", warm=False, account=account,
+        )  # fmt: skip
+        session.save(tmp_path / "session")
+        dpb_gym.Session.load(tmp_path / "session")
+    command = [sys.executable, "-c", OTHER, str(path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+    assert (tmp_path / "people-wal").exists()
+    assert account.spent(7) == pytest.approx(0.6)
+    assert account.charge(7, 0.3)
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+    account.close()
+    assert Account(path).spent(7) == pytest.approx(0.9)
+
+
+def test_a_file_is_recognised_while_its_log_is_copied_to_it(tmp_path, monkeypatch):
+    """The first page, which states the size of the file, is written before the last one."""
+    account = Account(tmp_path / "people", "rho=1")
+    account.charge_all([(n, 0.5) for n in range(2000)])
+    account.close()
+    whole = (tmp_path / "people").read_bytes()
+    (tmp_path / "people").write_bytes(whole[:-PAGE])
+    slept = []
+
+    def finish(seconds):
+        slept.append(seconds)
+        (tmp_path / "people").write_bytes(whole)
+
+    monkeypatch.setattr("time.sleep", finish)
+    assert account._database.recognised() and slept
+    (tmp_path / "people").write_bytes(whole[:-PAGE])
+    monkeypatch.setattr("time.sleep", slept.append)
+    assert not account._database.recognised() and len(slept) < 100
+    with pytest.raises(DataError):
+        Account(tmp_path / "people")
