@@ -12,6 +12,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import ParameterError, shown
+from dpb_gym.privacy.releasers.contributions import MOST_USERS
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.delay import PLACEHOLDERS
 from dpb_gym.problems.kinds import kind_of
@@ -29,6 +30,7 @@ def context_of(
     user: Any = None,
     available: Any = None,
     identified: bool = False,
+    counted: bool = False,
 ) -> Context:
     """Return the context of round t for the arguments of `Session.decide`.
 
@@ -41,6 +43,7 @@ def context_of(
         user: See there.
         available: See there.
         identified: Whether the customer's number is needed although the problem has no users.
+        counted: Whether the agent counts the records of each user, in a table of bounded size.
 
     Raises:
         ParameterError: If a value has the wrong shape, is not finite or out of range.
@@ -65,7 +68,7 @@ def context_of(
             listed[0] = given
     who = None
     if info.max_interactions is not None or identified:
-        who = np.array([validation.integer("user", user, 0)])
+        who = np.array([validation.integer("user", user, 0, MOST_USERS - 1 if counted else None)])
     mask = None
     if info.masked and available is None:
         mask = _all(len(x))

@@ -34,6 +34,7 @@ from dpb_gym.devices import Device, message_sums, public_of, split_sums
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, CheckpointError, HorizonExceeded, ParameterError, shown
 from dpb_gym.privacy.generations import Continuation, Lease, Saved
+from dpb_gym.privacy.guarantee import ROUNDS
 from dpb_gym.privacy.tape import external, repeating
 from dpb_gym.problems.base import Array, Context, Feedback, Problem, ProblemInfo
 from dpb_gym.problems.kinds import kind_of
@@ -85,7 +86,9 @@ class Session:
         account: privacy.Account | None = None,
         state_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.agent, self.problem, self.account = agent, problem, account
+        self.agent = agent
+        self.problem = problem
+        self.account = _checked_account(account)
         agent.curator.rounds.attended = True  # records enter in rounds that the session opens
         # absolute, as a program can change its working directory before it saves
         self._state_dir = None if state_dir is None else os.path.abspath(state_dir)
@@ -220,8 +223,9 @@ class Session:
             revenues: Assortment: revenues of the items ``(N,)``; 1 by default if all are equal.
             arms: Recommendation from a fixed pool: indices of the candidates.
             user: Number of the customer, where the problem identifies users or the session has
-                an account. With an account it may be a text, see `Account.person`; then agents
-                see a number in order of first appearance, and all customers need texts.
+                an account; below 2^26 if the guarantee is per user. With an account it may be a
+                text, see `Account.person`; then agents see a number in order of first appearance,
+                and all customers need texts.
             available: Mask of items or candidates that can be offered, where availability varies;
                 all by default.
 
@@ -258,6 +262,7 @@ class Session:
                 user=person,
                 available=available,
                 identified=self.account is not None,
+                counted=self.agent.curator.unit not in ROUNDS,
             )
             if self._outside(context.features):
                 warnings.warn(
@@ -513,8 +518,9 @@ class Session:
                 before, from this file or a copy; or its account or state directory is not found
                 or does not know it.
             DataError: If the account or the file of the state directory is damaged.
+            ParameterError: If `account` is none.
         """
-        found = None if rehearsal else account
+        found = None if rehearsal else _checked_account(account)
 
         def check(agent: Policy, saved: Saved | None, in_account: bool) -> Advance | None:
             nonlocal found
@@ -716,6 +722,16 @@ class Session:
                 self._releases = counts
 
 
+def _checked_account(account: Any) -> privacy.Account | None:
+    """Return an account, or raise ParameterError: a path does not say how it is opened."""
+    if account is None or isinstance(account, privacy.Account):
+        return account
+    raise ParameterError(
+        "account must be an Account, such as Account('people.db', lifetime='eps=3,delta=1e-6'), "
+        f"got {shown(account)}"
+    )
+
+
 def _check_session(agent: Policy, path: Any) -> None:
     """Raise CheckpointError unless an agent has a session of its problem and budget."""
     session = vars(agent).get("_session")
@@ -798,7 +814,8 @@ def serve(
     Raises:
         AgentError: If the agent does not play the problem, or needs a budget.
         BudgetError: If the agent's planned releases exceed the budget.
-        ParameterError: If the limit of prices is incomplete, or the problem has no prices.
+        ParameterError: If the limit of prices is incomplete, the problem has no prices, or the
+            account is none.
         MissingExtraError: If OpenDP is not installed (``noise="system"``).
 
     Example:
@@ -826,6 +843,7 @@ def serve(
         middle = validation.real("list_price", list_price, 0.0, highest, open_low=True)
         ratio = math.sqrt(1.0 + validation.real("max_spread", max_spread, 0.0))
         band = (middle / ratio, middle * ratio)
+    _checked_account(account)
     start = check_seed(secrets.randbits(63) if seed is None else seed)
     spec = spec_of(agent, info.kind).over(params)
     check_supported(spec, info, asked is not None)

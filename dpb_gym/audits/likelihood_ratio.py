@@ -73,7 +73,7 @@ class Tap:
             self._add = thing.add
             thing.add = lambda *args, **kwargs: self._on_add(*args, **kwargs)
         if hasattr(releaser, "add_rounds"):
-            thing.add_rounds = lambda *columns: self._on_add_rounds(*columns)
+            thing.add_rounds = lambda *args, **named: self._on_add_rounds(args, named)
         if hasattr(releaser, "release"):
             self._release = thing.release
             thing.release = lambda *args, **kwargs: self._on_release(*args, **kwargs)
@@ -88,9 +88,10 @@ class Tap:
         self.uneven |= bool(self._captured)
         self._captured = None
 
-    def _on_add_rounds(self, *columns: Any) -> None:
-        for i in range(len(columns[0])):
-            self._on_add(*(None if column is None else column[i] for column in columns))
+    def _on_add_rounds(self, columns: tuple[Any, ...], named: dict[str, Any]) -> None:
+        for i in range(len(next(iter((*columns, *named.values()))))):
+            parts = [None if column is None else column[i] for column in columns]
+            self._on_add(*parts, **{k: None if v is None else v[i] for k, v in named.items()})
 
     def _on_add(self, *args: Any, **kwargs: Any) -> None:
         if self.capturing:

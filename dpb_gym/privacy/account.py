@@ -214,7 +214,8 @@ class Account:
 
     def _refuse_old_format(self) -> None:
         path = self._database.path
-        if path is not None and path.is_file():
+        # a file that Python closes loses SQLite's locks
+        if path is not None and path.is_file() and not self._database.recognised():
             with open(path, "rb") as file:
                 start = file.read(len(OLD_FORMAT))
             if start == OLD_FORMAT:
@@ -401,9 +402,20 @@ class Account:
             self._uncommitted = False
 
     def close(self) -> None:
-        """Commit and close the database; the next call opens it again."""
-        self.commit()
-        self._database.close()
+        """Commit and close the database; the next call opens it again.
+
+        If it is closed everywhere, all charges are in the file itself.
+
+        Raises:
+            DataError: If the disk is full, or the log was deleted. The database is closed. After
+                a full disk all charges are in the file and its log together, and the next `close`
+                with room writes them to the file.
+        """
+        try:
+            self.commit()
+            self._database.empty_log()
+        finally:
+            self._database.close()
 
     def spent(self, user: int | str) -> float:
         """Return the rho that a person has spent."""

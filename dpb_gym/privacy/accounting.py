@@ -49,6 +49,8 @@ LARGEST_LOSS = 100.0
 """Epsilon of a release up to which its privacy loss distribution, which grows with it, is built."""
 LARGEST_TOTAL_LOSS = 1000.0
 """Epsilon of a composition up to which its distribution is built: 10^7 cells of the grid."""
+MOST_RELEASES = 10**7
+"""Releases up to which a distribution is composed, as `dp_accounting` can take a step for each."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -133,6 +135,8 @@ def total_mu(events: Sequence[events.Event]) -> float | None:
 
 
 def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
+    # releases that do not depend on the data have no privacy loss distribution
+    events = [event for event in events if event.zcdp != 0.0]
     mu = total_mu(events)
     if mu is not None:
         return gaussian_epsilon(mu, delta_)
@@ -144,7 +148,7 @@ def _epsilon(events: Sequence[events.Event], delta_: float) -> float:
     divergence = np.sum([event.rdp(ORDERS) for event in events], axis=0)
     candidates = [renyi_to_epsilon(divergence, delta_)]
     if all(isinstance(event, WITH_PAIR) for event in events):
-        if _fits_memory(events):
+        if _fits(events):
             candidates.append(float(_pld(tuple(events)).get_epsilon_for_delta(delta_)))
         else:  # as if nothing were sampled
             rho = sum(math.inf if event.zcdp is None else event.zcdp for event in events)
@@ -168,16 +172,19 @@ def _loss(event: events.Event) -> float:
     return float(getattr(event, "epsilon", 0.0))
 
 
-def _fits_memory(composed: Sequence[events.Event]) -> bool:
-    """Return whether the grid of the privacy loss distribution has a bounded size.
+def _fits(composed: Sequence[events.Event]) -> bool:
+    """Return whether the grid of the privacy loss distribution takes bounded memory and time.
 
     Its size grows with the largest losses of one release and of all together. They are estimated
-    by those of a normal loss. Without the limit an event of a file could need terabytes.
+    by those of a normal loss. Without the limits an event of a file could need terabytes or years.
     """
     total = 0.0
+    releases = 0
     variance = 0.0
     for event in composed:
         count = getattr(event, "count", 1)
+        if not isinstance(event, events.GaussianEvent):  # whose count is in mu
+            releases += count
         if isinstance(event, events.GaussianEvent | events.PoissonGaussianEvent):
             mu = min(event.sensitivity / event.sigma, 1e3)
             largest = 0.5 * mu * mu
@@ -189,7 +196,8 @@ def _fits_memory(composed: Sequence[events.Event]) -> bool:
             total += count * largest if event.zcdp is None else 0.0
         if largest > LARGEST_LOSS:
             return False
-    return total + 0.5 * variance + 10.0 * math.sqrt(variance) <= LARGEST_TOTAL_LOSS
+    largest_total = total + 0.5 * variance + 10.0 * math.sqrt(variance)
+    return releases <= MOST_RELEASES and largest_total <= LARGEST_TOTAL_LOSS
 
 
 def _has_renyi(event: events.Event) -> bool:

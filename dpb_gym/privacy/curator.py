@@ -319,8 +319,9 @@ class Curator:
             rhos = [rho * share for share in shares]
             for releaser, share in zip(self.releasers, shares):
                 # charged before the noise is drawn: a release that cannot be paid is not made
+                basis = _basis(behind(releaser), self.noise)
                 for event in Composition.of(*[releaser.cost(rho * share)] * self.copies).events:
-                    self.ledger.charge(event, what=releaser.what, basis=_basis(behind(releaser)))
+                    self.ledger.charge(event, what=releaser.what, basis=basis)
         for releaser, part in zip(map(behind, self.releasers), rhos):
             # exact releasers draw nothing
             noise = self.noise or NoiseSource.from_seed(0, self.replicates)
@@ -518,23 +519,30 @@ class Curator:
         return part
 
 
-def _basis(releaser: Releaser) -> str:
+def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:
     """Return what the cost of a releaser rests on: of another package's, on its author's code."""
+    if releaser.basis.startswith("declared"):
+        return releaser.basis
     part = foreign_part(releaser)
-    if part is not None and not releaser.basis.startswith("declared"):
-        kind = type(part)
-        what = "releaser" if part is releaser else "mechanism"
-        return f"declared (the {what} {kind.__qualname__} of {kind.__module__})"
-    return releaser.basis
+    what = "releaser" if part is releaser else "mechanism"
+    if part is None and noise is not None and not _own(noise):
+        part = noise
+        what = "noise source"
+    if part is None:
+        return releaser.basis
+    kind = type(part)
+    return f"declared (the {what} {kind.__qualname__} of {kind.__module__})"
 
 
 def foreign_part(releaser: Releaser) -> Any:
     """Return the releaser or the part of it whose class is of another package, or None."""
-    for part in (releaser, *releaser.parts):
-        kind = type(part)
-        module = sys.modules.get(kind.__module__)
-        # a class can state any module, but only one that defines it has it
-        defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
-        if not (defined and kind.__module__.partition(".")[0] in own_packages()):
-            return part
-    return None
+    return next((part for part in (releaser, *releaser.parts) if not _own(part)), None)
+
+
+def _own(part: object) -> bool:
+    """Return whether the class of an object is of this package."""
+    kind = type(part)
+    module = sys.modules.get(kind.__module__)
+    # a class can state any module, but only one that defines it has it
+    defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
+    return defined and kind.__module__.partition(".")[0] in own_packages()

@@ -20,6 +20,8 @@ from dpb_gym.errors import DataError, ParameterError, optional_module
 
 SECONDS = 30.0
 """Longest time that a transaction waits for those of other processes."""
+HEADER_READS = 20
+"""Times that the header of a file is read while another process writes the file."""
 PAGE = 1024
 LOG_PAGES = 4000  # of SQLite's log, which is then copied to the file
 _MAGIC = b"SQLite format 3\0"
@@ -92,7 +94,7 @@ class Database:
         # re-entrant: a transaction may ask for `exists` inside
         self._lock = threading.RLock()
         self._connection: Any = None
-        self._place: tuple[int, int] | None = None
+        self._places: list[Place] = []
         self.path: Path | None = None
         if "://" in str(place):
             self._url = _postgres_url(str(place))
@@ -115,15 +117,30 @@ class Database:
             return bool(self._present(now))
 
     def recognised(self) -> bool:
-        """Return whether the file's header is that of such a database; nothing is opened by SQLite.
+        """Return whether the file's header is that of such a database; no file is created."""
+        if self.path is None or not self.path.is_file():
+            return False
+        return self._application_of_file() == self._application
 
-        SQLite may create files beside one that it opens. This reads 100 bytes.
+    def _application_of_file(self) -> int | None:
+        """Return the number of the application in the header, None if the file is none of SQLite's.
+
+        SQLite reads it, because a file that Python closes loses all locks of this process, also
+        those of SQLite's connections. Another process would take itself for the last one then, and
+        delete the log. An immutable file gets no lock, and no file beside it.
         """
-        header = b""
-        if self.path is not None and self.path.is_file():
-            with contextlib.suppress(OSError), open(self.path, "rb") as file:
-                header = file.read(100)
-        return header[:16] == _MAGIC and header[68:72] == self._application.to_bytes(4, "big")
+        assert self.path is not None
+        uri = f"{self.path.as_uri()}?mode=ro&immutable=1"
+        for _ in range(HEADER_READS):
+            try:
+                with contextlib.closing(sqlite3.connect(uri, uri=True)) as file:
+                    return int(file.execute("PRAGMA application_id").fetchone()[0])
+            except sqlite3.Error as error:
+                if "malformed" not in str(error):
+                    return None
+                # another process copies its log, and wrote the first page before the last one
+                time.sleep(0.01)
+        return None
 
     def create(self) -> None:
         """Create an empty file, which only its owner can read; the first transaction fills it."""
@@ -195,6 +212,33 @@ class Database:
             if found != "ok":
                 raise self.error(f"is damaged: {found}")
 
+    def empty_log(self) -> None:
+        """Copy the log to the file, as far as other connections allow it.
+
+        Closing does the same, but hides that the disk is full.
+
+        Raises:
+            DataError: If the file cannot be written. The log has what it had.
+        """
+        with self._lock:
+            connection = self._connection
+            if connection is None or self.path is None:
+                return
+            self._check_places()
+            try:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error as error:
+                raise self.error(
+                    f"its log could not be copied to the file: {error}. The file and {self._log} "
+                    "belong together until the account was opened and closed again"
+                ) from error
+
+    @property
+    def _log(self) -> Path:
+        """SQLite's log beside the file."""
+        assert self.path is not None
+        return self.path.with_name(f"{self.path.name}-wal")
+
     def close(self) -> None:
         """Close the connection; the next transaction opens another one."""
         with self._lock:
@@ -226,7 +270,7 @@ class Database:
         connection: sqlite3.Connection | None = None
         try:
             connection = self._opened_file()
-            self._check_place()
+            self._check_places()
             if self._logged:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             # the lock from the start: a reader that turns into a writer can fail
@@ -266,20 +310,33 @@ class Database:
                 connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
                 if self._logged:
                     self._use_log(connection)
+                # opens the log, which exists from then on until the last connection is closed
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
             except BaseException:
                 connection.close()
                 raise
             self._connection = connection
-            self._place = _place(self.path)
+            self._places = self._places_now()
         opened: sqlite3.Connection = self._connection
         return opened
 
-    def _check_place(self) -> None:
-        """Raise DataError if the open file is no longer at its path: others would not see it."""
+    def _places_now(self) -> list[Place]:
+        """Return what identifies the file, its log, and the memory that its processes share."""
         assert self.path is not None
+        shared = self.path.with_name(f"{self.path.name}-shm")
+        return [_place(path) for path in (self.path, self._log, shared)]
+
+    def _check_places(self) -> None:
+        """Raise DataError if an open file is no longer at its path: others would not see it."""
         # by device and inode, as the path of another file can be the same
-        if _place(self.path) != self._place:
+        now = self._places_now()
+        if now[0] != self._places[0]:
             raise self.error("was deleted, renamed or replaced while it was open")
+        if now != self._places:
+            raise self.error(
+                "its log was deleted or replaced while it was open (FILE-wal or FILE-shm). Charges "
+                "since it was opened may be lost: close it in all processes, and open it again"
+            )
 
     def _check_header(self) -> None:
         """Raise DataError if the file is none of SQLite's, before SQLite makes files beside it."""
@@ -288,6 +345,8 @@ class Database:
             raise self.error("is no regular file")
         if self.path.stat().st_nlink > 1:
             raise self.error("has another name, a hard link: SQLite keeps a log for each name")
+        if self._application_of_file() is not None:
+            return
         try:
             with open(self.path, "rb") as file:
                 start = file.read(16)
@@ -337,7 +396,11 @@ class Database:
             raise self.error(f"cannot be used: {first}") from error
 
 
-def _place(path: Path) -> tuple[int, int] | None:
+Place = tuple[int, int] | None
+"""Device and inode of a file, None if there is none."""
+
+
+def _place(path: Path) -> Place:
     """Return what identifies the file at a path, None if there is none."""
     try:
         status = path.stat()

@@ -640,7 +640,7 @@ FORGED = b'{"state":1,"value":{"object":["%s",{"_sigma":0.0}]}}\n' % BATCH.encod
         (ManyRounds, "a second record of one round"),
         (InAct, "a record enters in observe, not in act"),
         (SmallSensitivity, "a sensitivity of 1e-06, which nothing enforces"),
-        (ForgedBound, "Small would run beside the raw data"),
+        (ForgedBound, "Small.*a class of another package could change its bound"),
         (WithoutPlan, "the agent made no releaser"),
         (ByPlan, "'__setattr__' would run|__setattr__ would run"),
         (HandsOver, "hand_over would run beside"),

@@ -563,6 +563,77 @@ def test_reads_beyond_an_array_by_an_output_of_a_ufunc():
         assert refused(other)
 
 
+def longer_in_place(s, x):
+    out = np.zeros(40)
+    out += x
+    return out[5]
+
+
+def shorter_in_place(s, x):
+    out = np.zeros(1)
+    out *= x
+    return out[0]
+
+
+def rows_in_place(s, x):
+    out = np.zeros((20, 2))
+    out[1:] -= x
+    return out[5, 0]
+
+
+def power_in_place(s, x):
+    out = np.ones(40)
+    out **= x[:1]
+    return out[5]
+
+
+IN_PLACE = (longer_in_place, shorter_in_place, rows_in_place, power_in_place)
+
+
+@pytest.mark.parametrize("function", IN_PLACE)
+def test_an_operator_in_place_of_two_arrays_is_refused(function, uncached):
+    """It is a ufunc with an output: the loop has its length, and no bounds check."""
+    x = read_only(np.arange(40.0)[:2])
+    assert refused(function) is None
+    with pytest.raises(numba.TypingError, match=r"write a\[:\] = a \+ b"):
+        jit(function)(0, x)
+
+
+@pytest.mark.parametrize("function", [vectors.add, vectors.add_outer])
+def test_helpers_refuse_rows_of_other_lengths(function, uncached):
+    """Their shapes agree in the first axis, and each row would be added in place."""
+    x = np.arange(40.0)[:2][None]
+    out = np.zeros((1, 1, 40) if function is vectors.add_outer else (1, 40))
+    arguments = (out, 1.0, x)
+    with pytest.raises(numba.TypingError, match="in place"):
+        shape_checked(function.py_func)(*arguments)
+
+
+def test_operators_in_place_read_beyond_an_array_without_the_measure(uncached):
+    x = read_only(np.arange(40.0)[:2])
+    without = numba.njit(boundscheck=True)(longer_in_place)
+    assert without(0, x) == 5.0
+
+
+@jit
+def safe_in_place(s, x):
+    n = 1
+    n += 2
+    out = np.zeros(2)
+    out += 1.0
+    out *= x[1]
+    out[0] += x[0]
+    out[:] = out + x
+    return out
+
+
+def test_operators_in_place_of_numbers_are_accepted(uncached):
+    assert refused(safe_in_place) is None
+    assert safe_in_place(0, read_only(np.array([1.0, 2.0]))).tolist() == [4.0, 4.0]
+    out = safe_in_place.py_func(0, np.array([1.0, 2.0]))
+    assert out.tolist() == [4.0, 4.0]
+
+
 @jit
 def types_act(c, s, t, x, z):
     return np.zeros(3, np.int64).sum() + np.float64(t) + np.clip(x, 0.0, np.pi).sum()

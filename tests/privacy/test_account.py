@@ -894,6 +894,33 @@ def test_a_path_is_opened_only_if_its_account_holds_the_session(tmp_path):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize("account", [True, False])
+def test_a_number_that_an_agent_cannot_count_by_is_refused_before_it_decides(tmp_path, account):
+    """The agent would fail on the response, which is charged and lost then."""
+    people = Account(tmp_path / "people", "rho=1")
+    if account:
+        shop = ProblemInfo("pricing", 400, 2, (0.0, 1.0), demand="logistic", zeta=4.0)
+        session = dpb_gym.serve(
+            "one-pass-pricing", "rho=0.1", shop, noise="seeded", warm=False,
+            account=people, max_rounds_per_user=2,
+        )  # fmt: skip
+        given = {"features": [0.5]}
+    else:
+        identified = dpb_gym.make_problem("DPB/Recommendation-v0", interactions_per_user=8)
+        session = dpb_gym.serve(
+            "one-pass-linear", "rho=0.1", identified, noise="seeded", warm=False,
+            max_rounds_per_user=2,
+        )  # fmt: skip
+        shape = session.problem.n_candidates, session.problem.dim
+        given = {"features": np.full(shape, 0.1), "arms": np.arange(shape[0])}
+    for user in (2**26, np.int64(2**40)):
+        with pytest.raises(ParameterError, match=f"user must be an integer in 0..{2**26 - 1}"):
+            session.decide(**given, user=user)
+    session.observe(session.decide(**given, user=5)[0], 1)
+    session.decide(**given, user=3)
+    assert session.lost == () and session.decisions == 2
+
+
 # ------------------------------------------------------------------ several machines
 
 
@@ -985,3 +1012,147 @@ def test_a_number_of_commits_is_checked(tmp_path, number):
         return
     with pytest.raises(DataError, match="a number of commits below 0"):
         Account(path)
+
+
+@contextlib.contextmanager
+def full_disk(largest):
+    """Let no file of this process grow beyond a number of bytes."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_close_on_a_full_disk_closes_and_loses_no_charge(tmp_path, committed):
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert all(account.charge_all([(n, 0.5) for n in range(2000)]))
+    if committed:
+        account.commit()
+    # without room for the commit, or for what is copied from the log to the file
+    with full_disk(path.stat().st_size), pytest.raises(DataError):
+        account.close()
+    assert account._database._connection is None
+    # the error says that the charges are in the file and its log together
+    assert (tmp_path / "people-wal").exists()
+    assert Account(path).summary()["people"] == 2000
+    account.close()
+    shutil.copy(path, tmp_path / "copy")
+    assert Account(tmp_path / "copy").summary()["people"] == 2000
+
+
+def test_the_file_of_the_last_close_has_all_charges(tmp_path):
+    first = Account(tmp_path / "people", "rho=1")
+    second = Account(tmp_path / "people")
+    assert first.charge(7, 0.5)
+    first.close()
+    assert (tmp_path / "people-wal").exists()
+    second.close()
+    assert not (tmp_path / "people-wal").exists()
+    shutil.copy(tmp_path / "people", tmp_path / "copy")
+    assert Account(tmp_path / "copy").spent(7) == 0.5
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+@pytest.mark.parametrize("change", ["deleted", "replaced"])
+def test_a_deleted_log_stops_the_account(tmp_path, suffix, change):
+    """Without its log a file looks as before the last charges, and two processes share no lock."""
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert account.charge(7, 0.5)
+    log = tmp_path / f"people{suffix}"
+    content = log.read_bytes()
+    log.unlink()
+    if change == "replaced":
+        (tmp_path / "new").write_bytes(content)
+        (tmp_path / "new").rename(log)
+    for call in (lambda: account.charge(7, 0.5), lambda: account.spent(7), account.commit):
+        with pytest.raises(DataError, match="its log was deleted or replaced"):
+            call()
+    assert account._uncommitted
+    with pytest.raises(DataError, match="its log was deleted or replaced"):
+        account.close()
+    assert account._database._connection is None
+
+
+@pytest.mark.parametrize("given", ["people.db", Account, 7])
+def test_a_session_takes_an_account_only(tmp_path, given):
+    for call in (
+        lambda: dpb_gym.serve(
+            "one-pass-pricing", "rho=1", "DPB/Pricing-v0", noise="seeded", warm=False, account=given
+        ),
+        lambda: dpb_gym.Session.load(tmp_path / "none.session", account=given),
+    ):
+        with pytest.raises(ParameterError, match=r"account must be an Account, such as Account\("):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+OTHER = """
+import sys
+from dpb_gym.privacy import Account
+account = Account(sys.argv[1])
+print(account.charge(7, 0.3))
+account.close()
+"""
+
+
+@pytest.mark.parametrize("reader", ["second", "holding", "again", "load"])
+def test_reading_the_file_keeps_the_locks_of_this_process(tmp_path, reader):
+    """A file that a process closes loses all locks of this process, also those of SQLite.
+
+    Then another process takes itself for the last one and deletes the log, into which this
+    process goes on to write.
+    """
+    path = tmp_path / "people"
+    account = Account(path, "rho=1")
+    assert account.charge(7, 0.3)
+    if reader == "second":
+        Account(path).close()
+    elif reader == "holding":
+        assert Account.holding(path, uuid.uuid4().hex) is None
+    elif reader == "again":  # as before a fork
+        second = Account(path)
+        second._database.close()
+        assert second.spent(7) == 0.3
+    else:
+        session = dpb_gym.serve(
+            "one-pass-pricing", "rho=0.1", ProblemInfo("pricing", 400, 2, (0.0, 1.0),
+            demand="logistic", zeta=4.0), noise="seeded", warm=False, account=account,
+        )  # fmt: skip
+        session.save(tmp_path / "session")
+        dpb_gym.Session.load(tmp_path / "session")
+    command = [sys.executable, "-c", OTHER, str(path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+    assert (tmp_path / "people-wal").exists()
+    assert account.spent(7) == pytest.approx(0.6)
+    assert account.charge(7, 0.3)
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
+    account.close()
+    assert Account(path).spent(7) == pytest.approx(0.9)
+
+
+def test_a_file_is_recognised_while_its_log_is_copied_to_it(tmp_path, monkeypatch):
+    """The first page, which states the size of the file, is written before the last one."""
+    account = Account(tmp_path / "people", "rho=1")
+    account.charge_all([(n, 0.5) for n in range(2000)])
+    account.close()
+    whole = (tmp_path / "people").read_bytes()
+    (tmp_path / "people").write_bytes(whole[:-PAGE])
+    slept = []
+
+    def finish(seconds):
+        slept.append(seconds)
+        (tmp_path / "people").write_bytes(whole)
+
+    monkeypatch.setattr("time.sleep", finish)
+    assert account._database.recognised() and slept
+    (tmp_path / "people").write_bytes(whole[:-PAGE])
+    monkeypatch.setattr("time.sleep", slept.append)
+    assert not account._database.recognised() and len(slept) < 100
+    with pytest.raises(DataError):
+        Account(tmp_path / "people")

@@ -419,6 +419,42 @@ def test_an_event_of_a_file_cannot_exhaust_the_memory(event, monkeypatch):
         )
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        [LaplaceEvent(1e10, count=2**53)],
+        [RandomizedResponseEvent(1e-12, count=2**53)],
+        [PureEvent(1e-12, count=2**53)],
+        [ApproxEvent(1e-14, 1e-30, count=2**53)],
+        [PoissonGaussianEvent(1e-12, 1.0, count=2**53)],
+        [LaplaceEvent(1e8 + n, count=10**5) for n in range(101)],
+    ],
+)
+def test_an_event_of_a_file_cannot_take_forever(events, monkeypatch):
+    """A distribution of one cell is composed with itself by a loop over the count."""
+    monkeypatch.setattr(accounting, "_pld", lambda events: pytest.fail("the grid is built"))
+    found = accounting.epsilon(Composition.of(*events), 1e-6)
+    rho = Composition.of(*events).zcdp
+    if rho is None:
+        assert found == math.inf
+    else:
+        assert found <= accounting.epsilon(Composition.of(ZCDPEvent(rho)), 1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_releases_that_lose_nothing_cost_nothing(delta):
+    free = [GaussianEvent(2.0, 0.0), LaplaceEvent(2.0, 0.0), ZCDPEvent(0.0)]
+    for event in free[:2]:
+        assert accounting.epsilon(of(event), 1e-6) == 0.0
+    assert accounting.epsilon(of(*free), 1e-6) == 0.0
+    paid = LaplaceEvent(4.0)
+    wanted = accounting.epsilon(of(paid), delta)
+    assert accounting.epsilon(of(LaplaceEvent(2.0, 0.0), paid), delta) == wanted
+    if delta:
+        assert accounting.epsilon(of(*free, paid), delta) == wanted
+        assert accounting.delta(of(*free, paid), wanted) <= delta * 1.01
+
+
 def test_a_large_but_bounded_composition_uses_its_distribution():
     event = PoissonGaussianEvent(0.1, 1.0, count=1000, pair="symmetric")
     without = accounting.epsilon(Composition.of(ZCDPEvent(event.zcdp)), 1e-6)

@@ -210,6 +210,135 @@ def test_records_are_converted_before_they_are_counted() -> None:
         sums.add_rounds(rows, np.ones((10, 1, 3)))
 
 
+class Dictionary(dict):
+    """A mapping that states one round and shows ten."""
+
+    shape = (1,)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, key):
+        return self.rows
+
+
+class Number(float):
+    """A number that states one round and shows ten."""
+
+    shape = (1,)
+    rows: np.ndarray
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, key):
+        return self.rows
+
+
+class Iterated:
+    """An object that states one round and yields ten."""
+
+    shape = (1,)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def number(rows):
+    made = Number(1.0)
+    made.rows = rows
+    return made
+
+
+@pytest.mark.parametrize("lying", [Dictionary, Iterated, number])
+@pytest.mark.parametrize("make", ["batch_sum", "running_sum"])
+def test_records_of_rounds_are_arrays(lying: Any, make: str) -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    sums = getattr(made, make)(3, reward=(0.0, 1.0))
+    rows = lying(np.full((10, 1), 0.5)), lying(np.ones((10, 1, 3)) / 2.0)
+    with made.round(1), pytest.raises(ParameterError, match="array"):
+        sums.add_rounds(*rows)
+    assert behind(sums).rounds == 0
+
+
+class Columns(Releaser):
+    """A releaser of another package that takes several columns and checks none."""
+
+    def cost(self, rho):
+        return ZCDPEvent(rho)
+
+    def open(self, rho, noise):
+        self.opened = True
+
+    def add_rounds(self, first, second=None):
+        self.taken = len(first)
+
+
+@pytest.mark.parametrize("first", [np.ones((10, 1)), np.ones(()), [[1.0], [1.0, 2.0]], "text"])
+def test_columns_of_rounds_are_arrays_of_one_length(first: Any) -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    columns = Columns(made, share=None, what="columns")
+    with made.round(1), pytest.raises(ParameterError, match="all with the rounds as first axis"):
+        columns.add_rounds(second=np.ones((1, 1)), first=first)
+    with made.round(2), pytest.raises(ParameterError, match="all with the rounds as first axis"):
+        columns.add_rounds(None)
+    with made.round(3, n=10):
+        columns.add_rounds(np.ones((10, 1)), second=None)
+    assert columns.taken == 10
+
+
+@pytest.mark.parametrize("along", [np.ones((1, 1, 3)), np.ones((10, 1, 2)), np.ones((10, 2, 3))])
+@pytest.mark.parametrize("make", ["batch_sum", "running_sum"])
+def test_directions_of_rounds_have_the_shape_of_their_records(along: Any, make: str) -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    sums = getattr(made, make)(3, reward=(0.0, 1.0))
+    with made.round(1, n=10), pytest.raises(ParameterError):
+        sums.add_rounds(along=along / 4.0, records=np.full((10, 1), 0.5))
+    assert behind(sums).rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("records", "along"),
+    [
+        (np.full((4, 1, 2), 0.5), None),
+        (np.full((4, 1), 0.5), np.full((4, 1, 3, 2), 0.5)),
+        (np.full((4, 2), 0.5), np.full((4, 1, 2), 0.5)),
+        (np.full(4, 0.5), np.full((4, 1, 2), 0.5)),
+        (np.full((4, 1), 0.5), np.full((4, 1, 3), 0.5)),
+    ],
+)
+def test_rows_and_squares_of_rounds_have_their_shape(records: Any, along: Any) -> None:
+    for size in ({"width": 3}, {"symmetric": 3}):
+        made = Curator("rho=1", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=99)
+        sums = made.batch_sum(**size, clip=1.0)
+        if along is not None and along.shape == (4, 1, 3) and records.shape == (4, 1):
+            sums.add_rounds(records, along)
+            assert behind(sums).rounds == 4
+        else:
+            with pytest.raises(ParameterError, match="must have shape"):
+                sums.add_rounds(records, along)
+            assert behind(sums).rounds == 0
+
+
+def test_masked_records_are_refused() -> None:
+    made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=1000)
+    sums = made.batch_sum(3, reward=(0.0, 1.0))
+    masked = np.ma.array([0.5], mask=[True])
+    with pytest.raises(ParameterError, match="masked array"):
+        sums.add(masked, along=np.ones((1, 3)) / 2.0)
+    with pytest.raises(ParameterError, match="masked array"):
+        sums.add_rounds(masked[None], along=np.ones((1, 1, 3)) / 2.0)
+
+
 @pytest.mark.parametrize(("t", "n"), [(1.5, 1), (3, -10), (3, 0), (float("nan"), 1), (True, 1)])
 def test_rounds_are_positive_integers(t: object, n: object) -> None:
     made = Curator("rho=1", noise=NoiseSource.from_seed(0), horizon=10)
@@ -252,6 +381,28 @@ def test_every_releaser_of_another_package_is_declared() -> None:
         kind(made, share=None, what="raw")
         made.seal()
         assert made.guarantee.basis.startswith("declared (the releaser Leak")
+
+
+class Silent(NoiseSource):
+    """A noise source of another package, whose noise is 0."""
+
+    def spawn(self):
+        return self
+
+    def gaussian(self, std, width):
+        return np.zeros((self.replicates, width))
+
+
+def test_a_noise_source_of_another_package_is_declared() -> None:
+    for module in (__name__, "dpb_gym.privacy.noise"):
+        kind = type("Silent", (Silent,), {"__module__": module})
+        made = Curator("rho=1", noise=kind(NoiseSource.from_seed(0).generators), horizon=10)
+        made.batch_sum(2, clip=1.0)
+        basis = "declared (the noise source Silent of"
+        assert made.guarantee.basis.startswith(basis) and basis in str(made.guarantee)
+    made = Curator("rho=1", noise="system", horizon=10)
+    made.batch_sum(2, clip=1.0)
+    assert made.guarantee.basis == "computed"
 
 
 def test_a_budget_that_was_never_charged_is_an_error() -> None:

@@ -315,6 +315,54 @@ class TestAggregator:
         size = sums.schedule.sizes[1]
         assert sums.value[0] / size == pytest.approx(row[0], abs=0.05)
 
+    @pytest.mark.parametrize(
+        "total",
+        [
+            lambda total, devices: (total, devices + 1),
+            lambda total, devices: (total, -1),
+            lambda total, devices: (total, True),
+            lambda total, devices: (total, float(devices)),
+            lambda total, devices: (total * math.nan, devices),
+            lambda total, devices: (total + 0.5, devices),
+            lambda total, devices: (total[:, :1], devices),
+            lambda total, devices: (total.tolist()[0], devices),
+            lambda total, devices: None,
+            lambda total, devices: {}[0],
+        ],
+    )
+    def test_a_total_that_no_batch_can_have_is_a_lost_batch(self, total):
+        class Faulty(SimulatedAggregator):
+            def total(self):
+                return total(*super().total())
+
+        _, sums = summed("rho=5000@aggregator", 1, dropout=0.3)
+        first, second = sums.schedule.ends[:2].tolist()
+        sums.aggregator = Faulty()
+        row = np.array([[0.3, -0.2, 0.1]])
+        with pytest.warns(RuntimeWarning, match="batch 1: nothing of it was released"):
+            for _ in range(first):
+                sums.add(row)
+        assert sums.releases == 1 and not sums.value.any()
+        assert sums.noise_std > 1e5 * sums.sigma
+        sums.aggregator = SimulatedAggregator()
+        for _ in range(second - first):
+            sums.add(row)
+        assert sums.value[0] / (second - first) == pytest.approx(row[0], abs=0.05)
+
+    @pytest.mark.parametrize("kind", [np.uint32, np.uint64, np.int64])
+    def test_a_total_may_be_unsigned_or_another_residue(self, kind):
+        class Unsigned(SimulatedAggregator):
+            def total(self):
+                total, devices = super().total()
+                return (total + self._modulus).astype(kind), np.int32(devices)
+
+        _, sums = summed("rho=5000@aggregator", 1)
+        sums.aggregator = Unsigned()
+        (first,) = sums.schedule.ends[:1].tolist()
+        for _ in range(first):
+            sums.add(np.array([[0.3, -0.2, 0.1]]))
+        assert sums.value[0] / first == pytest.approx([0.3, -0.2, 0.1], abs=0.05)
+
     def test_budgets_that_need_larger_integers_are_refused(self):
         with pytest.raises(BudgetError, match="at most 62"):
             summed("rho=1e36@aggregator")[1].schedule  # noqa: B018 (seals)

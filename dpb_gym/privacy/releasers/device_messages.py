@@ -130,16 +130,36 @@ def closed(sums: MessageState) -> tuple[FloatArray, int]:
         devices = int(sums._schedule.sizes[k])
         return mechanism.released(sums._total, devices), devices
 
-    residues, devices = sums.aggregator.total()
+    residues, devices, why = _total(sums, mechanism)
     if devices < mechanism.enough:
+        left = f"{devices} of {mechanism.clients} devices are left, {mechanism.enough} needed"
         warnings.warn(
-            f"{devices} of {mechanism.clients} devices are left in batch {k + 1}, which needs "
-            f"{mechanism.enough}: nothing of it was released",
+            f"batch {k + 1}: nothing of it was released: {why or left}",
             RuntimeWarning,
             stacklevel=2,
         )
     _state_scale(sums, devices)
     return mechanism.released(residues, devices), devices
+
+
+def _total(sums: MessageState, mechanism: Quantisation) -> tuple[Messages, int, str]:
+    """Return the residues of the open batch, the number of devices, and why there are none.
+
+    A total that no batch can have counts as one without devices. An error would leave the batch
+    open for ever.
+    """
+    shape = (sums.replicates, sums.message_width)
+    try:
+        residues, devices = sums.aggregator.total()
+        devices = validation.integer("the number of devices", devices, 0, mechanism.clients)
+        right = isinstance(residues, np.ndarray) and residues.shape == shape
+        if not right or residues.dtype.kind not in "iu":
+            given = shown(residues)
+            raise ParameterError(f"the sum must be integers of shape {shape}, got {given}")
+    except Exception as error:  # code of another package, and a protocol between machines
+        return np.zeros(shape, np.int64), 0, f"the aggregator failed ({error!r})"
+    # unsigned integers would wrap around below 0
+    return (residues % mechanism.modulus).astype(np.int64), devices, ""
 
 
 def _state_scale(sums: MessageState, devices: int) -> None:

@@ -79,6 +79,21 @@ def add_record(
     raise_for(status)
 
 
+def check_rounds(sums: RecordState, records: FloatArray, along: FloatArray | None) -> None:
+    """Raise ParameterError unless these are the numbers of n rounds of `Sum.add_rounds`.
+
+    Kernels do not check shapes, and would read beyond the end of a shorter array.
+    """
+    n, batch = len(records), sums.replicates
+    if along is None:
+        _checked("records", records, (n, batch, *sums.shape.shape))
+        return
+    _checked("values", records, (n, batch))
+    side = sums.shape.symmetric or sums.shape.width
+    several = np.shape(along)[2:-1] if sums.shape.symmetric else ()
+    _checked("directions", along, (n, batch, *several[:1], side))
+
+
 def add_records(
     sums: RecordState, records: FloatArray, along: FloatArray | None, into: FloatArray
 ) -> None:
@@ -138,7 +153,11 @@ def raise_for(status: int) -> None:
 
 
 def _array(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    array = np.ascontiguousarray(validation.numbers(name, value))
+    return np.ascontiguousarray(_checked(name, value, shape))
+
+
+def _checked(name: str, value: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    array = validation.numbers(name, value)
     if array.shape != shape:
         raise ParameterError(
             f"{name} must have shape {shape} (replicates first); got {array.shape}"

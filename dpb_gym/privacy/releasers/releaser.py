@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpb_gym import state
-from dpb_gym.errors import AgentError, BudgetError, FixedError, StateError
+from dpb_gym.errors import AgentError, BudgetError, FixedError, ParameterError, StateError
 from dpb_gym.privacy.releasers.release_schedule import Schedule
 from dpb_gym.validation import FloatArray
 
@@ -100,21 +100,46 @@ def _renew() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
-READ = (str, bytes, int, float, type(None), Mapping)
-"""Types of which a releaser reads no records; the abstract one last, which is slow to test."""
+PLAIN = {bool, int, float, str, bytes, type(None)}
+"""Types, without their subclasses, of which a releaser reads no records."""
 
 
 def _converted(value: Any) -> Any:
-    """Return lists, tuples and other sequences of numbers as arrays; anything else unchanged."""
-    if type(value) is np.ndarray or isinstance(value, READ):
+    """Return everything of which records can be read as an array of NumPy's own class.
+
+    An object of another class can have another length when it is read again.
+
+    Raises:
+        ParameterError: If it is a masked array, whose masked values are no records.
+    """
+    kind = type(value)
+    if kind is np.ndarray or kind in PLAIN:
         return value
-    # a sequence of another class can have another length when it is read again
+    if isinstance(value, np.ma.MaskedArray):
+        raise ParameterError(f"records must be an array of numbers, got a masked array: {value!r}")
     if not (hasattr(value, "__array__") or hasattr(value, "__getitem__")):
         return value
     try:
         return np.asarray(value)
     except ValueError:  # rows of unequal length, which the method reports
         return value
+
+
+def _number_of_rounds(what: str, columns: list[Any]) -> int:
+    """Return the number of rounds in the arrays ``(n, ...)`` of records.
+
+    Raises:
+        ParameterError: If one is no array, or they are of different lengths.
+    """
+    given = [column for column in columns if column is not None]
+    arrays = all(isinstance(column, np.ndarray) and column.ndim for column in given)
+    lengths = {len(column) for column in given} if arrays else set()
+    if len(lengths) != 1:
+        raise ParameterError(
+            f"{what}: the records of several rounds are arrays, all with the rounds as first axis; "
+            f"got {[np.shape(column) if arrays else type(column).__name__ for column in given]}"
+        )
+    return int(lengths.pop())
 
 
 def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -136,8 +161,7 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
         options = {key: _converted(value) for key, value in options.items()}
         records = 1
         if many:
-            first = args[0] if args else next(iter(options.values()))
-            records = first.shape[0] if hasattr(first, "shape") else len(first)
+            records = _number_of_rounds(releaser.what, [*args, *options.values()])
         with _counting:
             if releaser._entering:
                 raise _busy(releaser)

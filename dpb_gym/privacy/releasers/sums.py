@@ -496,8 +496,12 @@ class Sum(Releaser):
         Args:
             records: Numbers ``(n, B)``, or without directions rows ``(n, B, width)``.
             along: Their directions ``(n, B, width)``.
+
+        Raises:
+            ParameterError: On a wrong shape; nothing changes. Otherwise as for `add`.
         """
         self.ready()
+        record_entry.check_rounds(self, records, along)
         if overridden(self, "add_rounds", "add") or not self._takes_rounds(len(records), along):
             for t, record in enumerate(records):
                 self.add(record, None if along is None else along[t])
