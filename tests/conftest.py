@@ -17,6 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -284,6 +285,29 @@ class Forks:
         return subprocess.CompletedProcess(
             words, status, self.out.read_text(), self.err.read_text()
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def audits_in_this_process() -> Iterator[Callable[..., Any]]:
+    """Run the replays of audits here, one after another; return the function that forks for them.
+
+    A process of the tests has a gigabyte of modules and compiled code. To copy its page tables
+    takes several times as long as a replay.
+    """
+    from dpb_gym.audits import interference
+
+    forking = interference._apart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interference, "_apart", lambda works: (work() for work in works))
+        yield forking
+
+
+@pytest.fixture
+def audits_in_processes(
+    audits_in_this_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the replays of audits in processes of their own, as outside of tests."""
+    monkeypatch.setattr("dpb_gym.audits.interference._apart", audits_in_this_process)
 
 
 @pytest.fixture
