@@ -193,9 +193,7 @@ class OneLane(Sums):
         self.seen = feedback.reward[0]
 
 
-OTHER_REPLICATE = (
-    "records of another replicate reach the action of round 2, all responses opposite"
-)
+OTHER_REPLICATE = "records of another replicate reach the action of round 2, all responses opposite"
 
 
 def found(agent: type[Agent], horizon: int = 12) -> Influence | None:

@@ -11,6 +11,7 @@ import pytest
 import dpb_gym
 from dpb_agents.recommendation.one_pass_sparse import OCTAVES, SparseSums
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource, SystemNoise
 from dpb_gym.streams import AgentStreams
@@ -190,7 +191,7 @@ def test_the_scale_follows_the_rewards():
     agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(50.0))
     instance = problem.instance([0])
     for _ in range(20):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         small = type(feedback)(reward=0.5 + 0.1 * (feedback.reward - 0.5))
