@@ -310,6 +310,19 @@ def audits_in_processes(
     monkeypatch.setattr("dpb_gym.audits.interference._apart", audits_in_this_process)
 
 
+@pytest.fixture(scope="module")
+def few_points() -> Iterator[None]:
+    """Give `response-pricing` 32 points of its law of the features instead of 512.
+
+    They change its accuracy, which is tested in agents/pricing, and take a sixteenth of the time.
+    """
+    from dpb_agents.pricing import response_pricing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_pricing, "POINTS", 32)
+        yield
+
+
 @pytest.fixture
 def import_benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     """A function that imports a module of the folder `benchmarks`."""
