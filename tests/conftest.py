@@ -135,7 +135,7 @@ LONG_PATHS = (
     "docs/test_snippets.py::test_commands_work[docs",
     "docs/test_snippets.py::test_python_snippets_run[docs",
     "examples",
-    "harness/planning/test_costs.py::test_a_forecast_of_memory_is_near_what_a_run_takes[params1",
+    "harness/planning/test_costs.py::test_a_forecast_of_memory_is_near_what_a_run_takes",
     "harness/planning/test_costs.py::test_folded_records_do_not_grow_with_the_horizon[mle",
     "harness/results/test_result_directory.py::test_a_full_disk",
     "harness/results/test_storage.py::test_kill_9",

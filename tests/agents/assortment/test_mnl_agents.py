@@ -246,9 +246,9 @@ def test_bad_use(play: Any) -> None:
         run.agent.observe(context, run.actions[-1], feedback)
     fresh = make_agent("ucb-mnl")
     fresh.set_up(run.problem.info, AgentStreams([0]))
-    context.features[:] = np.nan
+    empty = context._replace(features=np.full_like(context.features, np.nan))
     with pytest.raises(ParameterError, match="features must be finite"):
-        fresh.observe(context, run.actions[-1], feedback)
+        fresh.observe(empty, run.actions[-1], feedback)
 
 
 def test_registration() -> None:

@@ -60,7 +60,7 @@ def test_the_guarantee_is_the_budget_and_it_is_spent(name, budget):
 def test_sensitivities_by_search(bound):
     """A coordinate moves by 2 m at most, k of them by 2 min(1, m sqrt k), and two counts by 1."""
     rng, most, together = np.random.default_rng(0), 0.0, np.zeros(WIDTH + 1)
-    for _ in range(3000):
+    for _ in range(1500):
         # records of any size, and opposite ones, which are the worst
         v = rng.standard_normal(WIDTH) * rng.choice([0.01, 1.0, 100.0])
         w = -v if rng.random() < 0.5 else rng.standard_normal(WIDTH) * rng.choice([0.0, 1.0])

@@ -95,8 +95,7 @@ def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, mak
     assert page.visible()[0].startswith("One-pass MNL")
 
 
-@pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1400, False)])
 def test_text_is_readable_in_both_themes(opened, make, dark, width):
     page = opened(make.data(), dark=dark, width=width)
     back = page.execute_script("return getComputedStyle(document.body).backgroundColor")
