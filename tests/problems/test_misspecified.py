@@ -208,7 +208,7 @@ def test_features_and_intercept():
     np.testing.assert_allclose(scaled.context().features, x * [0.1, 1.0, 10.0], rtol=1e-5)
     np.testing.assert_array_equal(scaled.respond(action).expected, plain.respond(action).expected)
     assert scaled.problem.feature_bound == pytest.approx(10.0 * plain.problem.feature_bound)
-    moved = played(small(env_id, intercept=-0.7, **wide), lanes=2000)
+    moved = played(small(env_id, intercept=-0.7, **wide), lanes=4000)
     np.testing.assert_array_equal(moved.context().features, x)
     score = (x[:, 0].astype(float) * theta).sum(axis=1) - 0.7
     np.testing.assert_allclose(moved.respond(action).expected, 1 / (1 + np.exp(-score)), rtol=1e-5)
