@@ -97,9 +97,9 @@ test-all: $(VENV)/.test
 
 # For development: two variants of each test of the library that is not slow and starts no process or
 # browser, without the sweeps over all agents.
-# `make test-all` also runs those of agents, papers, examples, pages and packages.
+# `make test-all` also runs those of agents, papers, examples, pages, packages and sources.
 FAST := $(filter-out tests/agents tests/audits tests/bits tests/docs tests/examples tests/papers \
-  tests/plugin tests/release tests/sb3 tests/%.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
+  tests/plugin tests/release tests/sb3 tests/structure tests/%.py, $(wildcard tests/*)) $(wildcard tests/agents/*.py)
 FAST := $(filter-out %/test_laws.py %/test_stretches.py, $(FAST))
 test-fast: $(VENV)/.test
 	@$(PYTEST) -q -m "not slow and not long and not process and not browser" --variants 2 $(FAST)

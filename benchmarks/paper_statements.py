@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -91,13 +92,18 @@ def _exists(place: str) -> bool:
     path, _, name = place.partition("::")
     if not name or not (ROOT / path).is_file():
         return False
-    scope: list[ast.stmt] = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
+    scope = _body(path)
     for part in name.split("."):
         inner = [x for x in scope if getattr(x, "name", None) == part]
         if not inner:
             return False
         scope = getattr(inner[0], "body", [])
     return True
+
+
+@functools.cache
+def _body(path: str) -> list[ast.stmt]:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8")).body
 
 
 def _labels(page: str) -> set[str]:

@@ -44,10 +44,10 @@ def sources() -> Iterator[tuple[str, Path]]:
                 yield name or (parts[0] if len(parts) > 1 else "(modules)"), path
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    """Yield the path and the syntax tree of every Python file."""
+def trees(folder: str = ".") -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the path and the syntax tree of every Python file below a folder."""
     for _, path in sources():
-        if path.suffix == ".py":
+        if path.suffix == ".py" and path.is_relative_to(ROOT / folder):
             yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -130,12 +130,11 @@ def comments(folder: str) -> float:
     """Return the comments per 100 lines of code of a folder."""
     count = 0
     code = 0
-    for path, _ in trees():
-        if path.is_relative_to(ROOT / folder):
-            text = path.read_text(encoding="utf-8")
-            tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-            count += sum(token.type == tokenize.COMMENT for token in tokens)
-            code += code_lines(text)
+    for path, _ in trees(folder):
+        text = path.read_text(encoding="utf-8")
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        count += sum(token.type == tokenize.COMMENT for token in tokens)
+        code += code_lines(text)
     return 100.0 * count / code
 
 
@@ -145,9 +144,8 @@ PACKAGES = ("dpb_gym", "agents", "envs_data")
 def packed(folder: str) -> float:
     """Return the percentage of assignments of a folder that assign a tuple to a tuple."""
     found = []
-    for path, tree in trees():
-        if path.is_relative_to(ROOT / folder):
-            found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    for _, tree in trees(folder):
+        found += [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
     pairs = [(node.targets[0], node.value) for node in found]
     tuples = sum(isinstance(each, ast.Tuple) and isinstance(of, ast.Tuple) for each, of in pairs)
     return 100.0 * tuples / len(found)

@@ -17,6 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -134,7 +135,7 @@ LONG_PATHS = (
     "docs/test_snippets.py::test_commands_work[docs",
     "docs/test_snippets.py::test_python_snippets_run[docs",
     "examples",
-    "harness/planning/test_costs.py::test_a_forecast_of_memory_is_near_what_a_run_takes[params1",
+    "harness/planning/test_costs.py::test_a_forecast_of_memory_is_near_what_a_run_takes",
     "harness/planning/test_costs.py::test_folded_records_do_not_grow_with_the_horizon[mle",
     "harness/results/test_result_directory.py::test_a_full_disk",
     "harness/results/test_storage.py::test_kill_9",
@@ -284,6 +285,42 @@ class Forks:
         return subprocess.CompletedProcess(
             words, status, self.out.read_text(), self.err.read_text()
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def audits_in_this_process() -> Iterator[Callable[..., Any]]:
+    """Run the replays of audits here, one after another; return the function that forks for them.
+
+    A process of the tests has a gigabyte of modules and compiled code. To copy its page tables
+    takes several times as long as a replay.
+    """
+    from dpb_gym.audits import interference
+
+    forking = interference._apart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interference, "_apart", lambda works: (work() for work in works))
+        yield forking
+
+
+@pytest.fixture
+def audits_in_processes(
+    audits_in_this_process: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the replays of audits in processes of their own, as outside of tests."""
+    monkeypatch.setattr("dpb_gym.audits.interference._apart", audits_in_this_process)
+
+
+@pytest.fixture(scope="module")
+def few_points() -> Iterator[None]:
+    """Give `response-pricing` 32 points of its law of the features instead of 512.
+
+    They change its accuracy, which is tested in agents/pricing, and take a sixteenth of the time.
+    """
+    from dpb_agents.pricing import response_pricing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_pricing, "POINTS", 32)
+        yield
 
 
 @pytest.fixture

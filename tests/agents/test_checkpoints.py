@@ -14,6 +14,7 @@ import dpb_gym
 from dpb_gym import state
 from dpb_gym.agent import Agent, SingleAgent
 from dpb_gym.checkpoint import FORMAT, VERSION
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, CheckpointError
 from dpb_gym.privacy import Budget, Curator, GaussianEvent, NoiseSource
 from dpb_gym.privacy.releasers.releaser import Releaser, behind
@@ -51,7 +52,7 @@ def start(name, kind, rounds=700):
 def play(instance, agent, first, last):
     actions = []
     for _ in range(first, last):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         actions.append(np.array(action))
         agent.observe(context, action, instance.respond(action).feedback)
@@ -127,7 +128,7 @@ def test_a_private_checkpoint_loads_once(tmp_path):
 def test_a_saved_private_agent_continues_from_its_checkpoint_only(tmp_path, name):
     instance, agent = start(name, "recommendation")
     play(instance, agent, 0, 100)
-    context = instance.context()
+    context = locked(instance.context())
     action = agent.act(context)
     feedback = instance.respond(action).feedback
     agent.save(tmp_path / "first.ckpt")

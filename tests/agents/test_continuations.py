@@ -18,6 +18,7 @@ import pytest
 import dpb_gym
 from dpb_gym import state
 from dpb_gym.agent import Agent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.devices import Device
 from dpb_gym.errors import AgentError, CheckpointError, DPBError
 from dpb_gym.privacy import Account
@@ -486,7 +487,7 @@ def played(rounds: int = 40) -> tuple[Any, Agent]:
 
 def go_on(instance: Any, agent: Agent, rounds: int) -> None:
     for _ in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         instance.advance()

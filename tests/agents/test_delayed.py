@@ -7,6 +7,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym.agent import Agent, SingleAgent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Feedback
@@ -53,7 +54,7 @@ def play(arena, name, seeds, rounds, delay):
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     post, actions = Delivery(problem, seeds), []
     for t in range(1, rounds + 1):
-        context = instance.context()
+        context = locked(instance.context())
         post.open(context)
         action = agent.act(context)
         actions.append(np.array(action))
@@ -87,7 +88,7 @@ def unobserved(arena, name, nobody):
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     seen, actions = np.random.default_rng(0).random((60, 2)) > 0.3, []
     for t in range(60):
-        context = instance.context()
+        context = locked(instance.context())
         action = np.array(agent.act(context))
         actions.append(action.copy())
         told = instance.respond(action).feedback._replace(observed=seen[t])
@@ -171,7 +172,7 @@ def test_what_is_observed_is_the_undelayed_sequence_shifted():
         agent.set_up(problem.info, AgentStreams([1, 2]))
         post = Delivery(problem, [1, 2])
         for t in range(1, 31):
-            context = instance.context()
+            context = locked(instance.context())
             post.open(context)
             action = agent.act(context)
             agent.observe(*post.deliver(action, instance.respond(action).feedback))

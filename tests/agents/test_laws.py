@@ -15,7 +15,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 import dpb_gym
-from dpb_gym.customer_rounds import context_of, empty_round, feedback_of
+from dpb_gym.customer_rounds import context_of, empty_round, feedback_of, locked
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
@@ -132,7 +132,7 @@ def test_items_in_another_order_give_the_same_decisions(arena: str, name: str) -
         if arena == "recommendation":
             order = rng.permutation(many)
         place = np.argsort(order)
-        context = instance.context()
+        context = locked(instance.context())
         moved = relabelled(context, order)
         chosen = np.array(one.act(context))
         answer = np.array(other.act(moved))
@@ -188,7 +188,7 @@ def test_coordinates_in_another_order_give_the_same_decisions(arena: str, name: 
     if (axes == np.arange(len(axes))).all():
         axes = axes[::-1]
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         moved = context._replace(features=np.ascontiguousarray(context.features[..., axes]))
         chosen = np.array(one.act(context))
         answer = np.array(other.act(moved))

@@ -11,6 +11,7 @@ import pytest
 import dpb_gym
 from dpb_agents.kernels.curvature import informed
 from dpb_agents.recommendation.one_pass_linear import set_prior
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.offline import collect, release_prior
 from dpb_gym.privacy import Budget, Composition, Curator, GaussianEvent, Guarantee, NoiseSource
@@ -147,7 +148,7 @@ def test_a_precise_prior_dominates_and_a_vague_one_does_not(name, env, kwargs):
         np.testing.assert_array_equal(agent.state.theta[0, -3:], MEAN)
         instance = problem.instance(SEEDS)
         for _ in range(200):
-            context = instance.context()
+            context = locked(instance.context())
             action = agent.act(context)
             agent.observe(context, action, instance.respond(action).feedback)
             instance.advance()

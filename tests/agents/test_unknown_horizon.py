@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.problems.rounds import LONGEST
@@ -89,7 +90,7 @@ def test_one_pass_agents_switch_to_their_anytime_form(kind, agent):
         made.set_up(problem.info, AgentStreams([3]), Budget.zcdp(5.0))
         actions = []
         for t in range(300):
-            context = instance.context()
+            context = locked(instance.context())
             actions.append(np.array(made.act(context)))
             made.observe(context, actions[-1], instance.respond(actions[-1]).feedback)
             if t < 299:

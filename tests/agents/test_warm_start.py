@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 import dpb_gym
 from dpb_agents.recommendation.rivals.linear_rival import shrunk
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.problems.rounds import Round
@@ -95,7 +96,7 @@ def test_a_strong_prior_is_what_is_played(name):
     instance = problem.instance(SEEDS)
     kept = "ridge" in inspect.signature(agent_spec(name).maker).parameters
     for _ in range(25 if kept else 2):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         for b in range(len(SEEDS)):
             assert value(problem, context, action[b], b) >= best(problem, context, b) - 1e-5
@@ -137,7 +138,7 @@ def test_the_shift_of_v_pulls_to_the_prior(name):
     agent, problem = begin(name, 1e6 * KNOWN, ridge=1.0, every=20)
     instance = problem.instance(SEEDS)
     for _ in range(40):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         instance.advance()
@@ -150,7 +151,7 @@ def test_ridge_regression_starts_at_the_prior(intercept):
     agent, problem = begin("lin-greedy", ridge=3.0, intercept=intercept)
     instance, records = problem.instance(SEEDS), []
     for _ in range(50):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         records.append((context.features[0, action[0]].astype(float), feedback.reward[0] - 0.5))
@@ -172,7 +173,7 @@ def test_maximum_likelihood_starts_at_the_prior(name):
     agent, problem = begin(name, ridge=2.0, growth=1.0001, horizon=120)
     instance, records = problem.instance(SEEDS), []
     for _ in range(100):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         records.append((context.features[0].astype(float), action[0], feedback))
@@ -201,7 +202,7 @@ def test_a_replicate_keeps_the_prior_until_its_own_first_update(name):
     agent, problem = begin(name, budget="rho=20", growth=1.05, horizon=200)
     instance, untouched = problem.instance(SEEDS), 0
     for _ in range(200):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         first = agent._updates == 0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_specs, make_agent, shortcoming
 from dpb_gym.streams import AgentStreams
@@ -102,7 +103,7 @@ def lockstep(problem, name, seeds, rounds, budget):
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     actions, regrets = [], []
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         actions.append(np.array(action))

@@ -353,7 +353,7 @@ def test_bad_arguments_are_refused(arguments, error):
         audit(**arguments)
 
 
-def test_an_agent_that_ends_its_process_is_named():
+def test_an_agent_that_ends_its_process_is_named(audits_in_processes):
     with pytest.raises(AgentError, match="ended the process"):
         list(interference._apart([lambda: os._exit(3)]))
 

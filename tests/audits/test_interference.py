@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from dpb_gym import Budget, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import interference
 from dpb_gym.audits.interference import LANES, Influence, _Customers, interferes, with_lane_of
+from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Curator, NoiseSource
 from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, Segment
 from dpb_gym.privacy.releasers.releaser import behind
@@ -191,14 +193,32 @@ class OneLane(Sums):
         self.seen = feedback.reward[0]
 
 
+OTHER_REPLICATE = "records of another replicate reach the action of round 2, all responses opposite"
+
+
 def found(agent: type[Agent], horizon: int = 12) -> Influence | None:
     env, kwargs = SETTINGS["arms"]
     run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.zcdp(0.5))
     return interferes(run, make_problem(env, horizon=horizon, **kwargs), 5)
 
 
-def test_an_agent_that_only_adds_and_releases_passes():
+def test_an_agent_that_only_adds_and_releases_passes(audits_in_processes):
     assert found(Sums) is None
+
+
+def test_processes_of_their_own_find_the_same(audits_in_processes):
+    assert str(found(OneLane)) == OTHER_REPLICATE
+    with pytest.raises(AgentError, match="ended the process"):
+        list(interference._apart([lambda: os._exit(3)]))
+    with pytest.raises(ZeroDivisionError):
+        list(interference._apart([lambda: 1, lambda: 1 // 0]))
+    here = os.getpid()
+    assert here not in interference._apart([os.getpid, os.getpid])
+    assert list(interference._apart((lambda i=i: i) for i in range(5))) == list(range(5))
+
+
+def test_effects_are_named_with_the_replay_that_shows_them():
+    assert str(found(OneLane)) == OTHER_REPLICATE
 
 
 @pytest.mark.parametrize(

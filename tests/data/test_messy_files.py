@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,17 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
 """Files with the answers that a user gives, the problem, and the columns that are read."""
 
 
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dpb_data.Reading]:
+    """A function that reads a file of `READS` once."""
+
+    @cache
+    def read_once(name: str) -> dpb_data.Reading:
+        return dpb_data.read(str(READS[name][0](tmp_path_factory.mktemp("messy"))))
+
+    return read_once
+
+
 def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.Reading:
     given = dict(action)
     return reading.answer(given.pop("problem", None), **given)
@@ -104,10 +116,10 @@ def answered(reading: dpb_data.Reading, action: Mapping[str, Any]) -> dpb_data.R
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READS)
-def test_at_most_three_commands_lead_to_a_model(name: str, tmp_path: Path) -> None:
+def test_at_most_three_commands_lead_to_a_model(name: str, read: Any) -> None:
     """The first names the file alone, each other one answers all open questions."""
-    make, actions, problem, columns = READS[name]
-    reading = dpb_data.read(str(make(tmp_path)))
+    _, actions, problem, columns = READS[name]
+    reading = read(name)
     commands = 1
     left = [*actions]
     while reading.questions:
@@ -129,14 +141,12 @@ def test_at_most_three_commands_lead_to_a_model(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", READS)
-def test_no_question_is_skipped(name: str, tmp_path: Path) -> None:
+def test_no_question_is_skipped(name: str, read: Any) -> None:
     """Without the answers there is no table: nothing is guessed."""
-    make, actions, _, _ = READS[name]
-    reading = dpb_data.read(str(make(tmp_path)))
-    if not actions:
+    if not READS[name][1]:
         return
     with pytest.raises(QuestionError):
-        reading.table()
+        read(name).table()
 
 
 def test_effects_are_those_of_the_demand_that_generated_the_files(tmp_path: Path) -> None:
@@ -263,12 +273,12 @@ def test_absent_values_are_missing_in_their_column_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_answers_can_be_typed_as_they_are_printed(tmp_path: Path) -> None:
+def test_answers_can_be_typed_as_they_are_printed(read: Any) -> None:
     """The options of each question's first complete answer are read back as the same settings."""
     from dpb_gym.cli.options import read_settings
 
-    for make, *_ in READS.values():
-        for question in dpb_data.read(str(make(tmp_path))).questions:
+    for name in READS:
+        for question in read(name).questions:
             for answer in question.answers:
                 words = answer.options()
                 pairs = dict(zip(words[1::2], words[::2]))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +13,13 @@ SCRIPTS = [
     for path in sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
     if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 ]
-# An import takes seconds on a busy machine, most benchmarks take minutes.
-LIMIT = 120
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_every_script_explains_its_arguments_and_does_not_run(script: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(script), "--help"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
+def test_every_script_explains_its_arguments_and_does_not_run(
+    script: Path, tmp_path: Path, forks: Any
+) -> None:
+    done = forks.run(script, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     usage = done.stdout.partition("\n")[0]
     assert usage.startswith("usage: ") and script.name in usage, done.stdout[:500]

@@ -101,7 +101,10 @@ def test_commands_work(page, tmp_path, forks):
             elif words and words[0] == "dpb":
                 # An archive needs all replicates of the suite.
                 few = "run" in words and "--replicates" not in words and "dpb submit" not in block
-                commands.append((line, words[1:] + ["--replicates", "2"] * few))
+                # the environment's 10,000 rounds take ten seconds
+                short = words[1] == "audit" and "--deployment" not in words
+                more = ["--replicates", "2"] * few + ["--deployment", "200"] * short
+                commands.append((line, words[1:] + more))
             elif words[:1] == ["python"] and words[1].startswith("examples/"):
                 assert (ROOT / words[1]).exists(), line
             elif words:

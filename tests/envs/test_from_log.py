@@ -66,6 +66,7 @@ def prices(n: int = 400, **changes: Any) -> Any:
 # ----------------------------------------------------------------------------------- fitting
 
 
+@pytest.mark.slow
 def test_the_fit_is_the_penalised_maximum_likelihood() -> None:
     """Compare with a general optimiser of the likelihood."""
     rng = np.random.default_rng(0)

@@ -258,6 +258,7 @@ def test_a_window_shows_every_round_and_closes(monkeypatch):
     assert not pygame.display.get_init()
 
 
+@pytest.mark.slow
 def test_videos_are_recorded(tmp_path):
     pytest.importorskip("moviepy", reason="needs the [render] extra")
     env = gym.make("DPB/Pricing-v0", horizon=4, render_mode="rgb_array")

@@ -7,6 +7,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym.agent import Agent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.problems.folded import FoldedStretch
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -40,7 +41,7 @@ class Run:
         """Play rounds one by one; `change` returns context and feedback to observe."""
         actions = []
         for _ in range(rounds):
-            context = self.instance.context()
+            context = locked(self.instance.context())
             action = np.array(self.agent.act(context))
             feedback = self.instance.respond(action).feedback
             given = (context, feedback) if change is None else change(context, feedback)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import dpb_gym
 from dpb_gym import Budget
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import (
     AgentError,
     BudgetError,
@@ -518,7 +519,7 @@ def test_agents_run_on_system_noise(name: str) -> None:
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(1.0), noise="system")
     instance = problem.instance([0, 1])
     for t in range(60):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         if t < 59:

@@ -80,9 +80,9 @@ def test_the_elasticity_and_its_error_follow_from_the_likelihood() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [0.1, 1.0])
 def test_intervals_of_the_elasticity_hold_in_generated_logs(width: float) -> None:
-    """Of 60 logs, at least 51 hold the truth (nominal 57), with and without noise features."""
+    """Of 40 logs, at least 34 hold the truth (nominal 38), with and without noise features."""
     held = []
-    for seed in range(60):
+    for seed in range(40):
         rng = np.random.default_rng(1000 + seed)
         noise = {f"x{k}": rng.normal(size=1000) for k in range(3)}
         frame = quotes(1000, 10 - 5 * width, 10 + 5 * width, 3.0, 0.4, seed, **noise)
@@ -93,7 +93,7 @@ def test_intervals_of_the_elasticity_hold_in_generated_logs(width: float) -> Non
             continue
         low, high = problem.effects["price"].interval
         held.append(low <= -0.4 <= high)
-    assert sum(held) >= 51
+    assert sum(held) >= 34
 
 
 def test_persons_with_several_rows_widen_intervals() -> None:

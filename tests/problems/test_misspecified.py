@@ -91,13 +91,13 @@ def test_the_oracle_is_the_best_of_all_actions(env_id, more):
 @pytest.mark.parametrize(("env_id", "more"), CASES, ids=str)
 def test_realised_rewards_have_the_expected_mean(env_id, more):
     more = {k: v for k, v in more.items() if k != "contamination"}
-    instance = played(small(env_id, **more), lanes=4000)
-    action = np.repeat(everything(instance.problem)[3:4], 4000, axis=0)
+    instance = played(small(env_id, **more), lanes=2000)
+    action = np.repeat(everything(instance.problem)[3:4], 2000, axis=0)
     if env_id == "DPB/Pricing-v0":
-        action = np.full(4000, 0.6)
+        action = np.full(2000, 0.6)
     outcome = instance.respond(action)
     gap = outcome.feedback.reward - outcome.expected
-    assert abs(gap.mean()) < 4.5 * gap.std() / np.sqrt(4000)
+    assert abs(gap.mean()) < 4.5 * gap.std() / np.sqrt(2000)
     assert outcome.feedback.reward.std() > 0
 
 
@@ -126,12 +126,12 @@ def test_types_mix_the_plain_problem(env_id):
 )
 def test_contaminated_customers_respond_at_random_and_regret_uses_the_truth(env_id, mean):
     more = {"revenues": "equal"} if env_id == "DPB/Assortment-v0" else {}
-    dirty = played(small(env_id, contamination=0.25, **more), lanes=8000)
-    clean = played(small(env_id, **more), lanes=8000)
+    dirty = played(small(env_id, contamination=0.25, **more), lanes=4000)
+    clean = played(small(env_id, **more), lanes=4000)
     action = {
-        "A": np.repeat([[0, 1, 2]], 8000, axis=0),
-        "P": np.ones(8000),
-        "R": np.zeros(8000, int),
+        "A": np.repeat([[0, 1, 2]], 4000, axis=0),
+        "P": np.ones(4000),
+        "R": np.zeros(4000, int),
     }
     soiled, pure = dirty.respond(action[env_id[4]]), clean.respond(action[env_id[4]])
     np.testing.assert_array_equal(soiled.expected, pure.expected)

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpb_gym.agent import Agent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.privacy import Budget
 from dpb_gym.problems.base import Problem
@@ -35,7 +36,7 @@ class Run:
 
     def play(self, rounds: int) -> Run:
         for _ in range(rounds):
-            context = self.instance.context()
+            context = locked(self.instance.context())
             action = self.agent.act(context)
             outcome = self.instance.respond(action)
             self.features.append(context.features.copy())

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from dpb_agents.assortment.dpmnl import DPMNL, ChoiceReleasers
 from dpb_agents.assortment.exact_mnl import ExactMNL
 from dpb_agents.assortment.optimistic_slates import DesignMatrix
+from dpb_gym.customer_rounds import locked
 from dpb_gym.envs.registration import make_problem
 from dpb_gym.errors import AgentError, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget
@@ -188,7 +189,7 @@ def test_the_policy_sees_releases_only(rule: str) -> None:
         agent.set_up(problem.info, AgentStreams([0, 1]))
         taken = []
         for t in range(40):
-            context = instance.context()
+            context = locked(instance.context())
             taken.append(agent.act(context))
             feedback = instance.respond(taken[-1]).feedback
             if flip:
@@ -245,9 +246,9 @@ def test_bad_use(play: Any) -> None:
         run.agent.observe(context, run.actions[-1], feedback)
     fresh = make_agent("ucb-mnl")
     fresh.set_up(run.problem.info, AgentStreams([0]))
-    context.features[:] = np.nan
+    empty = context._replace(features=np.full_like(context.features, np.nan))
     with pytest.raises(ParameterError, match="features must be finite"):
-        fresh.observe(context, run.actions[-1], feedback)
+        fresh.observe(empty, run.actions[-1], feedback)
 
 
 def test_registration() -> None:
@@ -271,7 +272,7 @@ def test_a_constant_of_the_agent_equals_one_among_the_features(name: str, revenu
     own.set_up(replace(problem.info, dim=2), AgentStreams(seeds))
     instance = problem.instance(seeds)
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         shown = context._replace(features=context.features[..., :2])
         action = whole.act(context)
         np.testing.assert_array_equal(own.act(shown), action)

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import dpb_gym
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -44,7 +45,7 @@ def test_estimate_and_matrix_are_those_of_the_paper(norm):
     H, w, on_the_edge = 2.0 * np.eye(3), centre.copy(), 0
     eta = radius + 1.0 + np.log(4) / 2
     for _ in range(40):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         items = action[0][action[0] >= 0]
@@ -74,7 +75,7 @@ def test_assortments_are_the_best_under_optimistic_utilities():
     agent, instance = begin(scale=0.05)
     sizes = set()
     for _ in range(30):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         for b in range(2):
             x = context.features[b].astype(float)

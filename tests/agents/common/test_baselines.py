@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.envs.registration import ENVIRONMENTS
 from dpb_gym.errors import AgentError
 from dpb_gym.streams import AgentStreams, Stream, generator
@@ -79,7 +80,7 @@ def test_oracle_has_no_regret(env_id, env):
     agent.attach(instance)
     agent.set_up(problem.info, AgentStreams(seeds))
     for t in range(40):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         agent.observe(context, action, outcome.feedback)

@@ -10,6 +10,7 @@ import pytest
 
 import dpb_gym
 from dpb_agents.common.local_sgd import Descent, gradient, largest_gradient
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
@@ -110,7 +111,7 @@ def test_the_server_moves_against_the_gradient(case):
     instance = problem.instance(list(SEEDS))
     start = (math.sqrt(2e-12) * (0.5 if logistic else 3.0) / (0.7 * h)) ** 2
     for t in range(1, 41):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         x = context.features.astype(float)
@@ -135,7 +136,7 @@ def test_prices_are_random_first_and_renewed_by_epochs():
     agent, problem = begun("local-pricing", Budget.zcdp(5.0), horizon=400, explore=20, growth=1.5)
     instance, epochs, prices = problem.instance(list(SEEDS)), [], []
     for t in range(1, 401):
-        context = instance.context()
+        context = locked(instance.context())
         prices.append(agent.act(context))
         before = agent.state.epoch.copy()
         agent.observe(context, prices[-1], instance.respond(prices[-1]).feedback)
@@ -155,7 +156,7 @@ def test_messages_are_sent_where_nothing_was_observed():
     agent = make_agent("local-glm-sgd")
     agent.set_up(problem.info, AgentStreams(range(30)), Budget.zcdp(1.0))
     instance = problem.instance(range(30))
-    context = instance.context()
+    context = locked(instance.context())
     action = agent.act(context)
     feedback = instance.respond(action).feedback
     assert not feedback.observed.all()

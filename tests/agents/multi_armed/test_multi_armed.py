@@ -12,6 +12,7 @@ import dpb_gym
 from dpb_agents.multi_armed import dp_se
 from dpb_agents.multi_armed.arms import ArmSums
 from dpb_agents.multi_armed.ucb import BernoulliResponse
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Feedback
@@ -43,7 +44,7 @@ def play(name, budget, made=None, **params):
         release = sums.release
         sums.release = lambda due: released.append(release(due)) or released[-1]
     for t in range(made.horizon):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         arms.append(int(context.arms[0, action[0]]))
@@ -250,7 +251,7 @@ def test_a_bit_is_private_and_an_unbiased_estimate(epsilon):
 def test_arms_are_unit_vectors_in_the_same_order():
     instance = problem(5).instance([0, 1])
     for _ in range(4):
-        context = instance.context()
+        context = locked(instance.context())
         np.testing.assert_array_equal(context.features, np.tile(np.eye(4, dtype="f4"), (2, 1, 1)))
         np.testing.assert_array_equal(context.arms, [[0, 1, 2, 3]] * 2)
         expected = [instance.respond(np.array([a, a])).expected[0] for a in range(4)]

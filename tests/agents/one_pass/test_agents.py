@@ -13,6 +13,7 @@ from scipy.stats import kstest
 
 import dpb_gym
 from dpb_agents.pricing import one_pass_pricing as pricing
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.kernels.vectors import moved
 from dpb_gym.privacy import Budget
@@ -49,7 +50,7 @@ def play(agent, problem, seeds, rounds, spy=None):
     instance = problem.instance(seeds)
     actions, regret = [], np.zeros(len(seeds))
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         actions.append(np.array(action))
@@ -151,7 +152,7 @@ def test_the_policy_depends_on_others_through_releases_only(name, budget):
     rng = np.random.default_rng(0)
     instance = problem.instance(seeds)
     for t in range(300):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         np.testing.assert_array_equal(action, actions[t])
         feedback = scrambled(instance.respond(action).feedback, rng)
@@ -168,7 +169,7 @@ def test_a_bad_record_or_one_too_many_is_refused(name):
     problem = problem_of(name, 30)
     agent = begin(name, problem, [0, 1], Budget.zcdp(1.0))
     instance = problem.instance([0, 1])
-    context = instance.context()
+    context = locked(instance.context())
     action = agent.act(context)
     feedback = instance.respond(action).feedback
     broken = context._replace(features=np.full_like(context.features, np.nan))
@@ -258,8 +259,17 @@ def with_intercept(horizon):
     return {"dim": 4, "customers": customers, "theta": np.array(logit) / 2}
 
 
-@pytest.mark.parametrize("shop", ["intercept", "mild", "price 1 is best", "steep"])
-@pytest.mark.parametrize("rho", [1e-6, 3e-4])
+SHOPS = ("intercept", "mild", "price 1 is best", "steep")
+
+
+@pytest.mark.parametrize(
+    ("shop", "rho"),
+    [
+        pytest.param(shop, rho, marks=pytest.mark.long if (i + j) % 2 else ())
+        for i, shop in enumerate(SHOPS)
+        for j, rho in enumerate((1e-6, 3e-4))
+    ],
+)
 def test_no_budget_has_more_regret_than_random_prices(shop, rho):
     kwargs = {"mild": {"dim": 3}, "price 1 is best": {"dim": 5}, "steep": {"dim": 5, "zeta": 30.0}}
     kwargs["intercept"] = with_intercept(4000)
@@ -408,7 +418,7 @@ def test_first_records_are_left_out_if_theta_is_longer_than_the_prior_expects(
 def test_a_wrong_zeta_at_most_doubles_the_regret():
     """The demand's steepness is learned as the size of theta."""
     right = dpb_gym.make_problem("DPB/Pricing-v0", horizon=6000, dim=3, zeta=4.0)
-    seeds = range(1_001_300, 1_001_324)
+    seeds = range(1_001_300, 1_001_312)
     best = total("one-pass-pricing", right, seeds, Budget.zcdp(0.5)).mean()
     for zeta in (2.0, 8.0):
         instance, regret = right.instance(seeds), np.zeros(len(seeds))
@@ -416,7 +426,7 @@ def test_a_wrong_zeta_at_most_doubles_the_regret():
         agent = make_agent("one-pass-pricing")
         agent.set_up(wrong, AgentStreams(seeds), Budget.zcdp(0.5))
         for t in range(right.horizon):
-            context = instance.context()
+            context = locked(instance.context())
             price = agent.act(context)
             outcome = instance.respond(price)
             regret += outcome.regret
@@ -435,8 +445,15 @@ def test_exact_sums_use_the_first_records_with_heavy_tails():
     assert total("one-pass-mnl", problem, seeds, None).mean() < chance / 100
 
 
-@pytest.mark.parametrize("revenues", ["equal", "random"])
-@pytest.mark.parametrize("budget", [None, Budget.zcdp(1.0)])
+@pytest.mark.parametrize(
+    ("revenues", "budget"),
+    [
+        ("equal", None),
+        ("random", Budget.zcdp(1.0)),
+        pytest.param("random", None, marks=pytest.mark.long),
+        pytest.param("equal", Budget.zcdp(1.0), marks=pytest.mark.long),
+    ],
+)
 def test_a_hidden_level_of_the_outside_option_is_learned(revenues, budget):
     kwargs = {"n_items": 30, "capacity": 4, "dim": 3, "theta": [0.6, -0.7, 0.4], "intercept": -3.0}
     problem = dpb_gym.make_problem("DPB/Assortment-v0", horizon=4000, revenues=revenues, **kwargs)
@@ -490,7 +507,7 @@ def test_only_the_first_rounds_of_a_user_are_learnt_from(name, replayed):
     assert guarantee.rho == pytest.approx(0.01) and releaser.sensitivity == pytest.approx(3.0)
     instance, counted = problem.instance([0]), np.zeros(12, int)
     for t in range(89):  # the sum is released in the last round
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         seen = t % 4 != 3
         feedback = instance.respond(action).feedback._replace(observed=np.array([seen]))
@@ -548,7 +565,7 @@ def test_agents_play_under_every_trust_model_and_no_row_is_clipped(name, env, pa
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.parse(f"rho=40{trust}"))
     instance = problem.instance([0, 1])
     for _ in range(150):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         instance.advance() if context.t < 150 else None

@@ -18,6 +18,7 @@ import dpb_gym
 from dpb_agents.recommendation import one_pass_linear, one_pass_linear_joint
 from dpb_agents.recommendation.lifetime_weights import LifetimeWeights
 from dpb_agents.recommendation.one_pass_linear_joint import joint_weights
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.kernels.filters import filter_step
 from dpb_gym.play.player import read_only
@@ -57,7 +58,7 @@ def play(agent, problem, seeds, rounds, change=None):
     regret = np.zeros(len(seeds))
     actions = []
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         regret += outcome.regret
@@ -85,7 +86,7 @@ def chosen_records(problem, agent, seed, rounds):
     instance = problem.instance([seed])
     phi, z, r = [], [], []
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         agent.observe(context, action, feedback)
@@ -727,7 +728,7 @@ def test_only_the_first_rounds_of_a_user_count(name):
     instance = problem.instance([0])
     seen = {}
     for t in range(120):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         user = int(context.users[0])
@@ -758,7 +759,7 @@ def test_an_impossible_action_is_refused(name, k):
     problem = problem_of(50, **USERS)
     agent = begin(problem, [0, 1], Budget.zcdp(1.0), name, max_rounds_per_user=k)
     instance = problem.instance([0, 1])
-    context = instance.context()
+    context = locked(instance.context())
     feedback = instance.respond(agent.act(context)).feedback
     with pytest.raises(ActionError, match="candidate 5 of replicate 1"):
         agent.observe(context, np.array([0, 5]), feedback)
@@ -773,7 +774,7 @@ def test_joint_policy_sees_private_rounds_through_releases_only():
         rng = np.random.default_rng(0)
         instance, actions, releases = problem.instance(seeds), [], []
         for t in range(300):
-            context = instance.context()
+            context = locked(instance.context())
             action = agent.act(context)
             actions.append(action)
             feedback = instance.respond(action).feedback
@@ -866,7 +867,7 @@ def test_arms_that_every_round_offers_are_public_and_only_if_they_stay_the_same(
     agent = begin(problem, range(3), Budget.zcdp(0.5), "one-pass-linear-joint")
     assert agent.curator.guarantee.notion == "joint" and agent.plan.sums.value.shape == (3, 6)
     instance = problem.instance(range(3))
-    context = instance.context()
+    context = locked(instance.context())
     turned = context._replace(features=context.features[:, ::-1], arms=context.arms[:, ::-1])
     other = context._replace(features=context.features + np.float32(1e-3))
     feedback = instance.respond(np.zeros(3, np.int64)).feedback
@@ -948,7 +949,7 @@ def test_without_any_record_theta_is_finite(name, budget):
     agent.set_up(problem.info, AgentStreams([0, 1]), budget and Budget.parse(budget))
     instance, nobody = problem.instance([0, 1]), np.zeros(2, bool)
     for t in range(60):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, Feedback(np.zeros(2), observed=nobody))
         assert np.isfinite(agent.state.theta).all(), t

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -18,11 +19,15 @@ from dpb_agents.assortment import one_pass_mnl as mnl
 from dpb_agents.kernels import curvature
 from dpb_agents.pricing import one_pass_pricing as pricing
 from dpb_gym.play import Offer
+from dpb_gym.play.player import read_only
 
 RANGE = {0: (0.0, 1.0), 1: (-3.0, 3.0)}
-NO_SUMS = curvature.Combination(
-    False, np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), 0.0, 0, 1, 0.3, 0.1
+NO_SUMS = read_only(
+    curvature.Combination(
+        False, np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), 0.0, 0, 1, 0.3, 0.1
+    )
 )
+"""Constants are read-only, as an agent's: other arrays would compile the kernels again."""
 NO_HISTORY = np.zeros((1, 1)), np.zeros(2, np.int64), np.zeros(1, np.int64)
 LEAST_TWIN = 0.4
 """Prices of twins are at least 1/e, because they are drawn blindly."""
@@ -59,6 +64,11 @@ EXACT = Rows(3, 1.0, math.inf, 0.5, private=False)
 
 
 def belief(dim, **changes):
+    return read_only(plain_belief(dim)._replace(**changes)) if changes else plain_belief(dim)
+
+
+@cache
+def plain_belief(dim):
     prior = curvature.Belief(
         sizes=np.ones(1),
         weights=np.ones(1),
@@ -69,7 +79,7 @@ def belief(dim, **changes):
         rare=0.0,
         wide=0.0,
     )
-    return prior._replace(**changes)
+    return read_only(prior)
 
 
 def choice_row(x, choice, theta, layout, covariance=None, constant=0.0):
@@ -98,7 +108,9 @@ def choice_row(x, choice, theta, layout, covariance=None, constant=0.0):
     V = none if covariance is None else covariance
     state = mnl.State(theta, V, none, none, *NO_HISTORY)
     offer = Offer(x, np.ones(N))
-    return mnl.record(known, state, 1, offer, np.arange(N), choice, np.zeros((0, 0)))
+    return mnl.record(
+        read_only(known), read_only(state), 1, offer, np.arange(N), choice, np.zeros((0, 0))
+    )
 
 
 def demand_known(layout, model=0, zeta=4.0, **changes):

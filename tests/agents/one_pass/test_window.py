@@ -9,6 +9,7 @@ import dpb_gym
 from dpb_agents.assortment import one_pass_mnl as mnl
 from dpb_agents.kernels import curvature
 from dpb_agents.pricing import one_pass_pricing as pricing
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.play import Released
 from dpb_gym.registry import make_agent
@@ -41,7 +42,7 @@ def play(name, budget, rounds, **params):
 
     agent._record, agent._learn = recorded, learnt
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         agent.observe(context, action, instance.respond(action).feedback)
         if t < rounds - 1:

@@ -9,6 +9,7 @@ import pytest
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.streams import AgentStreams
 
 
@@ -20,7 +21,7 @@ def play(agent, seeds, horizon, params=None, **env):
     agent.set_up(problem.info, AgentStreams(seeds))
     features, prices, demand, regret = [], [], [], []
     for t in range(horizon):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         agent.observe(context, action, outcome.feedback)

@@ -12,6 +12,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from dpb_gym import make_agent, make_problem, portable
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams, Stream, generator
@@ -65,7 +66,7 @@ def test_private_explore_then_commit_spends_its_budget_on_one_release():
     assert agent.curator.guarantee.notion == "anticipating"
     assert agent.curator.guarantee.rho == pytest.approx(0.4, rel=1e-6)
     for t in range(1000):
-        context = instance.context()
+        context = locked(instance.context())
         price = agent.act(context)
         agent.observe(context, price, instance.respond(price).feedback)
         if t < 999:
@@ -195,7 +196,7 @@ def test_a_constant_of_the_agent_equals_one_among_the_features(name):
     own.set_up(replace(problem.info, dim=3), AgentStreams(seeds))
     instance, prices = problem.instance(seeds), []
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         shown = context._replace(features=context.features[..., :2])
         prices.append(whole.act(context))
         np.testing.assert_array_equal(own.act(shown), prices[-1])

@@ -9,6 +9,7 @@ import pytest
 
 from dpb_agents.pricing import demand_records
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
@@ -33,7 +34,7 @@ def sizes(name, budget, horizon, at, params=None):
     agent.set_up(problem.info, AgentStreams(range(4)), budget)
     found = []
     for t in range(1, horizon + 1):
-        context = instance.context()
+        context = locked(instance.context())
         price = agent.act(context)
         agent.observe(context, price, instance.respond(price).feedback)
         if t in at:
@@ -62,7 +63,7 @@ def test_private_records_are_those_of_the_docs():
     instance = problem.instance([0, 1])
     agent.set_up(problem.info, AgentStreams([0, 1]), Budget.zcdp(50.0))
     for t in range(3000):
-        context = instance.context()
+        context = locked(instance.context())
         price = agent.act(context)
         agent.observe(context, price, instance.respond(price).feedback)
         if t < 2999:

@@ -13,6 +13,7 @@ from dpb_agents.pricing.paper_constants import Demand
 from dpb_agents.pricing.private_demand_mle import PrivateMLE
 from dpb_agents.pricing.private_pricing import LITERAL
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import AgentError, BudgetError, BudgetExceeded, HorizonExceeded, ParameterError
 from dpb_gym.privacy import Budget, Curator, NoiseSource
 from dpb_gym.problems.base import Context, Feedback
@@ -37,7 +38,7 @@ def play(budget, params=None, seeds=(0, 1), name="private-pricing", **env):
     agent.set_up(problem.info, AgentStreams(list(seeds)), budget)
     prices, regret = [], np.zeros(len(seeds))
     for t in range(problem.horizon):
-        context = instance.context()
+        context = locked(instance.context())
         prices.append(agent.act(context).copy())
         outcome = instance.respond(prices[-1])
         agent.observe(context, prices[-1], outcome.feedback)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.recipes import load_recipe
@@ -26,7 +27,7 @@ def prices(name, params, budget):
     agent.set_up(problem.info, AgentStreams(seeds), budget)
     rows, regret = [], np.zeros(8)
     for t in range(400):
-        context = instance.context()
+        context = locked(instance.context())
         rows.append(agent.act(context).copy())
         outcome = instance.respond(rows[-1])
         regret += outcome.regret

@@ -248,9 +248,7 @@ def test_a_law_that_is_none_is_refused(features):
 def test_it_has_less_regret_than_one_pass_pricing_with_local_messages():
     """At the law that it assumes; seeds differ from those of the page."""
     agents = {name: (name, "rho=0.1@local") for name in ("response-pricing", "one-pass-pricing")}
-    result = dpb_gym.evaluate(
-        "DPB/Pricing-v0", agents, 6000, 10, seed=77, progress=False, workers=1
-    )
+    result = dpb_gym.evaluate("DPB/Pricing-v0", agents, 6000, 5, seed=77, progress=False, workers=1)
     ours, other = (result.final_regret(name) for name in agents)
     gap = ours - other
     assert gap.mean() < 0.0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
@@ -33,7 +34,7 @@ def test_never_worse_than_random_prices(dim):
         agent.set_up(problem.info, AgentStreams(seeds), budget)
     regret = np.zeros((len(agents), len(seeds)))
     for t in range(T):
-        context = instance.context()
+        context = locked(instance.context())
         for i, agent in enumerate(agents):
             price = agent.act(context)
             outcome = instance.respond(price)

@@ -9,6 +9,7 @@ import pytest
 
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
 
@@ -38,7 +39,7 @@ def play(
         prepare(agent)
     features, actions, rewards, observed, regret = [], [], [], [], []
     for t in range(horizon):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         outcome = instance.respond(action)
         feedback = outcome.feedback

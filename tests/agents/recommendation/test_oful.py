@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -25,7 +26,7 @@ def test_every_action_follows_the_paper(params):
     known, b, switches = V.copy(), np.zeros(4), 0
     theta, metric = np.zeros(4), np.linalg.inv(V)
     for t in range(300):
-        context = instance.context()
+        context = locked(instance.context())
         x = context.features[0].astype(float)
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
         ratio = np.linalg.det(known) / ridge**4

@@ -11,6 +11,7 @@ from dpb_agents.recommendation.adaprivate import AdaPrivateUserUCB
 from dpb_gym import make_agent, make_problem
 from dpb_gym.agent import Agent
 from dpb_gym.audits import audit
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget, LifetimeClip, UserSum
 from dpb_gym.privacy.releasers.releaser import behind
@@ -212,7 +213,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(clip, tmp_path):
     def continued(instance, agent, first, last):
         actions = []
         for t in range(first, last):
-            context = instance.context()
+            context = locked(instance.context())
             actions.append(agent.act(context).copy())
             agent.observe(context, actions[-1], instance.respond(actions[-1]).feedback)
             if t < 199:

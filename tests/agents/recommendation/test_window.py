@@ -7,6 +7,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym import make_agent, make_problem
+from dpb_gym.customer_rounds import locked
 from dpb_gym.errors import ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.streams import AgentStreams
@@ -73,7 +74,7 @@ def test_probabilities_are_over_available_candidates(name):
     instance, lanes = problem.instance(range(50)), np.arange(50)
     agent.set_up(problem.info, AgentStreams(range(50)))
     for _ in range(3):
-        context = instance.context()
+        context = locked(instance.context())
         shares, action = agent.probabilities(context), agent.act(context)
         np.testing.assert_allclose(shares.sum(axis=1), 1.0)
         assert (shares[~context.available] == 0).all() and (shares[lanes, action] > 0).all()

@@ -9,6 +9,7 @@ import pytest
 
 import dpb_gym
 from dpb_gym.agent import BatchedSingle
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -36,7 +37,7 @@ def lockstep(name, env_id, budget, seeds, rounds, params=None, scale=1.0, *, ora
     assert known == expected
     instance = problem.instance(seeds)
     for t in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         context = context._replace(features=np.float32(scale) * context.features)
         actions = np.array(fast.act(context)), np.array(reference.act(context))
         feedback = instance.respond(actions[0]).feedback

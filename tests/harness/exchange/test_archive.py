@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -484,12 +482,10 @@ merging.import_submission(sys.argv[1], sys.argv[2])
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_killed_import_loses_nothing_and_is_completed(
-    archive: Path, board: Path, moment: int
+    archive: Path, board: Path, moment: int, tmp_path: Path, forks: Any
 ) -> None:
     before = content(board)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(archive), str(board), str(moment)], check=False
-    )
+    done = forks.run(KILLED, str(archive), str(board), str(moment), cwd=tmp_path)
     assert done.returncode == -signal.SIGKILL
     assert content(board) == before and verify(board, sample=0).ok
     assert import_submission(archive, board).added == 4

@@ -30,11 +30,11 @@ def earned(price: float) -> float:
 
 @pytest.mark.slow
 def test_the_interval_of_a_fixed_price_holds_its_true_earnings() -> None:
-    """Of 40 logs, at least 34 intervals of the gain hold the truth of the generating demand."""
+    """Of 24 logs, at least 20 intervals of the gain hold the truth of the generating demand."""
     held = []
     grid = np.linspace(90, 110, 500)
     today = np.mean([earned(price) for price in grid])
-    for seed in range(40):
+    for seed in range(24):
         try:
             problem = LoggedPricing(dpb_data.prices(narrow(4000, seed)))
         except dpb_data.DataError:
@@ -45,7 +45,7 @@ def test_the_interval_of_a_fixed_price_holds_its_true_earnings() -> None:
         true = 100 * (earned(price) - today) / today
         held.append(found.gain.low <= true <= found.gain.high)
         assert found.gain.low < found.gain.high and found.earned.low < found.earned.high
-    assert len(held) > 30 and sum(held) >= 0.85 * len(held)
+    assert len(held) > 18 and sum(held) >= 0.85 * len(held)
 
 
 def test_the_price_is_that_of_a_grid_search_of_the_fitted_demand() -> None:
@@ -110,7 +110,7 @@ def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
     grid = np.linspace(2, 9, 2_000)
     true = grid / (1 + np.exp(-(3.0 - 1.1 * grid)))
     held, decided, width = 0, 0, []
-    for seed in range(60):
+    for seed in range(30):
         problem = LoggedPricing(dpb_data.prices(steep(600, seed)))
         found = best_fixed_action(problem)
         price = float(found.action) * problem.highest_price
@@ -121,8 +121,8 @@ def test_large_gains_contain_the_error_of_what_they_are_relative_to() -> None:
             np.log1p(i.high / 100.0) - np.log1p(i.low / 100.0) for i in (found.decided, found.gain)
         )
         width.append(strict / plain)
-    assert held >= 52, "8 of 60 misses have a chance of 0.1% at 95%"
-    assert decided == 60 and min(width) > norm.ppf(0.9995) / norm.ppf(0.975) - 1e-9
+    assert held >= 25, "6 of 30 misses have a chance of 0.3% at 95%"
+    assert decided == 30 and min(width) > norm.ppf(0.9995) / norm.ppf(0.975) - 1e-9
 
 
 def test_intervals_of_ratios_are_those_of_lognormal_draws() -> None:

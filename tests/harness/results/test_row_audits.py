@@ -253,6 +253,7 @@ def test_the_worst_verdict_of_a_track() -> None:
     assert worst(["FAIL", NOT_AUDITED]) == "FAIL" and worst([]) == ""
 
 
+@pytest.mark.slow
 def test_every_table_says_that_a_row_was_not_audited(outside: AgentRun, capsys: Any) -> None:
     agents = {"mine": (Outside, "rho=0.5"), "plain": Outside, "ours": ("adaprivate-ucb", "rho=0.5")}
     result = dpb_gym.evaluate(

@@ -210,6 +210,7 @@ class Stretches(dpb_gym.Agent):
         return action
 
 
+@pytest.mark.slow
 def test_play_must_do_what_is_checked() -> None:
     run = functools.partial(dpb_gym.evaluate, "DPB/MultiArmed-v0", horizon=300, replicates=2)
     (cell,) = run({"it": (Stretches, "rho=0.5")}).cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from dpb_gym.running.plan import Job, make_jobs
 from dpb_gym.running.runner import run_block
 from dpb_gym.running.unfinished import JobState, state_file
 
+pytestmark = pytest.mark.usefixtures("few_points")
 # Random numbers are drawn in blocks of 512 rounds at most, so that a resumed run draws again.
 HORIZON, REPLICATES = 540, 2
 WORLDS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -61,7 +63,8 @@ def stop(*_: Any) -> None:
 DEEP = ("ppo", "dqn", "sac")
 
 
-def agents(world: str, deep: bool = False) -> Iterator[tuple[str, Any]]:
+@functools.cache
+def agents(world: str, deep: bool = False) -> tuple[tuple[str, Any], ...]:
     """Every agent of this project that plays a world, with a budget if it can have one.
 
     Args:
@@ -70,6 +73,7 @@ def agents(world: str, deep: bool = False) -> Iterator[tuple[str, Any]]:
     """
     env_id, kwargs = WORLDS[world]
     problem = dpb_gym.make_problem(env_id, horizon=HORIZON, **kwargs)
+    found = []
     for name, spec in agent_specs().items():
         if (name in DEEP) != deep:
             continue
@@ -80,7 +84,8 @@ def agents(world: str, deep: bool = False) -> Iterator[tuple[str, Any]]:
         except dpb_gym.errors.DPBError:
             continue
         if spec.entry_point.startswith("dpb_agents"):
-            yield name, budget
+            found.append((name, budget))
+    return tuple(found)
 
 
 def shared_out(world: str) -> dict[str, Any]:

@@ -17,8 +17,19 @@ from dpb_gym.report.leaderboard_data import Interval
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("width", [320, 375, 430, 701, 768, 1024, 1280])
-@pytest.mark.parametrize("shape", ["usual", "crowd", "odd"])
+WIDTHS = [320, 375, 430, 701, 768, 1024, 1280]
+SHOWN = {"usual": (375, 768), "crowd": (430, 1024), "odd": (320, 701, 1280)}
+"""Widths of `make test`: each once. Contents are widest in the last shape."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    [
+        pytest.param(shape, width, marks=() if width in shown else pytest.mark.long)
+        for shape, shown in SHOWN.items()
+        for width in WIDTHS
+    ],
+)
 def test_no_width_makes_the_page_scroll_sideways(opened, make, width, shape):
     rng = np.random.default_rng(0)
     long = "word" * 30
@@ -84,8 +95,7 @@ def test_a_phone_shows_agent_regret_and_score_and_the_rest_on_demand(opened, mak
     assert page.visible()[0].startswith("One-pass MNL")
 
 
-@pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1400, False)])
 def test_text_is_readable_in_both_themes(opened, make, dark, width):
     page = opened(make.data(), dark=dark, width=width)
     back = page.execute_script("return getComputedStyle(document.body).backgroundColor")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_gym.customer_rounds import locked
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
@@ -21,7 +22,7 @@ def played(budget, rounds, horizon=40, env="DPB/Recommendation-v0", **params):
     agent.set_up(problem.info, AgentStreams(SEEDS), budget)
     records, thetas = [], []
     for _ in range(rounds):
-        context = instance.context()
+        context = locked(instance.context())
         action = agent.act(context)
         feedback = instance.respond(action).feedback
         x = context.features[0, action[0]].astype(float)
