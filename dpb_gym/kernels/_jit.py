@@ -22,7 +22,7 @@ EXACT: dict[str, Any] = {"fastmath": False, "nogil": True, "no_cfunc_wrapper": T
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class _RefuseArraysInPlace(AnalysisPass):  # type: ignore[misc]
+class _RefuseArraysInPlace(AnalysisPass):
     """Refuse operators in place of two arrays, such as ``a += b``.
 
     numba compiles them as a ufunc with an output. Its loop has the length of `a`, compares no
@@ -50,7 +50,7 @@ class _RefuseArraysInPlace(AnalysisPass):  # type: ignore[misc]
         return False
 
 
-class _CheckedCompiler(CompilerBase):  # type: ignore[misc]
+class _CheckedCompiler(CompilerBase):
     """numba's compiler with `_RefuseArraysInPlace`."""
 
     def define_pipelines(self) -> list[Any]:
