@@ -80,16 +80,20 @@ class Responses(Messages):
         self.ready()
         return self.channel.send(context.revenues, action, feedback, self.numbers.next())
 
-    def send_rounds(self, rounds: Stretch) -> Sent:
+    def send_rounds(self, rewards: Array, observed: Array | None = None) -> Sent:
         """Return the message that each candidate's reward would cause, flat, in place of `send`.
 
         A user sends that of the chosen candidate. All of a round share its random numbers.
+
+        Args:
+            rewards: Reward of every candidate ``(n, B, m)``.
+            observed: Whether feedback is returned for a candidate, ``(n, B, m)``; None: always.
         """
         self.ready()
-        n, B, m = rounds.reward.shape
+        n, B, m = rewards.shape
         numbers = np.repeat(self.numbers.take(n).reshape(n * B, -1), m, axis=0)
-        seen = None if rounds.partly is None else rounds.partly.ravel()
-        feedback = Feedback(rounds.reward.ravel(), observed=seen)
+        seen = None if observed is None else observed.ravel()
+        feedback = Feedback(rewards.ravel(), observed=seen)
         return self.channel.send(None, np.arange(n * B * m), feedback, numbers)
 
 
@@ -178,7 +182,7 @@ class LocalPrivacy(Agent):
         self.inner.observe(context, action, sent)
 
     def play(self, rounds: Stretch) -> Array:
-        sent, estimate = self.responses.send_rounds(rounds)
+        sent, estimate = self.responses.send_rounds(rounds.reward, rounds.partly)
         reward = (estimate if self.debias else sent.reward).reshape(rounds.reward.shape)
         return self.inner.play(Stretch(rounds.context, reward, rounds.partly))
 

@@ -209,7 +209,7 @@ class Account:
             return None
         if known:
             return account
-        account.close()
+        account._database.close()  # `close` would write the log to the file
         return None
 
     def _refuse_old_format(self) -> None:
