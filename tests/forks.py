@@ -3,6 +3,7 @@
 A start of Python with the library costs a second of processor, a fork a hundredth of that.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -19,6 +20,9 @@ import dpb_gym.running.api
 dpb_gym.agent_specs()
 # The first call of a kernel initialises numba.
 dpb_gym.evaluate("DPB/Recommendation-v0", ["random"], horizon=2, replicates=1, progress=False)
+# A program ends with a collection, which would visit, and copy, all objects of this process.
+gc.collect()
+gc.freeze()
 while child := os.fork() if (line := sys.stdin.readline()) else sys.exit():
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 # The child continues below and ends as the program's process.

@@ -14,7 +14,7 @@ from dpb_gym.agent import Agent
 from dpb_gym.audits import interference
 from dpb_gym.audits.interference import LANES, Influence, _Customers, interferes, with_lane_of
 from dpb_gym.errors import AgentError
-from dpb_gym.privacy import Curator, NoiseSource
+from dpb_gym.privacy import Curator, NoiseSource, forks
 from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, Segment
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
@@ -215,6 +215,12 @@ def test_processes_of_their_own_find_the_same(audits_in_processes):
     here = os.getpid()
     assert here not in interference._apart([os.getpid, os.getpid])
     assert list(interference._apart((lambda i=i: i) for i in range(5))) == list(range(5))
+
+
+def test_replays_in_this_process_leave_no_releasers_that_a_fork_would_end():
+    before = set(forks.OWNERS)
+    assert found(Sums) is None and found(OneLane) is not None
+    assert set(forks.OWNERS) <= before
 
 
 def test_effects_are_named_with_the_replay_that_shows_them():
