@@ -22,7 +22,6 @@ from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import fit_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PureEvent, ZCDPEvent
-from dpb_gym.privacy.guarantee import ROUNDS
 from dpb_gym.privacy.noise import grid_of
 from dpb_gym.privacy.releasers.messages import (
     MOST_EPSILON,
@@ -319,7 +318,7 @@ class Randomised(Mechanism):
         """Return the noise of the pure message that the budget allows; infinite if none is used."""
         budget = sums.curator.budget
         # a pure bound is per message, so of a user with any number of them there is none
-        if sums.curator.unit not in ROUNDS and not sums.counted:
+        if not sums.counted:
             return math.inf
         # p and q of a larger epsilon would be 1 in floating point
         if budget is None or (budget.epsilon or 0.0) > MOST_EPSILON:

@@ -121,6 +121,7 @@ class Sum(Releaser):
     gain = 1.0
     least_weight = 1.0
     pure = False
+    counted = True
     releases = 0
     _sigma = 0.0
     _scale = 0.0  # of the correlated noise
@@ -191,7 +192,8 @@ class Sum(Releaser):
             sensitivity = self._clip.sensitivity
         most = participations if limit is None else limit
         self.records_per_unit = most or 1
-        self.counted = most is not None
+        if most is None and curator.unit not in ROUNDS:
+            self.counted = False
         distance = distance_of(
             curator,
             self.clip,
