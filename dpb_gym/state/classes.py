@@ -6,7 +6,7 @@ import sys
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -204,6 +204,13 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def _frozen_into(made: Any, state: Attributes) -> None:
+    # fields that a later version appended have their defaults, as if the state had them
+    appended = {
+        field.name: field.default
+        for field in fields(made)[len(state) :]
+        if state and field.default is not MISSING
+    }
+    state = {**state, **{name: value for name, value in appended.items() if name not in state}}
     check_fields(type(made), state, [field.name for field in fields(made)])
     for name, value in state.items():
         object.__setattr__(made, name, value)

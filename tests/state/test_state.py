@@ -67,6 +67,16 @@ class Checked:
             raise ParameterError("size must be an integer >= 0")
 
 
+@state.register
+@dataclass(frozen=True)
+class Longer:
+    """`last` and `newest` may be fields of a later version only."""
+
+    first: int
+    last: int | None = None
+    newest: str = "new"
+
+
 class Unknown:
     """A class that is not registered."""
 
@@ -453,6 +463,21 @@ BAD = {
 def test_bytes_that_are_no_state_are_refused(what: str) -> None:
     with pytest.raises(StateError):
         state.loads(BAD[what])
+
+
+def test_fields_that_a_later_version_appended_have_their_defaults() -> None:
+    whole = json.loads(state.dumps(Longer(1, 2, "x")).splitlines()[0])
+    name, values = whole["value"]["object"]
+    assert values == {"first": 1, "last": 2, "newest": "x"}
+
+    def read(*kept: str) -> Any:
+        return state.loads(line({"object": [name, {key: values[key] for key in kept}]}))
+
+    assert read("first") == Longer(1)
+    assert read("first", "last") == Longer(1, 2)
+    for kept in ((), ("last",), ("first", "newest"), ("last", "first"), ("newest",)):
+        with pytest.raises(StateError, match="has the fields first, last, newest"):
+            read(*kept)
 
 
 @pytest.mark.parametrize("name", sorted(BITS))
