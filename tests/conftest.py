@@ -117,7 +117,8 @@ LONG_PATHS = (
     "agents/pricing/test_small_budgets.py",
     "agents/recommendation/rivals/test_privacy.py",
     "agents/recommendation/test_adaprivate_amp.py::test_audits",
-    "agents/recommendation/test_user_level.py",
+    "agents/recommendation/test_user_level.py::test_audits",
+    "agents/recommendation/test_user_level.py::test_erratum",
     "agents/test_delayed.py::test_every_agent_beats_random_when_responses_are_late[pricing",
     "agents/test_delayed.py::test_every_agent_beats_random_when_responses_are_late[recommendation",
     "agents/test_forged_sessions.py::test_no_forged_field_changes",
@@ -179,6 +180,7 @@ THINNED = {
     "agents/reference/test_one_pass_linear.py::test_actions_and_theta_are_equal": 5,
     "agents/reference/test_one_pass_mnl.py::test_offers_and_posteriors_are_equal": 4,
     "agents/reference/test_one_pass_pricing.py::test_prices_and_posteriors_are_equal": 5,
+    "agents/recommendation/test_user_level.py::test_replacing_a_user": 5,
     "agents/test_devices.py::test_a_device_is_configuration_and_releases": 5,
     "agents/test_stretches.py::test_stretches_equal_single_rounds[": 2,
 }
