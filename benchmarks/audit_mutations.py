@@ -179,7 +179,8 @@ class ByCollector(Agent):
     def act(self, context: Any) -> Any:
         if context.t % 8 == 5:
             found = [o for o in gc.get_objects() if isinstance(o, Sum)]
-            raw = [o._total for o in found if o.rounds and o.replicates == len(self.theta)]
+            # its own, not one of another agent of this process
+            raw = [o._total for o in found if o.rounds and o._total.shape == self.theta.shape]
             self.theta = self.theta + np.sin(1e3 * raw[-1])
         return (context.features * self.theta[:, None]).sum(axis=2).argmax(axis=1)
 

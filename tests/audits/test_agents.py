@@ -57,9 +57,17 @@ def test_the_page_has_a_row_of_every_private_agent():
     assert {row[1:] for row in rows} == {("PASS", "FAIL")}
 
 
-@pytest.mark.parametrize("name", ["lin-ucb", "ucb-mnl", "glm-ucb-pricing", "one-pass-linear"])
-def test_non_private_agents_have_no_claim_and_no_privacy(name):
-    report = audit(name, runs=400)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("lin-ucb", {}),
+        ("ucb-mnl", {}),
+        ("glm-ucb-pricing", {"horizon": 64}),  # in 32 rounds it may not update
+        ("one-pass-linear", {}),
+    ],
+)
+def test_non_private_agents_have_no_claim_and_no_privacy(name, how):
+    report = audit(name, runs=400, **how)
     assert report.verdict == "NO CLAIM"
     assert report.epsilon() > 2.0
     assert report.leaderboard_row() is None
@@ -129,13 +137,13 @@ class Silent(LocalLinear):
         return plan._replace(sums=partial(SilentStatistics, *plan.sums.args))
 
 
-@pytest.mark.parametrize(("agent", "verdict"), [(Silent, "FAIL"), ("local-lin-ucb", "PASS")])
 @pytest.mark.parametrize("rho", [0.1, 2.0])
-def test_missing_messages_of_unobserved_rounds_are_detected(agent, verdict, rho):
-    report = audit(agent, Budget.zcdp(rho), runs=1000, **WHERE)
-    assert report.verdict == verdict, report
-    if agent is Silent:
-        assert "known of the first or of the last" in report.details["worlds"]
+def test_messages_of_unobserved_rounds_are_not_missing(rho):
+    """An algorithm cannot leave them out: a releaser with code of its own is refused."""
+    with pytest.raises(AgentError, match="has code of another package"):
+        audit(Silent, Budget.zcdp(rho), runs=1000, **WHERE)
+    report = audit("local-lin-ucb", Budget.zcdp(rho), runs=1000, **WHERE)
+    assert report.verdict == "PASS", report
 
 
 class Counting(Agent):
@@ -202,9 +210,9 @@ def test_the_targets_own_action_is_excluded_only_from_joint_claims():
 
 
 class UserLevel(LinUCB):
-    """Protects single rewards, and claims users who have three."""
+    """Protects single rewards, and claims all rewards of users who have three."""
 
-    protects = ("central", "user")
+    protects = ("central", "user-rewards")
 
     def sums(self, problem, curator, plan):
         sums = curator.batch_sum(plan.dim, cumulative=True, reward=plan.reward, participations=1)
