@@ -288,7 +288,7 @@ def _play(job: Job, seconds: float, least: int = 3) -> list[_Point]:
         if clock - points[0].seconds > seconds and len(points) >= least:
             raise _Enough
 
-    problem = job.created()
+    problem = job.problem or job.task.problem()
     start = time.process_time()
     with suppress(_Enough):
         run_block(problem, cells, note)

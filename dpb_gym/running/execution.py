@@ -281,7 +281,7 @@ def run_job(
     """
     states = None if place is None or job.isolate else JobState(place, job.cells[0], save_seconds)
     found: dict[int, Outcome] = {}
-    problem = job.problem or job.created()
+    problem = job.problem or job.task.problem()
     for cells in [job.cells] if states is None else _parts(job, states):
         report = heartbeat
         if heartbeat is not None and found:

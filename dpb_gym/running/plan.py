@@ -83,11 +83,8 @@ class Job:
 
     def __getstate__(self) -> dict[str, Any]:
         found = isinstance(environment(self.task.env).problem, str)
-        return {**vars(self), "problem": None if found else self.created()}
-
-    def created(self) -> Problem:
-        """Return the problem, created here if it was not before."""
-        return self.task.problem() if self.problem is None else self.problem
+        problem = None if found else self.problem or self.task.problem()
+        return {**vars(self), "problem": problem}
 
     @property
     def task(self) -> Task:
