@@ -205,13 +205,10 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
 
 def _frozen_into(made: Any, state: Attributes) -> None:
     # fields that a later version appended have their defaults, as if the state had them
-    appended = {
-        field.name: field.default
-        for field in fields(made)[len(state) :]
-        if state and field.default is not MISSING
-    }
-    state = {**state, **{name: value for name, value in appended.items() if name not in state}}
-    check_fields(type(made), state, [field.name for field in fields(made)])
+    own = fields(made)
+    later = own[len(state) :] if state else ()
+    state = {**state, **{each.name: each.default for each in later if each.default is not MISSING}}
+    check_fields(type(made), state, [each.name for each in own])
     for name, value in state.items():
         object.__setattr__(made, name, value)
     check = getattr(made, "__post_init__", None)
