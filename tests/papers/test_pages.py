@@ -19,6 +19,7 @@ from dpb_gym.registry import make_agent
 from dpb_gym.streams import AgentStreams
 
 ROOT = Path(__file__).parents[2]
+PAPERS = ("adaprivate-ts", "private-assortment", "private-pricing")
 pytestmark = pytest.mark.skipif(
     not (ROOT / "docs/papers/results").exists(), reason="stored results are not part of the sdist"
 )
@@ -29,14 +30,14 @@ def pages(import_benchmark: Any) -> Any:
     return import_benchmark("paper_pages")
 
 
-@pytest.mark.parametrize("paper", ["adaprivate-ts", "private-assortment", "private-pricing"])
+@pytest.mark.parametrize("paper", PAPERS)
 def test_pages_are_written_from_stored_results(pages: Any, paper: str) -> None:
     """An edited number fails this test."""
     text = (pages.PAGES / f"{paper}.md").read_text(encoding="utf-8")
     assert pages.written(text, pages.read(paper), pages.summaries()[paper]) == text
 
 
-@pytest.mark.parametrize("paper", ["adaprivate-ts", "private-assortment", "private-pricing"])
+@pytest.mark.parametrize("paper", PAPERS)
 def test_a_page_begins_with_lines_about_every_claim_of_its_paper(pages: Any, paper: str) -> None:
     """A sentence stands under the verdict of each of its claims, and leaves none out."""
     lines = pages.summaries()[paper]["lines"]
@@ -49,10 +50,9 @@ def test_a_page_begins_with_lines_about_every_claim_of_its_paper(pages: Any, pap
 
 def test_few_verdicts_are_open(pages: Any) -> None:
     """Of all claims, those of controls included, at most one in ten is UNDECIDED."""
-    papers = ("adaprivate-ts", "private-assortment", "private-pricing")
     verdicts = [
         claim["verdict"]
-        for paper in papers
+        for paper in PAPERS
         for data in pages.read(paper).values()
         for claim in data["claims"]
     ]

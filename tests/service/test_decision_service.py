@@ -350,12 +350,18 @@ def test_excluded_actions_are_never_chosen(tmp_path: Path) -> None:
     assert started(tmp_path).session.decisions == 60
 
 
-def test_an_agent_that_chooses_excluded_actions_is_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def always_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DecisionService:
+    """Return a service whose agent chooses the first action, also where that is excluded."""
     service = started(tmp_path, agent="random", budget="none")
     kind = type(service.session.agent)
     monkeypatch.setattr(kind, "act", lambda self, context: np.array([0]))
+    return service
+
+
+def test_an_agent_that_chooses_excluded_actions_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = always_first(tmp_path, monkeypatch)
     with pytest.raises(ServiceError):
         service.decide({"features": {"hour": 1, "age": 1}, "excluded": ["sport"]})
     assert service.session.pending == ()
@@ -367,9 +373,7 @@ def test_an_agent_that_chooses_excluded_actions_is_no_answer(
 def test_rows_before_one_that_the_agent_fails_on_remain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = started(tmp_path, agent="random", budget="none")
-    kind = type(service.session.agent)
-    monkeypatch.setattr(kind, "act", lambda self, context: np.array([0]))
+    service = always_first(tmp_path, monkeypatch)
     row = {"features": {"hour": 1, "age": 1}}
     with pytest.raises(ServiceError):
         service.decide([row, {**row, "excluded": ["sport"]}, row])
