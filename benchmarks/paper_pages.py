@@ -138,13 +138,18 @@ def summary(own: dict[str, Any], verdicts: dict[str, str]) -> str:
         verdicts: See `own_claims`.
     """
     numbers = Counter(verdicts.values())
-    order = dict.fromkeys(line["verdict"] for line in own["lines"])
-    counts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in order)
-    lines = [f"**The paper claims:** {own['claim']}", ""]
-    lines.append(f"**Of its {len(verdicts)} claims here:** {counts}.")
-    lines.append("")
-    lines += [f"* **{line['verdict']}:** {line['says']}" for line in own["lines"]]
-    return "\n".join(lines)
+    named = dict.fromkeys(line["verdict"] for line in own["lines"])
+    counts = ", ".join(f"{numbers[verdict]} {verdict}" for verdict in named)
+    lines = [f"* **{line['verdict']}:** {line['says']}" for line in own["lines"]]
+    return "\n".join(
+        [
+            f"**The paper claims:** {own['claim']}",
+            "",
+            f"**Of its {len(verdicts)} claims here:** {counts}.",
+            "",
+            *lines,
+        ]
+    )
 
 
 def written(page: str, results: dict[str, dict[str, Any]], own: dict[str, Any]) -> str:
