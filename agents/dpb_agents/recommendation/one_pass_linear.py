@@ -302,7 +302,8 @@ def release_model(
     low, high = problem.reward_range
     # the variance of a reward is at most this
     spread = (0.5 * (high - low)) ** 2 / rate
-    return ReleaseModel(horizon, unit_noise, rate, spread, variance, anytime)
+    binary = bool(problem.binary)
+    return ReleaseModel(horizon, unit_noise, rate, spread, variance, anytime, binary=binary)
 
 
 def planned(
