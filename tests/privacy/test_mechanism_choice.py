@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -309,6 +311,22 @@ class TestArena:
             for trust in OWN:
                 ours = least_regret_of(planned(agent, problem, at(amount, trust)))
                 assert ours <= 1.01 * devices * (1 + 1e-9), (amount, trust)
+
+    def test_the_page_names_the_budgets_with_signs(self):
+        page = " ".join((Path(__file__).parents[2] / "docs/trust.md").read_text("utf-8").split())
+        said = re.search(
+            r"Among the budgets of the arena's recommendation-standard that is so at "
+            r"epsilon = (\d+) and (\d+), under all three trust models",
+            page,
+        )
+        problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=10_000, dim=20)
+        for trust in OWN:
+            with_signs = [
+                str(epsilon)
+                for epsilon in TASKS["recommendation-standard"][1]
+                if planned("one-pass-linear", problem, at(approx(epsilon), trust)).record_std
+            ]
+            assert with_signs == list(said.groups())
 
     @pytest.mark.parametrize("trust", OWN)
     @pytest.mark.parametrize("chosen", [True, False])

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpb_gym.privacy.releasers.mechanisms import Mechanism, Randomised, likely_sigma
 from dpb_gym.privacy.releasers.release_schedule import TOLERANCE
-from dpb_gym.privacy.releasers.release_times import Planned
+from dpb_gym.privacy.releasers.release_times import Planned, fixed
 from dpb_gym.privacy.releasers.sum_state import SumState
 from dpb_gym.privacy.releasers.trust_models import LOCAL, PLANNED, TrustModel
 
@@ -23,7 +23,8 @@ def least_regret(
       coordinate. A curator's running sum has a record in many releases, at the weights of its
       `Schedule`. With an aggregator or a shuffler a record is in one batch.
     - `Randomised`. A number r in [-h, h] becomes c or -c with c = h coth(epsilon / 2). That adds
-      noise of variance c^2 - h^2 to each record, along its direction alone.
+      noise of variance c^2 - h^2 to each record, along its direction alone. Where normal noise of
+      the number is less, that is taken.
 
     Relation: replace-one, and neighbours differ in one reward. Sensitivity: 2 h, as directions are
     public and have norm at most 1; the second candidate is epsilon-private for any two numbers. The
@@ -31,9 +32,10 @@ def least_regret(
     local privacy implies.
 
     Both are compared by `ReleaseModel.regret` at the variances of a coordinate of theta after each
-    release (`Schedule.variances`). The model takes information as even over the coordinates. That
-    is the best case for noise of the same size in all of them, so `Randomised` is taken where it is
-    at most `TOLERANCE` worse.
+    release (`Schedule.variances`). The model takes information as even over the coordinates. For
+    the information h in a direction, noise of equal size in all of them leaves a variance of order
+    1 / h^2, and the noise of signs 1 / h. Uneven information therefore costs the first candidate
+    more, so `Randomised` is taken where its modelled regret is at most `TOLERANCE` larger.
 
     The first candidate is kept for responses that are not known to be binary. A message has the
     variance c^2 - r^2 given r, which for a number inside the range exceeds that for its ends.
@@ -63,7 +65,7 @@ def least_regret(
     elif times.schedule is None:
         return trust, own
     else:
-        schedule = times.schedule(sigma) if callable(times.schedule) else times.schedule
+        schedule = fixed(times.schedule(sigma) if callable(times.schedule) else times.schedule)
         stds = np.full(len(schedule.ends), sigma)
     variances = schedule.variances(stds * model.unit_noise / model.rate, model.spread)
     regret = model.regret(schedule.ends, variances)
