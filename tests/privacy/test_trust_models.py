@@ -218,6 +218,21 @@ class TestLocalMessages:
         assert sums.sigma == pytest.approx(2.0)
 
 
+    @pytest.mark.parametrize("budget", ["eps=2,delta=1e-5@local", "rho=0.5@local"])
+    def test_pure_messages_need_the_number_of_a_users_messages(self, budget):
+        """A pure bound is per message, so a stated distance of two users allows none."""
+        options = {"unit": "user-rewards", "clip": None, "reward": (-0.5, 0.5)}
+        own, sums = summed(budget, sensitivity=3.0, **options)
+        (event,) = own.guarantee.curve.events
+        assert type(sums._mechanism) is GaussianMessage
+        assert event.zcdp == pytest.approx(0.5 * (3.0 / sums.sigma) ** 2)
+        own, sums = summed("eps=2,delta=1e-5@local", limit=2, **options)
+        (event,) = own.guarantee.curve.events
+        assert type(sums._mechanism) is CapMessage
+        assert event.count == 2
+        assert event.epsilon == pytest.approx(sums._mechanism.epsilon)
+
+
 class TestSensitivity:
     def test_no_pair_of_messages_is_farther_apart(self):
         """Local and aggregated rows, for adversarial records and rounding numbers."""

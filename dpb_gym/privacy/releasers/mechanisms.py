@@ -22,6 +22,7 @@ from dpb_gym.errors import BudgetError, ParameterError
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import fit_rho, gaussian_sigma
 from dpb_gym.privacy.events import Event, GaussianEvent, PureEvent, ZCDPEvent
+from dpb_gym.privacy.guarantee import ROUNDS
 from dpb_gym.privacy.noise import grid_of
 from dpb_gym.privacy.releasers.messages import (
     MOST_EPSILON,
@@ -290,7 +291,8 @@ class Randomised(Mechanism):
 
     Relation: replace-one. Sensitivity of a Gaussian message: the distance of two rows, as for the
     other sums; if all rounds of a user are protected, k^(1/2) times that for the `limit` k of the
-    user's messages. The other messages are private for any two rows.
+    user's messages. The other messages are private for any two rows. They need the number of
+    messages of a user, so a sum with a stated distance of two users has Gaussian messages.
     """
 
     name: ClassVar[str] = "randomised"
@@ -316,6 +318,9 @@ class Randomised(Mechanism):
     def _pure_sigma(self, sums: SumState) -> float:
         """Return the noise of the pure message that the budget allows; infinite if none is used."""
         budget = sums.curator.budget
+        # a pure bound is per message, so of a user with any number of them there is none
+        if sums.curator.unit not in ROUNDS and not sums.counted:
+            return math.inf
         # p and q of a larger epsilon would be 1 in floating point
         if budget is None or (budget.epsilon or 0.0) > MOST_EPSILON:
             return math.inf

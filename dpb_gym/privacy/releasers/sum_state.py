@@ -18,6 +18,7 @@ class SumState(Protocol):
         clip: Bound of a record.
         sensitivity: Largest 2-norm distance between the records of two neighbours.
         records_per_unit: Records of one protected unit.
+        counted: Whether their number is given, rather than a distance of all of them together.
         gain: Sensitivity of all releases together at unit distance of two records.
         least_weight: Smallest factor of a record in a sum before rounding to a grid.
         horizon: Largest number of records per replicate.
@@ -32,6 +33,7 @@ class SumState(Protocol):
     clip: Bound | None
     sensitivity: float
     records_per_unit: int
+    counted: bool
     gain: float
     least_weight: float
     horizon: int | None

@@ -191,7 +191,9 @@ class Sum(Releaser):
         if lifetime is not None:
             self._clip = self._lifetime_clip(curator, lifetime)
             sensitivity = self._clip.sensitivity
-        self.records_per_unit = (participations if limit is None else limit) or 1
+        most = participations if limit is None else limit
+        self.records_per_unit = most or 1
+        self.counted = most is not None
         distance = distance_of(
             curator,
             self.clip,
