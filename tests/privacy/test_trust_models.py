@@ -217,7 +217,6 @@ class TestLocalMessages:
         _, sums = summed("rho=0.5@local", unit="user", limit=4)
         assert sums.sigma == pytest.approx(2.0)
 
-
     @pytest.mark.parametrize("budget", ["eps=2,delta=1e-5@local", "rho=0.5@local"])
     def test_pure_messages_need_the_number_of_a_users_messages(self, budget):
         """A pure bound is per message, so a stated distance of two users allows none."""

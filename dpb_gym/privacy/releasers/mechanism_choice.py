@@ -11,9 +11,7 @@ from dpb_gym.privacy.releasers.sum_state import SumState
 from dpb_gym.privacy.releasers.trust_models import LOCAL, PLANNED, TrustModel
 
 
-def least_regret(
-    sums: SumState, trust: TrustModel, times: Planned
-) -> tuple[TrustModel, Mechanism]:
+def least_regret(sums: SumState, trust: TrustModel, times: Planned) -> tuple[TrustModel, Mechanism]:
     """Return the trust model and mechanism of a planned sum with the least modelled regret.
 
     A budget for a curator, an aggregator or a shuffler admits what each device can do alone, too.

@@ -140,7 +140,6 @@ class Schedule:
             uneven[k] = float((records**2 * self.sizes[:n]).sum()) / self.ends[k]
         return Combinations(combine, std, uneven)
 
-
     @property
     def _exposure(self) -> Array:
         """Weight of the records of each batch in each release, ``(m, m)``."""

@@ -6,8 +6,8 @@ with it.
 A reward r in a range of length w around c has E r = c + m(u), m(u) = w (sigmoid(4 u / w) - 1/2), of
 the linear predictor u = <x, theta> + level + <xbar, gamma>; xbar is the mean of the round's
 candidates. Contexts and actions are public. What is released is sum (r - c) v, v a public unit
-vector, so one reward moves the sum by at most w. Either the sum has normal noise, or r - c is replaced
-by a random sign of mean r - c, and the sums of the batches are released as they are.
+vector, so one reward moves the sum by at most w. Either the sum has normal noise, or r - c is
+replaced by one of two opposite numbers, of mean r - c, and sums of batches are released.
 """
 
 from __future__ import annotations
