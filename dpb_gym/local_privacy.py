@@ -154,7 +154,7 @@ class LocalPrivacy(Agent):
         shown = problem
         if kind_of(problem.kind).response is None:
             # messages exceed the range of the rewards, to which agents clip
-            shown = replace(problem, reward_range=mechanism.bounds)
+            shown = replace(problem, reward_range=mechanism.bounds, binary=None)
         self.inner.set_up(shown, streams)
         self.stretches = plays_stretches(self.inner) and kind_of(problem.kind).response is None
 

@@ -170,6 +170,7 @@ class ProblemFacts(TypedDict):
     person_uses: NotRequired[Size]
     log_release: NotRequired[Text]
     prior: NotRequired[Values]
+    binary: NotRequired[bool]
 
 
 def _kind_of_problem(value: Any) -> str:

@@ -281,7 +281,8 @@ class Curator:
                 f"{releaser.what}: the budget is calibrated and charged already. Make every "
                 "releaser in begin, before one is used or asked for its scale"
             )
-        if self.notion == "shuffle" and not releaser.shuffled:
+        # local messages are shuffle private whatever the shuffler does
+        if self.notion == "shuffle" and not (releaser.shuffled or "local" in releaser.trusts):
             raise BudgetError(f"{releaser.what}: in notion shuffle there are shuffled sums only")
         if self.trust not in releaser.trusts:
             raise BudgetError(

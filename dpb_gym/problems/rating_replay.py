@@ -153,6 +153,7 @@ class ReplayProblem(Problem):
             rating_uses=rating_uses,
             person_uses=person_uses,
             prior=self._prior,
+            binary=self.binary is not None,
         )
 
     def _read_features(self, max_items: Any, epsilon: Any, delta: Any, warm_start: Any) -> None:

@@ -129,6 +129,7 @@ class RecommendationProblem(Problem):
             n_candidates=self.n_candidates,
             n_arms=None if self.fresh else self.n_arms,
             max_interactions=self.interactions_per_user,
+            binary=self.reward != "gaussian",
         )
 
     def draw_hidden(self, rng: Generator) -> Hidden:

@@ -46,6 +46,8 @@ class ProblemInfo:
         horizon: Number of rounds T; None if unknown to agents.
         dim: Dimension d of the unknown parameter and of a feature vector.
         reward_range: Lowest and highest reward of one round.
+        binary: Recommendation: whether every reward is one of the two ends of `reward_range`; None
+            if that is not known.
         n_items: Assortment: number of items N.
         capacity: Assortment: largest number of items in a slate, K.
         exactly: Assortment: whether a slate must hold K items, not fewer.
@@ -90,6 +92,7 @@ class ProblemInfo:
     person_uses: int | None = None
     log_release: str | None = None
     prior: Prior | None = None
+    binary: bool | None = None
 
     @property
     def longest(self) -> int:

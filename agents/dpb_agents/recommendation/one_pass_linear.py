@@ -302,7 +302,8 @@ def release_model(
     low, high = problem.reward_range
     # the variance of a reward is at most this
     spread = (0.5 * (high - low)) ** 2 / rate
-    return ReleaseModel(horizon, unit_noise, rate, spread, variance, anytime)
+    binary = bool(problem.binary)
+    return ReleaseModel(horizon, unit_noise, rate, spread, variance, anytime, binary=binary)
 
 
 def planned(
@@ -442,7 +443,9 @@ class OnePassLinear(Algorithm):
     `ProblemInfo.prior`, and the variance ``(norm w / 2)^2 / d`` per coordinate around the mean.
     The level has the same variance around 0. Every record enters the sums once. The sums are
     released with Gaussian noise at rounds that grow geometrically; without a budget they are exact.
-    Until the first release the agent plays the prior mean, or the longest candidate if that is 0.
+    Binary rewards become random signs instead, if one of them is protected and the modelled regret
+    of signs is less. Until the first release the agent plays the prior mean, or the longest
+    candidate if that is 0.
 
     The guarantee is central privacy of one reward, or of all rewards of one user, replace-one.
     Contexts, recommended items and, in rejection replay, the accepted rounds are not protected.

@@ -331,11 +331,15 @@ class Randomised(Mechanism):
 
     def plan(self, sums: SumState, model: ReleaseModel) -> Schedule:
         sigma = min(likely_sigma(sums), self._pure_sigma(sums))
-        if self.numbers_of(sums):
-            # noise along the direction of each record adds to the spread of the responses
-            spread = model.spread + sigma**2 / model.rate
-            model = replace(model, spread=spread, unit_noise=0.0)
-        return model.batches(sigma, per_record=True)
+        return self.spread_model(sums, model).batches(sigma, per_record=True)
+
+    def spread_model(self, sums: SumState, model: ReleaseModel) -> ReleaseModel:
+        """Return the model in which the noise of messages about numbers is part of the spread."""
+        if not self.numbers_of(sums):
+            return model
+        # noise along the direction of each record adds to the spread of the responses
+        sigma = min(likely_sigma(sums), self._pure_sigma(sums))
+        return replace(model, spread=model.spread + sigma**2 / model.rate, unit_noise=0.0)
 
     def scales(self, sums: SumState, rho: float, sizes: NDArray[np.int64]) -> Scales:
         if not sums.pure:

@@ -91,6 +91,26 @@ class Schedule:
         """Records per batch, ``(m,)``."""
         return np.diff(self.ends, prepend=0)
 
+    def variances(self, noise: float | Array, spread: float) -> Array:
+        """Return the variance of the best estimate of a record's mean after each release, ``(m,)``.
+
+        It is 1 / (c' C^-1 c) for the mean c and the covariance C of the releases so far, as in
+        `best_weights`.
+
+        Args:
+            noise: Standard deviation of the noise at scale 1, in units of a record's mean; or that
+                of every release at its scale 1, ``(m,)``.
+            spread: Variance of a record in the same units, >= 0.
+        """
+        m = len(self.ends)
+        total, covariance = self._moments(noise, spread)
+        kernels.linalg.cholesky(covariance[None], covariance[None])
+        # the leading block of the factor is the factor of the leading block
+        explained = np.empty(m)
+        kernels.linalg.solve_lower_one(covariance, total, explained)
+        variances: Array = 1.0 / np.cumsum(explained**2)
+        return variances
+
     def best_weights(self, noise: float, spread: float) -> Combinations:
         """Return, for every k, the best linear combination of releases 1..k for a running sum.
 
@@ -103,11 +123,8 @@ class Schedule:
             spread: Variance of a record in the same units, >= 0.
         """
         m = len(self.ends)
-        exposure = (np.tril(np.ones((m, m))) if self.carry else np.eye(m)) * self.weights
-        # records vary, and those of a batch are in all later releases
-        covariance = spread * np.einsum("ij,kj->ik", exposure * self.sizes, exposure)
-        covariance[np.diag_indices(m)] += (noise / self.scales) ** 2
-        total = (exposure * self.sizes).sum(axis=1)
+        exposure = self._exposure
+        total, covariance = self._moments(noise, spread)
         combine = np.zeros((m, m))
         std = np.empty(m)
         uneven = np.empty(m)
@@ -122,6 +139,22 @@ class Schedule:
             std[k] = math.sqrt(float(((alpha / self.scales[:n]) ** 2).sum()))
             uneven[k] = float((records**2 * self.sizes[:n]).sum()) / self.ends[k]
         return Combinations(combine, std, uneven)
+
+    @property
+    def _exposure(self) -> Array:
+        """Weight of the records of each batch in each release, ``(m, m)``."""
+        m = len(self.ends)
+        exposure: Array = (np.tril(np.ones((m, m))) if self.carry else np.eye(m)) * self.weights
+        return exposure
+
+    def _moments(self, noise: float | Array, spread: float) -> tuple[Array, Array]:
+        """Return mean ``(m,)`` and covariance ``(m, m)`` of the releases for records of mean 1."""
+        m = len(self.ends)
+        exposure = self._exposure
+        # records vary, and those of a batch are in all later releases
+        covariance = spread * np.einsum("ij,kj->ik", exposure * self.sizes, exposure)
+        covariance[np.diag_indices(m)] += (noise / self.scales) ** 2
+        return (exposure * self.sizes).sum(axis=1), covariance
 
 
 @state.register
@@ -143,6 +176,7 @@ class ReleaseModel:
         anytime: Round t counts 1 / t.
         linear: Whether the reward is linear, as for the best of many candidates; prices and
             assortments have a quadratic loss.
+        binary: Whether every response is known to be one of the two ends of its range.
     """
 
     horizon: int
@@ -152,12 +186,25 @@ class ReleaseModel:
     prior: float
     anytime: bool = False
     linear: bool = True
+    binary: bool = False
 
     def _lengths(self, ends: Array) -> Array:
         """Return how much the rounds between each release and the next count."""
         # a release at the end of the last round counts one round
         lengths: Array = np.maximum(np.diff(ends, append=self.horizon), 1)
         return lengths / (ends if self.anytime else 1)
+
+    def regret(self, ends: Array, variances: Array) -> float:
+        """Return the modelled regret, in rounds whose whole gain is lost.
+
+        Args:
+            ends: Rounds of the releases ``(m,)``; the rounds before the first earn nothing.
+            variances: Variance of a coordinate of theta after each release ``(m,)``.
+        """
+        earned = self.prior / (self.prior + variances)
+        loss = self._lengths(ends) * (1.0 - (np.sqrt(earned) if self.linear else earned))
+        blind = 1.0 + portable.log(ends[0]) if self.anytime else float(ends[0])
+        return blind + float(loss.sum())
 
     def running(self, start: Schedule, sigma: float) -> Schedule:
         """Return running sums released at the rounds of `start` with the best scales.
@@ -211,13 +258,9 @@ class ReleaseModel:
             for ratio in RATIOS:
                 ends = _growing(self.horizon, first, ratio)
                 sizes = np.diff(ends, prepend=0)
-                lengths = self._lengths(ends)
                 own = noise * sizes if per_record else noise
                 variance = 1.0 / np.cumsum(sizes**2 / (own + self.spread * sizes))
-                earned = self.prior / (self.prior + variance)
-                loss = lengths * (1.0 - (np.sqrt(earned) if self.linear else earned))
-                blind = 1.0 + portable.log(ends[0]) if self.anytime else float(ends[0])
-                found.append((blind + float(loss.sum()), ends))
+                found.append((self.regret(ends, variance), ends))
         # fewer releases are easier on devices and aggregators, at next to no regret
         enough = min(loss for loss, _ in found) * (1.0 + TOLERANCE)
         ends = min((ends for loss, ends in found if loss <= enough), key=len)

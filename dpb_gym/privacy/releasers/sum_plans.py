@@ -62,6 +62,7 @@ plain.describe_argument(
         "prior": plain.positive,
         "anytime": plain.flag,
         "linear": plain.flag,
+        "binary": plain.flag,
     },
 )
 plain.describe_argument(

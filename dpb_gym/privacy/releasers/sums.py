@@ -21,6 +21,7 @@ from dpb_gym.privacy.releasers import device_messages, record_entry
 from dpb_gym.privacy.releasers.contributions import ContributionCap, LifetimeClip
 from dpb_gym.privacy.releasers.correlated_noise import CorrelatedNoise, make_mechanism
 from dpb_gym.privacy.releasers.device_messages import Messages
+from dpb_gym.privacy.releasers.mechanism_choice import least_regret
 from dpb_gym.privacy.releasers.mechanisms import (
     Bits,
     Correlated,
@@ -57,7 +58,8 @@ class Sum(Releaser):
         curator: See `Releaser`.
         width: Length of a vector record, or the shape of a symmetric matrix record.
         mechanism: The noise, see `mechanisms`; by default independent and normal.
-        trust: Who adds the noise, see `trust_models`; by default a trusted curator.
+        trust: Who adds the noise, see `trust_models`; by default a trusted curator. Planned sums of
+            binary responses may trust less, see `mechanism_choice`.
         times: When something is released, see `release_times`; by default on request.
         clip: Bound of the records; a number is the radius of a ball.
         reward: Instead of `clip`: records are numbers in this range times vectors. The vectors
@@ -207,6 +209,8 @@ class Sum(Releaser):
         self.radius = distance.radius
         self.basis = distance.basis
         self.proviso = distance.proviso
+        if mechanism is None and lifetime is None and isinstance(self.times, Planned):
+            self.trust, self.mechanism = least_regret(self, trust, self.times)
 
         rows = (curator.replicates, self.shape.width)
         self.rounds = 0
@@ -230,6 +234,9 @@ class Sum(Releaser):
         # whole batches are shuffled in simulations, whose budget need not name a shuffler
         whole = isinstance(mechanism, Bits) and mechanism.batch is not None
         self.trusts = ("curator", "shuffler") if whole else (self.trust.name,)
+        if self.trust.per_record:
+            # messages that devices randomise alone need no trust, so every budget admits them
+            self.trusts = tuple(TRUST_MODELS)
         fits = whole or self.trust.name in mechanism.trusts
         fits = fits and isinstance(mechanism, Correlated) == isinstance(times, Every)
         fits = fits and whole <= isinstance(times, OnRequest)
@@ -414,10 +421,13 @@ class Sum(Releaser):
 
     def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
         times = given.get("times")
-        if isinstance(times, Planned) and callable(times.schedule):
+        if not isinstance(times, Planned):
+            return given
+        if callable(times.schedule):
             # the schedule that the function returned for the sigma of this plan
-            return {**given, "times": replace(times, schedule=self.schedule)}
-        return given
+            times = replace(times, schedule=self.schedule)
+        # as chosen here, since the choice depends on the function
+        return {**given, "times": times, "trust": self.trust, "mechanism": self.mechanism}
 
     @property
     def parts(self) -> tuple[object, ...]:

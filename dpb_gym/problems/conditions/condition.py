@@ -75,7 +75,7 @@ class Condition:
         """Return the factor ``(B,)`` of this round's rewards, > 0; it cannot be used with stock.
 
         The factor does not depend on the action, so it does not change the best action. A condition
-        with factors above 1 also widens ``reward_range`` in `info`.
+        with factors above 1 also widens ``reward_range`` in `info`, and sets `binary` to None.
         """
         return 1.0
 

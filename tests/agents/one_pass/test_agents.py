@@ -224,7 +224,7 @@ def test_the_recipe_equals_the_defaults(name):
     [
         ("one-pass-mnl", Budget.zcdp(0.1), 1500),
         ("one-pass-pricing", Budget.approx(1.0, 1e-8), 3000),
-        ("one-pass-linear", Budget.approx(2.0, 1e-5), 3000),
+        ("one-pass-linear", Budget.approx(1.0, 1e-5), 3000),
     ],
 )
 def test_beats_random_on_a_tight_budget_and_gains_from_a_loose_one(name, budget, rounds):

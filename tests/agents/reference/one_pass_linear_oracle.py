@@ -6,7 +6,8 @@ with it.
 A reward r in a range of length w around c has E r = c + m(u), m(u) = w (sigmoid(4 u / w) - 1/2), of
 the linear predictor u = <x, theta> + level + <xbar, gamma>; xbar is the mean of the round's
 candidates. Contexts and actions are public. What is released is sum (r - c) v, v a public unit
-vector, so one reward moves the sum by at most w.
+vector, so one reward moves the sum by at most w. Either the sum has normal noise, or r - c is
+replaced by one of two opposite numbers, of mean r - c, and sums of batches are released.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scipy.special import ndtr
 
 import dpb_gym
 from dpb_gym import portable
-from dpb_gym.privacy import Schedule
+from dpb_gym.privacy import ReleaseModel, Schedule
 
 
 def release_rounds(T, first, ratio):
@@ -93,10 +94,15 @@ class OnePassLinearOracle(dpb_gym.SingleAgent):
     def open(self):
         """Make the releaser, and the normal distribution of t = (theta, level, gamma, S)."""
         d, p = self.d, self.d + 1
+        spread = (self.w / 2) ** 2 * d
+        model = ReleaseModel(
+            self.problem.longest, 1.0, 1 / d, spread, self.variance, binary=self.problem.binary
+        )
         self.sums = self.curator.weighted_sum(
             p,
             reward=(-self.w / 2, self.w / 2),
             schedule=lambda sigma: self.schedule(sigma, unit_noise=1.0),
+            model=model,
             what="running reward sums",
         )
         self.m = np.concatenate([self.theta, np.zeros(d + p)])
@@ -181,11 +187,14 @@ class OnePassLinearOracle(dpb_gym.SingleAgent):
             self.C[:n, :n] = np.diag(self.variance * variances)
         # The batch adds b sum (r - c) v to S.
         F = np.eye(len(self.m))
+        if not self.sums.schedule.carry:  # a release is about its own batch
+            F[n:, n:] = 0.0
         F[n:, :n] = b * self.G
         self.m = F @ self.m
         self.m[n:] += b * self.o
         self.C = F @ self.C @ F.T
-        self.C[n:, n:] += b**2 * (self.w / 2) ** 2 * self.K
+        # a random sign adds to the variance of a reward
+        self.C[n:, n:] += b**2 * ((self.w / 2) ** 2 + self.sums.record_std**2) * self.K
         # The release is S + N(0, noise^2); exact sums count as all but exact.
         noise = max(self.sums.noise_std, 1e-3 * self.w)
         gain = np.linalg.solve(self.C[n:, n:] + noise**2 * np.eye(d + 1), self.C[n:]).T
