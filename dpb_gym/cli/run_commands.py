@@ -237,6 +237,9 @@ def tune(
         metavar="N",
         help="Successive halving: N times as many replicates for the best N-th of the points.",
     ),
+    widen: bool = Option(
+        False, "--widen", help="Go on outside of the grid while the best point is at an end of it."
+    ),
     seed: int = Option(1_000_000, help="First tuning seed, 1000000 to 1999999."),
     out: str | None = Option(None, help="Result directory; results/tune-... by default. Resumes."),
     recipes: str | None = Option(None, help="Folder of the recipes; OUT/recipes by default."),
@@ -273,8 +276,8 @@ def tune(
         return options.print_table(("agent", "chosen", "reward", "selection included"), rows)
     done = tuning.tune(
         env, agents, options.read_budgets(budget), env_kwargs=env_kwargs, grids=owned, params=fixed,
-        horizon=horizon, points=points or None, replicates=replicates, halving=halving, seed=seed,
-        out=out, recipes=recipes, workers=workers, progress=False if quiet else None,
+        horizon=horizon, points=points or None, replicates=replicates, halving=halving, widen=widen,
+        seed=seed, out=out, recipes=recipes, workers=workers, progress=False if quiet else None,
     )  # fmt: skip
     if json:
         options.print_json(done)

@@ -10,6 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, ParameterError
+from dpb_gym.planning.grid_ends import beyond
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import AgentSpec, agent_spec
 from dpb_gym.results.row_result import RowResult, collect
 from dpb_gym.running.api import LARGEST_BLOCK, plan_task
 from dpb_gym.running.execution import RunReport, run_plan
+from dpb_gym.running.plan import TaskPlan
 from dpb_gym.suites.recipes import load_recipe as load_recipe
 from dpb_gym.suites.recipes import write_recipe as write_recipe
 from dpb_gym.suites.schema import canonical, plain
@@ -169,6 +172,7 @@ def tune(
     points: int | None = POINTS,
     replicates: int = REPLICATES,
     halving: int | None = None,
+    widen: bool = False,
     seed: int = TUNING_SEEDS.start,
     out: str | os.PathLike[str] | None = None,
     recipes: str | os.PathLike[str] | None = None,
@@ -195,6 +199,9 @@ def tune(
         halving: Factor of successive halving, None for one step. With 3, `replicates` are those
             of the first step, and each further step has the best third of the points of each
             budget on three times as many replicates, until at most three points ran.
+        widen: Whether to go on outside of the grid, in its own steps (`grid_ends.beyond`), while
+            the best point of a budget has a number at an end of it. Points outside run on the
+            replicates of the last step. They change one number of the best point.
         seed: First tuning seed, within 1,000,000..1,999,999.
         out: Folder of the results; one below ``results/`` by default.
         recipes: Folder of the recipes; ``recipes`` below `out` by default.
@@ -217,33 +224,43 @@ def tune(
     cap = None if points is None else validation.integer("points", points, 1)
     asked = [Budget.parse(budget) for budget in budgets]
     searches = _searches(names, grids or {}, params or {}, cap)
-    tried = {label: agent for search in searches for label, agent in search.agents().items()}
     steps = _steps(max(len(search.points) for search in searches), replicates, factor)
     check_seeds(seed, steps[-1][1])
     reports: list[RunReport] = []
     blocks: list[range] = []
-    for size, count in steps:
-        starts = range(blocks[-1].stop if blocks else 0, count, LARGEST_BLOCK)
-        blocks += [range(first, min(first + LARGEST_BLOCK, count)) for first in starts]
+
+    def play(count: int, wanted: set[tuple[str, str]] | None) -> TaskPlan:
+        """Run the points of the searches, or the `wanted` ones, on `count` replicates."""
+        tried = {label: agent for search in searches for label, agent in search.agents().items()}
         suite, plan = plan_task(env_id, tried, horizon, count, seed, 1, env_kwargs, asked)
-        task = plan.task
-        if not reports:
-            every = runs = plan.runs
-        else:
-            left = {pair for search in searches for pair in search.best(size)}
-            runs = [run for run in every if (run.label, Budget.text(run.budget)) in left]
-            if not runs:
-                break
-        plan = replace(plan, blocks=blocks, runs=runs)
-        folder = Path(f"results/tune-{task.name}-{suite.protocol[:8]}" if out is None else out)
-        reports.append(run_plan(suite, [plan], folder, workers=workers, show=progress))
+        runs = [
+            run
+            for run in plan.runs
+            if wanted is None or (run.label, Budget.text(run.budget)) in wanted
+        ]
+        folder = Path(f"results/tune-{plan.task.name}-{suite.protocol[:8]}" if out is None else out)
+        part = replace(plan, blocks=blocks, runs=runs)
+        reports.append(run_plan(suite, [part], folder, workers=workers, show=progress))
         rows = [row for row in collect(reports[-1].results()) if len(row.replicates) == count]
         for search in searches:
             search.measure(rows, replicates)
+        return plan
+
+    for size, count in steps:
+        starts = range(blocks[-1].stop if blocks else 0, count, LARGEST_BLOCK)
+        blocks += [range(first, min(first + LARGEST_BLOCK, count)) for first in starts]
+        left = {pair for search in searches for pair in search.best(size)} if reports else None
+        if left is None or left:
+            plan = play(count, left)
+    while widen and (added := {pair for search in searches for pair in search.widened()}):
+        play(count, added)
+
+    task = plan.task
+    folder = Path(reports[-1].path)
     home = folder / "recipes" if recipes is None else Path(recipes)
     options = {"horizon": task.horizon, **task.identity["env_kwargs"]}
     seeds = (seed, seed + count - 1)
-    found = tuple(search.recipe(every, home) for search in searches)
+    found = tuple(search.recipe(plan.runs, home) for search in searches)
     for recipe in found:
         recipe.write({"environment": task.env, "options": options, "seeds": seeds})
     failures = tuple(failure.message for report in reports for failure in report.failures)
@@ -367,13 +384,17 @@ def choose_points(
 
 @dataclass(frozen=True)
 class _Search:
-    """Points and grid of one agent, and its points that ran, by budget and label."""
+    """Points and grid of one agent, and its points that ran, by budget and label.
+
+    `outside` has the points of each budget that were added outside of the grid.
+    """
 
     spec: AgentSpec
     grid: dict[str, tuple[Any, ...]]
     fixed: dict[str, Any]
     points: list[dict[str, Any]]
     found: dict[str, dict[str, Point]] = field(default_factory=dict)
+    outside: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def full(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return all parameters explicitly, so that a changed default gives another cell."""
@@ -406,6 +427,33 @@ class _Search:
     def best(self, size: int) -> list[tuple[str, str]]:
         """Return label and budget of the best `size` points of each budget."""
         return [(self.label(p.params), b) for b in self.found for p in self.ranked(b)[:size]]
+
+    def widened(self) -> list[tuple[str, str]]:
+        """Add the points next to the best of each budget outside of the grid, if it is at an end.
+
+        Returns:
+            Label and budget of every added point. A value that the agent refuses is not added.
+        """
+        added = []
+        for budget in self.found:
+            best = dict(self.ranked(budget)[0].params)
+            outside = self.outside.setdefault(budget, [])
+            for key, grid in self.grid.items():
+                own = self.full(best)
+                tried = [q for q in map(self.full, outside) if {**q, key: own[key]} == own]
+                values = [*grid, self.full({})[key], *(q[key] for q in tried)]
+                for value in beyond(values, own[key]):
+                    point = {**best, key: value}
+                    with suppress(ParameterError):
+                        self.spec.over(self.full(point)).make()
+                        outside.append(point)
+                        added.append((self.label(point), budget))
+        known = [canonical(point) for point in self.points]
+        for point in (point for points in self.outside.values() for point in points):
+            if canonical(point) not in known:
+                known.append(canonical(point))
+                self.points.append(point)
+        return added
 
     def recipe(self, runs: Sequence[AgentRun], home: Path) -> Recipe:
         name = self.spec.name

@@ -19,6 +19,7 @@ import dpb_gym
 from dpb_gym import cli
 from dpb_gym.cli.app import app
 from dpb_gym.errors import AgentError, MissingExtraError, ParameterError, UnknownNameError
+from dpb_gym.planning.grid_ends import beyond
 from dpb_gym.planning.tuning import TUNING_SEEDS, check_seeds, choose_points, read_grid, tune
 from dpb_gym.privacy import Budget
 from dpb_gym.registry import agent_spec
@@ -133,6 +134,58 @@ def test_successive_halving_by_brute_force(tmp_path: Path) -> None:
     again = tune(ENV, ["adaprivate-ts"], BUDGETS, **how)
     assert again.rounds == 0 and repr(again.recipes) == repr(done.recipes)
     assert survivors[0] != survivors[1], "the budgets are halved apart"
+
+
+@pytest.mark.parametrize(
+    ("values", "value", "after"),
+    [
+        ([1.0, 10.0, 100.0], 100.0, [1000.0]),
+        ([0.3, 1.0, 3.0], 0.3, [0.09]),
+        ([0.3, 1.0, 3.0], 1.0, []),
+        ([0.75, 0.9], 0.9, [0.96]),
+        ([100, 300, 1000], 1000, [3333]),
+        ([1, 100], 1, []),
+        ([None, 10.0], 10.0, [20.0, 5.0]),
+        ([0.0, 0.3], 0.0, []),
+        ([0.0, 0.3], 0.3, [0.6]),
+        ([False, True], True, []),
+        (["blt", None], "blt", []),
+    ],
+)
+def test_what_lies_beyond_a_grid(values: list[Any], value: Any, after: list[float]) -> None:
+    assert beyond(values, value) == after
+
+
+def test_a_widened_search_ends_between_values_that_are_worse(tmp_path: Path) -> None:
+    """Each number of the best point has tried neighbours, or its agent refuses the next."""
+    grids = {"adaprivate-ts": {"v": [1.0, 3.0], "ridge": [1.0, 10.0], "centre": [False, True]}}
+    how = {**SMALL, "replicates": 1, "halving": 3, "grids": grids, "out": tmp_path}
+    how["params"] = {"adaprivate-ts": {"batch": 5}}
+    narrow = tune(ENV, ["adaprivate-ts"], BUDGETS, **how)
+    wide = tune(ENV, ["adaprivate-ts"], BUDGETS, widen=True, **how)
+    moved = 0
+    for before, choice in zip(narrow.recipes[0].choices, wide.recipes[0].choices):
+        full = [{"v": 1.0, "ridge": 1.0, "centre": False, **p.params} for p in choice.points]
+        last = [p for p, point in zip(full, choice.points) if point.replicates == 3]
+        best, *others = last
+        assert choice.best.regret == min(p.regret for p in choice.points if p.replicates == 3)
+        moved += choice.best.regret < before.best.regret
+        for key in ("v", "ridge"):
+            near = [p[key] for p in others if {**p, key: best[key]} == best]
+            assert best[key] in grids["adaprivate-ts"][key] or min(near) < best[key] < max(near)
+            values = [*grids["adaprivate-ts"][key], *near]
+            assert min(values) < best[key] < max(values)
+    assert moved, "the least regret lies outside of this grid"
+    assert tune(ENV, ["adaprivate-ts"], BUDGETS, widen=True, **how).rounds == 0
+
+
+def test_a_value_that_an_agent_refuses_is_not_tried(tmp_path: Path) -> None:
+    grids = {"adaprivate-amp": {"sampling": [0.5, 1.0]}}
+    how = {**SMALL, "replicates": 1, "grids": grids, "out": tmp_path}
+    done = tune(ENV, ["adaprivate-amp"], BUDGETS, widen=True, **how)
+    assert not done.failures
+    tried = {p.params.get("sampling") for c in done.recipes[0].choices for p in c.points}
+    assert max(value for value in tried if value is not None) <= 1.0
 
 
 def test_the_last_seed_of_halving_is_a_tuning_seed(tmp_path: Path) -> None:
