@@ -455,6 +455,7 @@ def main() -> None:
     put(options.repository / "README.md", "agents", readme(data))
     put(options.repository / "docs/trust.md", "trust", trust.table(data))
     put(options.repository / "docs/trust.md", "aims", trust.aims(data))
+    put(options.repository / "docs/trust.md", "limits", trust.limit_table(data))
     put(options.repository / "docs/trust.md", "messages", trust.messages())
     put(options.repository / "docs/trust.md", "local-messages", trust.local_losses())
     trust.save_picture(data, pictures / "trust.svg")

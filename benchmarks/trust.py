@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import local_limit
 import numpy as np
 
 import dpb_gym
@@ -32,12 +33,12 @@ PROBLEMS = {
     "recommendation, user-round": ("recommendation-standard", "one-pass-linear-joint"),
     "recommendation, reward": ("recommendation-standard", "one-pass-linear"),
 }
-# Aims at each budget: multiples of the best non-private regret, or of the curator's.
+# Aims at each budget: multiples of the best non-private regret, or of the curator's. What local
+# messages about assortments allow is in `limit_table` instead.
 AIMS: dict[tuple[str, str], tuple[float, ...]] = {
     **{(title, "aggregator"): (1.5,) * 4 for title in PROBLEMS},
     **{(title, "shuffler"): (1.6,) * 4 for title in PROBLEMS},
     ("pricing", "local"): (40.0, 18.0, 8.0, 5.0),
-    ("assortment", "local"): (60.0, 25.0, 8.0, 6.0),
     ("recommendation, user-round", "local"): (12.0, 9.0, 7.0, 5.0),
     ("recommendation, reward", "local"): (6.0, 4.5, 3.0, 2.0),
 }
@@ -99,6 +100,8 @@ def aims(data: LeaderboardData) -> str:
         if trust == "curator":
             curator[title] = regrets
             continue
+        if (title, trust) not in AIMS:
+            continue
         wanted, local = AIMS[title, trust], trust == "local"
         ratios = [r / (least if local else c) for r, c in zip(regrets, curator[title])]
         texts = [f"{x:.0f}" if x >= 20 else f"{x:.1f}" if local else f"{x:.2f}" for x in ratios]
@@ -107,6 +110,17 @@ def aims(data: LeaderboardData) -> str:
         allowed = " / ".join(f"{aim:g}" for aim in (wanted if local else wanted[:1]))
         found.append(f"| {title} | {trust} | {base} | {allowed} | {' / '.join(shown)} |")
     return "\n".join(found)
+
+
+def limit_table(data: LeaderboardData) -> str:
+    """Return what is measured with local messages beside what no message can go below."""
+    rows = ["| problem | regret, limit | regret, measured |", "|---|---|---|"]
+    for title, trust, _, measured in lines(data):
+        if trust == "local" and title in local_limit.CASES:
+            texts = [f"{row.regret.mean:,.0f}" for row in measured]
+            least = [f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in local_limit.limits(title)]
+            rows.append(f"| {title} | {' / '.join(least)} | {' / '.join(texts)} |")
+    return "\n".join(rows)
 
 
 # Agents with devices, and the default environments that the sizes of messages are for.
@@ -178,6 +192,10 @@ def save_picture(data: LeaderboardData, path: Path) -> None:
     for title, trust, least, rows in lines(data):
         points = [(row.budget.limit, row.regret.mean / least) for row in rows if row.budget]
         places[title].plot(*zip(*points), marker="osD^"[TRUSTS.index(trust)], label=trust)
+        if trust == "local" and title in local_limit.CASES:
+            limit = [x / least for x in local_limit.limits(title)]
+            budgets = [x for x, _ in points]
+            places[title].plot(budgets, limit, "k:", label="limit of local messages")
         places[title].set_xticks([x for x, _ in points], [f"{x:g}" for x, _ in points])
         places[title].set_xlabel("rho" if rows[0].budget and rows[0].budget.rho else "epsilon")
     for title, place in places.items():
@@ -185,7 +203,7 @@ def save_picture(data: LeaderboardData, path: Path) -> None:
         place.minorticks_off()
         place.axhline(1.0, color="grey", linewidth=0.8)
     axes[0].set_ylabel("regret over the best non-private")
-    axes[0].legend(fontsize=8)
+    axes[-1].legend(*axes[0].get_legend_handles_labels(), fontsize=8)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
