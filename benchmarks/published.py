@@ -336,6 +336,10 @@ def frontier(data: LeaderboardData) -> LeaderboardData:
     return replace(data, title="What privacy costs", tasks=tuple(tasks), tracks=())
 
 
+MOST_VALUES = 8
+"""Most values of an agent's parameters in the table of tuned ones."""
+
+
 def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     """Return the table of the parameters tuned for the arena and their cost, from the recipes."""
     lines = [
@@ -351,7 +355,9 @@ def tuning(recipes: Path, tracks: Iterable[str]) -> str:
     for name, own in found.items():
         chosen = [row["parameters"] for recipe in own for row in recipe["best_per_budget"]]
         times = Counter(f"{key}={value}" for params in chosen for key, value in params.items())
-        values = ", ".join(f"{text} ({count})" for text, count in times.most_common()) or "none"
+        common = [f"{text} ({count})" for text, count in times.most_common(MOST_VALUES)]
+        more = [f"{len(times) - len(common)} others"] if len(times) > len(common) else []
+        values = ", ".join(common + more) or "none"
         cost = sum((Counter(recipe["cost"]) for recipe in own), Counter[str]())
         total += cost
         spent = f"{cost['agent_rounds'] / 1e6:.1f} M | {cost['seconds']:.0f}"

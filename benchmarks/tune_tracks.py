@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from dpb_gym.planning.tuning import Tuning, tune
+from dpb_gym.planning.tuning import Tuning, choose_points, read_grid, tune
 from dpb_gym.registry import agent_spec, agent_specs, shortcoming
 from dpb_gym.report.comparison_groups import TUNED_SUFFIX
 from dpb_gym.results.result_directory import ResultDirectory
@@ -62,8 +62,9 @@ def choices(tuning: Tuning) -> list[dict[str, Any]]:
 def tune_one(suite: Suite, task: Task, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Tune an agent on a task at its budgets, and write its choices and their cost."""
     out = options.out / task.name
+    spec = agent_spec(name)
     grid = suite.tracks[task.track or ""].budgets
-    private = agent_spec(name).budget == "required" or any(
+    private = spec.budget == "required" or any(
         agent.name == name and agent.budgets is not None for agent in suite.agents
     )
     tuning = tune(
@@ -85,7 +86,7 @@ def tune_one(suite: Suite, task: Task, name: str, options: argparse.Namespace) -
     timings = [result.timing for result in results if result.timing is not None]
     data = {
         "rounds": tuning.options["horizon"],
-        "points": tuning.recipes[0].points,
+        "points": len(choose_points(spec, read_grid(spec, SPACES[name]), {}, options.points)),
         "seeds": list(tuning.seeds),
         "choices": choices(tuning),
         "cost": {

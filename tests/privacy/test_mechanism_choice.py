@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,14 @@ class TestChoice:
         ]
         for options in others:
             assert type(summed(budget, **options)[1].mechanism) is OWN[trust], options
+
+    @pytest.mark.parametrize("trust", ["", "@aggregator", "@shuffler"])
+    def test_an_unknown_horizon_keeps_the_mechanism(self, trust):
+        """Signs are better early and worse late, so the choice depends on the horizon."""
+        _, known = summed(approx(5) + trust)
+        _, unknown = summed(approx(5) + trust, model=replace(MODEL, anytime=True))
+        assert type(known.mechanism) is Randomised
+        assert type(unknown.mechanism) is not Randomised
 
     def test_without_a_budget_the_sum_is_exact(self):
         _, made = summed(None)

@@ -36,7 +36,8 @@ def least_regret(sums: SumState, trust: TrustModel, times: Planned) -> tuple[Tru
     more, so `Randomised` is taken where its modelled regret is at most `TOLERANCE` larger.
 
     The first candidate is kept for responses that are not known to be binary. A message has the
-    variance c^2 - r^2 given r, which for a number inside the range exceeds that for its ends.
+    variance c^2 - r^2 given r, which for a number inside the range exceeds that for its ends. It is
+    also kept for an unknown horizon, since signs are better early and worse late.
 
     Args:
         sums: The sum, before its releases are planned.
@@ -47,7 +48,9 @@ def least_regret(sums: SumState, trust: TrustModel, times: Planned) -> tuple[Tru
     alone = Randomised()
     model = times.model
     budget = sums.curator.budget
-    if trust is LOCAL or budget is None or model is None or not model.binary:
+    if trust is LOCAL or budget is None or model is None:
+        return trust, own
+    if not model.binary or model.anytime:
         return trust, own
     if sums.curator.relation != "replace-one" or not alone.numbers_of(sums):
         return trust, own
