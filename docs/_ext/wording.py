@@ -1,7 +1,8 @@
 """Fail if tracked texts have words that the style excludes: python docs/_ext/wording.py.
 
 Use the field's terms: baseline for yardstick, untrusted for a stranger's, agents for the zoo. Pages
-are also checked for lines of one word inside a paragraph, and for tables that are split or uneven.
+are also checked for lines of one word inside a paragraph, and for tables that are split or uneven,
+Python files for variables called "found", which say where a result comes from and not what it is.
 
 Limits: words with a meaning that the style allows are excluded in the phrases of the other meaning
 only. "found" may be a search's result and "nobody" a trust model, for example.
@@ -9,6 +10,7 @@ only. "found" may be a search's result and "nobody" a trust model, for example.
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -27,6 +29,7 @@ WORDS = re.compile(
     r"|^\s*(\"\"\"|# )(Whom|Tells whom|Nobody|Whoever|Hands|Deals)\b",
     re.IGNORECASE,
 )
+NAMES = {"found", "calm"}
 WITH_EXAMPLES = {Path(__file__), ROOT / "tests/docs/test_wording.py"}
 WIDTH = 120
 """Most characters of a line of a page."""
@@ -45,7 +48,11 @@ def main() -> int:
         if path.suffix not in SUFFIXES or path in WITH_EXAMPLES or not path.is_file():
             continue
         text = path.read_text(encoding="utf-8")
-        problems = [*words(text), *(layout(text) if path.suffix == ".md" else ())]
+        problems = list(words(text))
+        if path.suffix == ".md":
+            problems += layout(text)
+        if path.suffix == ".py":
+            problems += names(text)
         for number, problem in problems:
             print(f"{name}:{number}: {problem}", file=sys.stderr)
             hits += 1
@@ -57,6 +64,14 @@ def words(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         for match in WORDS.finditer(line):
             yield number, f"{match[0].strip()!r} in {line.strip()[:90]!r}"
+
+
+def names(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of each line of Python that names a variable by an excluded word."""
+    for node in ast.walk(ast.parse(text)):
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        if name in NAMES:
+            yield node.lineno, f"a variable called {name!r}: say what it is"
 
 
 def layout(text: str) -> Iterator[tuple[int, str]]:

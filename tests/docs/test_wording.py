@@ -81,3 +81,8 @@ def test_broken_layout_is_noticed(wording, text, line, what):
 )
 def test_good_layout_is_not(wording, text):
     assert list(wording.layout(text)) == []
+
+
+def test_variables_are_named_by_what_they_are(wording):
+    text = "found = 1\n\ndef rows(calm, table):\n    return f'{found}', table.found, 'found'\n"
+    assert [number for number, _ in wording.names(text)] == [1, 3, 4]
