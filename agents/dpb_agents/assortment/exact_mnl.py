@@ -56,8 +56,7 @@ class ExactMNL(WarmStart):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         prior = self.prior(problem).centre
         if self.constant:
-            # The prior of the problem has no coefficient for the constant, and its precision does
-            # not fit.
+            # The problem's prior has no coefficient for the constant.
             prior = np.append(prior, 0.0)
             problem = replace(problem, dim=problem.dim + 1, prior=None)
         self._slates = SlateChoice(problem, streams, self.rule, self.samples, type(self).__name__)
@@ -118,8 +117,7 @@ class ExactMNL(WarmStart):
         self._V.update(self._gram.value)
         logdet = self._V.logdet
         due = logdet > self._reference + portable.log(self.growth)
-        # The first fit does not wait for growth: a greedy slate at the prior would ignore the
-        # start.
+        # The first fit uses the random rounds at once, even if det V has grown by less.
         if context.t == self.explore:
             due[:] = True
         if due.any():

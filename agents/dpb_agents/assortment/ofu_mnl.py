@@ -72,7 +72,7 @@ class OFUMNLPlus(WarmStart):
         d = len(self._centre)
         eta = self._eta
         ridge = self.ridge
-        # The three terms have the order of the print.
+        # `first` and `third` are terms of the printed sum, whose second term is 2.
         level = portable.log(2.0 * math.sqrt(1.0 + 2.0 * t) / self.delta)
         first = 3.0 * portable.log(1.0 + (K + 1) * t) + 3.0
         first *= 17.0 / 16.0 * ridge + 2.0 * math.sqrt(ridge) * level + 16.0 * level * level

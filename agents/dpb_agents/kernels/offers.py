@@ -165,7 +165,7 @@ def newton_rows(phi, count, position, theta, norm, private, rows):
             u[j] += x[chosen, j]
         weight = 1.0
         if private:
-            # Two rows of norm 1/2 differ by at most 1, the sensitivity that `OnePassOffers` declares.
+            # Two rows of norm 1/2 differ by at most 1, the declared sensitivity.
             length = np.sqrt(norm * norm * square + longest)
             weight = 0.5 * ROUNDING / length if length > 0.0 else 0.0
         _fill(h, u, weight * norm, weight, rows[b])
