@@ -215,7 +215,8 @@ class RecommendationProblem(Problem):
     def stretch(
         self, hidden: Hidden, drawn: Mapping[str, Array], t: int
     ) -> JudgedStretch | FoldedStretch | None:
-        if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
+        own = RecommendationProblem
+        if self.info.masked or overridden(self, own, "make_round", "respond", "best_action"):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape
         reward, expected = np.empty((2, n, B, self.n_candidates))

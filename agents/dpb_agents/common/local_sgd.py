@@ -106,7 +106,7 @@ def gradient(c, theta, v, y):
         gap = sigmoid(c.scale * z) - min(1.0, max(0.0, y))
     else:
         gap = z - min(GAUSSIAN_LIMIT, max(-GAUSSIAN_LIMIT, y))
-    # The mechanism takes vectors of the unit ball: in these units noise is as small as theta allows.
+    # The mechanism takes vectors of the unit ball: in these units noise is as small as possible.
     most = largest_gradient(c, theta)
     out = np.zeros(v.shape[0])
     for j in range(v.shape[0]):

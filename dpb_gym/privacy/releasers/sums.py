@@ -516,7 +516,7 @@ class Sum(Releaser):
         """
         self.ready()
         record_entry.check_rounds(self, records, along)
-        if overridden(self, "add_rounds", "add") or not self._takes_rounds(len(records), along):
+        if overridden(self, Sum, "add") or not self._takes_rounds(len(records), along):
             for t, record in enumerate(records):
                 self.add(record, None if along is None else along[t])
             return

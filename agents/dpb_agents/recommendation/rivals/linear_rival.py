@@ -192,7 +192,7 @@ class RewardSums(Sum):
         return float(self.sigma)
 
     def add_rounds(self, records: Array, along: Array | None = None) -> None:
-        if overridden(self, "add_rounds", "add"):
+        if overridden(self, RewardSums, "add"):
             super().add_rounds(records, along)
             return
         self.ready()
