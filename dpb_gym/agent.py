@@ -43,7 +43,7 @@ class Agent(Policy, ABC):
     """
 
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
-    player_class: ClassVar[type[Agent]]
+    player_class: ClassVar[type]
     stretches = False
 
     def __init_subclass__(cls, **options: Any) -> None:

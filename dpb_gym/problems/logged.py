@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -423,6 +423,75 @@ def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
     return made, kept
 
 
+class PriceDesign(NamedTuple):
+    """The regression of purchases on customers and prices.
+
+    Attributes:
+        customers: Constant and scaled features ``(n, d - 1)``.
+        price: Prices in units of the highest, at most 1, ``(n,)``.
+        rows: ``[customers, -price]``, ``(n, d)``.
+        sets: The rows with the responses.
+        names: d names.
+        spread: Standard deviations of the columns, 0 for those without a penalty, ``(d,)``.
+        bounds: See `Logged`.
+        notes: Remarks on the log.
+    """
+
+    customers: Array
+    price: Array
+    rows: Array
+    sets: ChoiceSets
+    names: tuple[str, ...]
+    spread: Array
+    bounds: Mapping[str, tuple[float, float]]
+    notes: Sequence[str]
+
+
+def _price_design(data: PriceTable, bounds: Bounds | None, log_scale: Sequence[str]) -> PriceDesign:
+    """Return the regression of a log.
+
+    Raises:
+        DataError: If there is one price, one response, or no customer to compare with.
+    """
+    prices = np.unique(data.price)
+    if len(prices) < 2:
+        raise DataError(
+            f"{data.name}: every customer was quoted {prices[0]:g}: a single price does "
+            "not show how demand changes with it"
+        )
+    check_varies(data.bought, "bought", data.name)
+    names = (*data.feature_names, "price")
+    read = np.column_stack([data.features, data.price])
+    starts = np.arange(len(data) + 1)
+    check_features(read, names, starts, data.bought - 1, data.name)
+    scaled, found, notes = scale(read, names, bounds, data.name, log_scale)
+    customers = np.column_stack([np.ones(len(data)), scaled[:, :-1]]).astype(np.float32)
+    relative = np.minimum(data.price / found["price"][1], 1.0)
+    rows = np.column_stack([customers, -relative]).astype(np.float32)
+    spread = spreads(rows)
+    # neither the constant nor the price is shrunk
+    spread[[0, -1]] = 0.0
+    return PriceDesign(
+        customers=customers,
+        price=relative,
+        rows=rows,
+        sets=ChoiceSets(rows, starts, np.where(data.bought == 1, 0, -1)),
+        names=("intercept", *names),
+        spread=spread,
+        bounds=found,
+        notes=[*data.notes, *notes],
+    )
+
+
+def _price_periods(data: PriceTable, sets: ChoiceSets, raw: Array, highest: float) -> Sequence[str]:
+    """Return doubts whether prices followed demand, from effects of the price by period."""
+    n = len(data.price)
+    rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+    one = np.zeros(n, np.int64)
+    at = sets.rows.shape[1] - 1
+    return endogenous_doubt(period_effects(sets, raw, at, -1.0 / highest, one, rows_of), data.name)
+
+
 class LoggedPricing(Logged, PricingProblem):
     """Pricing for the customers of a log, with demand by a logistic model fitted to it.
 
@@ -461,49 +530,66 @@ class LoggedPricing(Logged, PricingProblem):
         extrapolate: bool = False,
         log_scale: Sequence[str] = (),
     ) -> None:
-        prices = np.unique(data.price)
-        if len(prices) < 2:
-            raise DataError(
-                f"{data.name}: every customer was quoted {prices[0]:g}: a single price does "
-                "not show how demand changes with it"
-            )
-        check_varies(data.bought, "bought", data.name)
-        names = (*data.feature_names, "price")
-        read = np.column_stack([data.features, data.price])
-        starts = np.arange(len(data) + 1)
-        check_features(read, names, starts, data.bought - 1, data.name)
-        scaled, self.bounds, notes = scale(read, names, bounds, data.name, log_scale)
-        notes = [*data.notes, *notes]
-        n = len(data.price)
-        highest = self.bounds["price"][1]
-        customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
-        relative = np.minimum(data.price / highest, 1.0)
-        rows = np.column_stack([customers, -relative]).astype(np.float32)
-        names = ("intercept", *names)
-        choice = np.where(data.bought == 1, 0, -1)
-        sets = ChoiceSets(rows, starts, choice)
-        spread = spreads(rows)
-        spread[[0, -1]] = 0.0
+        design = _price_design(data, bounds, log_scale)
+        self.bounds = design.bounds
+        self.rows = design.rows
+        self.highest_price = highest = design.bounds["price"][1]
+        self._contexts = design.customers
         self.fit = fit_once(
-            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
-            lambda: fit_log(sets, data.people, ridge, spread, names, notes, data.name),
-        )
-        self.highest_price, self.rows = highest, rows
-        self._contexts = customers
+            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *design.notes),
+            lambda: fit_log(
+                design.sets, data.people, ridge, design.spread, design.names, design.notes,
+                data.name,
+            ),
+        )  # fmt: skip
+        self._measure_effects(data)
+        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
+        self._release_coefficients(data, design.sets.choice, private)
+        self._check_demand(data.name, private)
+        tests: Sequence[str] = [_UNTESTED]
+        if private is None:  # a test of the raw rows is no release
+            tests = _price_periods(data, design.sets, raw, highest)
+        d = len(design.names)
+        theta = self.fit.coefficients / self.scale
+        super().__init__(horizon, d, zeta=self.scale * np.sqrt(d), theta=theta)
+        lowest = float(design.price.min()) if private is None else self.bounds["price"][0] / highest
+        top = float(design.price.max()) if private is None else 1.0
+        if not validation.flag("extrapolate", extrapolate):
+            self.info = replace(self.info, price_range=(max(0.0, lowest), top))
+        self.repairs = data.notes
+        self.currency = data.unit
+        self.set_today(design.price * data.bought, data.people)
+        self.doubts = (*tests, *self._doubts(data, raw, private))
+        self._curve = None
+        if private is None:
+            self._fit_curve(data, raw)
+        self.set_customers(data.name, design.customers, data.people, draws, part, data.grouped)
+
+    def _measure_effects(self, data: PriceTable) -> None:
+        """Set `effects`, of which the elasticity has the error of the customers' sampling too."""
         some = self.measured
         people = None if data.people is None else data.people[some]
-        sampling = logged_figures.elasticity_sampling(rows[some], self.fit.coefficients, people)
+        sampling = logged_figures.elasticity_sampling(
+            self.rows[some], self.fit.coefficients, people
+        )
         effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
         self.effects = dict(zip(("price", "elasticity"), effects))
+
+    def _release_coefficients(self, data: PriceTable, choice: Array, private: Private) -> None:
+        """Release the coefficients, if `private` is given, and set `scale` to their norm."""
         # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
-        centred = np.eye(rows.shape[1])
-        centred[-1, -1], centred[0, -1] = 2.0, 1.0
-        self.release(data, rows, choice, float(np.sqrt(rows.shape[1])), private, centred)
-        d = len(names)
-        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
-        if size * np.sqrt(d) < _LEAST_SCALE:
+        centred = np.eye(self.rows.shape[1])
+        centred[-1, -1] = 2.0
+        centred[0, -1] = 1.0
+        longest = float(np.sqrt(self.rows.shape[1]))
+        self.release(data, self.rows, choice, longest, private, centred)
+        self.scale = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+
+    def _check_demand(self, name: str, private: Private) -> None:
+        """Raise `DataError` if demand does not depend on anything, or rises with the price."""
+        if self.scale * np.sqrt(self.rows.shape[1]) < _LEAST_SCALE:
             raise DataError(
-                f"{data.name}: half of the customers buy at every price: neither the price nor a "
+                f"{name}: half of the customers buy at every price: neither the price nor a "
                 "feature has an effect. Give other features, or prices that vary more"
             )
         slope = float(self.fit.coefficients[-1])
@@ -513,46 +599,31 @@ class LoggedPricing(Logged, PricingProblem):
             else "Prices perhaps followed demand (endogenous prices): give what they were "
             "set by as features. Or too few prices were tried to see their effect"
         )
-        check_falls(
-            replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
-        )
-        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
-        tests = [_UNTESTED]
-        if private is None:  # a test of the raw rows is no release
-            rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
-            one = np.zeros(n, np.int64)
-            by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
-            tests = endogenous_doubt(by_period, data.name)
-        super().__init__(
-            horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
-        )
-        lowest = float(relative.min()) if private is None else self.bounds["price"][0] / highest
-        top = float(relative.max()) if private is None else 1.0
-        if not validation.flag("extrapolate", extrapolate):
-            self.info = replace(self.info, price_range=(max(0.0, lowest), top))
-        self.repairs, self.currency = data.notes, data.unit
-        self.set_today(relative * data.bought, data.people)
+        effect = replace(self.effects["price"], value=-slope / self.highest_price)
+        check_falls(effect, "purchases", name, advice)
+
+    def _doubts(self, data: PriceTable, raw: Array, private: Private) -> list[str]:
+        """Return doubts about the size of the effects and the form of demand; set `elasticity`."""
         found = self._price_effects(self.fit.coefficients)
         self.elasticity = float(found[1])
+        price = replace(self.effects["price"], value=float(found[0]))
         shown = {
             "the mean price elasticity": replace(self.effects["elasticity"], value=self.elasticity),
-            "the effect of one unit of the price": replace(
-                self.effects["price"], value=float(found[0])
-            ),
+            "the effect of one unit of the price": price,
         }
+        form: Sequence[str] = []
+        if private is None:
+            form = form_doubt(price_form(self.rows, raw, data.bought, data.people))
         cure = "Give a larger budget" if private else SMALLER
-        form: list[str] = []
-        if private is None:
-            form = form_doubt(price_form(rows, raw, data.bought, data.people))
-        self.doubts = (*tests, *moved_doubt(shown, cure), *self.fit.doubts, *form)
-        self._curve = None
-        if private is None:
-            self._curve = PriceCurve(rows, data.bought, raw, self.fit.penalty, data.people)
-            drawn = self._curve.elasticities(rows, self._curve.draws(_DRAWS))
-            self.effects["elasticity"] = replace(
-                self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
-            )
-        self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
+        return [*moved_doubt(shown, cure), *self.fit.doubts, *form]
+
+    def _fit_curve(self, data: PriceTable, raw: Array) -> None:
+        """Fit demand of other forms, and take the elasticity and its error from its draws."""
+        self._curve = PriceCurve(self.rows, data.bought, raw, self.fit.penalty, data.people)
+        drawn = self._curve.elasticities(self.rows, self._curve.draws(_DRAWS))
+        self.effects["elasticity"] = replace(
+            self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
+        )
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta; demand does not rise with the price in any of them."""
