@@ -507,9 +507,8 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
     means = np.zeros((m, d))
     variances = np.zeros((m, d))
     for r in range(m):
-        # Errors off the diagonal have half the variance `left`: over random signs E theta has the
-        # mean square left |theta|^2 (1 + 1/d) / 2 per coordinate, and |theta|^2 is d r + |m|^2 on
-        # average.
+        # E theta has the mean square left |theta|^2 (1 + 1/d) / 2 per coordinate, as errors off the
+        # diagonal have half the variance `left`; |theta|^2 is d r + |m|^2 on average.
         error = noise + 0.5 * left * (1.0 + 1.0 / d) * (d * sizes[r] + far)
         weights[r] = log(beliefs[r])
         for i in range(d):
@@ -523,7 +522,6 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
                 weights[r] -= 0.5 * (log(total) + rotated[i] ** 2 / total)
                 means[r, i] = prior * h * rotated[i] / total
                 variances[r, i] = prior * own / total
-    # Before `mixture`, which normalises the weights in place.
     likeliest = np.argmax(weights)
     mean, local = mixture(weights, means, variances)
     # the density of the first coordinate, before and after
