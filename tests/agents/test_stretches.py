@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_agents.recommendation.rivals.linear_rival import RewardSums
 from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.planning.tuning import read_grid
-from dpb_gym.privacy import Budget, Curator, Sum
+from dpb_gym.privacy import Budget, Curator, Segment, Sum
 from dpb_gym.problems.base import Instance
 from dpb_gym.problems.recommendation import RecommendationProblem
 from dpb_gym.registry import agent_spec, agent_specs, make_agent, shortcoming
@@ -289,6 +290,17 @@ def test_a_sum_and_a_problem_with_own_steps_take_rounds_one_by_one():
     for each in sums:
         each.add_rounds(records, np.ones((3, 1, 1)))
     assert [float(each.release()[0, 0]) for each in sums] == [0.75, 1.5]
+
+    class DoubledRewards(RewardSums):
+        def add(self, records, along=None):
+            super().add(2.0 * records, along)
+
+    released = []
+    for kind in (RewardSums, DoubledRewards):
+        rewards = kind(Curator(None, replicates=1), 1, Segment(0.0, 1.0), "rewards")
+        rewards.add_rounds(records, np.ones((3, 1, 1)))
+        released.append(float(rewards.release(np.ones(1, bool))[0, 0]))
+    assert released == [0.75, 1.5]
     best = [
         Instance(kind(n_candidates=3, dim=2, horizon=8), [1]).stretch(4).best
         for kind in (RecommendationProblem, Own)
