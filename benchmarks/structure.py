@@ -277,8 +277,11 @@ def table(path: list[str], received: list[str]) -> str:
         ("class names defined more than once", len(duplicate_classes()), 0),
         ("classes in the longest chain of bases in `dpb_gym/privacy`",
          max(class_depths("dpb_gym/privacy").values()), 2),
-        ("comments per 100 lines of code in `dpb_gym/privacy`",
-         f"{comments('dpb_gym/privacy'):.1f}", "(at least 5)"),
+        *(
+            (f"comments per 100 lines of code in `{folder}`", f"{comments(folder):.1f}",
+             "(at least 5)")
+            for folder in ("dpb_gym/privacy", "agents")
+        ),
         *(
             (f"packed assignments in `{folder}`", f"{packed(folder):.1f}%", "3%")
             for folder in PACKAGES

@@ -39,10 +39,17 @@ class Agent(Policy, ABC):
         stretches: Whether `play` can play several rounds at once; set by `begin`.
         replaced: Methods that `play` replaces. A subclass that overrides one of them, but not
             `play`, is played round by round.
+        player_class: The class that defines `play`.
     """
 
     replaced: ClassVar[tuple[str, ...]] = ("act", "observe")
+    player_class: ClassVar[type]
     stretches = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "play" in vars(cls):
+            cls.player_class = cls
 
     @property
     def own_class(self) -> type:
@@ -237,9 +244,12 @@ class Agent(Policy, ABC):
         return agent
 
 
+Agent.player_class = Agent  # `__init_subclass__` is not called for the class itself
+
+
 def plays_stretches(agent: Agent) -> bool:
     """Return whether `Agent.play` may take the coming rounds instead of `act` and `observe`."""
-    return agent.stretches and not overridden(agent, "play", *agent.replaced)
+    return agent.stretches and not overridden(agent, agent.player_class, "play", *agent.replaced)
 
 
 class SingleAgent(Policy):

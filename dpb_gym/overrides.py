@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 
-def overridden(thing: object, shortcut: str, *methods: str) -> bool:
-    """Return whether one of the methods is overridden below the class that defines `shortcut`.
 
-    The shortcut computes what the methods of its own class do, so it must not be used then.
+def overridden(thing: object, owner: type, *methods: str) -> bool:
+    """Return whether one of the methods of `thing` is not that of `owner`.
+
+    `owner` has a shortcut that computes what its own methods do, so it must not be used then.
+    Methods that were set on `thing` itself count as well.
     """
-    for cls in type(thing).__mro__:
-        if shortcut in vars(cls):
-            break
-        if any(method in vars(cls) for method in methods):
-            return True
-    return any(method in vars(thing) for method in (shortcut, *methods))
+    # without descriptors, because a bound method is a new object at each access
+    return any(
+        inspect.getattr_static(thing, method) is not inspect.getattr_static(owner, method)
+        for method in methods
+    )

@@ -54,6 +54,7 @@ class Resolving(Player):
         if problem.stock is not None:
             if problem.horizon is None:
                 raise unsuitable(self.class_name, problem, problem.kind, "horizon")
+            # Without a horizon the rounds that are left are not known.
             n = len(problem.stock)
             # A customer buys at most one unit.
             bound = NonNegativeBall(1.0) if n > 1 else Segment(0.0, 1.0)
@@ -67,6 +68,7 @@ class Resolving(Player):
             self._bids = np.zeros((streams.replicates, n))
         super().begin(problem, streams, curator)
         if self._bids is not None:
+            # Sales are added and bid prices solved in `observe`, round by round.
             self.stretches = False
 
     @property
@@ -89,13 +91,16 @@ class Resolving(Player):
         else:
             self._sales.add(sold[:, 0], np.ones_like(sold))
         copies = [None if part is None else part.copy() for part in context[1:3]]
+        # A sample of the contexts to come, which are taken to be like the last ones.
         recent = self._remembered[1 - REMEMBERED :]
         self._remembered = [*recent, Context(1, *copies)]  # type: ignore[arg-type]
         own: Any = self.algorithm
         due = max(1, self._season // own.solves)
         if self.rounds % due == 0 and self.rounds < self._season:
+            # Noise can leave less than nothing, or more than there was.
             left = np.clip(self._stock - self._sales.value, 0.0, self._stock)
             if context.available is not None:
+                # That an item is sold out is visible, so it overrides the noisy sum.
                 left[~context.available] = 0.0
             self._solve(left / (self._season - self.rounds))
 

@@ -61,6 +61,17 @@ class Observed:
     uneven: str = ""
 
 
+def _attended(run: AgentRun, problem: Problem, streams: AgentStreams, factor: float) -> Agent:
+    """Return an agent that has begun, of whose releasers an audit sees every record."""
+    agent = run.spec.make()
+    agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
+    agent.curator.rounds.attended = True
+    for releaser in releasers(agent):
+        if isinstance(releaser, Sum):
+            releaser.refuses_long = True
+    return agent
+
+
 def play(
     run: AgentRun,
     problem: Problem,
@@ -90,14 +101,9 @@ def play(
         scored: Whether the two worlds are compared; False: only the residuals are computed.
     """
     problem = pair.of(problem)
-    agent = run.spec.make()
     first = seeds_from(seed, part)
     streams = AgentStreams(range(first, first + 2 * runs), "audit")
-    agent.set_up(problem.info, streams, run.budget, noise=QuietNoise(streams.noise, factor))
-    agent.curator.rounds.attended = True
-    for releaser in releasers(agent):
-        if isinstance(releaser, Sum):
-            releaser.refuses_long = True
+    agent = _attended(run, problem, streams, factor)
     taps, messages = _taps(agent, runs, factor, scored)
     instance = problem.instance([seed])
     check_pair(pair, instance.context().features.shape[1:])
@@ -144,6 +150,7 @@ def play(
     if not scored:
         residuals = _residuals([*taps, messages] if messages else taps)
         return Observed(agent.curator.guarantee, None, {}, 0, "", math.inf, residuals)
+    # actions before the first release cannot depend on the target's record
     late = seen[min(released_at, max(0, len(seen) - 1)) :]
     return _observed(agent, taps, messages, late, len(elsewhere))
 

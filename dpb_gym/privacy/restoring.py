@@ -188,8 +188,8 @@ class _Comparison:
 
 def evolving(kind: type) -> set[str]:
     """Return the names of attributes that a run changes, of a class and its bases."""
-    names = [vars(base).get("evolves", ()) for base in kind.__mro__]
-    return {name for listed in names for name in listed}
+    names = set(vars(kind).get("evolves", ()))
+    return names.union(*map(evolving, kind.__bases__))
 
 
 def _listed(value: Any) -> dict[str, Any]:

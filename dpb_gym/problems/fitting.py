@@ -412,10 +412,7 @@ def fit_log(
             f"{least}, or fewer features"
         )
     who = np.arange(n) if people is None else people
-    if who.max() < _FOLDS:  # too few persons to hold some of them out
-        fold = np.random.default_rng(0).permutation(n) % _FOLDS
-    else:
-        fold = (np.random.default_rng(0).permutation(int(who.max()) + 1) % _FOLDS)[who]
+    fold = _folds(who)
     held = fold == 0
     others = data.keep(~held)
     rest = data.keep(held)
@@ -428,7 +425,62 @@ def fit_log(
     penalty = ridge * spread**2 + free
     theta, _ = others.fit(penalty, name, None if centre is None else centre(others))
     inside, _ = rest.log_chances(theta)
-    own = rest.likelihoods(theta)
+    log_likelihood, null, calibration = _quality(others, rest, theta, inside, name)
+    figures: dict[str, Any] = {
+        "rows": n,
+        "held_out_rows": int(held.sum()),
+        "held_out_log_likelihood": log_likelihood,
+        "held_out_null": null,
+        "penalty": ridge,
+        "calibration": calibration,
+    }
+    remarks = list(notes)
+    if log_likelihood <= null:
+        remarks.append("on held-out customers the model predicts no better than the mean")
+    step(f"fitting to all {n:,} customers")
+    middle = None if centre is None else centre(data)
+    members = _members(data, possible, spread, free, name, middle)
+    best = max(members, key=lambda member: member.weight)
+    repeated = people is not None and np.bincount(people).max() > 1
+    fit = Fit(
+        best.coefficients, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
+        chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)),
+        best.information, penalty, tuple(members),
+        data.variation(best.coefficients, who) if repeated else None,
+    )  # fmt: skip
+    if centre is not None or not isinstance(data, ChoiceSets):
+        return fit
+    return _compared(fit, data, who if repeated else None, free, name)
+
+
+def _folds(who: Array) -> Array:
+    """Return a fold for each customer ``(n,)``; all customers of a person are in one fold."""
+    rng = np.random.default_rng(0)
+    if who.max() < _FOLDS:  # too few persons to hold some of them out
+        return rng.permutation(len(who)) % _FOLDS
+    folds: Array = (rng.permutation(int(who.max()) + 1) % _FOLDS)[who]
+    return folds
+
+
+def _quality(
+    others: Likelihood, rest: Likelihood, theta: Array, inside: Array, name: str
+) -> tuple[float, float, list[tuple[float, float, int]]]:
+    """Return how well theta, fitted to some customers, predicts the responses of the rest.
+
+    Args:
+        others: The responses that theta was fitted to.
+        rest: The other ones.
+        theta: Coefficients.
+        inside: Log probabilities of the rest's rows.
+        name: Name of the log.
+
+    Returns:
+        The mean log likelihood, that of the mean response, and for tenths of the rows by
+        probability the mean probability, the share of responses and the number of rows.
+
+    Raises:
+        DataError: If the features determine all responses.
+    """
     share = float(np.mean(others.choice >= 0))
     null = np.where(rest.choice < 0, 1.0 - share, share / np.diff(rest.starts))
     hit = chosen_rows(rest.starts, rest.choice)
@@ -444,36 +496,23 @@ def fit_log(
         for part in np.array_split(order, 10)
         if len(part)
     ]
-    figures: dict[str, Any] = {
-        "rows": n,
-        "held_out_rows": int(held.sum()),
-        "held_out_log_likelihood": float(own.mean()),
-        "held_out_null": float(np.mean(np.log(np.maximum(null, 1e-300)))),
-        "penalty": ridge,
-        "calibration": calibration,
-    }
-    remarks = list(notes)
-    if figures["held_out_log_likelihood"] <= figures["held_out_null"]:
-        remarks.append("on held-out customers the model predicts no better than the mean")
-    step(f"fitting to all {n:,} customers")
-    middle = None if centre is None else centre(data)
+    mean_null = float(np.mean(np.log(np.maximum(null, 1e-300))))
+    return float(rest.likelihoods(theta).mean()), mean_null, calibration
+
+
+def _members(
+    data: Likelihood, possible: Mapping[float, float], spread: Array, free: Array, name: str,
+    centre: Array | None,
+) -> list[Member]:  # fmt: skip
+    """Return the fit to all customers for each possible ridge, from the largest one on."""
     members = []
-    start = middle
-    for one, weight in sorted(possible.items(), reverse=True):
-        weights = one * spread**2 + free
-        start, information = data.fit(weights, name, middle, start)
-        members.append(Member(weight, start, information, weights))
-    best = max(members, key=lambda member: member.weight)
-    repeated = people is not None and np.bincount(people).max() > 1
-    fit = Fit(
-        best.coefficients, names, figures, tuple(remarks), (), held, theta, np.exp(inside),
-        chosen_rows(data.starts, data.choice), np.repeat(held, np.diff(data.starts)),
-        best.information, penalty, tuple(members),
-        data.variation(best.coefficients, who) if repeated else None,
-    )  # fmt: skip
-    if centre is not None or not isinstance(data, ChoiceSets):
-        return fit
-    return _compared(fit, data, who if repeated else None, free, name)
+    start = centre
+    for ridge, weight in sorted(possible.items(), reverse=True):
+        penalty = ridge * spread**2 + free
+        # a fit starts at that of the next larger ridge, which is near it
+        start, information = data.fit(penalty, name, centre, start)
+        members.append(Member(weight, start, information, penalty))
+    return members
 
 
 def _weigh_ridges(

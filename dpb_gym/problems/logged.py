@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -423,6 +423,75 @@ def _relative(sets: ChoiceTable, reference: int) -> tuple[ChoiceTable, Array]:
     return made, kept
 
 
+class PriceDesign(NamedTuple):
+    """The regression of purchases on customers and prices.
+
+    Attributes:
+        customers: Constant and scaled features ``(n, d - 1)``.
+        price: Prices in units of the highest, at most 1, ``(n,)``.
+        rows: ``[customers, -price]``, ``(n, d)``.
+        sets: The rows with the responses.
+        names: d names.
+        spread: Standard deviations of the columns, 0 for those without a penalty, ``(d,)``.
+        bounds: See `Logged`.
+        notes: Remarks on the log.
+    """
+
+    customers: Array
+    price: Array
+    rows: Array
+    sets: ChoiceSets
+    names: tuple[str, ...]
+    spread: Array
+    bounds: Mapping[str, tuple[float, float]]
+    notes: Sequence[str]
+
+
+def _price_design(data: PriceTable, bounds: Bounds | None, log_scale: Sequence[str]) -> PriceDesign:
+    """Return the regression of a log.
+
+    Raises:
+        DataError: If there is one price, one response, or no customer to compare with.
+    """
+    prices = np.unique(data.price)
+    if len(prices) < 2:
+        raise DataError(
+            f"{data.name}: every customer was quoted {prices[0]:g}: a single price does "
+            "not show how demand changes with it"
+        )
+    check_varies(data.bought, "bought", data.name)
+    names = (*data.feature_names, "price")
+    read = np.column_stack([data.features, data.price])
+    starts = np.arange(len(data) + 1)
+    check_features(read, names, starts, data.bought - 1, data.name)
+    scaled, found, notes = scale(read, names, bounds, data.name, log_scale)
+    customers = np.column_stack([np.ones(len(data)), scaled[:, :-1]]).astype(np.float32)
+    relative = np.minimum(data.price / found["price"][1], 1.0)
+    rows = np.column_stack([customers, -relative]).astype(np.float32)
+    spread = spreads(rows)
+    # neither the constant nor the price is shrunk
+    spread[[0, -1]] = 0.0
+    return PriceDesign(
+        customers=customers,
+        price=relative,
+        rows=rows,
+        sets=ChoiceSets(rows, starts, np.where(data.bought == 1, 0, -1)),
+        names=("intercept", *names),
+        spread=spread,
+        bounds=found,
+        notes=[*data.notes, *notes],
+    )
+
+
+def _price_periods(data: PriceTable, sets: ChoiceSets, raw: Array, highest: float) -> Sequence[str]:
+    """Return doubts whether prices followed demand, from effects of the price by period."""
+    n = len(data.price)
+    rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+    one = np.zeros(n, np.int64)
+    at = sets.rows.shape[1] - 1
+    return endogenous_doubt(period_effects(sets, raw, at, -1.0 / highest, one, rows_of), data.name)
+
+
 class LoggedPricing(Logged, PricingProblem):
     """Pricing for the customers of a log, with demand by a logistic model fitted to it.
 
@@ -461,49 +530,66 @@ class LoggedPricing(Logged, PricingProblem):
         extrapolate: bool = False,
         log_scale: Sequence[str] = (),
     ) -> None:
-        prices = np.unique(data.price)
-        if len(prices) < 2:
-            raise DataError(
-                f"{data.name}: every customer was quoted {prices[0]:g}: a single price does "
-                "not show how demand changes with it"
-            )
-        check_varies(data.bought, "bought", data.name)
-        names = (*data.feature_names, "price")
-        read = np.column_stack([data.features, data.price])
-        starts = np.arange(len(data) + 1)
-        check_features(read, names, starts, data.bought - 1, data.name)
-        scaled, self.bounds, notes = scale(read, names, bounds, data.name, log_scale)
-        notes = [*data.notes, *notes]
-        n = len(data.price)
-        highest = self.bounds["price"][1]
-        customers = np.column_stack([np.ones(n), scaled[:, :-1]]).astype(np.float32)
-        relative = np.minimum(data.price / highest, 1.0)
-        rows = np.column_stack([customers, -relative]).astype(np.float32)
-        names = ("intercept", *names)
-        choice = np.where(data.bought == 1, 0, -1)
-        sets = ChoiceSets(rows, starts, choice)
-        spread = spreads(rows)
-        spread[[0, -1]] = 0.0
+        design = _price_design(data, bounds, log_scale)
+        self.bounds = design.bounds
+        self.rows = design.rows
+        self.highest_price = highest = design.bounds["price"][1]
+        self._contexts = design.customers
         self.fit = fit_once(
-            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
-            lambda: fit_log(sets, data.people, ridge, spread, names, notes, data.name),
-        )
-        self.highest_price, self.rows = highest, rows
-        self._contexts = customers
+            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *design.notes),
+            lambda: fit_log(
+                design.sets, data.people, ridge, design.spread, design.names, design.notes,
+                data.name,
+            ),
+        )  # fmt: skip
+        self._measure_effects(data)
+        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
+        self._release_coefficients(data, design.sets.choice, private)
+        self._check_demand(data.name, private)
+        tests: Sequence[str] = [_UNTESTED]
+        if private is None:  # a test of the raw rows is no release
+            tests = _price_periods(data, design.sets, raw, highest)
+        d = len(design.names)
+        theta = self.fit.coefficients / self.scale
+        super().__init__(horizon, d, zeta=self.scale * np.sqrt(d), theta=theta)
+        lowest = float(design.price.min()) if private is None else self.bounds["price"][0] / highest
+        top = float(design.price.max()) if private is None else 1.0
+        if not validation.flag("extrapolate", extrapolate):
+            self.info = replace(self.info, price_range=(max(0.0, lowest), top))
+        self.repairs = data.notes
+        self.currency = data.unit
+        self.set_today(design.price * data.bought, data.people)
+        self.doubts = (*tests, *self._doubts(data, raw, private))
+        self._curve: PriceCurve | None = None
+        if private is None:
+            self._fit_curve(data, raw)
+        self.set_customers(data.name, design.customers, data.people, draws, part, data.grouped)
+
+    def _measure_effects(self, data: PriceTable) -> None:
+        """Set `effects`, of which the elasticity has the error of the customers' sampling too."""
         some = self.measured
         people = None if data.people is None else data.people[some]
-        sampling = logged_figures.elasticity_sampling(rows[some], self.fit.coefficients, people)
+        sampling = logged_figures.elasticity_sampling(
+            self.rows[some], self.fit.coefficients, people
+        )
         effects = self.fit.effects(self._price_effects, np.array([0.0, sampling]))
         self.effects = dict(zip(("price", "elasticity"), effects))
+
+    def _release_coefficients(self, data: PriceTable, choice: Array, private: Private) -> None:
+        """Release the coefficients, if `private` is given, and set `scale` to their norm."""
         # The ridge of a release shrinks less if the price's column is centred: to 1 - 2 price.
-        centred = np.eye(rows.shape[1])
-        centred[-1, -1], centred[0, -1] = 2.0, 1.0
-        self.release(data, rows, choice, float(np.sqrt(rows.shape[1])), private, centred)
-        d = len(names)
-        self.scale = size = float(np.sqrt(np.sum(self.fit.coefficients**2)))
-        if size * np.sqrt(d) < _LEAST_SCALE:
+        centred = np.eye(self.rows.shape[1])
+        centred[-1, -1] = 2.0
+        centred[0, -1] = 1.0
+        longest = float(np.sqrt(self.rows.shape[1]))
+        self.release(data, self.rows, choice, longest, private, centred)
+        self.scale = float(np.sqrt(np.sum(self.fit.coefficients**2)))
+
+    def _check_demand(self, name: str, private: Private) -> None:
+        """Raise `DataError` if demand does not depend on anything, or rises with the price."""
+        if self.scale * np.sqrt(self.rows.shape[1]) < _LEAST_SCALE:
             raise DataError(
-                f"{data.name}: half of the customers buy at every price: neither the price nor a "
+                f"{name}: half of the customers buy at every price: neither the price nor a "
                 "feature has an effect. Give other features, or prices that vary more"
             )
         slope = float(self.fit.coefficients[-1])
@@ -513,46 +599,32 @@ class LoggedPricing(Logged, PricingProblem):
             else "Prices perhaps followed demand (endogenous prices): give what they were "
             "set by as features. Or too few prices were tried to see their effect"
         )
-        check_falls(
-            replace(self.effects["price"], value=-slope / highest), "purchases", data.name, advice
-        )
-        raw = max(self.fit.members, key=lambda member: member.weight).coefficients
-        tests = [_UNTESTED]
-        if private is None:  # a test of the raw rows is no release
-            rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
-            one = np.zeros(n, np.int64)
-            by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
-            tests = endogenous_doubt(by_period, data.name)
-        super().__init__(
-            horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
-        )
-        lowest = float(relative.min()) if private is None else self.bounds["price"][0] / highest
-        top = float(relative.max()) if private is None else 1.0
-        if not validation.flag("extrapolate", extrapolate):
-            self.info = replace(self.info, price_range=(max(0.0, lowest), top))
-        self.repairs, self.currency = data.notes, data.unit
-        self.set_today(relative * data.bought, data.people)
+        effect = replace(self.effects["price"], value=-slope / self.highest_price)
+        check_falls(effect, "purchases", name, advice)
+
+    def _doubts(self, data: PriceTable, raw: Array, private: Private) -> list[str]:
+        """Return doubts about the size of the effects and the form of demand; set `elasticity`."""
         found = self._price_effects(self.fit.coefficients)
         self.elasticity = float(found[1])
+        price = replace(self.effects["price"], value=float(found[0]))
         shown = {
             "the mean price elasticity": replace(self.effects["elasticity"], value=self.elasticity),
-            "the effect of one unit of the price": replace(
-                self.effects["price"], value=float(found[0])
-            ),
+            "the effect of one unit of the price": price,
         }
+        form: Sequence[str] = []
+        if private is None:
+            form = form_doubt(price_form(self.rows, raw, data.bought, data.people))
         cure = "Give a larger budget" if private else SMALLER
-        form: list[str] = []
-        if private is None:
-            form = form_doubt(price_form(rows, raw, data.bought, data.people))
-        self.doubts = (*tests, *moved_doubt(shown, cure), *self.fit.doubts, *form)
-        self._curve = None
-        if private is None:
-            self._curve = PriceCurve(rows, data.bought, raw, self.fit.penalty, data.people)
-            drawn = self._curve.elasticities(rows, self._curve.draws(_DRAWS))
-            self.effects["elasticity"] = replace(
-                self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
-            )
-        self.set_customers(data.name, customers, data.people, draws, part, data.grouped)
+        return [*moved_doubt(shown, cure), *self.fit.doubts, *form]
+
+    def _fit_curve(self, data: PriceTable, raw: Array) -> None:
+        """Fit demand of other forms, and take the elasticity and its error from its draws."""
+        curve = PriceCurve(self.rows, data.bought, raw, self.fit.penalty, data.people)
+        drawn = curve.elasticities(self.rows, curve.draws(_DRAWS))
+        self._curve = curve
+        self.effects["elasticity"] = replace(
+            self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
+        )
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta; demand does not rise with the price in any of them."""
@@ -618,6 +690,147 @@ class LoggedPricing(Logged, PricingProblem):
         )
 
 
+def _check_revenue(data: ChoiceTable, revenue: str | None, log_scale: Sequence[str]) -> None:
+    """Raise `ParameterError` unless `revenue` is None or a feature whose effect is linear."""
+    if revenue is not None and revenue not in data.feature_names:
+        raise ParameterError(
+            f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
+        )
+    if revenue in log_scale:
+        raise ParameterError(f"log_scale: {revenue} is the revenue, whose effect is linear")
+
+
+def _customers_columns(data: ChoiceTable) -> Array:
+    """Return which features are of the customer: the same for all items of every set."""
+    sizes = np.diff(data.starts)
+    first = np.repeat(data.features[data.starts[:-1]], sizes, axis=0)
+    fixed: Array = (data.features == first).all(axis=0) & bool(sizes.max() > 1)
+    return fixed
+
+
+def _with_outside(
+    data: ChoiceTable, scaled: Array, outside: Any
+) -> tuple[Array, ChoiceTable, Array]:
+    """Return the items that can be offered, sets of scaled features, and which rows are in them.
+
+    With an item as outside option features are relative to it, and sets without it are left out.
+
+    Raises:
+        ParameterError: If there is no such item.
+        DataError: If no set tells how many customers buy nothing.
+    """
+    inside = np.arange(len(data.item_ids))
+    sets = replace(data, features=scaled)
+    if outside is not None:
+        found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
+        if len(found) == 0:
+            raise ParameterError(
+                f"outside must be one of {shown(data.item_ids.tolist())}, got {shown(outside)}"
+            )
+        return np.delete(inside, found[0]), *_relative(sets, int(found[0]))
+    if (data.chosen >= 0).all():
+        raise DataError(
+            f"{data.name}: every set has a choice, which does not tell how many would buy "
+            f"nothing: name the outside option, outside=one of {shown(data.item_ids.tolist())}"
+        )
+    return inside, sets, np.ones(len(data.items), bool)
+
+
+class SlateDesign(NamedTuple):
+    """The regression of choices on items and customers.
+
+    Attributes:
+        item_ids: Names of the N items that can be offered.
+        sets: The choice sets, without those that have no outside option.
+        kept: Which rows of the log are in them.
+        items: Item of each row.
+        rows: float32 ``(n, d)``: features, constants of the items, and effects per item.
+        names: d names.
+        spread: Standard deviations of the columns, 0 for those without a penalty, ``(d,)``.
+        asked: Features of the customer, ``(n, ...)``.
+        per_item: Columns of their effects per item, ``(features, N)``; empty without them.
+        shared: Which of the first columns are of the customer.
+        relative: Whether features are relative to an outside option.
+        identified: Whether the effect of the revenue differs from that of a constant.
+        notes: Remarks on the log.
+    """
+
+    item_ids: Array
+    sets: ChoiceTable
+    kept: Array
+    items: Array
+    rows: Array
+    names: tuple[str, ...]
+    spread: Array
+    asked: Array
+    per_item: Array
+    shared: Array
+    relative: bool
+    identified: bool
+    notes: list[str]
+
+
+def _slate_design(
+    data: ChoiceTable, scaled: Array, outside: Any, revenue: str | None
+) -> SlateDesign:
+    """Return the regression of a log.
+
+    Args:
+        data: The log.
+        scaled: Its scaled features.
+        outside: Item that stands for buying nothing, or None.
+        revenue: Feature that is the revenue, or None.
+
+    Raises:
+        ParameterError: If an argument does not fit the log.
+        DataError: If no set tells how many customers buy nothing.
+    """
+    fixed = _customers_columns(data)
+    if revenue is not None and fixed[data.feature_names.index(revenue)]:
+        raise ParameterError(f"revenue: {revenue} does not differ between the items of a set")
+    inside, sets, kept = _with_outside(data, scaled, outside)
+    notes = []
+    if lost := data.n_sets - sets.n_sets:
+        notes.append(f"left out {lost:,} sets without {outside} or without another")
+    item_ids = data.item_ids[inside]
+    N = len(inside)
+    items = np.searchsorted(inside, sets.items)
+    varying = np.flatnonzero(~fixed | (outside is None))
+    asked = np.flatnonzero(fixed)
+    # relative to the outside option a feature of the customer is 0: only effects per item are left
+    per_item = asked if outside is not None else asked[:0]
+    if len(per_item):
+        listed = ", ".join(data.feature_names[k] for k in per_item)
+        notes.append(f"{listed}: the same for all items of a set, so with an effect per item")
+    constants = np.eye(N)[items]
+    own = [scaled[kept][:, [k]] * constants for k in per_item]
+    rows = np.concatenate([sets.features[:, varying], constants, *own], axis=1).astype(np.float32)
+    names = (
+        *(data.feature_names[k] for k in varying),
+        *(f"is {item}" for item in item_ids),
+        *(f"{data.feature_names[k]}: {i}" for k in per_item for i in item_ids),
+    )
+    first = len(varying) + N
+    spread = spreads(rows)
+    spread[len(varying) : first] = 0.0
+    identified = False
+    if revenue is not None:
+        # Else its effect cannot be told from the items' constants, and the penalty decides.
+        relative = sets.features[:, data.feature_names.index(revenue)]
+        identified = _differs_within_items(relative, items, N)
+        if identified:
+            spread[names.index(revenue)] = 0.0
+        else:
+            notes.append(
+                f"{revenue} differs between items by the same amount in every set: no elasticity"
+            )
+    return SlateDesign(
+        item_ids, sets, kept, items, rows, names, spread, scaled[kept][:, asked],
+        np.arange(first, len(names)).reshape(-1, N), np.flatnonzero(fixed[varying]),
+        outside is not None, identified, notes,
+    )  # fmt: skip
+
+
 class LoggedAssortment(Logged, AssortmentProblem):
     """Assortments for the choice sets of a log, with choices by a multinomial logit fitted to it.
 
@@ -651,118 +864,70 @@ class LoggedAssortment(Logged, AssortmentProblem):
         capacity: int | None = None, draws: int = 0, part: str = "all",
         log_scale: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        if revenue is not None and revenue not in data.feature_names:
-            raise ParameterError(
-                f"revenue must be one of {', '.join(data.feature_names)}, got {revenue!r}"
-            )
-        if revenue in log_scale:
-            raise ParameterError(f"log_scale: {revenue} is the revenue, whose effect is linear")
+        _check_revenue(data, revenue, log_scale)
         check_features(data.features, data.feature_names, data.starts, data.chosen, data.name)
         scaled, self.bounds, notes = scale(
             data.features, data.feature_names, bounds, data.name, log_scale
         )
-        # of the customer: the same value for all items of every set
-        sizes = np.diff(data.starts)
-        first = np.repeat(data.features[data.starts[:-1]], sizes, axis=0)
-        fixed = (data.features == first).all(axis=0) & bool(sizes.max() > 1)
-        if revenue is not None and fixed[data.feature_names.index(revenue)]:
-            raise ParameterError(f"revenue: {revenue} does not differ between the items of a set")
-        sets = replace(data, features=scaled)
-        kept = np.ones(len(data.items), bool)
-        inside = np.arange(len(data.item_ids))
-        if outside is not None:
-            found = np.flatnonzero(data.item_ids.astype(str) == str(outside))
-            if len(found) == 0:
-                raise ParameterError(
-                    f"outside must be one of {shown(data.item_ids.tolist())}, got {shown(outside)}"
-                )
-            inside = np.delete(inside, found[0])
-            sets, kept = _relative(sets, int(found[0]))
-            lost = data.n_sets - sets.n_sets
-            if lost:
-                notes.append(f"left out {lost:,} sets without {outside} or without another")
-        elif (data.chosen >= 0).all():
-            raise DataError(
-                f"{data.name}: every set has a choice, which does not tell how many would buy "
-                f"nothing: name the outside option, outside=one of {shown(data.item_ids.tolist())}"
-            )
-        self.item_ids, N = data.item_ids[inside], len(inside)
-        self.revenue_unit, self.repairs = 1.0, data.notes
-        items = np.searchsorted(inside, sets.items)
-        constants = np.eye(N)[items]
-        varying = np.flatnonzero(~fixed | (outside is None))
-        names = [data.feature_names[k] for k in varying]
-        about = [sets.features[:, varying], constants]
-        names += [f"is {item}" for item in self.item_ids]
-        asked = np.flatnonzero(fixed)
-        if outside is not None and len(asked):
-            about += [scaled[kept][:, [k]] * constants for k in asked]
-            names += [f"{data.feature_names[k]}: {i}" for k in asked for i in self.item_ids]
-            listed = ", ".join(data.feature_names[k] for k in asked)
-            notes.append(f"{listed}: the same for all items of a set, so with an effect per item")
-        rows = np.concatenate(about, axis=1).astype(np.float32)
-        spread = spreads(rows)
-        spread[len(varying) : len(varying) + N] = 0.0
-        identified = False
-        if revenue is not None:
-            # Else its effect cannot be told from the items' constants, and the penalty decides.
-            relative = sets.features[:, data.feature_names.index(revenue)]
-            identified = _differs_within_items(relative, items, N)
-            if identified:
-                spread[names.index(revenue)] = 0.0
-            else:
-                notes.append(f"{revenue} differs between items by the same amount in every set: no "
-                             "elasticity")  # fmt: skip
-        all_notes = [*data.notes, *notes]
-        choices = ChoiceSets(rows, sets.starts, sets.chosen)
+        design = _slate_design(data, scaled, outside, revenue)
+        sets = design.sets
+        self.item_ids = design.item_ids
+        self.revenue_unit = 1.0
+        self.repairs = data.notes
+        notes = [*data.notes, *notes, *design.notes]
+        choices = ChoiceSets(design.rows, sets.starts, sets.chosen)
         self.fit = fit_once(
             ("assortment", data.digest(), ridge, str(self.bounds), str(outside), revenue,
-             tuple(log_scale), *all_notes),
+             tuple(log_scale), *notes),
             lambda: fit_log(
-                choices, sets.people, ridge, spread, tuple(names), all_notes, data.name
+                choices, sets.people, ridge, design.spread, design.names, notes, data.name
             ),
         )  # fmt: skip
         self.elasticities: dict[str, float] = {}
         self.effects: dict[str, Effect] = {}
         self.revenue = revenue or ""
-        self._sets, self._items, self.rows = sets, items, rows
+        self._sets = sets
+        self._items = design.items
+        self.rows = design.rows
+        N = len(self.item_ids)
         earned: Any = "equal"
-        paid = np.ones(len(rows))
+        paid = np.ones(len(self.rows))
         means = np.ones(N)
         if revenue is not None:
             # Attributes relative to the outside option are halved.
-            unit = 2.0 if outside is None else 1.0
-            column = data.features[kept, data.feature_names.index(revenue)]
-            earned = self._earned(column, revenue, unit, names.index(revenue), identified)
+            unit = 1.0 if design.relative else 2.0
+            column = data.features[design.kept, data.feature_names.index(revenue)]
+            at = design.names.index(revenue)
+            earned = self._earned(column, revenue, unit, at, design.identified)
             means = earned
             paid = column / self.revenue_unit
         super().__init__(
-            horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity, len(names),
-            revenues=earned, theta=self.fit.coefficients,
+            horizon, N, min(10, max(1, N // 2)) if capacity is None else capacity,
+            len(design.names), revenues=earned, theta=self.fit.coefficients,
         )  # fmt: skip
         taken = np.maximum(sets.starts[:-1] + sets.chosen, 0)
         self.set_today(np.where(sets.chosen >= 0, paid[taken], 0.0), sets.people)
-        own_columns = np.arange(len(varying) + N, len(names)).reshape(-1, N)
-        shared = np.flatnonzero(fixed[varying])
-        contexts = self._offered(rows, items, sets, scaled[kept][:, asked], own_columns, shared)
+        contexts = self._offered(
+            self.rows, self._items, sets, design.asked, design.per_item, design.shared
+        )
         self._paid = self._revenues_offered(paid, means, len(contexts))
         if revenue is not None:
             self.info = replace(self.info, reward_range=(0.0, 1.0), equal_revenues=False)
         self.feature_bound = float(np.abs(contexts).max())
-        endogenous: list[str] = []
-        if identified and revenue is not None:
-            low, high = self.bounds[revenue]
-            unit = (1.0 if outside is not None else 2.0) / (high - low)
-            endogenous = endogenous_doubt(
-                period_effects(
-                    choices, self.fit.coefficients, names.index(revenue), unit, items,
-                    np.arange(sets.n_sets),
-                ),
-                data.name,
-            )  # fmt: skip
         moved = moved_doubt(self._shown_effects(), SMALLER)
+        endogenous = self._endogenous(data.name, choices, design) if design.identified else []
         self.doubts = (*endogenous, *moved, *self.fit.doubts)
         self.set_customers(data.name, contexts, sets.people, draws, part)
+
+    def _endogenous(self, name: str, choices: ChoiceSets, design: SlateDesign) -> list[str]:
+        """Return doubts whether revenues followed demand, from their effects by period."""
+        low, high = self.bounds[self.revenue]
+        # attributes relative to the outside option are halved
+        unit = (1.0 if design.relative else 2.0) / (high - low)
+        at = design.names.index(self.revenue)
+        periods = np.arange(design.sets.n_sets)
+        found = period_effects(choices, self.fit.coefficients, at, unit, self._items, periods)
+        return endogenous_doubt(found, name)
 
     def _earned(
         self, column: Array, revenue: str, unit: float, at: int, identified: bool

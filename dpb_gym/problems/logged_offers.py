@@ -31,6 +31,31 @@ PRICE = "price"
 """Name of the column of prices in the table."""
 
 
+def _priced_sets(data: ChoiceTable, outside: Any) -> ChoiceTable:
+    """Return the choice sets of a log, without the item that stands for buying nothing.
+
+    Raises:
+        ParameterError: If the log has no column of prices.
+        DataError: If a price is negative, or no set is without a choice.
+    """
+    if PRICE not in data.feature_names:
+        raise ParameterError(
+            f"{data.name}: prices are missing: name their column, price=one of "
+            f"{', '.join(data.feature_names)}"
+        )
+    sets = data if outside is None else _without(data, outside)
+    if (sets.chosen >= 0).all():
+        raise DataError(
+            f"{data.name}: every set has a choice, which does not tell how many would buy "
+            f"nothing: name the outside option, outside=one of {shown(data.item_ids.tolist())}"
+        )
+    check_features(sets.features, sets.feature_names, sets.starts, sets.chosen, sets.name)
+    lowest = sets.features[:, sets.feature_names.index(PRICE)].min()
+    if lowest < 0.0:
+        raise DataError(f"{data.name}: a price is negative, {lowest:g}")
+    return sets
+
+
 class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
     """Assortments with prices for the choice sets of a log, with choices by a fitted logit.
 
@@ -68,22 +93,9 @@ class LoggedAssortmentPricing(Logged, AssortmentPricingProblem):
         extrapolate: bool = False, draws: int = 0, part: str = "all",
         log_scale: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        if PRICE not in data.feature_names:
-            raise ParameterError(
-                f"{data.name}: prices are missing: name their column, price=one of "
-                f"{', '.join(data.feature_names)}"
-            )
-        sets = data if outside is None else _without(data, outside)
-        if (sets.chosen >= 0).all():
-            raise DataError(
-                f"{data.name}: every set has a choice, which does not tell how many would buy "
-                f"nothing: name the outside option, outside=one of {shown(data.item_ids.tolist())}"
-            )
-        check_features(sets.features, sets.feature_names, sets.starts, sets.chosen, sets.name)
+        sets = _priced_sets(data, outside)
         at = sets.feature_names.index(PRICE)
         raw = sets.features[:, at]
-        if raw.min() < 0.0:
-            raise DataError(f"{data.name}: a price is negative, {raw.min():g}")
         scaled, self.bounds, notes = scale(
             sets.features, sets.feature_names, bounds, sets.name, log_scale
         )

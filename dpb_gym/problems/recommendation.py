@@ -90,14 +90,9 @@ class RecommendationProblem(Problem):
         self.block_rounds = validation.integer("block_rounds", block_rounds, 1)
         self.context_norm = validation.choice("context_norm", context_norm, CONTEXT_NORMS)
         self.user_order = validation.choice("user_order", user_order, ("consecutive", "shuffled"))
-        if interactions_per_user is not None and users_per_horizon is not None:
-            raise ParameterError("give interactions_per_user or users_per_horizon, not both")
-        if users_per_horizon is not None:
-            users = validation.integer("users_per_horizon", users_per_horizon, 1, self.horizon)
-            interactions_per_user = -(-self.horizon // users)
-        self.interactions_per_user = interactions_per_user
-        if interactions_per_user is not None:
-            validation.integer("interactions_per_user", interactions_per_user, 1, self.horizon)
+        self.interactions_per_user = read_interactions(
+            interactions_per_user, users_per_horizon, self.horizon
+        )
         self.theta = validation.optional(validation.array, "theta", theta, (self.dim,))
         # without a pool, candidates are new in every round and their number has no bound
         drawn = isinstance(contexts, str) and contexts == "drawn"
@@ -110,16 +105,7 @@ class RecommendationProblem(Problem):
             if design != "sphere":
                 raise ParameterError("contexts that are not drawn need design='sphere'")
             self.fresh = True
-        needs: dict[str, tuple[bool, str]] = {
-            "noise_std": (reward == "gaussian", "reward='gaussian'"),
-            "block_rounds": (design == "blocks", "design='blocks'"),
-            "user_order": (
-                interactions_per_user is not None,
-                "interactions_per_user or users_per_horizon",
-            ),
-            "n_arms": (not self.fresh, "a fixed pool: fresh=False and design other than 'blocks'"),
-        }
-        self.unused = {name: text for name, (applies, text) in needs.items() if not applies}
+        self.unused = self._unused()
         self._model = REWARDS.index(self.reward), self.noise_std
         self.info = ProblemInfo(
             kind="recommendation",
@@ -131,6 +117,17 @@ class RecommendationProblem(Problem):
             max_interactions=self.interactions_per_user,
             binary=self.reward != "gaussian",
         )
+
+    def _unused(self) -> dict[str, str]:
+        """Return the parameters without an effect, with what would give them one."""
+        users = self.interactions_per_user is not None
+        needs: dict[str, tuple[bool, str]] = {
+            "noise_std": (self.reward == "gaussian", "reward='gaussian'"),
+            "block_rounds": (self.design == "blocks", "design='blocks'"),
+            "user_order": (users, "interactions_per_user or users_per_horizon"),
+            "n_arms": (not self.fresh, "a fixed pool: fresh=False and design other than 'blocks'"),
+        }
+        return {name: text for name, (applies, text) in needs.items() if not applies}
 
     def draw_hidden(self, rng: Generator) -> Hidden:
         theta = portable.normals(rng, self.dim)
@@ -215,7 +212,8 @@ class RecommendationProblem(Problem):
     def stretch(
         self, hidden: Hidden, drawn: Mapping[str, Array], t: int
     ) -> JudgedStretch | FoldedStretch | None:
-        if self.info.masked or overridden(self, "stretch", "make_round", "respond", "best_action"):
+        own = RecommendationProblem
+        if self.info.masked or overridden(self, own, "make_round", "respond", "best_action"):
             return super().stretch(hidden, drawn, t)
         n, B = drawn["response"].shape
         reward, expected = np.empty((2, n, B, self.n_candidates))
@@ -297,6 +295,19 @@ class MultiArmedProblem(RecommendationProblem):
 
     def draw_candidates(self, rng: Generator, start: int, hidden: Hidden, out: Array) -> None:
         out[:] = np.arange(self.n_arms)
+
+
+def read_interactions(per_user: int | None, users: int | None, horizon: int) -> int | None:
+    """Return the rounds of a user from one of two parameters; None if users are not identified.
+
+    Raises:
+        ParameterError: If both are given, or one is out of range.
+    """
+    if per_user is not None and users is not None:
+        raise ParameterError("give interactions_per_user or users_per_horizon, not both")
+    if users is not None:
+        return -(-horizon // validation.integer("users_per_horizon", users, 1, horizon))
+    return validation.optional(validation.integer, "interactions_per_user", per_user, 1, horizon)
 
 
 def out_of_range(action: Array, replicate: int, n_candidates: int) -> ActionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from abc import ABCMeta
 from collections.abc import Callable, Iterable
@@ -82,7 +83,7 @@ def register(
         codec = Codec(kind, out, into)
     elif is_dataclass(kind) and kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         codec = Codec(kind, _frozen_out, _frozen_into)
-    elif any(vars(base).get("__slots__") for base in kind.__mro__):
+    elif any(vars(base).get("__slots__") for base in inspect.getmro(kind)):
         raise StateError(f"{name_of(kind)} has slots: register it with out and into")
     else:
         written: Any = kind.__getstate__
@@ -171,7 +172,7 @@ def check_names(kind: type, names: Iterable[str]) -> None:
     for name in names:
         if not name.isidentifier() or (name.startswith("__") and name.endswith("__")):
             raise StateError(f"{name_of(kind)}: {shown(name)} is no attribute of an instance")
-        owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+        owner = next((base for base in inspect.getmro(kind) if name in vars(base)), None)
         value = None if owner is None else vars(owner)[name]
         if isinstance(value, cached_property):
             continue

@@ -190,10 +190,18 @@ def choices(
         what = "item=, the alternatives' names" if features else "features=: attributes that vary"
         raise ParameterError(f"choices need {what} within a set")
     cases = [case] if isinstance(case, str) else [*case]
+    return _long_choices(source, chosen, cases, item, features, person, name, repair)
+
+
+def _long_choices(
+    source: Any, chosen: str, cases: list[str], item: str, features: Sequence[str],
+    person: str | None, name: str | None, repair: Repair,
+) -> ChoiceTable:  # fmt: skip
+    """Return the choice sets of a table with one row per offered alternative; see `choices`."""
     others = [item, *([person] if person and person not in cases else [])]
     ids = [Column(column, kind="id", nullable=column == item) for column in (*cases, *others)]
     took = Column(chosen, 0.0, 1.0, 1.0, nullable=True, hint=" (0 or 1)")
-    about = [replace(c, nullable=missing in (None, "drop")) for c in _attributes(features)]
+    about = [replace(c, nullable=repair.missing in (None, "drop")) for c in _attributes(features)]
     opened, read = take_columns(source, [*ids, took, *about], repair)
     read = _without_none(read, item, features, repair, opened.where)
     blank = np.isnan(read[chosen])

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_agents.recommendation.rivals.linear_rival import RewardSums
 from dpb_gym.agent import Agent, plays_stretches
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.planning.tuning import read_grid
-from dpb_gym.privacy import Budget
+from dpb_gym.privacy import Budget, Curator, Segment, Sum
+from dpb_gym.problems.base import Instance
+from dpb_gym.problems.recommendation import RecommendationProblem
 from dpb_gym.registry import agent_spec, agent_specs, make_agent, shortcoming
 from dpb_gym.running import runner
 from dpb_gym.streams import AgentStreams
@@ -222,3 +225,84 @@ def test_agents_whose_steps_are_looked_at_play_round_by_round():
     assert plays_stretches(agent)
     agent.act = lambda context: 1 / 0  # somebody looks inside
     assert not plays_stretches(agent)
+
+
+def test_the_newest_class_with_a_step_or_a_stretch_decides():
+    class Quick(Agent):
+        stretches = True
+
+        def begin(self, problem, streams, curator):
+            pass
+
+        def act(self, context):
+            return 1
+
+        def observe(self, context, action, feedback):
+            pass
+
+        def play(self, rounds):
+            return 1
+
+    class Slow(Quick):
+        def act(self, context):
+            return 2
+
+    class Inheriting(Slow):
+        pass
+
+    class Again(Inheriting):
+        def play(self, rounds):
+            return 2
+
+    class Looked:
+        def observe(self, context, action, feedback):
+            return None
+
+    class Mixed(Looked, Quick):
+        pass
+
+    class Without(Agent):
+        stretches = True
+        begin = Quick.begin
+        act = Quick.act
+        observe = Quick.observe
+
+    kinds = (Quick, Slow, Inheriting, Again, Mixed, Without)
+    played = [plays_stretches(kind()) for kind in kinds]
+    assert played == [True, False, False, True, False, False]
+    agent = Quick()
+    agent.play = lambda rounds: 3  # somebody looks inside
+    assert not plays_stretches(agent)
+
+
+def test_a_sum_and_a_problem_with_own_steps_take_rounds_one_by_one():
+    class Doubled(Sum):
+        def add(self, records, along=None):
+            super().add(2.0 * records, along)
+
+    class Own(RecommendationProblem):
+        def best_action(self, hidden, round_):
+            actions, values = super().best_action(hidden, round_)
+            return actions, values + 1.0
+
+    records = np.full((3, 1), 0.25)
+    sums = [kind(Curator(None, replicates=1), 1, reward=(0.0, 1.0)) for kind in (Sum, Doubled)]
+    for each in sums:
+        each.add_rounds(records, np.ones((3, 1, 1)))
+    assert [float(each.release()[0, 0]) for each in sums] == [0.75, 1.5]
+
+    class DoubledRewards(RewardSums):
+        def add(self, records, along=None):
+            super().add(2.0 * records, along)
+
+    released = []
+    for kind in (RewardSums, DoubledRewards):
+        rewards = kind(Curator(None, replicates=1), 1, Segment(0.0, 1.0), "rewards")
+        rewards.add_rounds(records, np.ones((3, 1, 1)))
+        released.append(float(rewards.release(np.ones(1, bool))[0, 0]))
+    assert released == [0.75, 1.5]
+    best = [
+        Instance(kind(n_candidates=3, dim=2, horizon=8), [1]).stretch(4).best
+        for kind in (RecommendationProblem, Own)
+    ]
+    np.testing.assert_allclose(best[1], best[0] + 1.0)

@@ -320,10 +320,24 @@ def test_what_is_no_state_is_named(value: Any) -> None:
         state.dumps(Box(parts=[0, value]))
 
 
-@pytest.mark.parametrize("kind", [Slotted, Made, Error, int, list, type, 3])
+class OfSlots(Slotted):
+    """A class whose slots are those of its base."""
+
+
+@pytest.mark.parametrize("kind", [Slotted, OfSlots, Made, Error, int, list, type, 3])
 def test_classes_that_cannot_be_made_from_attributes_are_not_registered(kind: Any) -> None:
     with pytest.raises(StateError):
         state.register(kind)
+
+
+def test_attributes_do_not_replace_what_a_base_has() -> None:
+    @state.register
+    class Larger(Box):
+        pass
+
+    for name in ("method", "shown", "static"):
+        with pytest.raises(StateError, match=f"'{name}' is of the class"):
+            state.loads(line({"object": [state.name_of(Larger), {name: 1}]}))
 
 
 def test_classes_of_a_package_are_registered_without_those_that_would_run() -> None:

@@ -104,9 +104,9 @@ def test_a_class_of_privacy_is_at_most_two_levels_deep(structure):
     assert depths["Releaser"] == depths["Mechanism"] == 1
 
 
-@pytest.mark.slow
-def test_privacy_states_reasons_and_one_thing_per_statement(structure):
-    assert structure.comments("dpb_gym/privacy") >= 5.0
+@pytest.mark.parametrize("folder", ["dpb_gym/privacy", "agents"])
+def test_privacy_and_agents_state_reasons(structure, folder):
+    assert structure.comments(folder) >= 5.0
 
 
 @pytest.mark.parametrize("folder", ["dpb_gym", "agents", "envs_data"])

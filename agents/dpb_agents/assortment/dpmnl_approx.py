@@ -117,6 +117,7 @@ class DPMNLApprox(DPMNL):
             return super().releasers(problem, curator)
         T = problem.longest
         self._asked = converted(curator.budget, T, self.conversion)
+        # Only this pair of options promises the zCDP budget as well.
         both = self.calibration == "verified" and self.conversion == "correct"
         self._rho = curator.budget.rho if both else None
         if self._printed or (curator.budget.rho is not None and not both):
@@ -163,12 +164,14 @@ class DPMNLApprox(DPMNL):
     def _split(self, budget: Budget) -> Split:
         assert budget.epsilon is not None and budget.delta is not None
         epsilon = self.share * budget.epsilon
+        # The other half is for the Gram sum.
         delta = budget.delta / 2
         calls = self.max_updates
         if self._printed:
             # Lemma S19, even where its condition epsilon < 1 does not hold.
             one = epsilon / math.sqrt(8 * calls * portable.log(1 / delta))
         else:
+            # Half of the calls' delta is the slack of the composition, the rest is theirs.
             one = advanced_composition(epsilon, calls, delta / 2)
         return Split(epsilon, one, delta / (2 * calls), budget.epsilon - epsilon, delta)
 
@@ -212,6 +215,7 @@ class DPMNLApprox(DPMNL):
             # A record enters bit_length(T) nodes of the tree, and moves each by sqrt(2) K.
             sigma = self._gram_sigma(T, K)
             left = self._rho - T.bit_length() * K * K / (sigma * sigma)
+            # A larger ridge costs less privacy at the same noise.
             mle = calibrated(self._eigenvalue(calibrated, left))
         return mle
 
@@ -224,6 +228,7 @@ class DPMNLApprox(DPMNL):
             return self.max_updates * calibrated(value).event.zcdp <= rho * (1 - 1e-9)
 
         low = high = CURVATURE
+        # The cost falls as the ridge grows: double it until it fits, then bisect.
         while not fits(high):
             low = high
             high = 2 * high
@@ -267,6 +272,7 @@ def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
 
     low = basic
     high = max(2 * basic, 1.0)
+    # Few calls: basic composition allows more for each.
     if total(basic) > epsilon:
         return basic
     while total(high) <= epsilon:
@@ -274,4 +280,5 @@ def advanced_composition(epsilon: float, calls: int, slack: float) -> float:
     for _ in range(100):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if total(middle) <= epsilon else (low, middle)
+    # The end that satisfies the bound.
     return low

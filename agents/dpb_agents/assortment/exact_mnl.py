@@ -56,6 +56,7 @@ class ExactMNL(WarmStart):
     def begin(self, problem: ProblemInfo, streams: AgentStreams, curator: Curator) -> None:
         prior = self.prior(problem).centre
         if self.constant:
+            # The problem's prior has no coefficient for the constant.
             prior = np.append(prior, 0.0)
             problem = replace(problem, dim=problem.dim + 1, prior=None)
         self._slates = SlateChoice(problem, streams, self.rule, self.samples, type(self).__name__)
@@ -67,6 +68,7 @@ class ExactMNL(WarmStart):
         self._gram = curator.running_sum(symmetric=d)
         self._estimator.centre = prior
         self._theta = np.tile(prior, (B, 1))
+        # Exact sums are positive semidefinite: with the shift no eigenvalue has to be raised.
         self._V = DesignMatrix(B, d, shift=self.ridge, floor=0.0)
         self._reference = self._V.logdet.copy()
         self._updates = np.zeros(B, np.int64)
@@ -105,14 +107,17 @@ class ExactMNL(WarmStart):
         context = self._features(context)
         slates = offered(action, feedback)
         self._estimator.add(context.features, slates, feedback.choice)
+        # Unclipped: nothing here needs a bound, and clipping would bias the estimate.
         agent_kernels.choices.offered_rows(context.features, slates, False, self._rows)
         self._gram.add(self._ones, self._rows)
+        # Random slates use neither theta nor V.
         if context.t < self.explore:
             return
 
         self._V.update(self._gram.value)
         logdet = self._V.logdet
         due = logdet > self._reference + portable.log(self.growth)
+        # The first fit uses the random rounds at once, even if det V has grown by less.
         if context.t == self.explore:
             due[:] = True
         if due.any():
@@ -169,4 +174,5 @@ class GreedyMNL(ExactMNL):
         "growth": [1.3, 2.0],
     }
 
+    # Without a bonus nothing but these rounds explores.
     explore: int = 5

@@ -61,7 +61,9 @@ class OFUMNLPlus(WarmStart):
         self._centre = self.prior(problem).centre
         self._w = np.tile(self._centre, (B, 1))
         self._inverse = np.repeat((np.eye(d) / self.ridge)[None], B, axis=0)
+        # Only for equal positive revenues are the K items of largest utility the best slate.
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
+        # Value of the last best slate, from which the search guesses the next one.
         self._values = np.zeros(B)
 
     def width(self, t: int) -> float:
@@ -70,6 +72,7 @@ class OFUMNLPlus(WarmStart):
         d = len(self._centre)
         eta = self._eta
         ridge = self.ridge
+        # `first` and `third` are terms of the printed sum, whose second term is 2.
         level = portable.log(2.0 * math.sqrt(1.0 + 2.0 * t) / self.delta)
         first = 3.0 * portable.log(1.0 + (K + 1) * t) + 3.0
         first *= 17.0 / 16.0 * ridge + 2.0 * math.sqrt(ridge) * level + 16.0 * level * level
@@ -81,6 +84,7 @@ class OFUMNLPlus(WarmStart):
         agent_kernels.mirror.optimistic_slates(
             context.features,
             context.offered_revenues,
+            # The shortcut for equal revenues does not read which items are available.
             self._equal and context.available is None,
             self._exactly,
             self._w,

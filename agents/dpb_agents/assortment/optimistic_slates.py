@@ -49,6 +49,7 @@ class SlateChoice:
         self._problem = problem
         self._rule = rule
         self._capacity = K
+        # Only for equal positive revenues are the K items of largest utility the best slate.
         self._equal = bool(problem.equal_revenues) and problem.reward_range[1] > 0.0
         # Uniforms and normals are drawn in blocks, so each kind needs its own generator.
         spawned = [generator.spawn(2) for generator in streams.agent]
@@ -79,6 +80,7 @@ class SlateChoice:
         known = (
             context.features,
             context.offered_revenues,
+            # The shortcut for equal revenues does not read which items are available.
             self._equal and context.available is None,
             bool(self._problem.exactly),
             theta,
@@ -110,6 +112,7 @@ class DesignMatrix:
     def __init__(self, replicates: int, dim: int, shift: float, floor: float) -> None:
         self._shift = shift
         self._floor = floor
+        # Where a Cholesky factor shows that V has no eigenvalue below the floor.
         self._ok = np.zeros(replicates, np.bool_)
         self.root = np.zeros((replicates, dim, dim))
         self.logdet = np.zeros(replicates)
@@ -121,10 +124,13 @@ class DesignMatrix:
         floor = self._floor
         state = (self.root, self.logdet, self._ok)
         kernels.slates.roots(gram, shift, floor, *state)
+        # Eigenvalues are computed for the replicates that need them: they cost far more than a
+        # factor.
         if self._ok.all():
             return
         values, vectors = kernels.linalg.eigh(gram[~self._ok])
         gram[~self._ok] = kernels.linalg.compose(np.maximum(values, floor - shift), vectors)
+        # No floor this time: rounding can leave a raised eigenvalue slightly below it.
         kernels.slates.roots(gram, shift, 0.0, *state)
 
 

@@ -56,6 +56,7 @@ class PriceShocks(WarmStart):
         d = problem.dim
         self._problem = problem
         self._range = problem.price_range or (0.0, 1.0)
+        # A number per item and round: for its random offer, or for the sign of its price change.
         self._uniforms = BlockDraws(streams.agent, (N,), fill_uniforms)
         self._prices = np.zeros((B, N))
         self._values = np.zeros(B)
@@ -68,6 +69,7 @@ class PriceShocks(WarmStart):
         self.rounds = 0
 
     def act(self, context: Context) -> Array:
+        # Drawn in every round, so that the numbers of a round do not depend on earlier offers.
         uniforms = self._uniforms.next()
         available = context.available
         random = kind_of(KIND).random(self._problem, uniforms, available)
@@ -130,6 +132,7 @@ class MLEOffers(PriceShocks):
         self._new.append((self._phi.copy(), self._count.copy(), self._position.copy()))
         if self.rounds < self._next:
             return
+        # O(log T) fits, each of which reads all records.
         self._next = math.ceil(self.growth * self.rounds)
         stored = tuple(np.stack(part, axis=1) for part in zip(*self._new))
         if self._stored:
@@ -147,6 +150,7 @@ class MLEOffers(PriceShocks):
 
         kernels.newton.minimise(
             losses, due, self.theta, np.empty(B), np.empty((B, d, d)), ridge=self.ridge,
+            # ridge / 2 |theta - m|^2 without its constant.
             linear=np.tile(-self.ridge * self.centre, (B, 1)), decrement=1e-6,
         )  # fmt: skip
 
@@ -183,6 +187,7 @@ class OnePassOffers(PriceShocks):
         super().begin(problem, streams, curator)
         B, d = self.theta.shape
         self._private = curator.private
+        # At least one release within the horizon.
         self._every = min(self.every, problem.longest)
         width = d * (d + 1) // 2 + d
         self._sums = curator.running_sum(
@@ -209,10 +214,13 @@ class OnePassOffers(PriceShocks):
         noise = self._sums.noise_std / self.norm * math.sqrt(2.0 * d)
         values, vectors = kernels.linalg.eigh(self._curvature)
         self.known = values.mean(axis=1) > noise
+        # Negative eigenvalues are noise. The shift keeps theta short where noise hides the
+        # curvature.
         shifted = np.maximum(values, 0.0) + max(self.ridge, noise)
         rest = sums[:, -d:].copy()
         centre = np.tile(self.centre, (len(rest), 1))
         moved = np.empty_like(rest)
+        # Solved for theta - centre, so that the shift pulls to the prior mean and not to 0.
         kernels.linalg.multiply(self._curvature, centre, moved)
         inverse = kernels.linalg.compose(1.0 / shifted, vectors)
         kernels.linalg.multiply(inverse, rest - moved, self.theta)

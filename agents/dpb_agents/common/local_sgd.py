@@ -30,7 +30,9 @@ from dpb_gym.problems.base import Array, ProblemInfo
 from dpb_gym.problems.prior import Prior
 from dpb_gym.streams import AgentStreams
 
+# Gaussian demand has unit variance and a mean within [-1, 1]: clipped beyond two deviations.
 GAUSSIAN_LIMIT = 3.0
+# Radius of theta's ball, in prior deviations of its norm.
 FARTHEST = 4.0
 
 
@@ -91,6 +93,7 @@ class Descent(NamedTuple):
 @jit
 def largest_gradient(c, theta):
     """Largest norm of a gradient at theta for ||v|| <= 1."""
+    # |f - y| is largest for v along theta and the opposite response.
     norm = math.sqrt(squared_norm(theta))
     return sigmoid(c.scale * norm) if c.logistic else GAUSSIAN_LIMIT + norm
 
@@ -103,6 +106,7 @@ def gradient(c, theta, v, y):
         gap = sigmoid(c.scale * z) - min(1.0, max(0.0, y))
     else:
         gap = z - min(GAUSSIAN_LIMIT, max(-GAUSSIAN_LIMIT, y))
+    # The mechanism takes vectors of the unit ball: in these units noise is as small as possible.
     most = largest_gradient(c, theta)
     out = np.zeros(v.shape[0])
     for j in range(v.shape[0]):
@@ -114,6 +118,7 @@ def gradient(c, theta, v, y):
 def descend(c, theta, step, message):
     """theta <- theta - g / (h (t + t_0)), within the ball; `step` is t + t_0, ``(1,)``."""
     d = theta.shape[0]
+    # The server knows theta, hence the unit of the message.
     most = largest_gradient(c, theta)
     step[0] += 1
     square = 0.0
@@ -163,6 +168,7 @@ def descent(
     # With one observed round in n_candidates the mean loss is flatter by that factor.
     seen = problem.n_candidates or 1 if problem.partial_feedback else 1
     h = curvature * steepest / (d * seen)
+    # Messages are in units of the largest gradient, which is this number at theta = 0.
     noise = sums.sigma * (0.5 if logistic else GAUSSIAN_LIMIT)
     prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
     known = Descent(logistic, scale, h, FARTHEST * size * math.sqrt(d), prior.centre)

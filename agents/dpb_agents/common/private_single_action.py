@@ -217,6 +217,7 @@ def learn(c, s, released, t):
     """Update the cells with the batch, and draw the actions of the next one."""
     n = c.mean.shape[0]
     counts = plays(c, s, t)
+    # The part of rounds with a record, taken as equal for all cells.
     part = (released.records - s.seen[1]) / (t - s.seen[0])
     number = np.zeros(n)
     for r in range(counts.shape[0]):
@@ -228,6 +229,7 @@ def learn(c, s, released, t):
     draw(c, s, mean, V)
     for k in range(c.prices.shape[0]):
         for r in range(counts.shape[0]):
+            # Cells of prices are demands, and the revenue decides.
             s.table[r, k] *= c.prices[k]
     s.seen[0] = t
     s.seen[1] = released.records
@@ -261,6 +263,7 @@ def learn_slate(c, s, released, t):
     information = s.information.copy()
     pull = s.pull.copy()
     mean, V = posterior(c, information, pull)
+    # While attractions are learnt slates are those of the largest draws, whatever the revenues.
     same = np.ones(n)
     for _ in range(STEPS):
         for k in range(n):
@@ -278,6 +281,7 @@ def learn_slate(c, s, released, t):
             s.information[k] = information[k]
             s.pull[k] = pull[k]
             if offered[k] > 0.0:
+                # A count of rare choices has a variance of about its mean.
                 add(c, s, released, k, offered[k], max(mean[k], c.spread), 0.0)
         mean, V = posterior(c, s.information, s.pull)
     draw(c, s, mean, V)
@@ -285,6 +289,7 @@ def learn_slate(c, s, released, t):
     for r in range(M):
         for k in range(n):
             value = mean[k] if last else s.table[r, k]
+            # Utilities are logs of attractions; a normal draw of an attraction may be negative.
             s.table[r, k] = log(max(value, 1e-6))
     s.seen[0] = t
     s.seen[1] = released.records

@@ -23,6 +23,7 @@ def _clip_factor(row, clip):
         return 1.0
     s = 0.0
     for k in range(row.shape[0]):
+        # In double precision: in single precision the sum of squares may round below the bound.
         s += np.float64(row[k]) * np.float64(row[k])
     if s <= UNIT * UNIT:
         return 1.0
@@ -78,6 +79,7 @@ def store(features, slates, choice, clip, at, x, offered, chosen):
             factor = _clip_factor(row, clip)
             for k in range(d):
                 x[b, at, n, k] = row[k] * factor
+                # As stored: a number that is too large for single precision becomes infinite.
                 finite = finite and np.isfinite(x[b, at, n, k])
             if choice[b] == a:
                 chosen[b, at] = n
@@ -109,6 +111,8 @@ def newton(
     if warm.any():
         loss = np.zeros(len(due))
         gradient = np.zeros_like(theta)
+        # theta minimises the loss of the old records, so their gradient and that of the quadratic
+        # add up to 0: the step needs the gradients of the new records only.
         losses(seen, warm, theta, loss, gradient, hessian)
         step(hessian, ridge, gradient, warm, theta)
     minimise(

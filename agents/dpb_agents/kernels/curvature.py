@@ -137,6 +137,7 @@ def combination(
     """
     schedule = sums.schedule
     K = len(schedule.ends)
+    # Noisy sums are combined from all releases, and a window begins at any of them.
     every = 1 if private or window is not None else every
     weights = np.zeros((1, 1))
     std = np.zeros((1, 1))
@@ -147,6 +148,8 @@ def combination(
         uneven = best.uneven
         std = np.zeros((K, K))
         for k in range(K):
+            # Combinations k and m share releases, so their difference has the noise of the
+            # difference of their weights; release i has noise of 1 / scale_i.
             std[k, 0] = best.std[k]
             apart = (weights[k] - weights[:k]) / schedule.scales
             std[k, 1 : k + 1] = np.sqrt((apart**2).sum(axis=1))
@@ -161,6 +164,7 @@ def combination(
         LEAST_EVENNESS,
         FIRST_PART,
     )
+    # Rounded up: release 0 is stored too.
     stored = -(-K // every)
     history = History(
         np.zeros((stored, sums.shape.width)),
@@ -200,6 +204,7 @@ def estimate(c, h, released, without):
     sums = np.zeros(released.sum.shape[0])
     if not c.private:
         for j in range(sums.shape[0]):
+            # Exact sums are of all records so far, so a difference leaves out the first ones.
             start = h.sums[without - 1, j] if without > 0 else 0.0
             sums[j] = released.sum[j] - start
         return sums, 0.0, 1.0
@@ -255,6 +260,7 @@ def row_weight(H, longest, B, U, q):
     for j in range(H.shape[0]):
         for k in range(j, H.shape[0]):
             curvature += H[j, k] * H[j, k] * (1.0 if j == k else 2.0)
+    # The longest |u| of all outcomes is in the load: the weight must not depend on the outcome.
     load = (1.0 - q) * curvature / (B * B) + q * longest / (U * U)
     return ROUNDING / math.sqrt(load) if load > 0.0 else 1.0
 
@@ -274,11 +280,14 @@ def even_out(H, noise, evenness):
     mu = 0.0
     for j in range(d):
         mu += H[j, j]
+    # Noise can make the trace negative.
     mu = max(0.0, mu / d)
     deviation = 0.0
     for j in range(d):
         for k in range(d):
             deviation += (H[j, k] - (mu if j == k else 0.0)) ** 2
+    # The sum over the d^2 entries is that over the half, whose entries off the diagonal have a
+    # factor sqrt(2). The half has d (d + 1) / 2 entries.
     own = max(deviation / (d * (d + 1) / 2) - square, (evenness * mu) ** 2)
     w = own / (own + square)
     for j in range(d):
@@ -341,6 +350,7 @@ def believed(
     prior = (problem.prior or Prior((0.0,) * d)).fitting(d)
     own = slice(D - d, D)
     V = np.zeros((D, D))
+    # theta_0 is 0 while there is no level, so it has no variance.
     V[own, own] = np.eye(d) * float((weights * sizes**2).sum()) / d
     precision = np.eye(D) * (d / likely**2)
     if prior.precision is not None:
@@ -401,6 +411,7 @@ def posterior(c, H, u, evenness, std, spread, noise):
         noise: Variance of the noise of a coordinate of u.
     """
     whole = conditional(c, H, u, 0, evenness, std, spread, noise)
+    # zero is the log of p(u | no level) / p(u | level), compared with the prior odds.
     if c.level > 0.0 and whole.zero > log(c.level / (1.0 - c.level)):
         return conditional(c, H, u, 1, evenness, std, spread, noise)
     return whole
@@ -412,6 +423,7 @@ def conditional(c, H, u, first, evenness, std, spread, noise):
     H = H[first:, first:].copy()
     u = u[first:].copy()
     centre = c.centre[first:].copy()
+    # First, so that the prior and the weak direction see the evened H and its remaining error.
     left = even_out(H, std, evenness)
     weak = weak_direction(H, left)
     if c.informed:
@@ -420,6 +432,7 @@ def conditional(c, H, u, first, evenness, std, spread, noise):
         values, E = eigh(V)
         for i in range(u.shape[0]):
             values[i] = math.sqrt(max(values[i], 0.0))
+        # With a given precision there is no candidate size, and no direction is rare.
         few = np.zeros(u.shape[0], np.bool_)
         zero = normal(theta[0], V[0, 0]) - normal(0.0, 1.0 / precision[0, 0])
         return Posterior(theta, V, E, values, few, 0, weak, zero)
@@ -486,6 +499,7 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
         level += values[i] / d
         for j in range(d):
             rotated[i] += E[j, i] * (u[j] - values[i] * centre[j])
+    # Compared with the price's own information too, which a rare direction takes part in.
     level = min(level, H[d - 1, d - 1])
     for i in range(d):
         few[i] = values[i] < rare * level and d * E[d - 1, i] ** 2 > 1.0
@@ -493,6 +507,8 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
     means = np.zeros((m, d))
     variances = np.zeros((m, d))
     for r in range(m):
+        # E theta has the mean square left |theta|^2 (1 + 1/d) / 2 per coordinate, as errors off the
+        # diagonal have half the variance `left`; |theta|^2 is d r + |m|^2 on average.
         error = noise + 0.5 * left * (1.0 + 1.0 / d) * (d * sizes[r] + far)
         weights[r] = log(beliefs[r])
         for i in range(d):
@@ -534,6 +550,7 @@ def size_mixture(H, u, centre, sizes, beliefs, spread, noise, left, rare, wide):
 def mixture(weights, means, variances):
     """Mean and covariance of a mixture of Gaussians with diagonal covariances and log weights."""
     m, d = means.shape
+    # Without subtracting the largest weight, exp could underflow for all sizes.
     top = -np.inf
     for r in range(m):
         top = max(top, weights[r])
@@ -551,6 +568,7 @@ def mixture(weights, means, variances):
     for r in range(m):
         for i in range(d):
             for j in range(d):
+                # Sizes have different means, whose spread is part of the covariance.
                 apart = (means[r, i] - mean[i]) * (means[r, j] - mean[j])
                 covariance[i, j] += weights[r] * apart
     return mean, covariance
@@ -595,6 +613,7 @@ def informed(H, u, centre, precision, spread, noise, left):
     for j in range(d):
         size += precision[j, j] / d
         far += centre[j] * centre[j]
+    # d^2 / trace P is at most the trace of P^-1, and equal to it for an isotropic P.
     size = d / size
     pull = np.zeros(d)
     total = np.zeros((d, d))
@@ -638,6 +657,7 @@ def weak_direction(H, left):
         if values[i] < values[least]:
             least = i
     h = values[least]
+    # v turns towards d - 1 directions, each by an error off the diagonal of variance left / 2.
     error = 0.5 * (d - 1) * left
     k = 0.0
     if h > 0.0 and h * h > error and d * E[d - 1, least] ** 2 > 1.0:

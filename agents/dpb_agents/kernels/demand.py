@@ -46,6 +46,8 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
         return SHAPE
     for b in range(B):
         for k in range(m):
+            # All replicates are checked before one is written, so that an error stores no part of a
+            # round.
             if not np.isfinite(features[b, k]):
                 return FEATURES
         if not np.isfinite(price[b]):
@@ -54,6 +56,7 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
             return DEMAND
     for b in range(B):
         ps[b, at] = price[b]
+        # The norm of the numbers as stored: rounding to single precision may lengthen phi.
         square = np.float64(ps[b, at]) ** 2
         for k in range(m):
             xs[b, at, k] = features[b, k]
@@ -66,6 +69,7 @@ def store(features, price, demand, at, low, high, ball, unit, xs, ps, ys):
             for k in range(m):
                 xs[b, at, k] = features[b, k] * factor
         y = min(max(demand[b], low), high)
+        # Rounded, not cut, so that a demand of 0 or 1 is exact.
         ys[b, at] = y if unit == 1.0 else np.floor(y * unit + 0.5)
     return 0
 
@@ -95,6 +99,8 @@ def grown(gram, shift, rise, sign, logdet, due):
                 matrix[j, k] = gram[b, j, k]
             matrix[j, j] += shift
         own, size = signed_logdet_one(matrix, work)
+        # Noise can make determinants negative. Of two negative ones the one of smaller size is
+        # larger.
         due[b] = own > sign[b] or (own == sign[b] and own * (size - logdet[b] - rise) > 0.0)
         some = some or due[b]
     return some
@@ -164,6 +170,7 @@ def fold(features, price, demand, unit, n, model, zeta, theta, curvature, linear
     for b in range(B):
         for j in range(d):
             for k in range(j):
+                # `add_demands` fills the lower triangle only.
                 hessian[b, k, j] = hessian[b, j, k]
         for j in range(d):
             linear[b, j] += gradient[b, j] - dot_one(hessian[b, j], theta[b])

@@ -30,4 +30,5 @@ def release(sums, normals, cursor, due, sigma, inverse, norm, keep, out):
             out[b, j] += sigma * norm[b] * normals[b, cursor[b], j]
             if not keep:
                 sums[b, j] = 0.0
+        # A normal is used once, whatever other replicates do, so releases have independent noise.
         cursor[b] += 1

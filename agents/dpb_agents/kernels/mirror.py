@@ -20,6 +20,7 @@ from dpb_gym.kernels.linalg import (
 )
 from dpb_gym.kernels.slates import WARY, best_slate, likely, reached, worthwhile
 
+# An interval halved so often is shorter than the spacing of doubles in it.
 HALVINGS = 60
 
 
@@ -39,6 +40,8 @@ def optimistic_slates(features, revenues, equal, exactly, theta, inverse, width,
     items = np.empty(N, np.int64)
     utility = np.empty(N)
     for b in range(B):
+        # With y the largest entry of x, <x, theta> is at most y ||theta||_1, and the bonus at most
+        # y width sqrt(d trace H^-1). `likely` needs this bound.
         norm = 0.0
         trace = 0.0
         for k in range(d):
@@ -46,12 +49,16 @@ def optimistic_slates(features, revenues, equal, exactly, theta, inverse, width,
             trace += inverse[b, k, k]
         norm += width * np.sqrt(d * trace)
         least = 0.0 if equal or exactly else likely(features[b], norm, values[b])
+        # Items of less revenue than the best slate's value are in no best slate. The value is
+        # guessed from the last round's, so that most items are skipped; a guess that is not reached
+        # is lowered.
         while True:
             n = worthwhile(revenues[b], least == 0.0, least, items)
             for a in range(n):
                 for k in range(d):
                     x[k] = features[b, items[a], k]
                 square = quadratic_form_one(inverse[b], x, scratch)
+                # Rounding of the rank-one updates of H^-1 can make a small square negative.
                 utility[a] = dot_one(x, theta[b]) + width * np.sqrt(max(square, 0.0))
             given = items[:n], utility[:n], revenues[b], equal, exactly
             values[b] = best_slate(*given, least, slates[b])
@@ -75,6 +82,7 @@ def _gather(features, slate, x):
 @jit
 def _choice_law(x, n, theta, p, mean):
     """Compute choice probabilities p and the mean sum p x; return P[no purchase]."""
+    # The outside option has utility 0. Subtracting the largest utility avoids overflow.
     top = 0.0
     for a in range(n):
         p[a] = dot_one(x[a], theta)
@@ -104,6 +112,7 @@ def _add_information(inverse, x, n, p, outside, mean, weight):
         for j in range(mean.shape[0]):
             v[j] = x[a, j] - mean[j]
         sherman_morrison_one(inverse, v, weight * p[a], scratch)
+    # The outside option has features 0, so its deviation from the mean is -mean.
     sherman_morrison_one(inverse, mean, weight * outside, scratch)
 
 
@@ -119,6 +128,7 @@ def _project(point, inverse, radius):
     moved = np.empty(d)
     low = 0.0
     high = 1.0
+    # The norm falls as mu grows. First mu grows until the point is inside, then it is bisected.
     for step in range(2 * HALVINGS):
         growing = step < HALVINGS
         mu = high if growing else 0.5 * (low + high)
@@ -172,10 +182,14 @@ def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
             continue
         outside = _choice_law(x, n, theta[b], p, mean)
         for j in range(d):
+            # Gradient of the loss: expected features less those of the choice, which are 0 for
+            # none.
             gradient[j] = mean[j]
             if choice[b] >= 0:
                 gradient[j] -= features[b, slates[b, choice[b]], j]
         for j in range(d):
+            # A copy, because the step's metric has G at the old theta and H is to get G at the new
+            # one.
             copy_one(inverse[b, j], tilde[j])
         _add_information(tilde, x, n, p, outside, mean, eta)
         multiply_one(tilde, gradient, moved)
@@ -185,5 +199,6 @@ def mirror_step(features, slates, choice, eta, centre, radius, theta, inverse):
             _project(moved, tilde, radius)
         for j in range(d):
             theta[b, j] = centre[j] + moved[j]
+        # H gets the Hessian at the new theta, as in Algorithm 1.
         outside = _choice_law(x, n, theta[b], p, mean)
         _add_information(inverse[b], x, n, p, outside, mean, 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 from dpb_gym.kernels import elementary
 from dpb_gym.kernels._jit import jit
 
+# Off-diagonal entries count twice in the Frobenius norm, hence this factor in a half.
 ROOT2 = np.sqrt(2.0)
 # Keeps the norm of a row below its bound in floating point.
 ROUNDING = 1.0 - 1e-12
@@ -18,6 +19,7 @@ ROUNDING = 1.0 - 1e-12
 @jit
 def _softmax(scores, scale, p):
     """Write the choice probabilities of utilities ``scores / scale`` to `p`."""
+    # Subtracting the largest score keeps exp from overflowing.
     top = scores[0]
     for i in range(1, scores.shape[0]):
         top = max(top, scores[i])
@@ -132,6 +134,7 @@ def newton_rows(phi, count, position, theta, norm, private, rows):
             for j in range(d):
                 x[i, j] = phi[b, i, j]
                 scores[i] += x[i, j] * theta[b, j]
+        # The last alternative is to buy nothing, of utility 0.
         x[n] = 0.0
         scores[n] = 0.0
         _softmax(scores[: n + 1], 1.0, p[: n + 1])
@@ -144,11 +147,13 @@ def newton_rows(phi, count, position, theta, norm, private, rows):
                     s += p[i] * (x[i, j] - mean[j]) * (x[i, k] - mean[k])
                 h[j, k] = s
                 h[k, j] = s
+                # Frobenius norm from the upper triangle: entries off the diagonal count twice.
                 square += s * s * (1.0 if j == k else 2.0)
         for j in range(d):
             u[j] = -mean[j]
             for k in range(d):
                 u[j] += h[j, k] * theta[b, k]
+        # Over all outcomes, because a weight that depends on the choice would bias the sums.
         longest = 0.0
         for i in range(n + 1):
             s = 0.0
@@ -160,6 +165,7 @@ def newton_rows(phi, count, position, theta, norm, private, rows):
             u[j] += x[chosen, j]
         weight = 1.0
         if private:
+            # Two rows of norm 1/2 differ by at most 1, the declared sensitivity.
             length = np.sqrt(norm * norm * square + longest)
             weight = 0.5 * ROUNDING / length if length > 0.0 else 0.0
         _fill(h, u, weight * norm, weight, rows[b])
@@ -173,5 +179,6 @@ def shocked(offers, uniforms, size, low, high, out):
         for i in range(N):
             out[b, i] = offers[b, i]
             if offers[b, i] >= 0.0:
+                # Two-point changes have the largest variance among changes of at most this size.
                 step = size if uniforms[b, i] < 0.5 else -size
                 out[b, i] = min(max(offers[b, i] + step, low), high)

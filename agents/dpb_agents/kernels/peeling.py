@@ -30,10 +30,13 @@ def add(errors, scale, directions, bound, sums, counts):
     B, n = directions.shape
     for b in range(B):
         square = dot_one(directions[b], directions[b])
+        # A direction of 0 is a round without a record: its error is not counted either.
         if square == 0.0:
             continue
+        # The factor 1 / |v| of a long v goes to y, which is multiplied by v anyway.
         y = min(1.0, max(-1.0, errors[b] / scale[b])) / max(1.0, np.sqrt(square))
         for j in range(n):
+            # The product is clipped, not v: it has the same bound, and fewer records are cut.
             sums[b, j] += min(bound, max(-bound, y * directions[b, j]))
         octave = 0
         edge = 0.5
@@ -57,10 +60,13 @@ def select(sums, xi, gumbels, support, order):
         order: Output ``(B, picks)``: coordinates in order of selection, -1 where none is left.
     """
     B, n = sums.shape
+    # The constant is in every support from the start, so it needs no selection.
     score = np.empty(n - 1)
     for b in range(B):
         for j in range(n - 1):
             score[j] = -np.inf if support[b, j] else abs(sums[b, j]) + xi * gumbels[b, j]
+        # One draw of Gumbel noise ranks all coordinates: taking its largest values one by one has
+        # the law of exponential mechanisms in sequence (Durfee & Rogers 2019).
         for k in range(order.shape[1]):
             best = np.argmax(score)
             order[b, k] = best if score[best] > -np.inf else -1
@@ -88,11 +94,13 @@ def log_density(sums, xi, support, order, out):
         for best in order[b]:
             if best < 0:
                 break
+            # Without the largest exponent exp would overflow where the noise is small.
             highest = np.max(left)
             total = 0.0
             for j in range(n - 1):
                 total += exp(left[j] - highest)
             out[b] += left[best] - highest - log(total)
+            # A later pick is among the coordinates that are left, given the earlier ones.
             left[best] = -np.inf
 
 

@@ -18,11 +18,13 @@ def add(vectors, rewards, most, gram, response):
     B, d = vectors.shape
     x = np.empty(d)
     for b in range(B):
+        # The ball comes first: clipping to the cube shortens x, so both bounds hold afterwards.
         size = max(1.0, np.sqrt(dot_one(vectors[b], vectors[b])))
         for j in range(d):
             x[j] = min(most, max(-most, vectors[b, j] / size))
         for i in range(d):
             response[b, i] += rewards[b] * x[i]
+            # Features that are 0, as in one-hot ones, need no row of the outer product.
             if x[i] != 0.0:
                 for j in range(d):
                     gram[b, i, j] += x[i] * x[j]
@@ -67,6 +69,8 @@ def thresholded(
             copy_one(theta[b], points[b, m])
             _descended(gram[b], response[b], step, theta[b], v)
             for j in range(d):
+                # One draw of Gumbel noise per step: its s largest values are s exponential
+                # mechanisms.
                 score[j] = abs(v[j]) + xi * gumbels[b, m, j]
                 theta[b, j] = 0.0
             for k in range(s):
@@ -78,6 +82,8 @@ def thresholded(
                 order[b, m, k] = best
                 values[b, m, k] = v[best] + zeta * normals[b, m, k]
                 theta[b, best] = values[b, m, k]
+            # The next step's sensitivity assumes ||theta||_1 <= C, so every iterate is scaled, not
+            # the last one only.
             size = 0.0
             for j in range(d):
                 size += abs(theta[b, j])
@@ -102,10 +108,12 @@ def log_density(gram, response, step, xi, zeta, points, order, values, out):
     for b in range(B):
         out[b] = 0.0
         for m in range(M):
+            # Iterates are released, so a step has its density given the iterate before it.
             _descended(gram[b], response[b], step, points[b, m], v)
             for j in range(d):
                 left[j] = abs(v[j]) / xi
             for k in range(s):
+                # Without the largest exponent exp would overflow where the noise is small.
                 highest = np.max(left)
                 total = 0.0
                 for j in range(d):

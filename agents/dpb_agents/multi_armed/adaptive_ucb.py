@@ -64,10 +64,13 @@ def act(c, s, t, x, z):
     index = np.zeros(s.mean.shape[0])
     for arm in range(s.mean.shape[0]):
         n = s.n[arm]
+        # Hoeffding's bound of a mean of n rewards at level t^-alpha is sqrt(spread alpha log t).
         spread = c.width * c.width / (2.0 * n)
         if c.laplace:
+            # Laplace noise exceeds x scales with probability exp(-x) / 2: no square root.
             index[arm] = s.mean[arm] + math.sqrt(spread * log_t) + log_t * c.scale / n
         else:
+            # Both errors are sub-Gaussian, so that their variances add up under one root.
             noise = c.sigma / n
             index[arm] = s.mean[arm] + math.sqrt((spread + 2.0 * noise**2) * log_t)
     return place(x, largest(index, z[0, 0]))
@@ -79,6 +82,7 @@ def see(c, s, t, x, k):
     arm = x[k]
     if s.arm[0] < 0:
         s.arm[0] = arm
+        # As many rounds as before double the arm's plays.
         s.length[0] = max(s.played[arm], 1)
         s.count[0] = 0
     if arm == s.arm[0]:
@@ -106,6 +110,7 @@ def learn(c, s, released, t):
     """Replace the arm's mean by the episode's, and close the episode."""
     arm = s.arm[0]
     s.n[arm] = s.length[0]
+    # The earlier estimate is forgotten, not averaged: each reward is in one release.
     s.mean[arm] = released.sum[arm] / s.length[0]
     s.arm[0] = -1
 
@@ -179,6 +184,7 @@ class AdaptiveUCB(Algorithm):
             length=np.ones(1, np.int64),
             count=np.zeros(1, np.int64),
             played=np.zeros(n, np.int64),
+            # So every arm is played once before indices are compared.
             mean=np.full(n, np.inf),
             n=np.ones(n),
         )

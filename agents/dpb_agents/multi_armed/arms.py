@@ -71,12 +71,15 @@ class ArmSums(Sum):
     def _scales(self, rho: float) -> tuple[float, float, Event]:
         if self.law == "gaussian":
             return super()._scales(rho)
+        # Pure epsilon-privacy implies zCDP of epsilon^2 / 2.
         epsilon = math.sqrt(2.0 * rho)
         scale = self.sensitivity / epsilon
         if not self.curator.system_noise:
+            # The first number is a standard deviation, sqrt(2) times the scale of Laplace noise.
             return math.sqrt(2.0) * scale, 0.0, LaplaceEvent(scale, self.sensitivity)
         grid = grid_of(scale)
         distance = self.sensitivity + grid  # a reward is rounded in one coordinate
+        # The discrete law needs a multiple of the grid, rounded up so that epsilon holds.
         scale = math.ceil(distance / (epsilon * grid)) * grid
         return math.sqrt(2.0) * scale, grid, PureEvent(distance / scale)
 
@@ -98,6 +101,7 @@ class ArmSums(Sum):
                     uniform = self._noise.generators[b].random(len(self._arms))
                     noise *= np.sqrt(-portable.each(portable.log1p, -uniform))
             self._released[b] = self._total[b] + self._sigma * noise[0]
+        # The rewards are discarded, so that none is in two releases.
         self._total[due] = 0.0
         return self._released.copy()
 

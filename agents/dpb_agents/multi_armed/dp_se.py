@@ -55,9 +55,11 @@ def epoch_plan(c, s):
     left = 0
     for arm in range(s.active.shape[0]):
         left += s.active[arm]
+    # L and l of the docstring, with beta = 1 / T.
     many = log(8.0 * left * e * e * c.horizon)
     few = log(4.0 * left * e * e * c.horizon)
     gap = 1.0
+    # Halving is exact, so the lengths of epochs are the same on every processor.
     for _ in range(e):
         gap *= 0.5
     part = 32.0 * c.scale * c.scale * many / gap**2
@@ -71,6 +73,7 @@ def act(c, s, t, x, z):
     left = 0
     for arm in range(s.active.shape[0]):
         left += s.active[arm]
+    # By the round, which is public, not by rewards.
     turn = t % left
     for arm in range(s.active.shape[0]):
         if s.active[arm]:
@@ -83,7 +86,9 @@ def act(c, s, t, x, z):
 @jit
 def wanted(c, s, arm):
     """Whether a reward of an arm enters the epoch's sums."""
+    # The first epoch has no length before its first round was seen.
     R = s.length[0] if s.length[0] > 0 else epoch_plan(c, s)[0]
+    # The margin is computed for means of R rewards: later ones of the epoch are left out.
     return s.active[arm] and s.count[arm] < R
 
 
@@ -114,6 +119,7 @@ def due(c, s, t):
             left += 1
             if s.count[arm] != s.length[0]:
                 return False
+    # With one arm left there is nothing to decide, so nothing is released.
     return left > 1 and s.length[0] > 0
 
 
@@ -124,12 +130,14 @@ def learn(c, s, released, t):
     best = -np.inf
     means = np.zeros(n)
     for arm in range(n):
+        # In units of the range, for which h and c are stated.
         means[arm] = released.sum[arm] / (s.length[0] * c.width)
         if s.active[arm]:
             best = max(best, means[arm])
     margin = epoch_plan(c, s)[1]
     for arm in range(n):
         s.active[arm] = s.active[arm] and best - means[arm] <= margin
+        # No epoch uses an earlier one, so each reward is in one release.
         s.count[arm] = 0
     s.epoch[0] += 1
     s.length[0] = epoch_plan(c, s)[0]
@@ -183,6 +191,7 @@ class DPSE(Algorithm):
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
         low, high = problem.reward_range
         n = problem.n_arms
+        # Laplace noise of a sum has the scale range / epsilon, so this is 1 / epsilon.
         known = Known(self.scale, float(sums.scale) / (high - low), problem.longest, high - low)
         return known, State(
             active=np.ones(n, np.bool_),

@@ -128,6 +128,7 @@ class BernoulliResponse(RandomizedResponse):
     def bounds(self) -> tuple[float, float]:
         width = self.high - self.low
         none, one = super().bounds
+        # Values of the bit as an unbiased estimate, which lie outside of [low, high].
         return self.low + width * none, self.low + width * one
 
 
@@ -161,6 +162,7 @@ class LDPUCB(LocalPrivacy):
         if not np.isfinite(problem.reward_range).all():
             raise AgentError(f"rewards must be bounded, got the range {problem.reward_range}")
         if curator.budget is not None:
+            # The mechanism depends on the rewards' range, which is not known before.
             self.mechanism = self._bit(curator.budget, *problem.reward_range)
         super().begin(problem, streams, curator)
 

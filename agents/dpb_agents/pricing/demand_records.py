@@ -16,7 +16,9 @@ from dpb_gym.errors import HorizonExceeded, ParameterError
 from dpb_gym.privacy import RecordShape
 from dpb_gym.problems.base import Array, Context, Feedback
 
+# Records of the first arrays, which double when they are full.
 FIRST_CAPACITY = 256
+# Records that a non-private fit stores before it replaces them by an expansion.
 CAPACITY = 16_384
 MODELS = ("logistic", "gaussian")
 
@@ -92,6 +94,7 @@ class DemandRecords:
         """
         if self.count == self.horizon:
             raise HorizonExceeded(f"these records were declared for {self.horizon} rounds")
+        # Counted all the same, because the horizon limits rounds.
         if self._dropped:
             self.count += 1
             return
@@ -218,17 +221,21 @@ class ExactMLE:
 
     def _fit(self, due: Array, theta: Array) -> None:
         model = (self._model, self._zeta)
+        # ridge / 2 |theta - m|^2 is ridge / 2 |theta|^2 - ridge <m, theta> and a constant.
         linear = self._linear - self.ridge * self.centre
+        # The squared Newton decrement is twice the excess of the loss, up to higher order.
         known = (due, *model, self.ridge, self._curvature, linear, 2.0 * self.tolerance, 0.0)
         agent_kernels.demand.newton(*self.records.stored, *known, theta, self._norm)
 
     def _fold(self) -> None:
         records = self.records
+        # A copy, since folding releases nothing: theta stays what was released.
         anchor = self._theta.copy()
         self._fit(np.ones(len(anchor), bool), anchor)
         expanded = (anchor, self._curvature, self._linear)
         agent_kernels.demand.fold(*records.stored, self._model, self._zeta, *expanded)
         self._folded += records.count
+        # The arrays are used again.
         records.count = 0
 
 

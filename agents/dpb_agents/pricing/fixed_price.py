@@ -75,8 +75,10 @@ class FixedPrice(Configured):
 
     def act(self, context: Context) -> Array:
         B, K = self._counts.shape
+        # Every price once, because an index needs one response.
         if self._rounds < K:
             return np.full(B, self.prices[self._rounds])
+        # A price whose trial was not observed counts as one with a response of 0.
         counts = np.maximum(self._counts, 1.0)
         mean = self._sums / counts
         width = self._scale / np.sqrt(counts)
@@ -86,6 +88,7 @@ class FixedPrice(Configured):
             width *= math.sqrt(2.0 * portable.log(1.0 + t * log * log))
         else:
             if self._binary:
+                # Mean and variance of the Beta posterior after a uniform prior.
                 mean = (self._sums + 1.0) / (counts + 2.0)
                 width = np.sqrt(mean * (1.0 - mean) / (counts + 3.0))
             width *= self._normals.next()
@@ -136,6 +139,7 @@ class BestFixedPrice(Configured):
         if self._instance is None:
             raise AgentError("best-fixed-price must be attached to a running environment first")
         source = self._instance
+        # A second instance of the same seeds, as the running one must not move.
         ahead = Instance(source.problem, source.seeds, source.episodes)
         horizon = source.problem.horizon
         stride = max(1, horizon // self.sample)
@@ -156,6 +160,7 @@ class BestFixedPrice(Configured):
         zeta = problem.zeta or 1.0
         root = np.sqrt(len(theta))
         offset = np.zeros(len(x))
+        # Added in a fixed order: products by BLAS have other bits on other processors.
         for k in range(x.shape[1]):
             offset += x[:, k] * theta[k]
         low = 0.0

@@ -36,6 +36,7 @@ from dpb_gym.problems.prior import Prior
 from dpb_gym.problems.rounds import ProblemInfo
 from dpb_gym.registry import register_agent
 
+# Largest loss of the searched price's index against the best one's.
 SEARCH_TOLERANCE = 1e-7
 
 
@@ -223,6 +224,7 @@ UCB = Functions(act_optimistic, record, learn_metric, see_vector, due_by_growth,
 def act_thompson(c, s, t, x, z):
     """Best price for theta + scale root z."""
     if t <= c.explore:
+        # The random numbers are normal, because theta is drawn; a price needs a uniform one.
         return normal_cdf(z[0, 0])
     d = s.theta.shape[0]
     draw = np.zeros(d)
@@ -244,6 +246,7 @@ def episode(c, t):
     while start + length < t:
         start += length
         length *= 2
+    # The square root of each length adds up to about sqrt(T) random prices.
     tests = c.tests if c.tests > 0 else math.ceil(math.sqrt(length))
     return start, min(tests, length)
 
@@ -281,9 +284,11 @@ def act_apart(c, s, t, x, z):
     if t <= max(1, c.explore):
         return price
     mean = s.total[0] / max(s.count[0], 1.0)
+    # Squared distances of order t^(-1/2) add up to sqrt(T), like their cost and information.
     least = c.width / math.sqrt(math.sqrt(t))
     if abs(price - mean) >= least:
         return price
+    # Away from the mean on the greedy price's side, unless that leaves [0, 1].
     up = 1.0 if price >= mean else -1.0
     if mean + up * least > 1.0 or mean + up * least < 0.0:
         up = -up
@@ -340,6 +345,7 @@ class Likelihood(Algorithm):
     def centre(self, problem: ProblemInfo) -> Any:
         """Return the prior mean of theta; that of the constant's coefficient is 0."""
         mean = (problem.prior or Prior((0.0,) * problem.dim)).fitting(problem.dim).centre
+        # The price has the last coordinate, after the features and the constant.
         return np.insert(mean, -1, 0.0) if self.constant else mean
 
     def constants(self, problem: ProblemInfo) -> dict[str, Any]:
@@ -381,6 +387,7 @@ class Likelihood(Algorithm):
             next=np.full(1, max(1, explore)),
             gram=np.zeros((d, d)),
             sign=np.ones(1),
+            # V is ridge I before the first record.
             logdet=np.full(1, d * portable.log(self.ridge)),
             inverse=eye / self.ridge,
             root=eye / math.sqrt(self.ridge),
@@ -460,6 +467,7 @@ class ThompsonPricing(Likelihood):
     growth: float = 1.5
 
     def constants(self, problem: ProblemInfo) -> dict[str, Any]:
+        # Demand in {0, 1} is 1/2-sub-Gaussian, Gaussian demand has unit variance.
         steepest = (problem.zeta or 1.0) / 4
         usual = 0.5 / steepest if problem.demand == "logistic" else 1.0
         return dict(scale=self.scale or usual)
@@ -504,6 +512,7 @@ class ExploreCommit(Likelihood):
         return max(1, min(math.ceil(portable.power(d * T, power)), T // 4))
 
     def records(self, problem: ProblemInfo, private: bool) -> int | None:
+        # No fit uses later records, so they are not stored.
         return max(1, self.random_prices(problem, private))
 
     def estimator(self, problem: ProblemInfo, curator: Curator) -> Any:

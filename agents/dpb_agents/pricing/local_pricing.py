@@ -66,11 +66,13 @@ def act(c, s, t, x, z):
 def record(c, s, t, x, price, y, z):
     """Gradient (f(<phi, theta>) - y) phi, phi = [x; -p] / sqrt(d)."""
     d = s.theta.shape[0]
+    # The factor puts phi into the unit ball for features in [-1, 1] and prices in [0, 1].
     root = math.sqrt(d)
     phi = np.zeros(d)
     for j in range(d - 1):
         phi[j] = x[j] / root
     phi[d - 1] = -price / root
+    # At the newest theta, which is public as well; only prices wait for the next epoch.
     return gradient(c.descent, s.theta, phi, y)
 
 
@@ -137,6 +139,7 @@ class LocalPricing(Algorithm):
         zeta = 1.0 if problem.zeta is None else problem.zeta
         logistic = problem.demand == "logistic"
         known, step = descent(problem, sums, self.curvature, self.size, logistic, zeta)
+        # A run may be shorter than the exploration.
         explore = min(self.explore, problem.longest)
         state = State(known.centre, step, known.centre, np.ones(1))
         return Known(known, explore, self.growth), state

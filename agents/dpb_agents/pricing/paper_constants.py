@@ -49,16 +49,20 @@ class Demand:
         if kind == "gaussian":
             return cls(kind, 1.0, -bound, bound, 1.0, 1.0, bound + RADIUS, 1.0)
         scale = 1.0 if zeta is None else zeta
+        # Demand at the end of |z| <= 2, where its slope is least.
         tail = 1.0 / (1.0 + portable.exp(RADIUS * scale))
         if not 0.0 < tail < 1.0:
             raise AgentError(
                 f"private pricing needs a demand whose slope is above 0 where |z| <= {RADIUS:g}; "
                 f"with zeta = {scale:g} it is 0 in floating point: scale prices and features"
             )
+        # Assumption 3 has one constant for f' and 1 / f', assumption 4 one for zeta and 1 / zeta.
         steepest = scale / 4
         flattest = scale * tail * (1.0 - tail)
         K = max(1.0, steepest, 1.0 / flattest)
         G = max(scale, 1.0 / scale)
+        # |y - f| <= 1 bounds the gradient by zeta, and f (1 - f) <= 1/4 the Hessian's trace by
+        # zeta^2 / 4.
         return cls(kind, scale, 0.0, 1.0, G, K, scale, scale * scale / 4)
 
 
@@ -129,14 +133,18 @@ def calls(
     epsilon_1, delta_1 = gram
     epsilon_2, delta_2 = mle
     if composition:
+        # Levels of the tree, ceil(log2 T).
         m = max(1, (T - 1).bit_length())
+        # delta is divided first: the logarithm in epsilon has the divided one.
         delta_1 /= 2 * m
         epsilon_1 /= 2 * m * portable.log(1 / delta_1)
+        # Advanced composition of D_inf calls.
         delta_2 /= 2 * updates
         epsilon_2 /= 2 * math.sqrt(2 * updates * portable.log(1 / delta_2))
     B1 = (max(abs(demand.low), abs(demand.high)) + 1) * demand.G
     B2 = demand.K * demand.G if constants == "literal" else demand.curvature
     return Calls(
+        # The classical Gaussian mechanism at sensitivity 1, as printed (erratum P1: sqrt(2)).
         gram_sigma=math.sqrt(2 * portable.log(1.25 / delta_1)) / epsilon_1,
         epsilon=epsilon_2,
         delta=delta_2,
@@ -157,6 +165,7 @@ def choose(parameters: str, demand: Demand, d: int, T: int, epsilon_1: float, nu
     G = demand.G
     s = 1.0
     log = portable.log(T)
+    # The theorems differ in the power of G.
     power = 2 if parameters == "general" else 1
     ridge = max(
         d * math.sqrt(d) * portable.power(log, 5.0) / epsilon_1,

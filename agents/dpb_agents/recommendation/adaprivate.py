@@ -61,6 +61,7 @@ def noisy_batches(
     """
     sigma = None
     if calibration == "paper" and curator.budget is not None:
+        # Printed noise may cost more than the budget: the ledger then states the true cost.
         curator.as_printed("RU, Eq. 2.8 and 3.6")
         sigma = printed_sigma(curator.budget, plan.reward, sampling)
     sums = curator.batch_sum(
@@ -134,9 +135,12 @@ def user_batches(
     unit = None
     if calibration == "paper" and curator.budget is not None:
         curator.as_printed("RU, Eq. 2.8 and section 6.1")
+        # Noise per unit of sensitivity.
         unit = printed_sigma(curator.budget, (0.0, 1.0), 1.0)
     if clip is not None:
+        # k of the largest rewards in k batches have squared sums of k h^2: at clip = 1 none is cut.
         radius = clip * math.sqrt(k) * max(abs(low), abs(high))
+        # Points of the ball differ by at most 2 C; k unclipped rewards may differ by less.
         if unit is not None or 2.0 * radius < k * (high - low):
             sums = curator.user_sum(
                 plan.dim, radius=radius, reward=plan.reward, cumulative=True,
@@ -203,6 +207,7 @@ class AdaPrivateTS(LinTS):
     sampling = 1.0
 
     def __post_init__(self) -> None:
+        # The checks of parameters need a number; `width` replaces it when the noise is known.
         self._tuned = self.v is None
         self.v = 0.0 if self.v is None else self.v
         super().__post_init__()
@@ -210,6 +215,7 @@ class AdaPrivateTS(LinTS):
     def width(self, dim: int, sums: Any) -> float:
         if not self._tuned:
             return self.v
+        # The noisy sum is divided by q, and its noise with it.
         sigma = float(sums.sigma) / self.sampling
         return 1.0 + sigma / (dim * math.sqrt(1.0 / dim))
 

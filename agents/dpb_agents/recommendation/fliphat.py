@@ -94,6 +94,7 @@ class Peeling(Releaser):
         self.radius = radius
         self.x_max = x_max
         self.bound = bound
+        # The sensitivity assumes ||theta||_1 <= C for the first iterate as well.
         self.start = start * min(1.0, radius / max(float(np.abs(start).sum()), 1e-300))
         self.kept: Kept | None = None
         self._gram, self._response = np.zeros((B, dim, dim)), np.zeros((B, dim))
@@ -137,6 +138,7 @@ class Peeling(Releaser):
         """
         self.ready()
         (B, d), s = self._response.shape, self.sparsity
+        # rho is divided among M steps, and in each between selection and values.
         per_step = self._sigma * math.sqrt(steps) * self.sensitivity(step)
         xi = per_step * math.sqrt(s)
         zeta = per_step * min(math.sqrt(s), 1.0 / self.x_max)
@@ -153,6 +155,7 @@ class Peeling(Releaser):
         agent_kernels.sparse.thresholded(
             *sums, step, xi, zeta, gumbels, normals, self.radius, theta, *kept
         )
+        # The records are discarded, so that episodes compose in parallel.
         self._gram[:] = 0.0
         self._response[:] = 0.0
         self.kept = Kept(*kept, step, xi, zeta)
@@ -269,11 +272,13 @@ class FLIPHAT(LinearRival):
             curator,
             facts.dim,
             sparsity=min(self.sparsity, facts.dim),
+            # The ball bounds a coordinate by 1 anyway.
             x_max=min(1.0, self.spread / math.sqrt(facts.dim)),
             bound=max(abs(facts.low), abs(facts.high)),
             radius=self.radius,
             start=facts.mean,
         )
+        # Records per episode are as planned where one in n_candidates rounds is observed.
         first = self.length * facts.stretch
         return self.planned(problem, sums, ends=doubling(first, facts.horizon))
 

@@ -119,6 +119,7 @@ def record(c, s, t, x, k, reward, z):
     r = min(max(r, c.low), c.high)
     scaled = times(s.root, v)
     y = times(s.root, scaled)
+    # v / (1 + gamma v) grows with v, and ||W x|| <= ||W||: in units of R a record is at most 1.
     w = 1.0 / ((1.0 + s.gamma[0] * math.sqrt(inner(y, y))) * s.bound[0])
     for j in range(y.shape[0]):
         y[j] = w * r * y[j]
@@ -132,6 +133,7 @@ def learn(c, s, released, t):
     d = s.theta.shape[0]
     R = s.bound[0]
     roots, frame = eigh(s.root)
+    # Episodes have different W. Their sums are added after W is taken out of them.
     back = spectral(1.0 / roots, frame)
     A = np.zeros((d, d))
     u = np.zeros(d)
@@ -144,9 +146,11 @@ def learn(c, s, released, t):
         for k in range(d):
             s.A[j, k] += A[j, k]
     add(s.u, 1.0, times(back, times(back, u)))
+    # An episode's noise has the scale of its R, and episodes have independent noise.
     s.squares[0] += R * R
     noise = math.sqrt(s.squares[0])
     shift = c.scale * c.norm * noise
+    # The shift pulls to the prior mean like the ridge, in the metric W^-1 in which it is added.
     copy_to(times(spectral(shift / (roots * roots) + c.ridge, frame), c.mean), s.pull)
     reweigh(c, s, shift, n)
     copy_to(times(s.V, s.u), s.theta)
@@ -163,6 +167,7 @@ def reweigh(c, s, shift, n):
     """
     d = s.theta.shape[0]
     roots, frame = eigh(s.root)
+    # On the scale of W noise is alike in all directions, so that one floor fits all eigenvalues.
     scaled = between(s.root, s.A)
     lift = spectral(shift + c.ridge * roots * roots, frame)
     for j in range(d):
@@ -174,8 +179,10 @@ def reweigh(c, s, shift, n):
     copy_matrix(between(s.root, spectral(values, vectors)), s.V)
     values, vectors = eigh(s.V)
     for j in range(d):
+        # W^(1/2) = (V / n)^(-1/4), and these are eigenvalues of V^-1.
         values[j] = math.sqrt(math.sqrt(n * max(values[j], 0.0)))
     copy_matrix(spectral(values, vectors), s.root)
+    # Eigenvalues ascend.
     s.size[0] = values[d - 1] * values[d - 1]
 
 
@@ -236,6 +243,7 @@ class InformationWeighted(LinearRival):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         facts = self.facts(problem)
         largest = max(abs(facts.low), abs(facts.high))
+        # Records are in units of R, so none is longer than the bounds of these sums.
         sums = curator.batch_sum(
             symmetric=facts.dim, clip=PSDBall(1.0), what="information-weighted sums of x x'"
         )

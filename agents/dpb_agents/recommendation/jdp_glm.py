@@ -60,6 +60,7 @@ class RewardMLE(PrivateMLE):
 
     def add(self, records: Array) -> None:  # type: ignore[override]
         """Store one record [x; r] per replicate, ``(B, d + 1)``; x = 0 for none."""
+        # `PrivateMLE` forms phi = [features; -price] / sqrt(d), which this undoes.
         root = math.sqrt(self.dim)
         vectors = records[:, :-1]
         super().add(root * vectors[:, :-1], -root * vectors[:, -1], records[:, -1])
@@ -121,6 +122,7 @@ def record(c, s, t, x, k, reward, z):
     for j in range(d):
         row[j] = v[j]
     row[d] = reward
+    # mu' is even, and exp of a negative number cannot overflow.
     e = exp(-abs(inner(v, s.theta)))
     return e / ((1.0 + e) * (1.0 + e)), v, row
 
@@ -130,12 +132,14 @@ def learn(c, s, released, t):
     """H <- its release. theta is due if H + lambda I exceeds (1 + growth) H_tau somewhere."""
     d = s.theta.shape[0]
     s.due[0] = False
+    # No further estimate is paid for, so H is not needed.
     if s.updates[0] == c.updates:
         return
     copy_matrix(released.sum, s.H)
     left = np.zeros((d, d))
     for j in range(d):
         for k in range(d):
+            # Positive definite while H + lambda I has outgrown H_tau in no direction.
             left[j, k] = c.factor * s.frozen[j, k] - s.H[j, k]
         left[j, j] -= c.lift
     s.due[0] = not definite(left)
@@ -153,6 +157,7 @@ def adopt(c, s, theta, t):
     copy_to(theta, s.theta)
     values, vectors = eigh(s.H)
     for i in range(values.shape[0]):
+        # lambda bounds the noise with high probability only.
         values[i] = max(values[i], -0.5 * c.lift) + c.lift
     copy_matrix(spectral(values, vectors), s.frozen)
     for i in range(values.shape[0]):
@@ -225,6 +230,7 @@ class JDPGLM(LinearRival):
                 f"logistic rewards lie in [0, 1], got the range [{facts.low}, {facts.high}]"
             )
         every = min(self.every * facts.stretch, facts.horizon)
+        # H decides when theta is due, so the releases of theta depend on releases only.
         sums = curator.running_sum(
             symmetric=facts.dim,
             clip=PSDBall(STEEPEST),
@@ -255,6 +261,8 @@ class JDPGLM(LinearRival):
 
     def most(self, facts: RivalFacts, lift: float, private: bool) -> int:
         """Return the most releases of theta."""
+        # Even records of slope 1/4 add t / (4 d) to each eigenvalue. From lambda on each update
+        # takes a factor 1 + growth of this.
         room = portable.log1p(STEEPEST * facts.horizon / (facts.stretch * facts.dim * lift))
         likely = math.ceil(room / portable.log1p(self.growth))
         return self.updates or max(1, likely if private else facts.horizon)

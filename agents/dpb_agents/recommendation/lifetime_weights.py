@@ -38,6 +38,7 @@ class LifetimeWeights:
         self.reach = math.sqrt(limit * (1.0 + (limit - 1) / math.sqrt(width)))
         self._counts = np.zeros((replicates, 64), np.int32)
         self._spent = np.zeros((replicates, 64))
+        # Earlier directions of every user, at most k; the arrays grow with the largest id.
         self._kept = np.zeros((replicates, 64, limit, width), np.float32)
 
     def scale(self, users: Array | None, counted: Array, directions: Array) -> Array:

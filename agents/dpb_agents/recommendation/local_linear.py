@@ -164,10 +164,12 @@ def record(c, s, t, x, k, reward, z):
 def learn(c, s, released, t):
     """A <- G + shift I and b <- u + shift m."""
     d = s.b.shape[0]
+    # Noises of t messages add up, so their operator norm grows like sqrt(t).
     shift = c.ridge + c.shift * c.noise * math.sqrt(t)
     A, _ = shifted_inverse(released.sum[:d, :d].copy(), shift)
     copy_matrix(A, s.A)
     for j in range(d):
+        # The whole shift pulls to the prior mean, so that theta is that mean while noise dominates.
         s.b[j] = released.sum[j, d] + shift * c.mean[j]
 
 
@@ -248,8 +250,10 @@ class LocalLinear(Algorithm):
         if curator.budget is None:
             raise AgentError("local-lin-ucb needs a budget; without one, take lin-ucb")
         low, high = rewards_range(problem)
+        # Centring minimises the largest |r|, which the sensitivity of r x depends on.
         half = 0.5 * (high - low)
         mechanism = GaussianStatistics.for_budget(curator.budget, problem.dim, -half, half)
+        # Scores are equal in the first rounds: a rule by position would prefer some of the arms.
         ties = int(problem.fixed_arms)
         return Plan(
             partial(Statistics, curator, mechanism),
@@ -267,6 +271,7 @@ class LocalLinear(Algorithm):
             alpha=self.alpha if self.rule == "ucb" else 0.0,
             ridge=self.ridge,
             shift=self.shift,
+            # Isometric noise has an operator norm of at most sigma sqrt(2 d) on average.
             noise=sums.sigma * math.sqrt(2 * d),
             middle=low + 0.5 * (high - low),
             mean=centre_of(problem),

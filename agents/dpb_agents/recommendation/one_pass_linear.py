@@ -103,6 +103,7 @@ def act(c, s, t, x, z):
     """
     u = normal_cdf(z[0, 0]) if c.ties else 0.0
     scale = s.repeated[0]
+    # Candidates that change from round to round make a greedy choice explore enough.
     if scale == 0.0:
         return best_candidate(x, s.theta[: x.shape[1]], u)
     d = x.shape[1]
@@ -133,6 +134,7 @@ def regressor(c, x, k):
 def direction(c, phi, m, together, alone):
     """v = [z / |z|; b] / sqrt(1 + b^2), z = x - kappa xbar; 0 if z = 0."""
     d = phi.shape[0] // 2
+    # What the candidates share does not inform about which of them to choose.
     kappa = shared_part(m, d, alone, together) if c.contrast else 0.0
     v = np.zeros(d + 1)
     square = 0.0
@@ -141,6 +143,7 @@ def direction(c, phi, m, together, alone):
         square += v[j] * v[j]
     if square == 0.0:
         return v
+    # Every record has length 1, so that it uses the whole sensitivity whatever the unit of x.
     stretch = 1.0 + c.intercept * c.intercept
     for j in range(d):
         v[j] /= math.sqrt(square * stretch)
@@ -169,6 +172,7 @@ def see(c, s, t, x, k):
         s.moments[d + 2] += 1.0
     v = direction(c, phi, m, together, alone)
     for j in range(n):
+        # The public sums need the v of the record, which the player may have shortened.
         v[j] *= s.weight[0]
     s.likeness[0] = likeness(s, m)
     s.repeated[0] = max(0.0, 1.0 - s.likeness[0]) ** 2
@@ -186,11 +190,13 @@ def likeness(s, m):
     """m Var(xbar) / Var(x), 1 for independent candidates and 0 for repeated ones."""
     d = s.moments.shape[0] - 3
     rounds = s.moments[d + 2]
+    # One round shows no variance between rounds.
     if rounds < 2.0:
         return 1.0
     centre = 0.0
     for j in range(d):
         centre += (s.moments[j] / rounds) ** 2
+    # An unbiased variance; rounding may make the difference negative.
     between = rounds / (rounds - 1.0) * max(0.0, s.moments[d] / rounds - centre)
     return m * between / max(s.moments[d + 1] / rounds - centre, 1e-9)
 
@@ -205,6 +211,7 @@ def bend(c, s, phi, v):
     if not c.logistic:
         return 1.0
     steepness = 4.0 / c.width
+    # Linearised where the round was played, at the released estimate (an extended Kalman filter).
     u = 0.0
     for i in range(phi.shape[0]):
         u += phi[i] * s.mean[i]
@@ -221,6 +228,7 @@ def learn(c, s, released, t):
     """Condition theta, level, gamma and the weighted sum on a release."""
     n = s.theta.shape[0]
     m = 2 * n - 1
+    # The prior's scale is that of the features, which the first batch shows.
     if released.number == 0:
         set_prior(c, s)
     weight = c.weights[released.number]
@@ -232,9 +240,11 @@ def learn(c, s, released, t):
                 s.covariance[i, j] = 0.0
                 s.covariance[j, i] = 0.0
     for j in range(n):
+        # The filter's model of the sum has its linear part only; the rest is public and added here.
         s.mean[m + j] += weight * s.offset[j]
     # a floor for exact sums keeps the filter's matrices invertible
     noise = max(released.std, 1e-3 * c.width)
+    # Each message may carry noise of its own, such as that of random signs.
     spread = c.spread + released.record_std**2
     filter_step(s.mean, s.covariance, s.gram, s.own, weight, spread, released.sum, noise**2)
     for j in range(n):
@@ -261,6 +271,7 @@ def set_prior(c, s):
     n = s.theta.shape[0]
     d = n - 1
     square = s.moments[n] / max(1.0, s.moments[d + 2])
+    # Features that are all 0 have no scale.
     square = square if square > 0.0 else 1.0
     precision = np.zeros((d, d))
     for i in range(d):
@@ -273,6 +284,7 @@ def set_prior(c, s):
         for j in range(d):
             s.covariance[i, j] = V[i, j]
     s.covariance[d, d] = c.size
+    # The part of Var(xbar) that is not chance is the customer's; 0 for independent candidates.
     own = c.effect * (1.0 - 1.0 / max(1.0, s.likeness[0]))
     for i in range(n, 2 * n - 1):
         s.covariance[i, i] = own**2 * c.size / square
@@ -295,6 +307,7 @@ def release_model(
     from dpb_gym.privacy import ReleaseModel
 
     anytime = agent.anytime or problem.horizon is None
+    # A round carries about 1 / d of the information about one coordinate.
     rate = 1.0 / problem.dim
     if problem.partial_feedback:
         rate /= problem.n_candidates or 1
@@ -326,6 +339,7 @@ def planned(
         exact = Schedule.geometric(model.horizon, d, ratio, 0.0)
         return Schedule.unweighted(exact.ends)
     noise = sigma * model.unit_noise / model.rate
+    # Fewer than d rounds do not determine d coordinates.
     start = max(d, first * noise / math.sqrt(variance))
     return model.running(Schedule.geometric(model.horizon, start, ratio, 1.0), sigma)
 
@@ -376,6 +390,7 @@ def linear_plan(agent: Any, problem: ProblemInfo, curator: Curator) -> Plan:
     prior = theta_prior(agent.norm, problem)
     d = problem.dim
     low, high = problem.reward_range
+    # A reward moves the sum along a public unit vector, hence by at most the range.
     reach = 1.0
     scale = None
     if agent.max_rounds_per_user is not None:

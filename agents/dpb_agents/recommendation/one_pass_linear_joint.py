@@ -134,11 +134,13 @@ def record(c, s, t, x, k, reward, z):
         if s.length[0] > 0.0:
             relative = math.sqrt(square) / s.length[0]
         else:
+            # The mean over candidates of |x_k - kappa xbar|^2, whatever the unit of x.
             relative = math.sqrt(square / (alone - (2.0 - kappa) * kappa * together))
             if c.w_l > 0.0:
                 row[half + n] = c.w_l * mean_octave(x, phi, kappa)
         for j in range(d):
             v[j] *= min(1.0, relative)
+        # A longer x has a larger mean reward: divided, both belong to a vector of length 1.
         response /= max(1.0, relative)
     column = 0
     for j in range(n):
@@ -285,7 +287,9 @@ def shrunken_curvature(half, n, share, noise, intercept):
     square = (H[d, :d] * H[d, :d]).sum()
     remains = 0.0
     if square > 0.0:
+        # d entries off the diagonal, each of variance noise^2 / 2.
         remains = max(0.0, 1.0 - 0.5 * d * noise * noise / square)
+        # Cauchy-Schwarz: more would leave H indefinite.
         remains = min(remains, math.sqrt(level * trace / square))
     cross = remains * H[d, :d]
     cut = np.zeros((d, d))
@@ -300,13 +304,16 @@ def shrunken_curvature(half, n, share, noise, intercept):
     deviation = (slopes * slopes).sum()
     left = 0.0
     if deviation > 0.0:
+        # A traceless symmetric matrix has d (d + 1) / 2 - 1 coordinates in the half.
         left = max(0.0, 1.0 - (0.5 * d * (d + 1) - 1.0) * noise * noise / deviation)
     slopes *= left
     for j in range(d):
         slopes[j, j] += rest / d
+    # Shrinkage alone may leave negative eigenvalues.
     if not definite(slopes):
         values, E = eigh(slopes)
         slopes = matmul(E * np.maximum(values, 0.0), E.T.copy())
+        # The product is symmetric up to rounding only.
         slopes = 0.5 * (slopes + slopes.T)
     for j in range(d):
         for k in range(d):
@@ -334,6 +341,7 @@ class JointPlayer(Player):
         self._arms: Array | None = None
         super().begin(*arguments)
         if self.problem.fixed_arms:
+            # Arms are checked in `observe`, round by round.
             self.stretches = False
 
     def observe(self, context: Context, action: Array, feedback: Feedback) -> None:
@@ -497,6 +505,7 @@ class OnePassLinearJoint(Algorithm):
         learns = sums.shape.width > n * (n + 3) // 2
         c = self._constants(problem, learns)
         unit_noise = c.pop("unit_noise")
+        # Of exact sums one release is stored, because no first rounds are left out.
         known, history = combination(
             sums, sums.sigma > 0.0, unit_noise, 0.25 / problem.dim, None, every=1 << 60
         )
@@ -518,6 +527,7 @@ def joint_weights(curvature: float, share: float = 0.0) -> Array:
         curvature: w_H^2 / w_u^2.
         share: w_l^2, the part of the squared distance that lengths have.
     """
+    # Below 1/8 the curvature is free: the largest squared distance is 1 at w_u = 1.
     h = max(curvature, 0.125)
     most = (2.0 * h + 0.5 + 1.0 / (32.0 * h)) / (1.0 - share)
     return np.array([math.sqrt(curvature / most), math.sqrt(1.0 / most), math.sqrt(share)])

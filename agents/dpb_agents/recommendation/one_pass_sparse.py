@@ -118,6 +118,7 @@ class SparseSums(Releaser):
         counts_std = sigma / math.sqrt(first)
         counts = self._counts + counts_std * self._noise.normal(OCTAVES)
         if picks:
+            # `picks` exponential mechanisms, at a sensitivity of 2 m per coordinate.
             xi = 2.0 * self.bound * sigma * math.sqrt(0.5 * picks / second)
             gumbels = self._noise.gumbel((self.width,)) if xi else np.zeros((B, self.width))
             agent_kernels.peeling.select(self._sums, xi, gumbels, after, order)
@@ -125,10 +126,12 @@ class SparseSums(Releaser):
         values_std = np.zeros(B)
         third = 1.0 - first - second
         if third > 0.0:
+            # y v is in the ball and in the cube, so the smaller of both bounds holds.
             longest = np.minimum(1.0, self.bound * np.sqrt(after.sum(axis=1)))
             values_std = 2.0 * longest * sigma * math.sqrt(0.5 / third)
             noise = self._noise.normal(self.width)
             values = np.where(after, self._sums + values_std[:, None] * noise, 0.0)
+        # The records are discarded, so that batches compose in parallel.
         self._sums[:] = self._counts[:] = 0.0
         chosen = support, order, xi, after
         kept = self.kept = SparseRelease(counts, counts_std, *chosen, values, values_std)
@@ -244,6 +247,7 @@ class OnePassSparse(WarmStart):
         B, m, _ = context.features.shape
         uniform = self._coins.next()[:, 0]
         action = np.empty(B, np.int64)
+        # theta is 0 until the second release, so that no candidate is better.
         if self._batches < 2 and not self._centre.any():
             return np.minimum((m * uniform).astype(np.int64), m - 1)
         slopes = self.theta[:, :-1] + self._centre
@@ -290,6 +294,7 @@ class OnePassSparse(WarmStart):
         d = self.theta.shape[1] - 1
         noise = 0.0 if rho is None else 1.0 / math.sqrt(rho)
         alone = math.ceil(self.start * max(1.0, noise) / self._rate)
+        # The largest of d Gumbel draws is about log d, and `picks` coordinates share the budget.
         width = self.picks * (portable.log(d) + 2.0)
         wait = self.first * width * (1.0 + math.sqrt(0.5) * self.spread * noise)
         self._second = alone + math.ceil(wait / self._rate)
@@ -314,12 +319,15 @@ class OnePassSparse(WarmStart):
         The scale is the smallest octave that surely has two fifths of the errors. After the first
         batch it falls by at most one octave per batch.
         """
+        # Octaves before k count the errors above 2^-k, and each of these counts has noise.
         within = 1.0 - (np.cumsum(batch.counts, axis=1) - batch.counts) / rounds
         doubt = batch.counts_std / rounds * np.sqrt(np.arange(OCTAVES))
+        # Up to the first octave that is not sure: noise may make a later one look so.
         sure = np.logical_and.accumulate(within - doubt >= 0.4, axis=1).sum(axis=1) - 1
         old = self._octave
         self._octave = np.clip(sure, 0, old + 1 if self._batches else OCTAVES - 1)
         self._scale = np.ldexp(1.0, -self._octave)
+        # Sums are divided by the gain: a share near 0 would make the step arbitrarily large.
         return np.clip(within[np.arange(len(old)), old], 0.3, 1.0)
 
     def _steepen(self, theta: Array, step: Array, variance: Array) -> None:
@@ -347,18 +355,23 @@ class OnePassSparse(WarmStart):
         """
         d = self.theta.shape[1] - 1
         support = batch.support
+        # A sum moves by `gain` per unit of theta's error. As |y| <= 1, y v_j has a variance of at
+        # most v_j^2.
         gain = slope[:, None] * rounds * self._square
         noise = batch.values_std[:, None] ** 2 + rounds * self._square
         self._steepen(self.theta, batch.values / gain, np.where(support, noise / gain**2, 0.0))
         gain *= self._steepness[:, None]
         self._precision += np.where(support, gain**2 / noise, 0.0)
+        # With gain theta added every batch measures theta* itself, so that batches can be averaged.
         step = gain / noise * (batch.values + gain * self.theta)
         self._weighted += np.where(support, step, 0.0)
         variance = 1.0 / np.where(support, self._precision, 1.0)
         mean = self._weighted * variance
         support = support & (mean**2 > self.threshold**2 * variance)
+        # The level stays: it is no sparse coordinate.
         support[:, d] = True
         self._support = support
+        # A coordinate that returns is estimated from later batches only.
         self._precision[~support] = self._weighted[~support] = 0.0
         # the slopes' prior variance is their mean square less that of the noise
         slopes = support[:, :d]

@@ -130,6 +130,7 @@ def optimistic_shares(c, s, t, x):
     count = 0
     for k in range(m):
         shares[k] = rate / m
+        # Equal scores share the rest of the probability.
         if scores[k] == scores[best]:
             count += 1
     if not c.ties:
@@ -151,6 +152,7 @@ def optimistic_shares_with_constant(c, s, t, x):
 def thompson(c, s, t, x, z):
     """Candidate of the largest <x, theta>, theta ~ N(A^-1 b, (v decay^k)^2 A^-1) in batch k."""
     d = s.b.shape[0]
+    # All random numbers of this agent are normals; a coin and a choice need uniform ones.
     k = -1
     if c.explore > 0.0:
         k = forced(c, t, x.shape[0], normal_cdf(z[0, d]), normal_cdf(z[0, d + 1]))
@@ -176,6 +178,7 @@ def forced_rate(c, t):
 def forced(c, t, m, coin, u):
     """Uniformly random candidate in a forced round; otherwise -1."""
     if coin < forced_rate(c, t):
+        # u can be 1, as the distribution function of a large normal.
         return min(int(m * u), m - 1)
     return -1
 
@@ -225,6 +228,7 @@ def learn_inverted(c, s, released, t):
     if c.half > 0 and t % c.half == 0:
         for i in range(s.block.shape[0]):
             for j in range(s.block.shape[0]):
+                # The window's A starts from the prior and the ridge like that of all rounds.
                 s.block[i, j] += c.least[i, j]
         copy_matrix(inverse(s.block), s.A)
         clear(s.block)
@@ -284,10 +288,12 @@ def linear_plan(agent: Any, problem: ProblemInfo) -> LinearPlan:
     interval = agent.batch
     if problem.partial_feedback:
         assert problem.n_candidates is not None
+        # A batch has as many records as with full feedback.
         interval *= problem.n_candidates
     shift = 0.5 * (low + high) if agent.centre else 0.0
     half = 0
     if agent.window is not None:
+        # Whole batches, because b is released at their ends and forgets in step with A.
         half = agent.window * (interval // agent.batch) // 2 // interval * interval
     dim = problem.dim + (agent.intercept > 0.0)
     return LinearPlan(dim, interval, shift, (low - shift, high - shift), half)
@@ -305,6 +311,7 @@ def linear_start(
     pull = prior.centre * (agent.ridge / math.sqrt(stretch))
     gram = np.eye(plan.dim) * (agent.ridge / stretch)
     low, high = problem.reward_range
+    # Times s^2, the largest variance of a reward, it counts like the records it was learnt from.
     information = prior.information((0.5 * (high - low)) ** 2)
     if information is not None:
         gram[:d, :d] += information / stretch
@@ -421,6 +428,7 @@ class LinUCB(Algorithm):
 
     def start(self, problem: ProblemInfo, sums: Any) -> tuple[Known, State]:
         known, gram = linear_start(self, problem, sums, self.alpha)
+        # The inverse of a multiple of I is exact by division; only a given precision needs more.
         A = np.eye(len(gram)) / gram[0, 0]
         if (gram != np.eye(len(gram)) * gram[0, 0]).any():
             both = np.empty((1, *gram.shape))

@@ -48,6 +48,29 @@ from dpb_gym.validation import FloatArray
 NO_SIZES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
+def check_parts(
+    curator: CuratorProtocol, trust: TrustModel, times: ReleaseTimes | None, from_log: bool
+) -> None:
+    """Raise an error unless the parts of a sum are those of the library, which know their cost.
+
+    Raises:
+        BudgetError: If an agent makes a sum over a log.
+        ParameterError: If a part is of another package.
+    """
+    if from_log and curator.rounds.of_agent:
+        raise BudgetError(
+            "a LogSum takes its sensitivity from the caller, who computes it from a whole log; "
+            "in an agent take curator.batch_sum, which bounds every record"
+        )
+    if TRUST_MODELS.get(trust.name) is not trust:
+        raise ParameterError("trust must be one of dpb_gym.privacy.releasers.trust_models")
+    if times is not None and type(times) not in (OnRequest, Every, Planned):
+        raise ParameterError(
+            f"times must be OnRequest, Every or Planned, got {shown(times)}; a class "
+            "of another package could change the cost"
+        )
+
+
 class Sum(Releaser):
     """Sums of clipped records plus noise: what is added, by whom, and when.
 
@@ -153,18 +176,7 @@ class Sum(Releaser):
         what: str = "sum",
         from_log: bool = False,
     ) -> None:
-        if from_log and curator.rounds.of_agent:
-            raise BudgetError(
-                "a LogSum takes its sensitivity from the caller, who computes it from a whole log; "
-                "in an agent take curator.batch_sum, which bounds every record"
-            )
-        if TRUST_MODELS.get(trust.name) is not trust:
-            raise ParameterError("trust must be one of dpb_gym.privacy.releasers.trust_models")
-        if times is not None and type(times) not in (OnRequest, Every, Planned):
-            raise ParameterError(
-                f"times must be OnRequest, Every or Planned, got {shown(times)}; a class "
-                "of another package could change the cost"
-            )
+        check_parts(curator, trust, times, from_log)
         self.trust = trust
         # copies of the fields alone, so that nothing else of an instance counts
         self.times: ReleaseTimes = replace(times or OnRequest())
@@ -187,28 +199,7 @@ class Sum(Releaser):
         )
         self.refuses_long = curator.unit in RESPONSES or not curator.private
         self.enforced = from_log or lifetime is not None
-        self._cap = None if limit is None else ContributionCap(limit, curator.replicates)
-        self._clip: LifetimeClip | None = None
-        if lifetime is not None:
-            self._clip = self._lifetime_clip(curator, lifetime)
-            sensitivity = self._clip.sensitivity
-        most = participations if limit is None else limit
-        self.records_per_unit = most or 1
-        if most is None and curator.unit not in ROUNDS:
-            self.counted = False
-        distance = distance_of(
-            curator,
-            self.clip,
-            given=sensitivity,
-            limit=limit,
-            participations=participations,
-            enforced=self.enforced,
-            what=what,
-        )
-        self.sensitivity = distance.sensitivity
-        self.radius = distance.radius
-        self.basis = distance.basis
-        self.proviso = distance.proviso
+        self._bound_records(sensitivity, limit, participations, lifetime)
         if mechanism is None and lifetime is None and isinstance(self.times, Planned):
             self.trust, self.mechanism = least_regret(self, trust, self.times)
 
@@ -221,6 +212,37 @@ class Sum(Releaser):
         self._rows = np.zeros(rows)
         self._compose()
         super().__init__(curator, share=share, what=what)
+
+    def _bound_records(
+        self,
+        sensitivity: float | None,
+        limit: int | None,
+        participations: int | None,
+        lifetime: float | None,
+    ) -> None:
+        """Set how far the records of one unit can move the sum, and what ensures it."""
+        self._cap = None if limit is None else ContributionCap(limit, self.curator.replicates)
+        self._clip: LifetimeClip | None = None
+        if lifetime is not None:
+            self._clip = self._lifetime_clip(self.curator, lifetime)
+            sensitivity = self._clip.sensitivity
+        most = participations if limit is None else limit
+        self.records_per_unit = most or 1
+        if most is None and self.curator.unit not in ROUNDS:
+            self.counted = False
+        distance = distance_of(
+            self.curator,
+            self.clip,
+            given=sensitivity,
+            limit=limit,
+            participations=participations,
+            enforced=self.enforced,
+            what=self.what,
+        )
+        self.sensitivity = distance.sensitivity
+        self.radius = distance.radius
+        self.basis = distance.basis
+        self.proviso = distance.proviso
 
     def _usual_mechanism(self, curator: CuratorProtocol) -> Mechanism:
         if not isinstance(self.times, Every):
@@ -516,7 +538,7 @@ class Sum(Releaser):
         """
         self.ready()
         record_entry.check_rounds(self, records, along)
-        if overridden(self, "add_rounds", "add") or not self._takes_rounds(len(records), along):
+        if overridden(self, Sum, "add") or not self._takes_rounds(len(records), along):
             for t, record in enumerate(records):
                 self.add(record, None if along is None else along[t])
             return

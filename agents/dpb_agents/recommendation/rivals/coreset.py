@@ -95,6 +95,8 @@ def eliminate(c, s, x, left):
             v = clipped(x[k])
             image = times(s.V, v)
             form = max(0.0, inner(v, image))
+            # The error of <x, theta> from rewards is sub-Gaussian with half the range times
+            # ||x||_{V^-1}. That of the noise has the deviation sigma ||V^-1 x||.
             width = c.spread * math.sqrt(form) + c.noise * math.sqrt(inner(image, image))
             mean = inner(v, theta)
             upper[k] = mean + width
@@ -111,6 +113,7 @@ def remaining(c, s, x):
     if s.active.shape[0] > 0:
         for k in range(left.shape[0]):
             left[k] = s.active[x.arms[k]]
+    # Fresh arms have no history. From the first estimate on a round's candidates are compared.
     elif s.phase[0] > 0:
         eliminate(c, s, x.features, left)
     return left
@@ -127,6 +130,7 @@ def act(c, s, t, x, z):
         v = clipped(x.features[k])
         if not some:
             scores[k] = inner(v, theta)
+        # The widest interval in this phase, whose estimate uses its own rounds only.
         elif left[k]:
             scores[k] = inner(v, times(s.own, v))
         else:
@@ -141,6 +145,7 @@ def see(c, s, t, x, k):
     if s.active.shape[0] > 0:
         for i in range(x.arms.shape[0]):
             arm = x.arms[i]
+            # The features of an arm are known once it was offered.
             if not s.seen[arm]:
                 s.seen[arm] = True
                 copy_to(x.features[i], s.table[arm])
@@ -159,6 +164,7 @@ def learn(c, s, released, t):
     copy_matrix(s.own, s.V)
     for i in range(d):
         for j in range(d):
+            # The next phase is estimated from its own rounds, so that phases are disjoint.
             s.own[i, j] = 1.0 / c.ridge if i == j else 0.0
     copy_to(times(s.V, released.sum), s.theta)
     s.phase[0] += 1
@@ -166,6 +172,7 @@ def learn(c, s, released, t):
     if n > 0:
         left = np.zeros(n, np.bool_)
         for arm in range(n):
+            # An arm without features has no interval and cannot be dropped.
             left[arm] = s.active[arm] and s.seen[arm]
         eliminate(c, s, s.table, left)
         for arm in range(n):
@@ -226,6 +233,7 @@ class CoresetElimination(LinearRival):
         facts = self.facts(problem)
         arms = problem.n_arms or problem.n_candidates
         phases = len(self.phases(facts))
+        # All intervals hold with probability 1 - 1 / T: n arms in K phases, two sides each.
         log = math.sqrt(2.0 * portable.log(2.0 * arms * phases * facts.horizon))
         known = Known(
             ridge=self.ridge,

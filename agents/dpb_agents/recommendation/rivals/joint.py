@@ -127,6 +127,7 @@ def record(c, s, t, x, k, reward, z):
     row = np.zeros(d + 1)
     for j in range(d):
         row[j] = v[j]
+    # Clipped before the product, so that no record is longer than the bound of `PSDBall`.
     row[d] = min(max(r, c.low), c.high)
     return 1.0, row
 
@@ -135,11 +136,13 @@ def record(c, s, t, x, k, reward, z):
 def learn(c, s, released, t):
     """V <- the noisy sum of x x' plus a shift, theta <- V^-1 u."""
     d = s.theta.shape[0]
+    # Noises of disjoint batches add up; a running sum's noise is bounded for all rounds at once.
     s.pull[0] = c.fixed if c.fixed > 0.0 else c.ridge + c.scale * (released.std * c.norm)
     V, logdet = shifted_inverse(released.sum[:d, :d].copy(), s.pull[0])
     copy_matrix(V, s.V)
     copy_to(times(V, released.sum[:d, d].copy()), s.theta)
     if c.published.used:
+        # Noise may leave det V below that of the shift alone.
         gain = max(0.0, logdet - c.published.volume)
         statistical = c.published.half * math.sqrt(c.published.level + gain)
         s.width[0] = c.alpha * (statistical + c.published.size + c.published.noise)
@@ -333,6 +336,8 @@ class NoisyGramUCB(LinearRival):
         if budget.epsilon is not None and budget.delta is not None:
             rho = textbook_rho(budget.epsilon, budget.delta)
         assert rho is not None
+        # The releaser's sigma is that of the diagonal; off it and in b the noise is smaller by
+        # sqrt(2).
         return math.sqrt(2.0) * gaussian_sigma(rho, 2.0 * facts.half)
 
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:

@@ -34,6 +34,7 @@ def shrunk(theta, M, pull, m):
     """theta + pull M m: an estimate M b with the prior mean m, where M^-1 includes pull I."""
     out = np.zeros(theta.shape[0])
     for j in range(theta.shape[0]):
+        # M^-1 (theta + pull M m) = b + pull m: the ridge pulls to m instead of to 0.
         out[j] = pull * m[j]
     out = times(M, out)
     for j in range(theta.shape[0]):
@@ -45,6 +46,7 @@ def shrunk(theta, M, pull, m):
 def record_reward(c, x, k, reward):
     """r and x, in the unit ball. In exact sums both are scaled: a linear model is unchanged."""
     centred = reward - c.shift
+    # Scaling x alone would bias the model. Under noise the weaker reward costs more than this bias.
     if not c.noisy:
         centred *= clip_factor(x[k])
     return centred, clipped(x[k])
@@ -52,6 +54,7 @@ def record_reward(c, x, k, reward):
 
 def doubling(first: int, horizon: int) -> tuple[int, ...]:
     """Return the ends of phases that double in length, of which the last reaches the horizon."""
+    # The first number of phases for which first (2^k - 1) is at least T.
     phases = math.ceil(math.log2(horizon / first + 1))
     return tuple(first * (2**k - 1) for k in range(1, phases + 1))
 
@@ -167,6 +170,7 @@ class RewardSums(Sum):
         keep: int | None = None,
     ) -> None:
         B = curator.replicates
+        # n releases of the same records compose in sequence, so sigma grows by sqrt(n).
         self.keep, self.gain = keep, math.sqrt(keep or 1)
         self.releases = np.zeros(B, np.int64)
         self._released = np.zeros((B, width))
@@ -188,7 +192,7 @@ class RewardSums(Sum):
         return float(self.sigma)
 
     def add_rounds(self, records: Array, along: Array | None = None) -> None:
-        if overridden(self, "add_rounds", "add"):
+        if overridden(self, RewardSums, "add"):
             super().add_rounds(records, along)
             return
         self.ready()
@@ -214,6 +218,7 @@ class RewardSums(Sum):
         self.ready()
         if self.keep is not None and (self.releases[due] >= self.keep).any():
             raise BudgetExceeded(f"all {self.keep} releases of a replicate are used up")
+        # In blocks per replicate, so that its noise does not depend on the releases of others.
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
             self._noise.fill(int(b), self._normals[b])
             self._cursor[b] = 0

@@ -118,6 +118,7 @@ class BatchedAggregation(LinearRival):
     def plan(self, problem: ProblemInfo, curator: Curator) -> Plan:
         facts = self.facts(problem)
         interval = self.batch * facts.stretch
+        # The last, partial batch is not released.
         batches = max(1, facts.horizon // interval)
         split = batches if self.composition == "sequential" else 1
         sums = curator.batch_sum(
@@ -187,6 +188,7 @@ def see_dynamic(c, s, t, x, k):
 @jit
 def image_dynamic(c, s, t):
     """A^-1 and a bound of its norm, at most 2% of the rounds old."""
+    # A only grows, so that an older norm of its inverse is larger: the noise is never too small.
     if t >= s.renewal[0]:
         s.norm[0] = operator_norm(s.A)
         s.renewal[0] = math.ceil(STALE * t)
@@ -238,6 +240,7 @@ class DynamicSensitivity(LinearRival):
             facts.dim,
             Segment(*facts.reward),
             "estimates from all rounds",
+            # Every reward is in all later releases, each of which is charged.
             keep=max(1, facts.horizon // interval),
         )
         return self.planned(problem, sums, every=interval)
@@ -319,6 +322,7 @@ def act_episodes(c, s, t, x, z):
 def see_episodes(c, s, t, x, k):
     """A <- A + x x' and V <- V + x x'."""
     v = clipped(x[k])
+    # A of all rounds decides when the episode ends, V of this one makes its estimate.
     s.gain[0] += log(grow_inverse(s.A, v))
     grow_inverse(s.own, v)
 
@@ -342,6 +346,7 @@ def learn_episodes(c, s, released, t):
     copy_matrix(s.own, s.V)
     for i in range(s.own.shape[0]):
         for j in range(s.own.shape[0]):
+            # Each episode is estimated from its own rounds, so that a reward is in one estimate.
             s.own[i, j] = 1.0 / c.ridge if i == j else 0.0
     s.gain[0] = 0.0
     s.begin[0] = t

@@ -104,12 +104,14 @@ def record(c, s, t, x, k, reward, z):
 @jit
 def see(c, s, t, x, k):
     """A <- A + x x'."""
+    # det(A + x x') / det A = 1 + x' A^-1 x, which `grow_inverse` returns.
     s.gain[0] += log(grow_inverse(s.A, clipped(x[k])))
 
 
 @jit
 def due(c, s, t):
     """Whether det A has grown by the factor 1 + growth since the last switch."""
+    # Only features decide, which are public: the time of a release tells nothing about rewards.
     return s.gain[0] - s.last[0] > c.rise
 
 
@@ -128,6 +130,7 @@ def switch_adac(c, s, released, t):
     """`switch`, and the width of AdaC-OFUL."""
     switch(c, s, released, t)
     d = s.b.shape[0]
+    # The noise of l releases adds up in b. The largest eigenvalue of V^-1 is the last one.
     noise = c.sigma * math.sqrt(s.switches[0] * eigenvalues(s.V)[d - 1])
     s.width[0] = c.alpha * (
         math.sqrt(c.ridge) * c.norm
@@ -170,6 +173,7 @@ def switching_start(
         level=level,
         sigma=float(sums.sigma),
     )
+    # Without records A and V are ridge I.
     start = np.eye(facts.dim) / agent.ridge
     return known, State(
         theta=np.zeros(facts.dim),
