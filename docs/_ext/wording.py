@@ -69,7 +69,9 @@ def words(text: str) -> Iterator[tuple[int, str]]:
 def names(text: str) -> Iterator[tuple[int, str]]:
     """Yield the number of each line of Python that names a variable by an excluded word."""
     for node in ast.walk(ast.parse(text)):
-        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        name = (
+            node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        )
         if name in NAMES:
             yield node.lineno, f"a variable called {name!r}: say what it is"
 
