@@ -69,11 +69,10 @@ def words(text: str) -> Iterator[tuple[int, str]]:
 def names(text: str) -> Iterator[tuple[int, str]]:
     """Yield the number of each line of Python that names a variable by an excluded word."""
     for node in ast.walk(ast.parse(text)):
-        name = (
-            node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
-        )
-        if name in NAMES:
-            yield node.lineno, f"a variable called {name!r}: say what it is"
+        for field in ("id", "arg", "name"):
+            name = getattr(node, field, None)
+            if name in NAMES and hasattr(node, "lineno"):
+                yield node.lineno, f"a variable called {name!r}: say what it is"
 
 
 def layout(text: str) -> Iterator[tuple[int, str]]:
