@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import field
@@ -205,12 +206,32 @@ class Algorithm(Policy, ABC):
         """
 
 
+def of_this_distribution(value: Any) -> bool:
+    """Return whether a class or function is one that a module of this distribution defines.
+
+    Any class can state another module, but the module does not have it.
+    """
+    package = value.__module__.partition(".")[0]
+    defined = getattr(sys.modules.get(value.__module__), value.__qualname__, None)
+    return defined is value and package in own_packages()
+
+
+def player_of(made: Any) -> Any:
+    """Return the class of the player of an algorithm; None: the usual one.
+
+    It is that of the class, which `by_construction` has looked at.
+    """
+    return type(made).player
+
+
 def by_construction(maker: Any) -> bool:
     """Return whether agents made by a class cannot receive raw data.
 
     Its functions are checked before they run (`dpb_gym.play.purity`). A player of another package
     holds responses, so its code must be audited.
     """
-    if not (isinstance(maker, type) and issubclass(maker, Algorithm)):
+    # a class that is only registered with the ABC is played without a player, and another
+    # metaclass could state another player each time
+    if type(maker) is not type(Algorithm) or Algorithm not in maker.__mro__:
         return False
-    return maker.player is None or maker.player.__module__.partition(".")[0] in own_packages()
+    return maker.player is None or of_this_distribution(maker.player)

@@ -19,6 +19,7 @@ import dis
 import math
 import sys
 import types
+from collections import namedtuple
 from functools import cache
 from typing import Any
 
@@ -160,9 +161,12 @@ class _Check:
 
     def tuple_fields(self, function: Any, kind: type) -> None:
         """Allow the fields of a named tuple as attributes."""
+        if not _plain_tuple(kind):
+            raise self.fail(
+                function,
+                f"uses {kind.__name__}, which is no plain named tuple: fields, and no methods",
+            )
         own: Any = kind
-        if own.__new__.__code__.co_argcount != len(own._fields) + 1 or own.__bases__ != (tuple,):
-            raise self.fail(function, f"uses {kind.__name__}, which is no plain named tuple")
         bad = NO_FIELDS.intersection(own._fields)
         if bad:
             raise self.fail(function, f"has a field {min(bad)!r}, a name of NumPy")
@@ -176,6 +180,23 @@ class _Check:
                 raise self.fail(function, f"uses {owner.__name__}.{name}")
         elif name not in self.fields and name not in ARRAYS:
             raise self.fail(function, f"uses the attribute {name!r}")
+
+
+def _plain_tuple(kind: Any) -> bool:
+    """Return whether a class is a named tuple with fields alone.
+
+    Python reads c in every round, and would run methods such as ``__getattribute__``.
+    """
+    if type(kind) is not type or kind.__bases__ != (tuple,):
+        return False
+    if kind.__new__.__code__.co_argcount != len(kind._fields) + 1:
+        return False
+    usual: Any = namedtuple(kind.__name__, kind._fields)  # type: ignore[misc]
+    names = {*vars(usual), "__annotations__", "__annotate_func__", "__annotations_cache__"}
+    names |= {"__orig_bases__", "__static_attributes__", "__firstlineno__"}
+    if not names.issuperset(vars(kind)):
+        return False
+    return all(type(getattr(kind, name)) is type(getattr(usual, name)) for name in kind._fields)
 
 
 def _listed(names: frozenset[str]) -> str:
@@ -288,6 +309,8 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
 
 PLAIN_KINDS = "biuf"
 """Kinds of numbers in arrays of c and s: Booleans, integers and floats."""
+ARRAY_CLASSES = frozenset([np.ndarray, *np.sctypeDict.values()])
+"""Classes of arrays and numbers in c and s. A subclass has methods of its own."""
 
 
 def check_values(name: str, known: Any, state: Any) -> None:
@@ -303,7 +326,7 @@ def check_values(name: str, known: Any, state: Any) -> None:
             rest += [(f"{where}.{each}", part) for each, part in zip(names, value)]
         elif type(value) in (bool, int, float):
             continue
-        elif not isinstance(value, (np.generic, np.ndarray)) or value.dtype.kind not in PLAIN_KINDS:
+        elif type(value) not in ARRAY_CLASSES or value.dtype.kind not in PLAIN_KINDS:
             raise AgentError(
                 f"{name}: {where} is a {type(value).__name__}; start returns named tuples of "
                 "numbers, arrays of numbers, and tuples of them"

@@ -21,7 +21,7 @@ from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
 from dpb_gym.lazy import own_packages
 from dpb_gym.privacy import forks
-from dpb_gym.privacy.budget import Budget, report_delta
+from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, GaussianEvent
@@ -36,6 +36,8 @@ from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, Without
 from dpb_gym.privacy.releasers.trust_models import trust_model
 
 SLACK = 1e-9
+COMPARED = (0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+"""Deltas at which the curves of replicates are compared."""
 
 
 @state.register
@@ -447,23 +449,22 @@ class Curator:
         """Guarantee of everything charged; None without a budget.
 
         Raises:
-            BudgetError: If nothing was charged, because there is no releaser.
+            BudgetError: If nothing was charged, because there is no releaser; or the curators of
+                single replicates have plans of which none costs most at every delta.
         """
-        budget = self.budget
-        if budget is None:
+        if self.budget is None:
             return None
         if not self.handed_over:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
-            # compared in epsilon, because parts can have events without a rho
             each = [guarantee for guarantee in parts if guarantee is not None]
-            weakest = max(each, key=lambda g: g.epsilon(report_delta(budget)))
+            weakest = _weakest(each)
             stated = [g.basis for g in each if g.basis != "computed"]
             clauses = [clause for g in each for clause in g.provisos]
             return replace(
                 weakest,
-                basis=stated[0] if stated else weakest.basis,
+                basis="; ".join(dict.fromkeys(stated)) or weakest.basis,
                 provisos=tuple(dict.fromkeys([*self.provisos, *clauses])),
             )
         if not self.ledger.charged:
@@ -493,10 +494,13 @@ class Curator:
         Raises:
             BudgetError: If this replicate has one already, or this curator has releasers or
                 charges: both would spend the budget on the same records.
+            ParameterError: If there is no such replicate.
             AgentError: If the releasers were handed over.
         """
         if self.handed_over:
             raise self._gone()
+        # -1 would be a second name of the last replicate
+        replicate = validation.integer("replicate", replicate, 0, self.replicates - 1)
         # two curators of the same records would each spend the whole budget
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
@@ -518,6 +522,27 @@ class Curator:
         part.ledger = copy.deepcopy(self.ledger)  # with earlier releases and disclosures
         self.parts[replicate] = part
         return part
+
+
+def _weakest(each: Sequence[Guarantee]) -> Guarantee:
+    """Return the guarantee whose curve is largest at every delta.
+
+    Raises:
+        BudgetError: If there is none: one line cannot state two curves that cross.
+    """
+    for one in each:
+        if all(one.curve == other.curve or _costs_more(one, other) for other in each):
+            return one
+    raise BudgetError(
+        "the replicates have different plans, and none of them costs most at every delta: "
+        f"{'; '.join(dict.fromkeys(map(str, each)))}. Make the same releasers in every replicate"
+    )
+
+
+def _costs_more(one: Guarantee, other: Guarantee) -> bool:
+    """Return whether rho and epsilon of a guarantee are at least those of another one."""
+    rho, least = (math.inf if g.rho is None else g.rho for g in (one, other))
+    return rho >= least and all(one.epsilon(d) >= other.epsilon(d) for d in COMPARED)
 
 
 def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:

@@ -303,7 +303,7 @@ class Sum(Releaser):
             plan = plan(gaussian_sigma(self.curator.most_rho, self.sensitivity))
             self._plan = fixed(plan)
         # a record is rounded twice: when it is added, and in the weighted sum of its batch
-        least = float(plan.weights.min())
+        least = float(np.abs(plan.weights).min())
         self.least_weight = least / (1.0 + least)
 
     def _compose_messages(self, times: Planned) -> None:
