@@ -435,6 +435,11 @@ class Sum(Releaser):
         return (self.mechanism,)
 
     @property
+    def numbers(self) -> Segment | None:
+        """Range of the numbers that messages are about, along directions without noise, or None."""
+        return self._numbers
+
+    @property
     def clips_users(self) -> bool:
         """Whether users' contributions are clipped to a lifetime budget."""
         return self._clip is not None
