@@ -61,6 +61,11 @@ class Messages(Releaser):
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         pass
 
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """The mechanism, whose event is charged."""
+        return (self.mechanism,)
+
 
 class Responses(Messages):
     """Releaser of privatised responses.

@@ -196,7 +196,16 @@ class Layer:
         if "response" not in covered:
             return Guarantee.none("local", "user-round")
         unit = "user-round" if "context" in covered else "reward"
-        return Guarantee("local", unit, "replace-one", Composition.of(*events))
+        stated = [layer.mechanism.basis for layer in stack]
+        declared = [basis for basis in dict.fromkeys(stated) if basis != "computed"]
+        return Guarantee(
+            "local",
+            unit,
+            "replace-one",
+            Composition.of(*events),
+            "; ".join(declared) or "computed",
+            provisos=self._core.problem.info.provisos,
+        )
 
 
 class ChosenLayer(Layer):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -296,7 +297,8 @@ class _Curated(ChosenLayer):
     @property
     def guarantee(self) -> Guarantee:
         """Central guarantee for the reward of one round; contexts and actions are public."""
-        return self.ledgers[0].guarantee
+        provisos = self._core.problem.info.provisos
+        return replace(self.ledgers[0].guarantee, provisos=provisos)
 
 
 class CentralCurator(_Curated, SingleLayer):

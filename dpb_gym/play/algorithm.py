@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import field
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from dpb_gym import state
 from dpb_gym.checkpoint import Policy
-from dpb_gym.lazy import own_packages
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.parameters import check_parameters, with_parameters
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.rounds import ProblemInfo
@@ -204,16 +203,6 @@ class Algorithm(Policy, ABC):
             sums: The releaser, after calibration: `sums.sigma` and its schedule are public. With
                 second sums the pair of both.
         """
-
-
-def of_this_distribution(value: Any) -> bool:
-    """Return whether a class or function is one that a module of this distribution defines.
-
-    Any class can state another module, but the module does not have it.
-    """
-    package = value.__module__.partition(".")[0]
-    defined = getattr(sys.modules.get(value.__module__), value.__qualname__, None)
-    return defined is value and package in own_packages()
 
 
 def player_of(made: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from dpb_gym import kernels, privacy, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.play.algorithm import Algorithm, Functions, Plan, of_this_distribution
+from dpb_gym.lazy import of_this_distribution
+from dpb_gym.play.algorithm import Algorithm, Functions, Plan
 from dpb_gym.play.compiled import compiled_loops
 from dpb_gym.play.purity import check_functions, check_values, tuples_in
 from dpb_gym.privacy.curator import foreign_part
@@ -173,7 +174,9 @@ class Player(Agent):
             # a handle of another class would get records; a releaser of another curator is not
             # charged; a class of this package has its own
             known = any(sums is handle for handle in curator.releasers)
-            if not known and (isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))):
+            if not known and (
+                isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))
+            ):
                 raise AgentError(
                     f"{self.class_name}.plan must return releasers that the curator it gets made, "
                     "for example Plan(curator.batch_sum(...))"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,13 +18,13 @@ from numpy.typing import NDArray
 
 from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
-from dpb_gym.lazy import own_packages
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.privacy import forks
 from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, GaussianEvent
-from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.guarantee import ROUNDS, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers import named_sums
@@ -272,6 +271,7 @@ class Curator:
             ParameterError: If the share is not in (0, 1].
             BudgetError: If shares add up to more than 1, the curator is sealed or its replicates
                 have curators (`single`), or the notion is shuffle and the sum is not shuffled.
+                Or if users are protected and the cost is that of one record.
             AgentError: If the releasers were handed over.
         """
         if self.handed_over:
@@ -291,6 +291,14 @@ class Curator:
                 f"{releaser.what}: this release needs a trusted curator; give the budget "
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "
                 "weighted sums, such as one-pass-pricing"
+            )
+        users = self.private and self.unit not in ROUNDS
+        # another package's releaser is declared anyway
+        if users and not releaser.counts_users and foreign_part(releaser) is None:
+            raise BudgetError(
+                f"{releaser.what}: the {self.unit} is protected, who may have several records, and "
+                "this release is charged for one of them; take a sum with a limit, or protect "
+                "single rounds"
             )
         share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         # checked at each registration, so that the error names the releaser that is too much
@@ -551,7 +559,7 @@ def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:
         return releaser.basis
     part = foreign_part(releaser)
     what = "releaser" if part is releaser else "mechanism"
-    if part is None and noise is not None and not _own(noise):
+    if part is None and noise is not None and not of_this_distribution(type(noise)):
         part = noise
         what = "noise source"
     if part is None:
@@ -562,13 +570,5 @@ def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:
 
 def foreign_part(releaser: Releaser) -> Any:
     """Return the releaser or the part of it whose class is of another package, or None."""
-    return next((part for part in (releaser, *releaser.parts) if not _own(part)), None)
-
-
-def _own(part: object) -> bool:
-    """Return whether the class of an object is of this package."""
-    kind = type(part)
-    module = sys.modules.get(kind.__module__)
-    # a class can state any module, but only one that defines it has it
-    defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
-    return defined and kind.__module__.partition(".")[0] in own_packages()
+    parts = (releaser, *releaser.parts)
+    return next((part for part in parts if not of_this_distribution(type(part))), None)

@@ -12,9 +12,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dpb_gym import feedback as f
+from dpb_gym import make_problem
 from dpb_gym.errors import ActionError, BudgetError, HorizonExceeded, ParameterError
 from dpb_gym.feedback.layers import ORACLE_KEYS
+from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import Budget, Composition, Guarantee
+from dpb_gym.streams import AgentStreams
 
 from .conftest import CASES, HORIZON, same, single, vector
 
@@ -378,3 +381,34 @@ def test_answers_may_be_rows_of_numbers(monkeypatch):
     *_, info = env.step(0)
     np.testing.assert_array_equal(env.truth["answer"], [0.25, 0.5])
     assert "answer" not in info
+
+
+class Silent(f.GaussianResponse):
+    """A mechanism of another package, whose event is its author's."""
+
+    def privatise(self, values, numbers):
+        return np.asarray(values, np.float64)
+
+
+def test_a_mechanism_of_another_package_is_declared():
+    env = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), Silent(1.0))
+    for found in (Silent(1.0).guarantee, env.guarantee):
+        assert found.basis.startswith("declared (the mechanism Silent of ")
+    own = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), f.GaussianResponse(1.0))
+    assert own.guarantee.basis == f.GaussianResponse(1.0).guarantee.basis == "computed"
+
+
+def test_an_agent_behind_a_mechanism_of_another_package_is_declared():
+    problem = make_problem("DPB/Pricing-v0", horizon=5)
+    for mechanism, start in ((Silent(1.0), "declared"), (f.GaussianResponse(1.0), "computed")):
+        agent = LocalPrivacy("random", mechanism)
+        agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(0.5))
+        assert agent.curator.guarantee.basis.startswith(start)
+
+
+def test_the_guarantee_says_that_sold_out_items_are_left_out():
+    """They follow from purchases that the response hides."""
+    env = gym.make("DPB/Assortment-v0", horizon=5, n_items=4, capacity=2, stock=2)
+    wrapped = f.PrivateResponse(env, f.RandomizedResponse(1.0, 3))
+    clauses = env.unwrapped.core.problem.info.provisos
+    assert clauses and wrapped.guarantee.provisos == clauses

@@ -120,6 +120,7 @@ class Sum(Releaser):
         "mail", "past", "coming", "sent", "_own", "_along", "_opened", "_stated",
     )  # fmt: skip
     law = "gaussian"
+    counts_users = True
     gain = 1.0
     least_weight = 1.0
     pure = False

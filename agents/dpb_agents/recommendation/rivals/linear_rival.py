@@ -202,16 +202,21 @@ class RewardSums(Sum):
             inverse: Public symmetric matrices M ``(B, d, d)``: release M s + norm sigma z
                 instead of s + sigma z. Sensitivity ||M x|| (high - low) of the image is at most
                 norm times that of the sum.
-            norm: Upper bounds of the operator norms of M, ``(B,)``, which are not checked. Needed
-                with `inverse`.
+            norm: Upper bounds of the operator norms of M, ``(B,)``. Needed with `inverse`.
 
         Raises:
             BudgetExceeded: If a replicate has used up its releases; nothing is released.
-            ParameterError: If only one of `inverse` and `norm` is given.
+            ParameterError: If only one of `inverse` and `norm` is given, or a norm is too small;
+                nothing is released.
         """
         if (inverse is None) != (norm is None):
             raise ParameterError("give both inverse and norm, or neither")
         self.ready()
+        if inverse is not None and self._sigma:
+            # the noise has the size of the norm
+            exact = np.linalg.norm(np.asarray(inverse, np.float64)[due], 2, axis=(1, 2))
+            if not (np.asarray(norm)[due] >= exact * (1.0 - 1e-12)).all():
+                raise ParameterError(f"{self.what}: norm is smaller than the norm of inverse")
         if self.keep is not None and (self.releases[due] >= self.keep).any():
             raise BudgetExceeded(f"all {self.keep} releases of a replicate are used up")
         for b in np.flatnonzero(due & (self._cursor == self._normals.shape[1])):
