@@ -196,7 +196,7 @@ def test_a_release_that_counts_one_record_protects_no_user(unit: str) -> None:
 
 def parts(*events: Event) -> Curator:
     """Return a curator whose replicates are charged different events."""
-    whole = curator("eps=2,delta=1e-5", len(events), unit="reward", notion="central", horizon=9)
+    whole = curator("eps=20,delta=1e-5", len(events), unit="reward", notion="central", horizon=9)
     for i, event in enumerate(events):
         whole.single(i).charge(event, what="a release")
     return whole
@@ -204,9 +204,11 @@ def parts(*events: Event) -> Curator:
 
 def test_the_guarantee_of_replicates_holds_at_every_delta() -> None:
     """The Gaussian one is smaller at a large delta, the pure one at a small delta."""
-    crossing = parts(GaussianEvent(2.0), PureEvent(2.0))
-    with pytest.raises(BudgetError, match="none of them costs most"):
-        crossing.guarantee  # noqa: B018
+    # the third one has the smaller rho, and the larger epsilon at every delta
+    for sigma, epsilon in ((2.0, 2.0), (2.0, 1.0), (math.sqrt(0.5 / 1.9), 2.0)):
+        crossing = parts(GaussianEvent(sigma), PureEvent(epsilon))
+        with pytest.raises(BudgetError, match="none of them costs most"):
+            crossing.guarantee  # noqa: B018
     for order in (1, -1):
         events = [GaussianEvent(4.0), GaussianEvent(2.0)][::order]
         found = parts(*events).guarantee
