@@ -76,6 +76,7 @@ class _Check:
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen: set[int] = set()
+        self.codes: list[tuple[types.FunctionType, types.CodeType]] = []
         self.fields = {*Released._fields, *Offer._fields, *Candidates._fields}
 
     def fail(self, function: Any, what: str) -> AgentError:
@@ -99,6 +100,7 @@ class _Check:
             raise self.fail(function, "has a closure or keyword defaults")
         if any(not isinstance(v, (bool, int, float)) for v in function.__defaults__ or ()):
             raise self.fail(function, "has a default that is no number")
+        self.codes.append((function, function.__code__))
         self.code(function)
         self.numpy_calls(function)
 
@@ -285,7 +287,6 @@ def _nested(kind: Any, values: Any) -> list[type]:
     return found
 
 
-@cache
 def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) -> None:
     """Raise `AgentError` unless functions have no memory besides the state.
 
@@ -294,6 +295,17 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         functions: Its functions.
         kinds: Classes of c and s, and of named tuples in them.
     """
+    # `start` can give a function that was checked for an earlier agent other code
+    if any(function.__code__ is not code for function, code in checked(name, functions, kinds)):
+        checked.cache_clear()
+        checked(name, functions, kinds)
+
+
+@cache
+def checked(
+    name: str, functions: Functions, kinds: tuple[type, ...]
+) -> tuple[tuple[types.FunctionType, types.CodeType], ...]:
+    """Return all functions that were checked, with their code; see `check_functions`."""
     check = _Check(name)
     if type(functions) is not Functions:
         raise AgentError(f"{name}: its functions must be a dpb_gym.play.Functions")
@@ -305,6 +317,7 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         if not isinstance(function, Deferred) or not function.bounds:
             raise AgentError(f"{name}: {role} must be decorated with dpb_gym.play.jit")
         check.function(function)
+    return tuple(check.codes)
 
 
 PLAIN_KINDS = "biuf"

@@ -227,6 +227,35 @@ class OtherArray(Drawing):
         return Known(np.ones(1).view(LookingArray)), State(np.zeros(problem.dim))
 
 
+def helper(x):
+    return 0
+
+
+changing_helper = jit(helper)
+
+
+@jit
+def helped_act(c, s, t, x, z):
+    return changing_helper(x)
+
+
+def hidden_helper(x):
+    return int(np.random.random() * 2.0)  # noqa: NPY002
+
+
+class ChangedCode(Honest):
+    """Give a helper other code, when the agent before it has been checked."""
+
+    functions = Functions(helped_act, reward_record, sum_learn)
+    started = 0
+
+    def start(self, problem, sums):
+        ChangedCode.started += 1
+        if ChangedCode.started > 1:
+            helper.__code__ = hidden_helper.__code__
+        return super().start(problem, sums)
+
+
 def played(cls):
     """Play some rounds and return what the author's code saw in them."""
     problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=ROUNDS)
@@ -272,3 +301,11 @@ def test_a_player_of_another_package_is_not_by_construction(cls):
 def test_a_class_that_is_only_registered_as_an_algorithm_is_none(cls):
     Algorithm.register(cls)
     assert issubclass(cls, Algorithm) and not by_construction(cls)
+
+
+def test_functions_with_other_code_are_checked_again():
+    problem = dpb_gym.make_problem("DPB/Recommendation-v0", horizon=ROUNDS)
+    spec = spec_of(ChangedCode, problem.kind)
+    spec.make().set_up(problem.info, AgentStreams([0]), dpb_gym.Budget.zcdp(0.5))
+    with pytest.raises(AgentError, match=r"'helper' uses numpy.random"):
+        spec.make().set_up(problem.info, AgentStreams([0]), dpb_gym.Budget.zcdp(0.5))
