@@ -72,13 +72,17 @@ class LocalMechanism(state.Registered, ABC):
 
     @staticmethod
     def of(given: LocalMechanism | Mapping[str, Any]) -> Any:
-        """Return a mechanism, or the one of a mapping from `to_dict`.
+        """Return a new mechanism from the arguments of one, or of a mapping from `to_dict`.
 
-        Anything else is returned as it is, for the check of the wrapper that takes it.
+        Anything else is returned as it is, for the check of the wrapper that takes it, and so is
+        a mechanism of another package, whose arguments are not known.
 
         Raises:
             ParameterError: If a mapping names no mechanism or wrong arguments.
         """
+        if isinstance(given, LocalMechanism) and of_this_distribution(type(given)):
+            # its event could be that of other arguments, which were changed since
+            given = given.to_dict()
         if not isinstance(given, Mapping):
             return given
         arguments = dict(given)

@@ -13,7 +13,13 @@ from gymnasium.utils.env_checker import check_env
 
 from dpb_gym import feedback as f
 from dpb_gym import make_problem
-from dpb_gym.errors import ActionError, BudgetError, HorizonExceeded, ParameterError
+from dpb_gym.errors import (
+    ActionError,
+    BudgetError,
+    BudgetExceeded,
+    HorizonExceeded,
+    ParameterError,
+)
 from dpb_gym.feedback.layers import ORACLE_KEYS
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import Budget, Composition, Guarantee
@@ -412,3 +418,15 @@ def test_the_guarantee_says_that_sold_out_items_are_left_out():
     wrapped = f.PrivateResponse(env, f.RandomizedResponse(1.0, 3))
     clauses = env.unwrapped.core.problem.info.provisos
     assert clauses and wrapped.guarantee.provisos == clauses
+
+
+def test_changed_attributes_of_a_mechanism_are_charged():
+    """A mechanism is computed from its arguments, and so is its cost."""
+    changed = f.RandomizedResponse(0.1)
+    changed.epsilon = 20.0
+    env = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), changed)
+    assert env.guarantee.epsilon(0.0) == 20.0
+    agent = LocalPrivacy("random", changed)
+    with pytest.raises(BudgetExceeded, match="above the budget"):
+        info = make_problem("DPB/Pricing-v0", horizon=5).info
+        agent.set_up(info, AgentStreams([0]), Budget.approx(1.0, 1e-5))
