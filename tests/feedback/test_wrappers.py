@@ -23,6 +23,7 @@ from dpb_gym.errors import (
 from dpb_gym.feedback.layers import ORACLE_KEYS
 from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import Budget, Composition, Guarantee
+from dpb_gym.problems.kinds import kind_of
 from dpb_gym.streams import AgentStreams
 
 from .conftest import CASES, HORIZON, same, single, vector
@@ -430,3 +431,25 @@ def test_changed_attributes_of_a_mechanism_are_charged():
     with pytest.raises(BudgetExceeded, match="above the budget"):
         info = make_problem("DPB/Pricing-v0", horizon=5).info
         agent.set_up(info, AgentStreams([0]), Budget.approx(1.0, 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "vectors", "clause"),
+    [
+        ("DPB/Pricing-v0", {"dim": 3}, 1, ""),
+        ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "revenues": "random"}, 4, "revenues"),
+        ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "revenues": "equal"}, 4, ""),
+        ("DPB/Recommendation-v0", {"interactions_per_user": 2}, 5, "user ids"),
+        ("DPB/Recommendation-v0", {"available": 0.5}, 5, "what is available"),
+    ],
+)
+def test_the_guarantee_names_the_parts_of_a_context_without_noise(env, kwargs, vectors, clause):
+    made = gym.make(env, horizon=5, **kwargs)
+    shape = kind_of(made.unwrapped.core.problem.info.kind).feature_shape(
+        made.unwrapped.core.problem.info
+    )
+    wrapped = f.PrivateContexts(made, f.GaussianContexts(1.0, vectors, shape[-1]))
+    wrapped = f.PrivateResponse(wrapped, f.GaussianResponse(1.0))
+    assert wrapped.guarantee.unit == "user-round"
+    expected = (f"of a context the features only: {clause} without noise",) if clause else ()
+    assert wrapped.guarantee.provisos == expected
