@@ -191,14 +191,15 @@ def _plain_tuple(kind: Any) -> bool:
     """
     if type(kind) is not type or kind.__bases__ != (tuple,):
         return False
-    if kind.__new__.__code__.co_argcount != len(kind._fields) + 1:
+    own: Any = kind
+    if own.__new__.__code__.co_argcount != len(own._fields) + 1:
         return False
-    usual: Any = namedtuple(kind.__name__, kind._fields)  # type: ignore[misc]
+    usual: Any = namedtuple(own.__name__, own._fields)  # type: ignore[misc]
     names = {*vars(usual), "__annotations__", "__annotate_func__", "__annotations_cache__"}
     names |= {"__orig_bases__", "__static_attributes__", "__firstlineno__"}
     if not names.issuperset(vars(kind)):
         return False
-    return all(type(getattr(kind, name)) is type(getattr(usual, name)) for name in kind._fields)
+    return all(type(getattr(own, name)) is type(getattr(usual, name)) for name in own._fields)
 
 
 def _listed(names: frozenset[str]) -> str:
