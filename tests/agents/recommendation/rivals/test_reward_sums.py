@@ -161,6 +161,11 @@ def test_a_norm_that_is_too_small_is_refused(norm):
     due = np.array([True, False])
     with pytest.raises(ParameterError, match="norm is smaller"):
         made.release(due, matrices, np.array([norm, 1.0]))
+    skewed = matrices.copy()
+    skewed[0, 0, 1] = 1e6
+    for odd in (skewed, matrices * np.nan):
+        with pytest.raises(ParameterError, match="symmetric"):
+            made.release(due, odd, np.ones(2))
     assert made.releases.tolist() == [0, 0]
     made.release(due, matrices, np.array([1.0, norm]))
     exact = RewardSums(Curator(None, replicates=2), WIDTH, Segment(0.0, 1.0), "sums")
