@@ -195,10 +195,11 @@ def _plain_tuple(kind: Any) -> bool:
     if own.__new__.__code__.co_argcount != len(own._fields) + 1:
         return False
     usual: Any = namedtuple(own.__name__, own._fields)  # type: ignore[misc]
-    names = {*vars(usual), "__annotations__", "__annotate_func__", "__annotations_cache__"}
-    names |= {"__orig_bases__", "__static_attributes__", "__firstlineno__"}
-    if not names.issuperset(vars(kind)):
-        return False
+    # values such as __annotations__ and __slotnames__ run no code
+    for name in vars(kind).keys() - vars(usual).keys() - {"__annotate__", "__annotate_func__"}:
+        value = vars(kind)[name]
+        if callable(value) or hasattr(type(value), "__get__"):
+            return False
     return all(type(getattr(own, name)) is type(getattr(usual, name)) for name in own._fields)
 
 

@@ -128,9 +128,7 @@ def check_terms(now: Transaction, name: str, session: str, terms: str) -> None:
     """Raise CheckpointError if what a session is charged is not what it entered with."""
     found = now.rows("SELECT terms FROM dpb_sessions WHERE id = :id", id=session)
     if found and found[0][0] != terms:
-        raise CheckpointError(
-            f"the guarantee of this session is not the one that {name} charges for"
-        )
+        raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
 
 
 def check(

@@ -6,6 +6,7 @@ function: its plan, a releaser, its player, its class, or a value of c.
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any, NamedTuple
 
@@ -276,6 +277,8 @@ def played(cls):
 
 @pytest.mark.parametrize("cls", [Honest, Drawing])
 def test_an_honest_algorithm_is_played(cls):
+    copy.deepcopy(Known(1.0))  # sets an attribute of the class
+    assert "__slotnames__" in vars(Known)
     assert by_construction(cls) and played(cls) == []
 
 
