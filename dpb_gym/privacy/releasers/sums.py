@@ -422,7 +422,8 @@ class Sum(Releaser):
 
     def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
         times = given.get("times")
-        if not isinstance(times, Planned):
+        # a sum that its constructor refused is described as it was asked for
+        if not isinstance(times, Planned) or "trust" not in vars(self):
             return given
         if callable(times.schedule):
             # the schedule that the function returned for the sigma of this plan
