@@ -78,6 +78,16 @@ def own_packages() -> set[str]:
     return {__name__.partition(".")[0], *(module.partition(".")[0] for module in own)}
 
 
+def of_this_distribution(value: Any) -> bool:
+    """Return whether a class or function is one that a module of this distribution defines.
+
+    Any class can state another module, but the module does not have it.
+    """
+    module = sys.modules.get(value.__module__)
+    defined = getattr(module, value.__qualname__, None) is value
+    return defined and value.__module__.partition(".")[0] in own_packages()
+
+
 def load_plugins(group: str, *, own: bool = False) -> list[str]:
     """Load the plug-ins of an entry-point group, each once; warn about those that fail.
 

@@ -45,7 +45,9 @@ class Messages(Releaser):
 
     def __init__(self, curator: Curator, mechanism: LocalMechanism, streams: AgentStreams) -> None:
         from dpb_gym.feedback.layers import noise_generator
+        from dpb_gym.feedback.local_mechanisms import LocalMechanism
 
+        mechanism = LocalMechanism.of(mechanism)
         fill = fill_normals if mechanism.numbers == "normal" else fill_uniforms
         key = streams.configuration
         generators = [noise_generator(seed, mechanism, key=key) for seed in streams.seeds]
@@ -60,6 +62,11 @@ class Messages(Releaser):
 
     def open(self, rho: float | None, noise: NoiseSource) -> None:
         pass
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """The mechanism, whose event is charged."""
+        return (self.mechanism,)
 
 
 class Responses(Messages):

@@ -19,7 +19,7 @@ from dpb_gym.agent import Agent, BatchedSingle, SingleAgent
 from dpb_gym.checkpoint import Policy
 from dpb_gym.errors import AgentError, ParameterError, unknown_name, unknown_parameter
 from dpb_gym.lazy import AGENTS, load_plugins
-from dpb_gym.play.algorithm import Algorithm
+from dpb_gym.play.algorithm import Algorithm, player_of
 from dpb_gym.play.player import Player
 from dpb_gym.problems.base import ProblemInfo
 from dpb_gym.problems.kinds import KINDS
@@ -113,18 +113,24 @@ class AgentSpec:
             made = maker(**given)
         except ParameterError as error:
             raise ParameterError(f"{self.name}: {error}") from None
-        if not isinstance(made, (Agent, SingleAgent, Algorithm)):
+        if inspect.isclass(maker) and type(made) is not maker:
+            # what rows say of an agent, such as "by construction", is about this class
+            raise AgentError(
+                f"agent {self.name!r}: {maker.__name__} made a {type(made).__name__}; give the "
+                "class of the agent, or a function that makes it"
+            )
+        agent: Agent
+        if Algorithm in type(made).__mro__:
+            agent = (player_of(made) or Player)(made)
+        elif isinstance(made, SingleAgent):
+            agent = BatchedSingle(maker, given)
+        elif isinstance(made, Agent):
+            agent = made
+        else:
             raise AgentError(
                 f"agent {self.name!r}: {maker!r} made a {type(made).__name__}, which derives "
                 "from none of Algorithm, Agent and SingleAgent"
             )
-        agent: Agent
-        if isinstance(made, SingleAgent):
-            agent = BatchedSingle(maker, given)
-        elif isinstance(made, Algorithm):
-            agent = (made.player or Player)(made)
-        else:
-            agent = made
         agent.protects = made.protects or self.protects
         return agent
 

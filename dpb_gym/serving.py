@@ -109,6 +109,7 @@ class Session:
                 raise AgentError("an account charges a guarantee: this session has no budget")
             own = checkpoint.continuation_of(agent)
             self._charges = privacy.SessionCharges(account, self.guarantee, own)
+            self._entries = self._ledger_entries()
 
     def __reduce__(self) -> Any:
         """Raise `AgentError`, also where Python copies a session.
@@ -238,7 +239,8 @@ class Session:
                 session is unchanged.
             HorizonExceeded: If the horizon is over.
             AgentError: If the agent needs the last response first, or fails; a response that it
-                failed on is in `lost`. Or if the budget trusts no curator and the customers'
+                failed on is in `lost`. Or if it charges its curator for more than an account has
+                charged. Or if the budget trusts no curator and the customers'
                 devices decide; only simulations (``noise="seeded"``) may decide here.
                 Or if the session was handed over.
             CheckpointError: If the session goes on elsewhere, as its account tells.
@@ -279,6 +281,7 @@ class Session:
                 self._learn(context)
             self._commit()
             action = kind.check_action(info, self.agent.act(context), 1)
+            self._check_charges()
             action = np.array(kind.played(info, action))
             if (band := state.get("band")) is not None:
                 action = np.clip(action, *band)
@@ -712,6 +715,20 @@ class Session:
                 f"the agent failed on the response to decision {record[0].t}, which is not given "
                 f"to it again, as a sum may contain a part of it: {type(error).__name__}: {error}"
             ) from error
+
+    def _ledger_entries(self) -> list[int]:
+        """Return the number of charges of the agent's curators."""
+        curator = self.agent.curator
+        return [len(one.ledger.entries) for one in (curator, *curator.parts.values())]
+
+    def _check_charges(self) -> None:
+        """Raise AgentError if the agent was charged after its customers' costs were computed."""
+        if self._charges is not None and self._ledger_entries() != self._entries:
+            raise AgentError(
+                "the agent charged its curator after the session began, and the account charges "
+                "customers what the guarantee cost then: charge all releases in begin, or serve "
+                "without an account. This decision is not made"
+            )
 
     def _commit(self) -> None:
         """Commit if the agent may have released something since the last time."""

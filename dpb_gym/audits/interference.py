@@ -566,7 +566,10 @@ class _Boundary(Interception):
         # one call reads all, because they are compared at every release
         self._shown[number] = attrgetter(*_shown_names(releaser))
         if isinstance(releaser, Sum) and not releaser.clips_users:
-            self._measure(releaser, number)
+            if releaser.numbers is None:
+                self._measure(releaser, number)
+            else:
+                self._measure_directions(releaser, number)
         if isinstance(releaser, Minimiser):
             self._minimisers.add(number)
             if releaser.has_loss:
@@ -605,6 +608,19 @@ class _Boundary(Interception):
 
         for name in ("_take", "_take_rounds"):
             setattr(releaser, name, measured(name))
+
+    def _measure_directions(self, releaser: Any, number: int) -> None:
+        """Note the directions of numbers, which are public and which no message hides."""
+        usual = type(releaser)._send
+        self._bounds[number, 0] = f"public directions of {releaser.what}", 0.0
+
+        def send(it: Any, records: Any, along: Any) -> None:
+            usual(it, records, along)
+            if it is releaser:
+                self._enter((number, 0), it._along.copy())
+
+        send.__name__ = "_send"
+        releaser._send = MethodType(send, releaser)
 
     def _measure_loss(self, releaser: Any, number: int) -> None:
         """Note the gradients that every record adds to a loss, at some parameters."""

@@ -9,6 +9,7 @@ from dpb_gym.errors import ParameterError, shown
 from dpb_gym.feedback.local_mechanisms import (
     GaussianResponse,
     LaplaceResponse,
+    LocalMechanism,
     RandomizedResponse,
     ResponseMechanism,
 )
@@ -55,6 +56,7 @@ class ResponseChannel:
                 "a response needs RandomizedResponse, GaussianResponse or LaplaceResponse, "
                 f"got {shown(mechanism)}"
             )
+        mechanism = LocalMechanism.of(mechanism)
         self.mechanism = mechanism
         self.problem = problem
         self._response = kind_of(problem.kind).response

@@ -119,6 +119,11 @@ class Layer:
         """Raise `ParameterError` unless the mechanism fits the problem."""
         raise NotImplementedError
 
+    @property
+    def provisos(self) -> tuple[str, ...]:
+        """Clauses of the guarantee on what the messages leave as it is."""
+        return ()
+
     def open(self, i: int, seed: int, episode: int) -> None:
         """Start an episode in lane i."""
         self._generators[i] = noise_generator(seed, self.mechanism, episode, self._layer)
@@ -196,7 +201,17 @@ class Layer:
         if "response" not in covered:
             return Guarantee.none("local", "user-round")
         unit = "user-round" if "context" in covered else "reward"
-        return Guarantee("local", unit, "replace-one", Composition.of(*events))
+        clauses = [clause for layer in stack for clause in layer.provisos]
+        stated = [layer.mechanism.basis for layer in stack]
+        declared = [basis for basis in dict.fromkeys(stated) if basis != "computed"]
+        return Guarantee(
+            "local",
+            unit,
+            "replace-one",
+            Composition.of(*events),
+            "; ".join(declared) or "computed",
+            provisos=(*self._core.problem.info.provisos, *clauses),
+        )
 
 
 class ChosenLayer(Layer):

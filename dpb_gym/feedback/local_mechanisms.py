@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpb_gym import portable, state, validation
 from dpb_gym.errors import ParameterError, shown
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.privacy import Budget, Composition, Guarantee
 from dpb_gym.privacy import plain_plans as plain
 from dpb_gym.privacy.calibration import calibrate_scale, equivalent_rho, gaussian_sigma
@@ -44,8 +45,17 @@ class LocalMechanism(state.Registered, ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The local guarantee of one message."""
-        return Guarantee("local", self.unit, "replace-one", Composition.of(self.event))
+        """The local guarantee of one message; declared if the class is another package's."""
+        curve = Composition.of(self.event)
+        return Guarantee("local", self.unit, "replace-one", curve, self.basis)
+
+    @property
+    def basis(self) -> str:
+        """What the event rests on, see `Guarantee`."""
+        kind = type(self)
+        if of_this_distribution(kind):
+            return "computed"
+        return f"declared (the mechanism {kind.__qualname__} of {kind.__module__})"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -62,13 +72,17 @@ class LocalMechanism(state.Registered, ABC):
 
     @staticmethod
     def of(given: LocalMechanism | Mapping[str, Any]) -> Any:
-        """Return a mechanism, or the one of a mapping from `to_dict`.
+        """Return a new mechanism from the arguments of one, or of a mapping from `to_dict`.
 
-        Anything else is returned as it is, for the check of the wrapper that takes it.
+        Anything else is returned as it is, for the check of the wrapper that takes it, and so is
+        a mechanism of another package, whose arguments are not known.
 
         Raises:
             ParameterError: If a mapping names no mechanism or wrong arguments.
         """
+        if isinstance(given, LocalMechanism) and of_this_distribution(type(given)):
+            # its event could be that of other arguments, which were changed since
+            given = given.to_dict()
         if not isinstance(given, Mapping):
             return given
         arguments = dict(given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -119,6 +120,17 @@ class _Contexts(Layer):
                 "contexts could not hide it; use protocol='matrix' or PrivateStatistics"
             )
 
+    @property
+    def provisos(self) -> tuple[str, ...]:
+        info = self._core.problem.info
+        raw = {
+            "revenues": kind_of(info.kind).revenues and not info.equal_revenues,
+            "user ids": info.max_interactions is not None,
+            "what is available": info.masked,
+        }
+        shown = ", ".join(name for name, has in raw.items() if has)
+        return (f"of a context the features only: {shown} without noise",) if shown else ()
+
     def open(self, i: int, seed: int, episode: int) -> None:
         super().open(i, seed, episode)
         self._known[i] = -1
@@ -169,8 +181,8 @@ class _Contexts(Layer):
 class PrivateContexts(_Contexts, SingleLayer):
     """Wrapper that clips every customer's features and adds Gaussian noise.
 
-    Noise is drawn once per customer: repeated observations are identical. Revenues and user ids
-    are unchanged.
+    Noise is drawn once per customer: repeated observations are identical. Revenues, user ids and
+    the mask of what is available are unchanged, and the guarantee says so.
 
     Args:
         env: A dpb-gym environment.
@@ -296,7 +308,8 @@ class _Curated(ChosenLayer):
     @property
     def guarantee(self) -> Guarantee:
         """Central guarantee for the reward of one round; contexts and actions are public."""
-        return self.ledgers[0].guarantee
+        provisos = self._core.problem.info.provisos
+        return replace(self.ledgers[0].guarantee, provisos=provisos)
 
 
 class CentralCurator(_Curated, SingleLayer):

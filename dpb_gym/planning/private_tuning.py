@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dpb_gym.errors import ParameterError
 from dpb_gym.planning.tuning import TUNING_SEEDS, Grid, choose_points, read_grid
 from dpb_gym.privacy import Budget, Curator, Guarantee, NoiseSource, SelectionEvent, SystemNoise
 from dpb_gym.privacy.calibration import fit_rho
+from dpb_gym.privacy.guarantee import ROUNDS
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.problems.base import Problem
 from dpb_gym.registry import check_supported, spec_of
@@ -95,8 +96,16 @@ def tune_privately(
         scored.append((_score(player, problem, seeds, event.rho, noise), at))
     score, at = max(scored)
     ledger = Ledger(asked, *(player.protects or ()))
-    ledger.charge(event, what="best of a random number of runs, selection included")
-    return PrivateChoice(spec.name, points[at], score, ledger.guarantee)
+    # of all points, because which ones were played is not published
+    own = Budget.zcdp((1 - COUNTING) * event.rho)
+    costs = [spec.over(point).guarantee(problem.info, own) for point in points]
+    stated = [cost.basis for cost in costs if cost is not None and cost.basis != "computed"]
+    clauses = [clause for cost in costs if cost is not None for clause in cost.provisos]
+    basis = "; ".join(dict.fromkeys(stated)) or "computed"
+    what = "best of a random number of runs, selection included"
+    ledger.charge(event, what=what, basis=basis)
+    guarantee = replace(ledger.guarantee, provisos=tuple(dict.fromkeys(clauses)))
+    return PrivateChoice(spec.name, points[at], score, guarantee)
 
 
 def _score(
@@ -108,9 +117,7 @@ def _score(
     streams = AgentStreams(seeds, str(noise().uniform()))
     agent.set_up(info, streams, Budget.zcdp((1 - COUNTING) * rho), noise=noise())
     agent.curator.rounds.attended = True
-    cost = agent.curator.guarantee
-    if cost is None or cost.unit not in ("reward", "user-round") or not (cost.rho or rho) < rho:
-        raise ParameterError(f"private tuning needs a reward or user-round within budget: {cost}")
+    _check_cost(agent, rho)
     counting = Budget.zcdp(COUNTING * rho)
     scores = Curator(counting, ("central", "reward"), noise=noise(), horizon=info.longest)
     rewards = scores.batch_sum(1, reward=info.reward_range, what="score")
@@ -124,4 +131,13 @@ def _score(
         with agent.curator.round(context.t):
             agent.observe(context, action, feedback)
         rewards.add(feedback.reward, along)
+    # again, because an agent can charge its curator later
+    _check_cost(agent, rho)
     return float(rewards.release().mean())
+
+
+def _check_cost(agent: Agent, rho: float) -> None:
+    """Raise ParameterError unless an agent's guarantee costs less than `rho` for one round."""
+    cost = agent.curator.guarantee
+    if cost is None or cost.unit not in ROUNDS or not (cost.rho or rho) < rho:
+        raise ParameterError(f"private tuning needs a reward or user-round within budget: {cost}")

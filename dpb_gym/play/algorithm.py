@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
 from dpb_gym import state
 from dpb_gym.checkpoint import Policy
-from dpb_gym.lazy import own_packages
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.parameters import check_parameters, with_parameters
 from dpb_gym.privacy import Curator
 from dpb_gym.problems.rounds import ProblemInfo
@@ -205,12 +205,22 @@ class Algorithm(Policy, ABC):
         """
 
 
+def player_of(made: Any) -> Any:
+    """Return the class of the player of an algorithm; None: the usual one.
+
+    It is that of the class, which `by_construction` has looked at.
+    """
+    return type(made).player
+
+
 def by_construction(maker: Any) -> bool:
     """Return whether agents made by a class cannot receive raw data.
 
     Its functions are checked before they run (`dpb_gym.play.purity`). A player of another package
     holds responses, so its code must be audited.
     """
-    if not (isinstance(maker, type) and issubclass(maker, Algorithm)):
+    # a class that is only registered with the ABC is played without a player, and another
+    # metaclass could state another player each time
+    if type(maker) is not type(Algorithm) or Algorithm not in maker.__mro__:
         return False
-    return maker.player is None or maker.player.__module__.partition(".")[0] in own_packages()
+    return maker.player is None or of_this_distribution(maker.player)

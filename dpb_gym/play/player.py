@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from dpb_gym import kernels, privacy, validation
 from dpb_gym.agent import Agent
 from dpb_gym.errors import ActionError, AgentError, ParameterError
-from dpb_gym.lazy import own_packages
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.play.algorithm import Algorithm, Functions, Plan
 from dpb_gym.play.compiled import compiled_loops
 from dpb_gym.play.purity import check_functions, check_values, tuples_in
@@ -44,13 +43,6 @@ def read_only(value: Any) -> Any:
         view.flags.writeable = False
         return view
     return value
-
-
-def _own(value: Any) -> bool:
-    """Whether a class or function is one of this distribution's modules."""
-    package = value.__module__.partition(".")[0]
-    defined = getattr(sys.modules.get(value.__module__), value.__qualname__, None)
-    return defined is value and package in own_packages()
 
 
 class Player(Agent):
@@ -110,12 +102,13 @@ class Player(Agent):
         plan = algorithm.plan(problem, curator)
         if isinstance(plan, Plan) and callable(plan.sums):
             plan = plan._replace(sums=plan.sums(streams))
-        self.plan = plan
-        if not isinstance(plan, Plan) or not hasattr(plan.sums, "shape"):
+        # a subclass could return other releasers when a record enters
+        if type(plan) is not Plan or not hasattr(plan.sums, "shape"):
             raise AgentError(
                 f"{self.class_name}.plan must return a Plan with the releaser of its sums, for "
                 "example Plan(curator.batch_sum(...))"
             )
+        self.plan = plan
         self._check_plan(curator)
         schedule = getattr(plan.sums, "schedule", None)
         ends = list(plan.ends) or None if schedule is None else schedule.ends
@@ -178,9 +171,11 @@ class Player(Agent):
             raise AgentError(f"{self.class_name}.plan: rounds and counts are int, switches bool")
         ours = [behind(handle) for handle in curator.releasers]
         for sums in (plan.sums, *([] if plan.second is None else [plan.second])):
-            # a releaser of another curator is not charged; a class of this package has its own
-            if not any(behind(sums) is each for each in ours) and (
-                isinstance(sums, Handle) or not _own(type(self.algorithm))
+            # a handle of another class would get records; a releaser of another curator is not
+            # charged; a class of this package has its own
+            known = any(sums is handle for handle in curator.releasers)
+            if not known and (
+                isinstance(sums, Handle) or not of_this_distribution(type(self.algorithm))
             ):
                 raise AgentError(
                     f"{self.class_name}.plan must return releasers that the curator it gets made, "
@@ -190,13 +185,13 @@ class Player(Agent):
             loss = releaser.loss if getattr(releaser, "has_loss", False) else None
             model = getattr(releaser, "model", None)
             code = [each for each in (loss, model and type(model)) if each is not None]
-            if foreign_part(releaser) is not None or not all(map(_own, code)):
+            if foreign_part(releaser) is not None or not all(map(of_this_distribution, code)):
                 raise AgentError(
                     f"{self.class_name}: {releaser.what} has code of another package, which would "
                     "get the records of an Algorithm; write an Agent"
                 )
         for part in (plan.cap, plan.scale):
-            if part is not None and not _own(type(part)):
+            if part is not None and not of_this_distribution(type(part)):
                 raise AgentError(
                     f"{self.class_name}: {type(part).__name__} is of another package, and would "
                     "get the records of an Algorithm; write an Agent"

@@ -19,6 +19,7 @@ import dis
 import math
 import sys
 import types
+from collections import namedtuple
 from functools import cache
 from typing import Any
 
@@ -75,6 +76,7 @@ class _Check:
     def __init__(self, name: str) -> None:
         self.name = name
         self.seen: set[int] = set()
+        self.codes: list[tuple[types.FunctionType, types.CodeType]] = []
         self.fields = {*Released._fields, *Offer._fields, *Candidates._fields}
 
     def fail(self, function: Any, what: str) -> AgentError:
@@ -98,6 +100,7 @@ class _Check:
             raise self.fail(function, "has a closure or keyword defaults")
         if any(not isinstance(v, (bool, int, float)) for v in function.__defaults__ or ()):
             raise self.fail(function, "has a default that is no number")
+        self.codes.append((function, function.__code__))
         self.code(function)
         self.numpy_calls(function)
 
@@ -160,9 +163,12 @@ class _Check:
 
     def tuple_fields(self, function: Any, kind: type) -> None:
         """Allow the fields of a named tuple as attributes."""
+        if not _plain_tuple(kind):
+            raise self.fail(
+                function,
+                f"uses {kind.__name__}, which is no plain named tuple: fields, and no methods",
+            )
         own: Any = kind
-        if own.__new__.__code__.co_argcount != len(own._fields) + 1 or own.__bases__ != (tuple,):
-            raise self.fail(function, f"uses {kind.__name__}, which is no plain named tuple")
         bad = NO_FIELDS.intersection(own._fields)
         if bad:
             raise self.fail(function, f"has a field {min(bad)!r}, a name of NumPy")
@@ -176,6 +182,25 @@ class _Check:
                 raise self.fail(function, f"uses {owner.__name__}.{name}")
         elif name not in self.fields and name not in ARRAYS:
             raise self.fail(function, f"uses the attribute {name!r}")
+
+
+def _plain_tuple(kind: Any) -> bool:
+    """Return whether a class is a named tuple with fields alone.
+
+    Python reads c in every round, and would run methods such as ``__getattribute__``.
+    """
+    if type(kind) is not type or kind.__bases__ != (tuple,):
+        return False
+    own: Any = kind
+    if own.__new__.__code__.co_argcount != len(own._fields) + 1:
+        return False
+    usual: Any = namedtuple(own.__name__, own._fields)  # type: ignore[misc]
+    # values such as __annotations__ and __slotnames__ run no code
+    for name in vars(kind).keys() - vars(usual).keys() - {"__annotate__", "__annotate_func__"}:
+        value = vars(kind)[name]
+        if callable(value) or hasattr(type(value), "__get__"):
+            return False
+    return all(type(getattr(own, name)) is type(getattr(usual, name)) for name in own._fields)
 
 
 def _listed(names: frozenset[str]) -> str:
@@ -264,7 +289,6 @@ def _nested(kind: Any, values: Any) -> list[type]:
     return found
 
 
-@cache
 def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) -> None:
     """Raise `AgentError` unless functions have no memory besides the state.
 
@@ -273,6 +297,17 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         functions: Its functions.
         kinds: Classes of c and s, and of named tuples in them.
     """
+    # `start` can give a function that was checked for an earlier agent other code
+    if any(function.__code__ is not code for function, code in checked(name, functions, kinds)):
+        checked.cache_clear()
+        checked(name, functions, kinds)
+
+
+@cache
+def checked(
+    name: str, functions: Functions, kinds: tuple[type, ...]
+) -> tuple[tuple[types.FunctionType, types.CodeType], ...]:
+    """Return all functions that were checked, with their code; see `check_functions`."""
     check = _Check(name)
     if type(functions) is not Functions:
         raise AgentError(f"{name}: its functions must be a dpb_gym.play.Functions")
@@ -284,10 +319,13 @@ def check_functions(name: str, functions: Functions, kinds: tuple[type, ...]) ->
         if not isinstance(function, Deferred) or not function.bounds:
             raise AgentError(f"{name}: {role} must be decorated with dpb_gym.play.jit")
         check.function(function)
+    return tuple(check.codes)
 
 
 PLAIN_KINDS = "biuf"
 """Kinds of numbers in arrays of c and s: Booleans, integers and floats."""
+ARRAY_CLASSES = frozenset([np.ndarray, *np.sctypeDict.values()])
+"""Classes of arrays and numbers in c and s. A subclass has methods of its own."""
 
 
 def check_values(name: str, known: Any, state: Any) -> None:
@@ -303,7 +341,7 @@ def check_values(name: str, known: Any, state: Any) -> None:
             rest += [(f"{where}.{each}", part) for each, part in zip(names, value)]
         elif type(value) in (bool, int, float):
             continue
-        elif not isinstance(value, (np.generic, np.ndarray)) or value.dtype.kind not in PLAIN_KINDS:
+        elif type(value) not in ARRAY_CLASSES or value.dtype.kind not in PLAIN_KINDS:
             raise AgentError(
                 f"{name}: {where} is a {type(value).__name__}; start returns named tuples of "
                 "numbers, arrays of numbers, and tuples of them"

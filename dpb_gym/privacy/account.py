@@ -469,6 +469,14 @@ class Account:
                 f"not follow from: {guarantee}"
             )
 
+    def check_terms(self, own: Continuation, guarantee: Guarantee) -> None:
+        """Raise CheckpointError if a session entered with a guarantee of another cost.
+
+        The records so far were charged that cost.
+        """
+        with self._database.transaction(write=False) as now:
+            generations.check_terms(now, self.name, own.id, _terms(guarantee))
+
     def advance(self, saved: Saved, guarantee: Guarantee) -> Continuation:
         """Continue a saved session, once per generation; see `dpb_gym.privacy.generations`.
 
@@ -538,13 +546,18 @@ class SessionCharges:
 
     Raises:
         BudgetError: See `Account.enter`.
+        CheckpointError: See `Account.check_terms`.
     """
 
     def __init__(
         self, account: Account, guarantee: Guarantee, own: Continuation | None = None
     ) -> None:
         self.account = account
-        self.own = account.enter(guarantee) if own is None else own
+        if own is None:
+            own = account.enter(guarantee)
+        else:
+            account.check_terms(own, guarantee)
+        self.own = own
         assert guarantee.curve is not None
         self._curve = guarantee.curve
         self._once = guarantee.unit in UNITS

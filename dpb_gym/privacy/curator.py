@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,13 +18,13 @@ from numpy.typing import NDArray
 
 from dpb_gym import state, validation
 from dpb_gym.errors import AgentError, BudgetError, ParameterError
-from dpb_gym.lazy import own_packages
+from dpb_gym.lazy import of_this_distribution
 from dpb_gym.privacy import forks
-from dpb_gym.privacy.budget import Budget, report_delta
+from dpb_gym.privacy.budget import Budget
 from dpb_gym.privacy.calibration import equivalent_rho, fit_rho
 from dpb_gym.privacy.composition import Composition
 from dpb_gym.privacy.events import Event, GaussianEvent
-from dpb_gym.privacy.guarantee import Guarantee
+from dpb_gym.privacy.guarantee import ROUNDS, Guarantee
 from dpb_gym.privacy.ledger import Ledger
 from dpb_gym.privacy.noise import NoiseSource, SystemNoise
 from dpb_gym.privacy.releasers import named_sums
@@ -36,6 +35,8 @@ from dpb_gym.privacy.releasers.releaser import Handle, Releaser, Rounds, Without
 from dpb_gym.privacy.releasers.trust_models import trust_model
 
 SLACK = 1e-9
+COMPARED = (0.0, 1e-12, 1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+"""Deltas at which the curves of replicates are compared."""
 
 
 @state.register
@@ -270,6 +271,7 @@ class Curator:
             ParameterError: If the share is not in (0, 1].
             BudgetError: If shares add up to more than 1, the curator is sealed or its replicates
                 have curators (`single`), or the notion is shuffle and the sum is not shuffled.
+                Or if users are protected and the cost is that of one record.
             AgentError: If the releasers were handed over.
         """
         if self.handed_over:
@@ -289,6 +291,14 @@ class Curator:
                 f"{releaser.what}: this release needs a trusted curator; give the budget "
                 f"{self.budget.amount if self.budget else None} or an agent whose releases are "
                 "weighted sums, such as one-pass-pricing"
+            )
+        users = self.private and self.unit not in ROUNDS
+        # another package's releaser is declared anyway
+        if users and not releaser.counts_users and foreign_part(releaser) is None:
+            raise BudgetError(
+                f"{releaser.what}: the {self.unit} is protected, who may have several records, and "
+                "this release is charged for one of them; take a sum with a limit, or protect "
+                "single rounds"
             )
         share = validation.optional(validation.real, "share", share, 0.0, 1.0, open_low=True)
         # checked at each registration, so that the error names the releaser that is too much
@@ -447,23 +457,22 @@ class Curator:
         """Guarantee of everything charged; None without a budget.
 
         Raises:
-            BudgetError: If nothing was charged, because there is no releaser.
+            BudgetError: If nothing was charged, because there is no releaser; or the curators of
+                single replicates have plans of which none costs most at every delta.
         """
-        budget = self.budget
-        if budget is None:
+        if self.budget is None:
             return None
         if not self.handed_over:
             self.seal()
         parts = [part.guarantee for part in self.parts.values()]
         if parts:  # separate data sets: the weakest guarantee holds for all
-            # compared in epsilon, because parts can have events without a rho
             each = [guarantee for guarantee in parts if guarantee is not None]
-            weakest = max(each, key=lambda g: g.epsilon(report_delta(budget)))
+            weakest = _weakest(each)
             stated = [g.basis for g in each if g.basis != "computed"]
             clauses = [clause for g in each for clause in g.provisos]
             return replace(
                 weakest,
-                basis=stated[0] if stated else weakest.basis,
+                basis="; ".join(dict.fromkeys(stated)) or weakest.basis,
                 provisos=tuple(dict.fromkeys([*self.provisos, *clauses])),
             )
         if not self.ledger.charged:
@@ -493,10 +502,13 @@ class Curator:
         Raises:
             BudgetError: If this replicate has one already, or this curator has releasers or
                 charges: both would spend the budget on the same records.
+            ParameterError: If there is no such replicate.
             AgentError: If the releasers were handed over.
         """
         if self.handed_over:
             raise self._gone()
+        # -1 would be a second name of the last replicate
+        replicate = validation.integer("replicate", replicate, 0, self.replicates - 1)
         # two curators of the same records would each spend the whole budget
         if replicate in self.parts or self.releasers or self.ledger.charged:
             raise BudgetError(
@@ -520,13 +532,34 @@ class Curator:
         return part
 
 
+def _weakest(each: Sequence[Guarantee]) -> Guarantee:
+    """Return the guarantee whose curve is largest at every delta.
+
+    Raises:
+        BudgetError: If there is none: one line cannot state two curves that cross.
+    """
+    for one in each:
+        if all(one.curve == other.curve or _costs_more(one, other) for other in each):
+            return one
+    raise BudgetError(
+        "the replicates have different plans, and none of them costs most at every delta: "
+        f"{'; '.join(dict.fromkeys(map(str, each)))}. Make the same releasers in every replicate"
+    )
+
+
+def _costs_more(one: Guarantee, other: Guarantee) -> bool:
+    """Return whether rho and epsilon of a guarantee are at least those of another one."""
+    rho, least = (math.inf if g.rho is None else g.rho for g in (one, other))
+    return rho >= least and all(one.epsilon(d) >= other.epsilon(d) for d in COMPARED)
+
+
 def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:
     """Return what the cost of a releaser rests on: of another package's, on its author's code."""
     if releaser.basis.startswith("declared"):
         return releaser.basis
     part = foreign_part(releaser)
     what = "releaser" if part is releaser else "mechanism"
-    if part is None and noise is not None and not _own(noise):
+    if part is None and noise is not None and not of_this_distribution(type(noise)):
         part = noise
         what = "noise source"
     if part is None:
@@ -537,13 +570,5 @@ def _basis(releaser: Releaser, noise: NoiseSource | None) -> str:
 
 def foreign_part(releaser: Releaser) -> Any:
     """Return the releaser or the part of it whose class is of another package, or None."""
-    return next((part for part in (releaser, *releaser.parts) if not _own(part)), None)
-
-
-def _own(part: object) -> bool:
-    """Return whether the class of an object is of this package."""
-    kind = type(part)
-    module = sys.modules.get(kind.__module__)
-    # a class can state any module, but only one that defines it has it
-    defined = getattr(module, kind.__qualname__.partition(".")[0], None) is kind
-    return defined and kind.__module__.partition(".")[0] in own_packages()
+    parts = (releaser, *releaser.parts)
+    return next((part for part in parts if not of_this_distribution(type(part))), None)

@@ -100,24 +100,21 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
     Raises:
         CheckpointError: If the session is unknown, continued before, or its terms differ.
     """
-    found = now.rows(
-        "SELECT generation, token, terms FROM dpb_sessions WHERE id = :id", id=saved.id
-    )
+    found = now.rows("SELECT generation, token FROM dpb_sessions WHERE id = :id", id=saved.id)
     if not found:
         raise CheckpointError(
             f"{name} has no record of this session, so nothing shows that the file was not "
             "continued elsewhere. It was saved by another user or on another machine, or the "
             "record was deleted. Give the account or the state directory that the session had"
         )
-    newest, token, known = found[0]
+    newest, token = found[0]
     if (newest, token) != (saved.generation, saved.token):
         raise CheckpointError(
             f"this session was loaded before: the file has generation {saved.generation}, and "
             f"{name} has {newest}. Two continuations would release the same customers' data twice "
             "under one budget. Load the file that the newest continuation saved, if there is one"
         )
-    if known != terms:
-        raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
+    check_terms(now, name, saved.id, terms)
     after = secrets.token_hex(8)
     own = Continuation(saved.id, saved.generation + 1, {after})
     now.run(
@@ -125,6 +122,13 @@ def advance(now: Transaction, name: str, saved: Saved, terms: str) -> Continuati
         {"id": own.id, "generation": own.generation, "token": after},
     )
     return own
+
+
+def check_terms(now: Transaction, name: str, session: str, terms: str) -> None:
+    """Raise CheckpointError if what a session is charged is not what it entered with."""
+    found = now.rows("SELECT terms FROM dpb_sessions WHERE id = :id", id=session)
+    if found and found[0][0] != terms:
+        raise CheckpointError(f"the guarantee in the file is not the one that {name} charges for")
 
 
 def check(

@@ -113,7 +113,9 @@ class Ledger:
     def lift(self, why: str) -> None:
         """Remove the bound, to charge a paper's printed noise at its true cost."""
         self.budget = None
-        self.basis = f"as printed ({why})"
+        printed = f"as printed ({why})"
+        # what an earlier charge rests on stays
+        self.basis = f"{self.basis}; {printed}" if "declared" in self.basis else printed
 
     def disclose(self, what: str) -> None:
         """Record that protected data are released without noise: no guarantee remains."""

@@ -13,7 +13,6 @@ distribution are used (`own_packages`), because others would run beside the raw 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from dpb_gym import validation
 from dpb_gym.errors import AgentError, ParameterError, shown
-from dpb_gym.lazy import AGENTS, load_plugins, own_packages
+from dpb_gym.lazy import AGENTS, load_plugins, of_this_distribution, own_packages
 from dpb_gym.privacy.objective_perturbation import (
     LossBounds,
     ObjectivePerturbation,
@@ -154,7 +153,7 @@ def releaser_named(path: Any) -> ReleaserEntry:
     if path not in RELEASERS:
         load_plugins(AGENTS, own=True)  # the agents' packages describe theirs on import
     entry = RELEASERS.get(path)
-    if entry is None or not _is_ours(entry.kind):
+    if entry is None or not of_this_distribution(entry.kind):
         raise would_run(path)
     return entry
 
@@ -165,14 +164,6 @@ def would_run(path: str) -> AgentError:
         f"{path.replace(':', '.')} would run beside the raw data: an isolated agent uses releasers "
         f"of {' and '.join(sorted(own_packages()))}"
     )
-
-
-def _is_ours(kind: type) -> bool:
-    """Return whether a class is defined by a module of this distribution."""
-    module = sys.modules.get(kind.__module__)
-    # a class can state any module, but only one that defines it has it
-    defined = getattr(module, kind.__qualname__, None) is kind
-    return defined and kind.__module__.partition(".")[0] in own_packages()
 
 
 def plain(value: Any) -> Any:
@@ -290,7 +281,7 @@ def kind_of(base: type) -> Reader:
             load_plugins(AGENTS, own=True)  # the agents' packages describe theirs on import
         description = ARGUMENTS.get(path)
         known = description is not None and issubclass(description.kind, base)
-        if description is None or not known or not _is_ours(description.kind):
+        if description is None or not known or not of_this_distribution(description.kind):
             raise ParameterError(f"{name} must be a {base.__name__}, got {shown(value)}")
         return _made(name, path, value)
 

@@ -87,7 +87,7 @@ AnyBudget = Annotated[
     pydantic.PlainSerializer(Budget.text, return_type=str),
 ]
 """A budget as `Budget` or as text; ``"none"`` and None are the same."""
-Accounting = Annotated[str, Field(pattern=r"^(computed|declared|as printed .{1,80})$")]
+Accounting = Annotated[str, Field(pattern=r"^(computed$|declared|as printed .)", max_length=2000)]
 
 
 @model

@@ -25,7 +25,7 @@ from dpb_gym.errors import (
     HorizonExceeded,
     ParameterError,
 )
-from dpb_gym.privacy import Account, CountingShuffler
+from dpb_gym.privacy import Account, CountingShuffler, ZCDPEvent
 from dpb_gym.problems.rounds import ProblemInfo
 
 T = 80
@@ -549,6 +549,60 @@ class Punctual(dpb_gym.SingleAgent):
 
     def begin(self) -> None:
         self.sums = self.curator.batch_sum(1, clip=1.0)
+
+
+class LateCharges(dpb_gym.Agent):
+    """Agent that charges a release of its own after its first response, in `at`."""
+
+    protects = ("anticipating", "user-round")
+    at = "observe"
+
+    def begin(self, problem: Any, streams: Any, curator: Any) -> None:
+        self.charged = False
+        curator.charge(ZCDPEvent(0.01), what="in begin")
+
+    def charge(self, where: str) -> None:
+        if where == self.at and not self.charged:
+            self.charged = True
+            self.curator.charge(ZCDPEvent(0.4), what="later")
+
+    def act(self, context: Any) -> Any:
+        if context.t > 1:
+            self.charge("act")
+        return np.array([0.5])
+
+    def observe(self, context: Any, action: Any, feedback: Any) -> None:
+        self.charge("observe")
+
+
+@pytest.mark.parametrize("where", ["act", "observe", "never"])
+def test_an_agent_that_charges_later_makes_no_decision_with_an_account(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The account charges customers what the guarantee cost when the session began."""
+    monkeypatch.setattr(LateCharges, "at", where)
+    account = Account(tmp_path / "people", lifetime="rho=1")
+    options: dict[str, Any] = {"noise": "seeded", "seed": 1, "warm": False}
+    session = dpb_gym.serve(LateCharges, "rho=0.5", PRICES, account=account, **options)
+    first, _ = session.decide([0.3], user=7)
+    session.observe(first, True)
+    if where == "never":
+        session.decide([0.3], user=7)
+        assert session.decisions == 2 and account.spent(7) == 0.01
+        return
+    for _ in range(2):
+        with pytest.raises(AgentError, match="after the session began"):
+            session.decide([0.3], user=7)
+    assert session.decisions == 1
+    with pytest.raises(CheckpointError, match="not the one that the account"):
+        dpb_gym.Session.restored(
+            session.snapshot(), session.continuation(), "a snapshot", account=account
+        )
+    alone = dpb_gym.serve(LateCharges, "rho=0.5", PRICES, **options)
+    for _ in range(2):
+        alone.observe(alone.decide([0.3])[0], True)
+    alone.decide([0.3])
+    assert alone.guarantee is not None and alone.guarantee.rho == pytest.approx(0.41)
 
 
 def test_an_account_needs_users_a_budget_and_an_agent_that_can_skip(tmp_path: Any) -> None:

@@ -16,9 +16,11 @@ from dpb_gym.audits.interference import LANES, Influence, _Customers, interferes
 from dpb_gym.errors import AgentError
 from dpb_gym.privacy import Curator, NoiseSource, forks
 from dpb_gym.privacy.releasers.record_bounds import Ball, PSDBall, Segment
+from dpb_gym.privacy.releasers.release_schedule import ReleaseModel, Schedule
 from dpb_gym.privacy.releasers.releaser import behind
 from dpb_gym.problems.base import Context, Feedback
 from dpb_gym.registry import spec_of
+from dpb_gym.streams import AgentStreams
 from dpb_gym.suites.spec import AgentRun
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -245,6 +247,44 @@ def test_what_else_crosses_the_boundary_is_found(agent, text, far):
     effect = found(agent)
     assert effect is not None and re.search(text, str(effect)), effect
     assert effect.far == far
+
+
+class Straight(Sums):
+    """Adds responses along public directions, to sums whose devices may send the responses."""
+
+    def begin(self, problem, streams, curator):
+        model = ReleaseModel(problem.horizon, 1.0, 0.25, 0.25, 1.0, binary=True)
+        schedule = Schedule.geometric(problem.horizon, 2, 1.5, 0.3)
+        options = {"schedule": schedule, "model": model, "reward": (0.0, 1.0)}
+        self.sums = curator.weighted_sum(problem.dim, **options)
+        self.B = streams.replicates
+
+    def observe(self, context, action, feedback):
+        self.sums.add(feedback.reward, along=context.features[:, 0])
+
+
+class Turned(Straight):
+    """Turns a record's direction by its reward, which the message does not hide."""
+
+    def observe(self, context, action, feedback):
+        sign = np.where(feedback.reward > 0.5, 1.0, -1.0)[:, None]
+        self.sums.add(feedback.reward, along=sign * context.features[:, 0])
+
+
+@pytest.mark.parametrize("budget", ["rho=2", "rho=0.5@local", "eps=2,delta=1e-5@local"])
+def test_a_public_direction_that_follows_the_response_is_found(budget, audits_in_processes):
+    env, kwargs = SETTINGS["arms"]
+    problem = make_problem(env, horizon=64, **kwargs)
+    found = {}
+    for agent in (Straight, Turned):
+        run = AgentRun(spec=spec_of(agent, "recommendation"), budget=Budget.parse(budget))
+        made = run.spec.make()
+        made.set_up(problem.info, AgentStreams([0, 1]), run.budget)
+        assert behind(made.sums).numbers == Segment(0.0, 1.0)
+        found[agent] = interferes(run, problem, 5)
+    assert found[Straight] is None
+    assert found[Turned] is not None and found[Turned].far
+    assert str(found[Turned]).startswith("public directions of weighted running sums: two records")
 
 
 class LastAnswer(Sums):

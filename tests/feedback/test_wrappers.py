@@ -12,9 +12,19 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dpb_gym import feedback as f
-from dpb_gym.errors import ActionError, BudgetError, HorizonExceeded, ParameterError
+from dpb_gym import make_problem
+from dpb_gym.errors import (
+    ActionError,
+    BudgetError,
+    BudgetExceeded,
+    HorizonExceeded,
+    ParameterError,
+)
 from dpb_gym.feedback.layers import ORACLE_KEYS
+from dpb_gym.local_privacy import LocalPrivacy
 from dpb_gym.privacy import Budget, Composition, Guarantee
+from dpb_gym.problems.kinds import kind_of
+from dpb_gym.streams import AgentStreams
 
 from .conftest import CASES, HORIZON, same, single, vector
 
@@ -378,3 +388,68 @@ def test_answers_may_be_rows_of_numbers(monkeypatch):
     *_, info = env.step(0)
     np.testing.assert_array_equal(env.truth["answer"], [0.25, 0.5])
     assert "answer" not in info
+
+
+class Silent(f.GaussianResponse):
+    """A mechanism of another package, whose event is its author's."""
+
+    def privatise(self, values, numbers):
+        return np.asarray(values, np.float64)
+
+
+def test_a_mechanism_of_another_package_is_declared():
+    env = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), Silent(1.0))
+    for found in (Silent(1.0).guarantee, env.guarantee):
+        assert found.basis.startswith("declared (the mechanism Silent of ")
+    own = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), f.GaussianResponse(1.0))
+    assert own.guarantee.basis == f.GaussianResponse(1.0).guarantee.basis == "computed"
+
+
+def test_an_agent_behind_a_mechanism_of_another_package_is_declared():
+    problem = make_problem("DPB/Pricing-v0", horizon=5)
+    for mechanism, start in ((Silent(1.0), "declared"), (f.GaussianResponse(1.0), "computed")):
+        agent = LocalPrivacy("random", mechanism)
+        agent.set_up(problem.info, AgentStreams([0]), Budget.zcdp(0.5))
+        assert agent.curator.guarantee.basis.startswith(start)
+
+
+def test_the_guarantee_says_that_sold_out_items_are_left_out():
+    """They follow from purchases that the response hides."""
+    env = gym.make("DPB/Assortment-v0", horizon=5, n_items=4, capacity=2, stock=2)
+    wrapped = f.PrivateResponse(env, f.RandomizedResponse(1.0, 3))
+    clauses = env.unwrapped.core.problem.info.provisos
+    assert clauses and wrapped.guarantee.provisos == clauses
+
+
+def test_changed_attributes_of_a_mechanism_are_charged():
+    """A mechanism is computed from its arguments, and so is its cost."""
+    changed = f.RandomizedResponse(0.1)
+    changed.epsilon = 20.0
+    env = f.PrivateResponse(gym.make("DPB/Pricing-v0", horizon=5), changed)
+    assert env.guarantee.epsilon(0.0) == 20.0
+    agent = LocalPrivacy("random", changed)
+    with pytest.raises(BudgetExceeded, match="above the budget"):
+        info = make_problem("DPB/Pricing-v0", horizon=5).info
+        agent.set_up(info, AgentStreams([0]), Budget.approx(1.0, 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("env", "kwargs", "vectors", "clause"),
+    [
+        ("DPB/Pricing-v0", {"dim": 3}, 1, ""),
+        ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "revenues": "random"}, 4, "revenues"),
+        ("DPB/Assortment-v0", {"n_items": 4, "capacity": 2, "revenues": "equal"}, 4, ""),
+        ("DPB/Recommendation-v0", {"interactions_per_user": 2}, 5, "user ids"),
+        ("DPB/Recommendation-v0", {"available": 0.5}, 5, "what is available"),
+    ],
+)
+def test_the_guarantee_names_the_parts_of_a_context_without_noise(env, kwargs, vectors, clause):
+    made = gym.make(env, horizon=5, **kwargs)
+    shape = kind_of(made.unwrapped.core.problem.info.kind).feature_shape(
+        made.unwrapped.core.problem.info
+    )
+    wrapped = f.PrivateContexts(made, f.GaussianContexts(1.0, vectors, shape[-1]))
+    wrapped = f.PrivateResponse(wrapped, f.GaussianResponse(1.0))
+    assert wrapped.guarantee.unit == "user-round"
+    expected = (f"of a context the features only: {clause} without noise",) if clause else ()
+    assert wrapped.guarantee.provisos == expected

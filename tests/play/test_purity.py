@@ -937,9 +937,9 @@ def test_a_trusted_function_cannot_be_replaced(monkeypatch):
     fake.py_func.__module__ = dot.py_func.__module__
     fake.py_func.__name__ = "dot"
     monkeypatch.setitem(calls_trusted.py_func.__globals__, "dot", fake)
-    purity.check_functions.cache_clear()
+    purity.checked.cache_clear()
     assert "'dot', which has no bounds checks" in refused(calls_trusted)
-    purity.check_functions.cache_clear()
+    purity.checked.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["flat", "ctypes", "at", "reduce", "fill", "format"])
@@ -1175,9 +1175,9 @@ def test_public_directions_do_not_depend_on_responses(stretch, uncached):
 def test_a_private_helper_is_not_trusted(monkeypatch):
     """It relies on the checks of its caller, and would read beyond its arrays."""
     monkeypatch.setitem(calls_trusted.py_func.__globals__, "dot", _among_equals)
-    purity.check_functions.cache_clear()
+    purity.checked.cache_clear()
     assert "'dot', which has no bounds checks" in refused(calls_trusted)
-    purity.check_functions.cache_clear()
+    purity.checked.cache_clear()
 
 
 M, V = np.eye(3), np.ones(3)

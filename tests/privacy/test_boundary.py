@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 from curated import curator
 
+from dpb_agents.recommendation.one_pass_sparse import SparseSums
 from dpb_gym.errors import BudgetError, BudgetExceeded, ParameterError
 from dpb_gym.feedback import CentralCurator
-from dpb_gym.privacy import Curator, GaussianEvent, NoiseSource, Schedule, SystemNoise
+from dpb_gym.privacy import (
+    Composition,
+    Curator,
+    Event,
+    GaussianEvent,
+    NoiseSource,
+    PureEvent,
+    Schedule,
+    SystemNoise,
+)
 
 APPROX = "eps=1,delta=1e-5"
 
@@ -142,3 +152,83 @@ def test_batches_of_different_length_have_independent_noise() -> None:
             exact += env.truth["reward"] * x / max(1.0, np.linalg.norm(x))
         noise.append(info["response"] - exact)
     assert np.abs(noise[0] - noise[1]).min() > 1e-6
+
+
+@pytest.mark.parametrize("weight", [-1e-3, -1.9e-6, 1e-3])
+def test_rounding_moves_a_record_of_any_weight_by_more(weight: float) -> None:
+    """A negative weight must not make the distance of two records shorter."""
+    pytest.importorskip("opendp")
+    own = curator("rho=0.5", noise="system", horizon=10)
+    ends = np.array([5, 10])
+    plan = Schedule(ends, np.array([1.0, weight]), np.full(2, math.sqrt(0.5)))
+    sums = own.weighted_sum(3, schedule=plan, clip=1.0)
+    assert sums.sigma >= 2.0  # of two records at distance 2, without rounding
+    assert own.guarantee is not None and own.guarantee.rho == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("noise", ["seeded", "system"])
+@pytest.mark.parametrize("replicate", [-1, 2, 1.5])
+def test_a_replicate_has_one_name(noise: str, replicate: float) -> None:
+    """A second curator of the last replicate would spend the budget again, with equal noise."""
+    if noise == "system":
+        pytest.importorskip("opendp")
+    source = NoiseSource.from_seed(0, 2) if noise == "seeded" else "system"
+    whole = Curator("rho=0.5", noise=source, replicates=2)
+    whole.single(1)
+    with pytest.raises(ParameterError, match="replicate must be"):
+        whole.single(replicate)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", ["user", "user-rewards"])
+def test_a_release_that_counts_one_record_protects_no_user(unit: str) -> None:
+    def loss(theta: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return 0.0, 0.0 * theta, np.zeros((2, 2))
+
+    options = {"loss": loss, "gradient_bound": 1.0, "curvature": 0.25}
+    own = curator("rho=0.5", unit=unit, horizon=10)
+    with pytest.raises(BudgetError, match="who may have several records"):
+        own.minimiser(2, **options)
+    with pytest.raises(BudgetError, match="who may have several records"):
+        SparseSums(own, 2, 1.0)
+    curator(None, unit=unit).minimiser(2, **options)
+    curator("rho=0.5", horizon=10).minimiser(2, **options)
+
+
+def parts(*events: Event) -> Curator:
+    """Return a curator whose replicates are charged different events."""
+    whole = curator("eps=20,delta=1e-5", len(events), unit="reward", notion="central", horizon=9)
+    for i, event in enumerate(events):
+        whole.single(i).charge(event, what="a release")
+    return whole
+
+
+def test_the_guarantee_of_replicates_holds_at_every_delta() -> None:
+    """The Gaussian one is smaller at a large delta, the pure one at a small delta."""
+    # the third one has the smaller rho, and the larger epsilon at every delta
+    for sigma, epsilon in ((2.0, 2.0), (2.0, 1.0), (math.sqrt(0.5 / 1.9), 2.0)):
+        crossing = parts(GaussianEvent(sigma), PureEvent(epsilon))
+        with pytest.raises(BudgetError, match="none of them costs most"):
+            crossing.guarantee  # noqa: B018
+    for order in (1, -1):
+        events = [GaussianEvent(4.0), GaussianEvent(2.0)][::order]
+        found = parts(*events).guarantee
+        assert found is not None and found.curve == Composition.of(GaussianEvent(2.0))
+
+
+def test_a_printed_noise_hides_no_declared_cost() -> None:
+    own = curator("rho=0.5", unit="reward", notion="central")
+    own.charge(GaussianEvent(2.0), what="of a package")
+    own.as_printed("some paper")
+    assert own.guarantee is not None
+    assert own.guarantee.basis == "declared; as printed (some paper)"
+    assert str(own.guarantee).endswith("declared; as printed (some paper)")
+
+
+def test_the_whole_names_what_each_replicate_rests_on() -> None:
+    whole = curator("rho=0.5", 2, unit="reward", notion="central", horizon=9)
+    printed, declared = whole.single(0), whole.single(1)
+    printed.as_printed("some paper")
+    printed.batch_sum(2, reward=(0.0, 1.0), sigma=1.0)
+    declared.charge(GaussianEvent(1.0), what="of a package")
+    assert whole.guarantee is not None
+    assert whole.guarantee.basis == "as printed (some paper); declared"

@@ -84,7 +84,7 @@ def test_the_basis_of_a_guarantee() -> None:
     assert ledger.guarantee.basis == "declared"
     ledger.lift("some paper")
     ledger.charge(unit(5.0), what="its noise")
-    assert ledger.guarantee.basis == "as printed (some paper)"
+    assert ledger.guarantee.basis == "declared; as printed (some paper)"
     assert ledger.guarantee.rho == pytest.approx(5.6)
 
 

@@ -170,6 +170,8 @@ class ChoiceMLE(Minimiser):
             records=horizon,
             **options,
         )
+        if private and not clip:
+            self.basis = "declared (features are not clipped)"
 
     @property
     def added(self) -> int:

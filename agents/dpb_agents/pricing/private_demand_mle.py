@@ -46,6 +46,8 @@ class PrivateMLE(Minimiser):
         self, curator: Curator, dim: int, horizon: int, demand: Demand, **options: Any
     ) -> None:
         B = curator.replicates
+        # its bounds follow from the model, whatever the instance states
+        demand = Demand.of(demand.kind, demand.zeta, demand.high)
         self.records = DemandRecords(B, dim, horizon, (demand.low, demand.high), compact=True)
         self._demand = demand
         self._model = MODELS.index(demand.kind)

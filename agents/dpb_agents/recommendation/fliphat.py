@@ -14,7 +14,7 @@ import numpy as np
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.recommendation.ridge_agents import SUPPORTS
 from dpb_agents.recommendation.rivals.linear_rival import LinearRival, doubling, record_reward
-from dpb_gym import portable
+from dpb_gym import portable, validation
 from dpb_gym.errors import ParameterError
 from dpb_gym.kernels.vectors import copy_to, dots, largest
 from dpb_gym.parameters import flag, integer, positive
@@ -90,10 +90,11 @@ class Peeling(Releaser):
         B = curator.replicates
         self.dim = dim
         self.shape = RecordShape(dim)
-        self.sparsity = sparsity
-        self.radius = radius
-        self.x_max = x_max
-        self.bound = bound
+        self.sparsity = validation.integer("sparsity", sparsity, 1, dim)
+        # a negative bound would cancel the others in the sensitivity
+        self.radius = validation.real("radius", radius, 0.0, open_low=True)
+        self.x_max = validation.real("x_max", x_max, 0.0, open_low=True)
+        self.bound = validation.real("bound", bound, 0.0)
         # The sensitivity assumes ||theta||_1 <= C for the first iterate as well.
         self.start = start * min(1.0, radius / max(float(np.abs(start).sum()), 1e-300))
         self.kept: Kept | None = None
@@ -135,7 +136,12 @@ class Peeling(Releaser):
         Args:
             step: eta / n, public.
             steps: M, public.
+
+        Raises:
+            ParameterError: If they are out of range; nothing is released.
         """
+        validation.real("step", step, 0.0)
+        validation.integer("steps", steps, 1)
         self.ready()
         (B, d), s = self._response.shape, self.sparsity
         # rho is divided among M steps, and in each between selection and values.

@@ -11,7 +11,7 @@ import numpy as np
 from dpb_agents import kernels as agent_kernels
 from dpb_agents.common.parameters import integer, positive, real
 from dpb_agents.common.prior import WarmStart
-from dpb_gym import portable
+from dpb_gym import portable, validation
 from dpb_gym.errors import ActionError, AgentError, ParameterError
 from dpb_gym.privacy import Curator, Releaser, ZCDPEvent
 from dpb_gym.privacy.noise import NoiseSource
@@ -49,6 +49,16 @@ class SparseRelease(NamedTuple):
     values_std: Array
 
 
+def check_shares(what: str, shares: tuple[float, float], picks: int) -> None:
+    """Raise ParameterError unless the parts of a release spend no more than its whole."""
+    first, second = shares
+    # negated, so that NaN is refused
+    if not (first > 0.0 and second >= 0.0 and first + second <= 1.0 + 1e-12):
+        raise ParameterError(f"{what}: shares must be positive and at most 1 in all, got {shares}")
+    if picks and second == 0.0:
+        raise ParameterError(f"{what}: a selection needs a share, got {shares}")
+
+
 class SparseSums(Releaser):
     """Sums of a few selected coordinates of records y v, and counts of their errors by size.
 
@@ -78,7 +88,8 @@ class SparseSums(Releaser):
     kept: SparseRelease | None = None
 
     def __init__(self, curator: Curator, width: int, bound: float) -> None:
-        self.width, self.bound = width, bound
+        self.width = width
+        self.bound = validation.real("bound", bound, 0.0, 1.0, open_low=True)
         self._sums = np.zeros((curator.replicates, width))
         self._counts = np.zeros((curator.replicates, OCTAVES))
         super().__init__(curator, share=None, what="sums of selected coordinates")
@@ -109,8 +120,13 @@ class SparseSums(Releaser):
             picks: Number of new coordinates, public.
             shares: Parts of rho for the counts and for the selection, public; the rest is for the
                 values, which are not released if the parts add up to 1.
+
+        Raises:
+            ParameterError: If a part is not positive, or they add up to more than 1; nothing is
+                released.
         """
         self.ready()
+        check_shares(self.what, shares, picks)
         B, sigma, (first, second) = self.replicates, self._sigma, shares
         after = support.copy()
         order = np.empty((B, picks), np.int64)

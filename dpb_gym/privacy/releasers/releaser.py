@@ -261,6 +261,8 @@ class Releaser(ABC):
     """Trust models in which the releaser works, by name."""
     shuffled = False
     """Whether a shuffler stands between customers and releases."""
+    counts_users: ClassVar[bool] = False
+    """Whether the cost covers all records of a user, where users are protected."""
     rho: float | None = None
     entered_in: int = 0
     """Number of the opening of the curator in which the newest record entered; see `Curator`."""

@@ -143,6 +143,7 @@ class Sum(Releaser):
         "mail", "past", "coming", "sent", "_own", "_along", "_opened", "_stated",
     )  # fmt: skip
     law = "gaussian"
+    counts_users = True
     gain = 1.0
     least_weight = 1.0
     pure = False
@@ -325,7 +326,7 @@ class Sum(Releaser):
             plan = plan(gaussian_sigma(self.curator.most_rho, self.sensitivity))
             self._plan = fixed(plan)
         # a record is rounded twice: when it is added, and in the weighted sum of its batch
-        least = float(plan.weights.min())
+        least = float(np.abs(plan.weights).min())
         self.least_weight = least / (1.0 + least)
 
     def _compose_messages(self, times: Planned) -> None:
@@ -443,7 +444,8 @@ class Sum(Releaser):
 
     def plain_options(self, given: dict[str, Any]) -> dict[str, Any]:
         times = given.get("times")
-        if not isinstance(times, Planned):
+        # a sum that its constructor refused is described as it was asked for
+        if not isinstance(times, Planned) or "trust" not in vars(self):
             return given
         if callable(times.schedule):
             # the schedule that the function returned for the sigma of this plan
@@ -455,6 +457,11 @@ class Sum(Releaser):
     def parts(self) -> tuple[object, ...]:
         """Parts on whose code the cost rests, besides the class of the sum."""
         return (self.mechanism,)
+
+    @property
+    def numbers(self) -> Segment | None:
+        """Range of the numbers that messages are about, along directions without noise, or None."""
+        return self._numbers
 
     @property
     def clips_users(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dpb_gym
+from dpb_agents.recommendation.fliphat import Peeling
 from dpb_agents.recommendation.one_pass_sparse import OCTAVES, SparseSums
 from dpb_gym import make_agent, make_problem
 from dpb_gym.customer_rounds import locked
@@ -198,3 +199,38 @@ def test_the_scale_follows_the_rewards():
         agent.observe(context, action, small)
         instance.advance()
     assert agent._scale == 0.125
+
+
+@pytest.mark.parametrize(
+    ("shares", "picks"),
+    [((1.0, 1.0), 1), ((0.0, 0.5), 1), ((-0.5, 0.5), 1), ((0.5, 0.0), 1), ((np.nan, 0.1), 0)],
+)
+def test_parts_of_a_release_cost_no_more_than_the_whole(shares, picks):
+    own = Curator("rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=9)
+    made = SparseSums(own, 3, 1.0)
+    made.add(np.ones(1), np.ones(1), np.ones((1, 3)))
+    with pytest.raises(ParameterError, match="share"):
+        made.release(np.zeros((1, 3), bool), picks, shares)
+    assert made.kept is None
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.5, -1.0])
+def test_the_bound_of_a_direction_is_positive(bound):
+    own = Curator("rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=9)
+    with pytest.raises(ParameterError, match="bound"):
+        SparseSums(own, 3, bound)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"bound": -1.0}, {"x_max": -1.0}, {"radius": 0.0}, {"sparsity": 4}]
+)
+def test_bounds_that_cancel_in_a_sensitivity_are_refused(changed):
+    """With the bound -1 the sensitivity 2 step x_max (bound + x_max radius) would be 0."""
+    own = Curator("rho=0.5", ("joint", "user-round"), noise=NoiseSource.from_seed(0), horizon=9)
+    given = {"sparsity": 1, "x_max": 1.0, "bound": 1.0, "radius": 1.0, "start": np.zeros(3)}
+    with pytest.raises(ParameterError, match=next(iter(changed))):
+        Peeling(own, 3, **{**given, **changed})
+    made = Peeling(own, 3, **given)
+    for step, steps in ((-1.0, 1), (1.0, 0)):
+        with pytest.raises(ParameterError, match="step"):
+            made.release(step, steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -394,3 +395,15 @@ def test_all_calls_are_charged_at_once():
     with pytest.raises(BudgetExceeded, match="all 2 releases of private MLEs"):
         estimator.release(due)
     estimator.release(~due)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "gaussian"])
+def test_the_bounds_of_a_loss_are_those_of_its_model(kind):
+    """Not what an instance states, or the noise could be a millionth."""
+    true = Demand.of(kind, 4.0, 3.0)
+    stated = replace(true, gradient_bound=1e-6 * true.gradient_bound, curvature=1e-6)
+    costs = []
+    for demand in (true, stated):
+        own = Curator("rho=0.5", ("anticipating", "user-round"), noise=NoiseSource.from_seed(0))
+        costs.append(PrivateMLE(own, 3, 80, demand).plan.sigma)
+    assert costs[0] == costs[1]

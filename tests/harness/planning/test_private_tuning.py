@@ -63,6 +63,34 @@ def test_the_best_point_is_chosen_and_the_selection_is_charged() -> None:
     assert len(set(counts)) > 2 and 5 < np.mean(counts) < 50, "the number of runs is random"
 
 
+class Stating(Shop):
+    """State a sensitivity, which nothing enforces."""
+
+    def begin(self) -> None:
+        self.sums = self.curator.batch_sum(1, reward=(0.0, 1.0), sensitivity=1.0 - self.price)
+
+
+class LateShop(Shop):
+    """Charge more than a run may cost, when the season is over."""
+
+    def observe(self, context: Any, action: float, feedback: Any) -> None:
+        super().observe(context, action, feedback)
+        if context.t == T:
+            self.curator.as_printed("a paper")
+            self.curator.charge(dpb_gym.privacy.ZCDPEvent(1e7), what="later")
+
+
+def test_the_guarantee_says_what_the_runs_rest_on() -> None:
+    """It is the same whichever points were played."""
+    lines = {str(choose("rho=1e6", seed, runs=2.0, agent=Stating).guarantee) for seed in range(6)}
+    assert len(lines) == 1 and "sensitivity 0.5" in lines.pop()
+
+
+def test_a_charge_after_the_start_counts() -> None:
+    with pytest.raises(ParameterError, match="within budget"):
+        choose("rho=1e6", 0, agent=LateShop)
+
+
 def test_scores_are_noisy() -> None:
     wrong = 0
     for seed in range(12):

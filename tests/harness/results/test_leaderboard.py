@@ -156,7 +156,8 @@ def test_incomplete_rows_are_noted(suite: Suite) -> None:
 
 
 def test_rows_state_provenance_and_tuning(suite: Suite) -> None:
-    declared = {**promise(0.5), "basis": "declared"}
+    basis = "declared (sums: sensitivity 0.5); as printed (some paper)"
+    declared = {**promise(0.5), "basis": basis}
     results = [
         block(suite, "A", 0, 2, name="one-pass-linear", guarantee=declared),
         block(suite, "B", 0, 1, name="lin-ts", provenance="recomputed here"),
@@ -167,7 +168,7 @@ def test_rows_state_provenance_and_tuning(suite: Suite) -> None:
     results.append(block(suite, "D", 0, 2, name="best-fixed-price"))
     a, b, c, d = board(suite, results).tasks[0].rows
     assert (a.reference, d.reference) == (False, True)
-    assert (a.accounting, b.accounting) == ("declared", "computed")
+    assert (a.accounting, b.accounting) == (basis, "computed")
     assert [row.trust for row in (a, b, c)] == ["computed here", "stated by Eve", "recomputed here"]
     assert re.fullmatch(r"tuned on \d+ seeds", a.tuning) and b.tuning == "default parameters"
     assert effort("zcdp-episodic", {"alpha": 0.1, "ridge": 100.0, "centre": True}).startswith(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpb_agents import kernels as agent_kernels
+from dpb_gym import kernels
 from dpb_gym.agent import unsuitable
 from dpb_gym.errors import BudgetExceeded, ParameterError
 from dpb_gym.kernels.vectors import clip_factor, clipped, largest, times, upper_bounds
@@ -206,16 +207,18 @@ class RewardSums(Sum):
             inverse: Public symmetric matrices M ``(B, d, d)``: release M s + norm sigma z
                 instead of s + sigma z. Sensitivity ||M x|| (high - low) of the image is at most
                 norm times that of the sum.
-            norm: Upper bounds of the operator norms of M, ``(B,)``, which are not checked. Needed
-                with `inverse`.
+            norm: Upper bounds of the operator norms of M, ``(B,)``. Needed with `inverse`.
 
         Raises:
             BudgetExceeded: If a replicate has used up its releases; nothing is released.
-            ParameterError: If only one of `inverse` and `norm` is given.
+            ParameterError: If only one of `inverse` and `norm` is given, or a norm is too small;
+                nothing is released.
         """
         if (inverse is None) != (norm is None):
             raise ParameterError("give both inverse and norm, or neither")
         self.ready()
+        if inverse is not None and norm is not None and self._sigma:
+            self._check_image(inverse[due], norm[due])
         if self.keep is not None and (self.releases[due] >= self.keep).any():
             raise BudgetExceeded(f"all {self.keep} releases of a replicate are used up")
         # In blocks per replicate, so that its noise does not depend on the releases of others.
@@ -231,3 +234,13 @@ class RewardSums(Sum):
             self._cursor[:] = self._normals.shape[1]
         self.releases += due
         return self._released.copy()
+
+    def _check_image(self, inverse: Array, norm: Array) -> None:
+        """Raise ParameterError unless norms bound matrices: the noise has their size."""
+        # eigenvalues are computed from a triangle
+        if not (inverse == inverse.swapaxes(1, 2)).all():
+            raise ParameterError(f"{self.what}: inverse must be symmetric and finite")
+        exact = np.abs(kernels.linalg.eigvalsh(np.ascontiguousarray(inverse))).max(axis=1)
+        # negated, so that NaN is refused
+        if not (norm >= exact * (1.0 - 1e-12)).all():
+            raise ParameterError(f"{self.what}: norm is smaller than the norm of inverse")

@@ -150,3 +150,23 @@ def test_records_are_clipped_validated_and_counted():
     short.add(np.zeros(2), np.zeros((2, WIDTH)))
     with pytest.raises(HorizonExceeded):
         short.add(np.zeros(2), np.zeros((2, WIDTH)))
+
+
+@pytest.mark.parametrize("norm", [0.5, np.nan, 0.0])
+def test_a_norm_that_is_too_small_is_refused(norm):
+    """The noise has its size."""
+    made = sums()
+    made.add(np.ones(2), np.eye(WIDTH)[:2])
+    matrices = np.tile(np.eye(WIDTH), (2, 1, 1))
+    due = np.array([True, False])
+    with pytest.raises(ParameterError, match="norm is smaller"):
+        made.release(due, matrices, np.array([norm, 1.0]))
+    skewed = matrices.copy()
+    skewed[0, 0, 1] = 1e6
+    for odd in (skewed, matrices * np.nan):
+        with pytest.raises(ParameterError, match="symmetric"):
+            made.release(due, odd, np.ones(2))
+    assert made.releases.tolist() == [0, 0]
+    made.release(due, matrices, np.array([1.0, norm]))
+    exact = RewardSums(Curator(None, replicates=2), WIDTH, Segment(0.0, 1.0), "sums")
+    exact.release(due, matrices, np.array([norm, norm]))
