@@ -24,6 +24,7 @@ import dpb_gym
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.running import execution as run_module
+from dpb_gym.running import unfinished
 from dpb_gym.running.api import plan_task
 from dpb_gym.running.execution import WorkerError, check_backend, run_plan
 from dpb_gym.running.plan import plan_suite
@@ -98,10 +99,14 @@ def test_dask_writes_the_same_shards_as_one_process(
 
 
 @pytest.mark.slow
-def test_started_jobs_end_with_their_run(cluster: str, tmp_path: Path) -> None:
+def test_started_jobs_end_with_their_run(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The jobs would take an hour: an interrupted run leaves the workers free."""
     import distributed
 
+    # a job also ends when it saves its state and its run has left the directory
+    monkeypatch.setattr(unfinished, "SAVE_SECONDS", 3600.0)
     suite, plan = plan_task("DPB/Pricing-v0", {"random": ("random", None)}, 10**9, 4, block=2)
 
     def active() -> int:
