@@ -60,12 +60,12 @@ def context_of(
         raise ParameterError(f"a {info.kind} problem has no revenues")
     listed = None
     if info.n_candidates is not None:
-        listed = np.full((1, info.n_candidates), -1)
+        listed = _no_arms(info.n_candidates)
         if arms is not None:
             given = validation.array("arms", arms, listed.shape[1:], 0, (info.n_arms or 1) - 1)
             if (given % 1.0).any() or len(set(given.tolist())) < len(given):
                 raise ParameterError(f"arms must be different integers, got {shown(arms)}")
-            listed[0] = given
+            listed = given.astype(listed.dtype)[None]
     who = None
     if info.max_interactions is not None or identified:
         who = np.array([validation.integer("user", user, 0, MOST_USERS - 1 if counted else None)])
@@ -77,6 +77,14 @@ def context_of(
     elif available is not None:
         raise ParameterError("all are available here; `available` needs ProblemInfo(masked=True)")
     return locked(Context(t, x.astype(np.float32)[None], item_revenues, listed, who, mask))
+
+
+@functools.lru_cache(maxsize=100)
+def _no_arms(count: int) -> Array:
+    """Return the arms of `count` candidates that are of no pool."""
+    arms = np.full((1, count), -1)
+    arms.flags.writeable = False
+    return arms
 
 
 @functools.lru_cache(maxsize=100)
@@ -125,5 +133,5 @@ def locked(context: Context) -> Context:
     """Make the arrays read-only, as those of the harness, so that the same kernels are used."""
     for part in context[1:]:
         if isinstance(part, np.ndarray):
-            part.flags.writeable = False
+            part.setflags(write=False)
     return context

@@ -47,8 +47,18 @@ class _Specified:
 
 
 def _plain(value: Any) -> Any:
-    """Return arrays and NumPy numbers as lists and Python numbers; other values unchanged."""
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    """Return arrays and NumPy numbers as lists and Python numbers, also inside of lists and dicts.
+
+    Other values are returned as they are.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    # a subclass, such as a named tuple, may be an argument with a meaning of its own
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    if type(value) is dict:
+        return {key: _plain(part) for key, part in value.items()}
+    return value
 
 
 class BanditEnv(_Specified, gymnasium.Env[Any, Any]):

@@ -43,7 +43,8 @@ def stand_ins(context: Context) -> tuple[Context, Array | None]:
         The context, and the original index of every entry ``(B, N)``; None if all are available.
     """
     available = context.available
-    if available is None or available.all():
+    # a count of one row takes a third of the time of `all`
+    if available is None or np.count_nonzero(available) == available.size:
         return context, None
     available = available | ~available.any(axis=1, keepdims=True)
     own = np.arange(available.shape[1])

@@ -273,11 +273,13 @@ def run_job(
     whole: bool,
     save_seconds: float,
     notify: Callback | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Done:
     """Run a job's cells in lockstep and write their results if there is a place.
 
     A job that runs longer than `save_seconds` writes its state at such intervals, and continues
     from the state of an interrupted run. Return all outcomes if `whole`, else the failures alone.
+    `check` is called with every report of progress, and ends the job by an exception.
     """
     states = None if place is None or job.isolate else JobState(place, job.cells[0], save_seconds)
     found: dict[int, Outcome] = {}
@@ -286,9 +288,10 @@ def run_job(
         report = heartbeat
         if heartbeat is not None and found:
             report = partial(_further, heartbeat, len(found) * job.rounds // len(job.cells))
+        progress = report if check is None else partial(_checked_report, check, report)
         with nullcontext() if report is None else compilations(partial(report, 0)):
             outcomes = run_block(
-                problem, cells, report, notify, job.study, isolate=job.isolate, states=states
+                problem, cells, progress, notify, job.study, isolate=job.isolate, states=states
             )
         for cell, outcome in zip(cells, outcomes):
             found[id(cell)] = outcome
@@ -311,6 +314,33 @@ def _parts(job: Job, states: JobState) -> list[tuple[Cell, ...]]:
 def _further(report: Report, before: int, rounds: int, *compiling: Any) -> None:
     """Report the rounds of a later part of a job."""
     report(before + rounds, *compiling)
+
+
+def _checked_report(check: Callable[[], None], report: Report | None, rounds: int) -> None:
+    """Check whether the job goes on, and report its rounds if somebody listens."""
+    check()
+    if report is not None:
+        report(rounds)
+
+
+def _job_on_cluster(*call: Any) -> Done:
+    """Run a job on a worker of a cluster until the run that submitted it ends.
+
+    The cluster cancels the jobs of a run that was interrupted or died, but cannot stop a thread.
+    """
+    import distributed
+
+    dask: Any = distributed
+    worker = dask.get_worker()
+    key = worker.get_current_task()
+
+    def check() -> None:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            raise WorkerError("the run that submitted this job has ended")
+
+    run: Callable[..., Done] = partial(run_job, check=check)
+    return run(*call)
 
 
 def _job_of(parent: int, run: Callable[..., Any], *call: Any) -> Any:
@@ -381,7 +411,7 @@ def _dask(calls: list[Any], scheduler: str | None) -> Iterator[Done]:
     except (OSError, ValueError) as error:
         raise WorkerError(f"cannot reach the dask scheduler at {scheduler}: {error}") from error
     with client:
-        futures = client.map(run_job, *zip(*calls), pure=False)
+        futures = client.map(_job_on_cluster, *zip(*calls), pure=False)
         done = dask.as_completed(futures, loop=client.loop)
         try:
             yield from _completed(client, done, len(futures))

@@ -59,10 +59,11 @@ def offer(number: float) -> np.ndarray:
         ("DPB/Assortment-v0", "one-pass-mnl", {"n_items": 12, "capacity": 3, "dim": 4}),
         ("DPB/Recommendation-v0", "one-pass-linear", {"dim": 4}),
         ("DPB/Recommendation-v0", "lin-ts", {"dim": 4}),
+        ("DPB/MultiArmed-v0", "ucb", {"n_arms": 5}),
     ],
 )
 def test_immediate_responses_equal_the_harness(env_id: str, agent: str, kwargs: Any) -> None:
-    budget = None if agent == "lin-ts" else "rho=2"
+    budget = None if agent in ("lin-ts", "ucb") else "rho=2"
     run = dpb_gym.evaluate(
         env_id, [(agent, budget)], horizon=T, replicates=1, seed=7, env_kwargs=kwargs
     )

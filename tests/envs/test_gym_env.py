@@ -223,6 +223,15 @@ def test_specs_with_arrays_and_numpy_numbers_are_json():
     env = gym.make("DPB/Pricing-v0", horizon=np.int64(50), customers=rows)
     again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
     assert data_equivalence(env.reset(seed=4), again.reset(seed=4))
+    nested = {
+        "theta": (0.5, np.float32(0.25), np.array(0.125)),
+        "drift": {"kind": "walk", "rate": np.float32(0.5)},
+    }
+    env = gym.make("DPB/MultiArmed-v0", horizon=9, n_arms=3, **nested)
+    again = gym.make(gym.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert again.spec.kwargs["theta"] == [0.5, 0.25, 0.125]
+    assert again.spec.kwargs["drift"] == {"kind": "walk", "rate": 0.5}
+    assert data_equivalence(env.reset(seed=4), again.reset(seed=4))
 
 
 def test_an_unknown_argument_is_also_a_type_error():

@@ -52,6 +52,8 @@ def test_many_rounds_at_once_equal_single_rounds(run, game, budget, seeds):
     expected = one.singly(240)
     np.testing.assert_array_equal(other.together(240), expected)
     assert_equal(one, other)
+    np.testing.assert_array_equal(one.agent._records, np.full(len(seeds), 240.0))
+    np.testing.assert_array_equal(other.agent._records, one.agent._records)
     assert any(np.abs(part).sum() > 0 for part in one.state)
     assert len(np.unique(expected.reshape(240, -1), axis=0)) > 3
 
@@ -137,6 +139,7 @@ def test_a_missing_response_is_an_empty_round(run, game, budget):
             return context, feedback._replace(observed=masks[-1])
 
         played.append(runs[-1].singly(160, change))
+        np.testing.assert_array_equal(runs[-1].agent._records, np.sum(masks, axis=0))
         for mask, (_, _, _, values, rows) in zip(masks, seen):
             assert not rows[~mask].any() and not values[~mask].any()
             assert rows[mask].any(axis=-1).all() or not mask.any()

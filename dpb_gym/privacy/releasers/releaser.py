@@ -157,8 +157,9 @@ def _counted(method: Callable[..., Any], name: str) -> Callable[..., Any]:
             return method(releaser, *args, **options)
 
         # before they are counted, because a conversion can run code of the caller
-        args = tuple(map(_converted, args))
-        options = {key: _converted(value) for key, value in options.items()}
+        args = tuple([_converted(value) for value in args])
+        if options:
+            options = {key: _converted(value) for key, value in options.items()}
         records = 1
         if many:
             records = _number_of_rounds(releaser.what, [*args, *options.values()])
@@ -426,6 +427,8 @@ def _open(handle: Handle) -> Any:
 def _shown(name: str) -> property:
     def show(handle: Handle) -> Any:
         value = getattr(_raw(handle), name)
+        if type(value) in PLAIN:  # read in every round, in a tenth of the time of the next line
+            return value
         return copy.deepcopy(value) if isinstance(value, MUTABLE) else value
 
     return property(show)

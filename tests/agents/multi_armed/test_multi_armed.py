@@ -309,10 +309,12 @@ def test_invalid_arguments_are_refused():
     agent, made = make_agent("ucb"), problem(5)
     agent.set_up(made.info, AgentStreams([0]), None)
     context = made.instance([0]).context()
-    with pytest.raises(ActionError, match=r"candidate 4 of replicate 0 is outside 0\.\.3"):
-        agent.observe(context, np.array([4]), Feedback(np.zeros(1)))
-    for name, wrong in (("dp-se", "scale"), ("adac-ucb", "alpha"), ("ldp-ucb", "alpha")):
-        with pytest.raises(ParameterError, match=wrong):
-            make_agent(name, **{wrong: -1.0})
+    for wrong in (4, -1):
+        message = rf"candidate {wrong} of replicate 0 is outside 0\.\.3"
+        with pytest.raises(ActionError, match=message):
+            agent.observe(context, np.array([wrong]), Feedback(np.zeros(1)))
+    for name, parameter in (("dp-se", "scale"), ("adac-ucb", "alpha"), ("ldp-ucb", "alpha")):
+        with pytest.raises(ParameterError, match=parameter):
+            make_agent(name, **{parameter: -1.0})
     with pytest.raises(AgentError, match="needs a budget"):
         make_agent("ldp-ucb").set_up(made.info, AgentStreams([0]), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import os
 import signal
@@ -23,6 +24,8 @@ import dpb_gym
 from dpb_gym.errors import MissingExtraError, ParameterError
 from dpb_gym.privacy import Budget
 from dpb_gym.running import execution as run_module
+from dpb_gym.running import unfinished
+from dpb_gym.running.api import plan_task
 from dpb_gym.running.execution import WorkerError, check_backend, run_plan
 from dpb_gym.running.plan import plan_suite
 from dpb_gym.suites.suite import Suite, parse_suite
@@ -93,6 +96,38 @@ def test_dask_writes_the_same_shards_as_one_process(
     plans = plan_suite(suite)
     run_plan(suite, plans, tmp_path / "dask", backend="dask", scheduler=cluster)
     assert shards(tmp_path / "dask") == shards(finished)
+
+
+@pytest.mark.slow
+def test_started_jobs_end_with_their_run(
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs would take an hour: an interrupted run leaves the workers free."""
+    import distributed
+
+    # a job also ends when it saves its state and its run has left the directory
+    monkeypatch.setattr(unfinished, "SAVE_SECONDS", 3600.0)
+    suite, plan = plan_task("DPB/Pricing-v0", {"random": ("random", None)}, 10**9, 4, block=2)
+
+    def active() -> int:
+        with distributed.Client(cluster, set_as_default=False) as watcher:
+            return sum(watcher.run(lambda dask_worker: len(dask_worker.active_threads)).values())
+
+    def interrupt() -> None:
+        while active() < 2:
+            time.sleep(0.05)
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with (
+        pytest.warns(RuntimeWarning, match="Finished results are kept: 0 of 2 cells"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run_plan(suite, [plan], tmp_path / "out", backend="dask", scheduler=cluster)
+    deadline = time.monotonic() + 30
+    while active() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not active()
 
 
 def test_evaluate_on_a_cluster_gives_the_same_result(cluster: str) -> None:
