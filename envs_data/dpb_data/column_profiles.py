@@ -125,7 +125,7 @@ def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
 
 
 def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, Profile]:
-    repair = replace(rules, notes=[], unit={}, rows=None, wrong={})
+    repair = replace(rules, notes=[], unit={}, rows=None, wrong={}, codes=set())
     columns = [Column(name, kind="any", nullable=True) for name in names]
     read = replace(opened, repair=repair).take(columns)
     dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}

@@ -7,7 +7,7 @@ does not show it. Everything that is changed is in `Repair.notes` with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
 NO_CODES = "none"
 """Value of ``absent=`` for a table whose numbers are all values."""
+BELOW: dict[str, Callable[[Any], Any]] = {"<0": lambda v: v < 0.0, "<=0": lambda v: v <= 0.0}
+"""Values of a column in ``absent=`` that stand for all numbers below, or up to, 0."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
@@ -36,6 +38,7 @@ _FORM = (
     "(?:[eE][+-]?[0-9]+)?"
 )
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
+_CODE = "^0[0-9]{2,}$"  # two digits may be a month or an hour
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
 
@@ -53,7 +56,8 @@ class Repair:
         header: Names of all columns, for a text file whose first line is a row; ``"first"`` if
             the first line has the names although it looks like a row; None to decide by the file.
         absent: Numbers that stand for a missing value by column, one or a list, such as
-            ``{"age": -999}``; ``"none"`` if all numbers are values; None to ask.
+            ``{"age": -999}``, or a text of `BELOW`; ``"none"`` if all numbers are values; None to
+            ask.
         shares: Columns of which percentages are divided by 100.
         success: Values of a response that mean yes, one or a list, such as ``"confirmed"``; all
             others mean no. None: 1, and words such as yes.
@@ -62,6 +66,7 @@ class Repair:
         unit: Currency or percent sign of each column, by name.
         rows: Numbers of the rows that remain ``(n,)``, or None for all.
         wrong: Row and value of the first text in a column of numbers that is mostly text, by name.
+        codes: Columns of digits that are texts, as some begin with 0.
     """
 
     missing: str | None = None
@@ -75,6 +80,7 @@ class Repair:
     unit: dict[str, str] = field(default_factory=dict)
     rows: NDArray[Any] | None = None
     wrong: dict[str, tuple[int, str]] = field(default_factory=dict)
+    codes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         validation.optional(validation.choice, "missing", self.missing, MISSING_RULES)
@@ -122,7 +128,14 @@ class Repair:
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
             if kinds[name] != "code"
         }
-        numeric = {k: t for k, t in texts.items() if kinds[k] not in _UNTOUCHED and t.numeric}
+        for name, text in texts.items():
+            if kinds[name] in _CODED and (count := text.padded):
+                self.codes.add(name)
+                self.note(f"{name}: digits read as codes, since some begin with 0", count)
+        numeric = {
+            k: t for k, t in texts.items()
+            if t.numeric and kinds[k] not in _UNTOUCHED and k not in self.codes
+        }  # fmt: skip
         for name, text in texts.items():
             bad = ~(text.fits[text.mark] | text.absent)
             if kinds[name] in _NUMBERS and name not in numeric and bad.any():
@@ -141,6 +154,8 @@ class Repair:
                 clean[name] = self._days(name, values.cast(pa.timestamp("us")))
             elif text is None or kinds[name] == "time":
                 clean[name] = values
+            elif name in self.codes:
+                clean[name] = text.trimmed
             elif kinds[name] in ("text", "id") or (dates := text.dates()) is None:
                 clean[name] = self._levels(text) if kinds[name] == "any" else text.trimmed
             else:
@@ -155,6 +170,10 @@ class Repair:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if isinstance(codes, str) and codes in BELOW:
+            coded = BELOW[codes](values.cast(pa.float64()).to_numpy(zero_copy_only=False))
+            self.note(f"{name}: values {codes.replace('0', ' 0')} read as missing", coded.sum())
+            return pc.if_else(coded, pa.scalar(None, pa.float64()), values.cast(pa.float64()))
         listed = codes if isinstance(codes, (list, tuple)) else [codes]
         try:
             wanted = pa.array([float(code) for code in listed])
@@ -176,8 +195,8 @@ class Repair:
 
         mark = text.mark if text.sure else self.decimal
         if mark is None:
-            mark = next(iter(marks)) if len(marks) == 1 else "," if text.commas else "."
-            if text.commas and len(marks) != 1:
+            mark = next(iter(marks)) if len(marks) == 1 else "."
+            if text.marked and len(marks) != 1:
                 raise QuestionError(_mark_question(text))
         other = "," if mark == "." else "."
         fits = text.fits[mark]
@@ -264,6 +283,7 @@ class Repair:
 
 _NUMBERS = ("number", "integer", "flag")
 _UNTOUCHED = ("id", "text", "time")
+_CODED = ("id", "any")
 
 
 class _Text:
@@ -275,7 +295,7 @@ class _Text:
         numeric: Whether the column is one of numbers.
         mark: Decimal mark that more values fit.
         sure: Whether the values alone decide the mark.
-        commas: A value with a comma, or None.
+        marked: A number with a comma or a point, or None.
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
     """
@@ -305,10 +325,11 @@ class _Text:
         counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
         self.mark = "," if counts[","] > counts["."] else "."
         self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
-        with_comma = self.bare.filter(self.fits["."] & self.contains(","))
-        self.commas = with_comma[0].as_py() if len(with_comma) else None
-        marked = bool((self.contains(",") | self.contains(".")).any())
-        self.sure = counts["."] != counts[","] and marked
+        marked = self.bare.filter(
+            (self.fits["."] | self.fits[","]) & (self.contains(",") | self.contains("."))
+        )
+        self.marked = marked[0].as_py() if len(marked) else None
+        self.sure = counts["."] != counts[","] and self.marked is not None
         present = int((~self.absent).sum())
         self.numeric = present > 0 and counts[self.mark] >= _NUMERIC_SHARE * present
         if self.numeric and self.unit and self.units < present and self.unit == "%":
@@ -316,6 +337,13 @@ class _Text:
                 f"{where}: {name} has a percent sign in {self.units:,} of {present:,} values: "
                 "write all of them with it, or none"
             )
+
+    @property
+    def padded(self) -> int:
+        """Number of values of digits that begin with 0, such as 007."""
+        import pyarrow.compute as pc
+
+        return int(pc.sum(pc.match_substring_regex(self.trimmed, _CODE)).as_py() or 0)
 
     def contains(self, mark: str) -> NDArray[np.bool_]:
         """Return a mask of the values with a mark ``(n,)``."""
@@ -358,13 +386,16 @@ class _Text:
 
 
 def _mark_question(text: _Text) -> Question:
+    mark = "," if "," in (text.marked or "") else "."
+    other = "." if mark == "," else ","
+    named = {",": "comma", ".": "point"}[mark]
     return Question(
         "decimal",
-        f"{text.where}: {text.name} has values such as {text.commas!r}, whose comma may separate "
+        f"{text.where}: {text.name} has values such as {text.marked!r}, whose {named} may separate "
         "thousands or decimals: say decimal=',' or decimal='.'.",
         (
-            Answer({"decimal": ","}, "the comma separates decimals"),
-            Answer({"decimal": "."}, "the comma separates thousands"),
+            Answer({"decimal": mark}, f"the {named} separates decimals"),
+            Answer({"decimal": other}, f"the {named} separates thousands"),
         ),
         text.name,
     )
