@@ -24,6 +24,7 @@ _CHANCE = 1e-5  # of taking a column for an id whose counts are random
 _CODES_BELOW = (-1.0, -7.0, -8.0, -9.0, -77.0, -88.0, -99.0, -999.0, -9999.0)
 _CODES_ABOVE = (99.0, 999.0, 9999.0, 99999.0)
 _FEWEST_CODED = 4  # distinct values of a column with codes for missing ones
+_MOST_COUNTED = 10_000_000  # pairs that are counted in a table, 80 MB
 _FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
 
 
@@ -83,11 +84,16 @@ class Profile:
             return False
         return bool((self.known > low).all() and (self.known <= high).all())
 
-    def codes(self) -> Array:
-        """Return the number of each row's value ``(n,)``, equal for equal values."""
+    @cached_property
+    def _codes(self) -> Array:
         plain = self.values.astype(str) if self.text else self.values
         codes: Array = np.unique(plain, return_inverse=True)[1].ravel()
+        codes.flags.writeable = False
         return codes
+
+    def codes(self) -> Array:
+        """Return the number of each row's value ``(n,)``, equal for equal values; read-only."""
+        return self._codes
 
 
 def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
@@ -289,10 +295,25 @@ def _has_digits(profile: Profile) -> bool:
 
 def _is_property(codes: Array, other: Array) -> bool:
     """Return whether another column is the same for each number, and no range of numbers."""
-    levels = len(np.unique(other))
-    if not 2 <= levels < len(np.unique(codes)):
+    levels = _count(other)
+    count = _count(codes)
+    if not 2 <= levels < count or distinct_pairs(codes, other) > count:
         return False
-    pairs = np.unique(np.column_stack([codes, other]), axis=0)
-    if len(pairs) > len(np.unique(codes)):
-        return False
-    return int((np.diff(pairs[:, 1]) != 0).sum()) > levels - 1
+    first = np.unique(codes, return_index=True)[1]
+    return int((np.diff(other[first]) != 0).sum()) > levels - 1
+
+
+def _count(codes: Array) -> int:
+    """Return the number of different codes, whole numbers from 0."""
+    return int(np.count_nonzero(np.bincount(codes)))
+
+
+def distinct_pairs(first: Array, second: Array) -> int:
+    """Return the number of different pairs of codes, whole numbers from 0 ``(n,)``."""
+    if not len(first):
+        return 0
+    width = int(second.max()) + 1
+    pairs = first.astype(np.int64) * width + second
+    if (int(first.max()) + 1) * width <= _MOST_COUNTED:
+        return _count(pairs)
+    return len(np.unique(pairs))

@@ -170,19 +170,17 @@ class Repair:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if isinstance(codes, str) and codes in BELOW:
-            coded = BELOW[codes](values.cast(pa.float64()).to_numpy(zero_copy_only=False))
-            self.note(f"{name}: values {codes.replace('0', ' 0')} read as missing", coded.sum())
-            return pc.if_else(coded, pa.scalar(None, pa.float64()), values.cast(pa.float64()))
+        below = BELOW.get(codes) if isinstance(codes, str) else None
         listed = codes if isinstance(codes, (list, tuple)) else [codes]
         try:
-            wanted = pa.array([float(code) for code in listed])
+            wanted = pa.array([] if below else [float(code) for code in listed], pa.float64())
             numbers = values.cast(pa.float64())
         except (TypeError, ValueError):
             raise ParameterError(
                 f"absent=: {name} of {where} and its codes must be numbers, got {codes!r}"
             ) from None
-        coded = pc.is_in(numbers, wanted)
+        known = numbers.fill_null(1.0).to_numpy()
+        coded = pa.chunked_array([below(known)]) if below else pc.is_in(numbers, wanted)
         count = int(pc.sum(coded).as_py() or 0)
         if not count:
             raise ParameterError(f"absent=: no value of {name} in {where} is {codes!r}")
@@ -198,6 +196,8 @@ class Repair:
             mark = next(iter(marks)) if len(marks) == 1 else "."
             if text.marked and len(marks) != 1:
                 raise QuestionError(_mark_question(text))
+        if mark == "." and text.number is not None:
+            return text.number
         other = "," if mark == "." else "."
         fits = text.fits[mark]
         grouped = fits & text.contains(other)
@@ -298,6 +298,7 @@ class _Text:
         marked: A number with a comma or a point, or None.
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
+        number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
     def __init__(self, name: str, values: Any, where: str) -> None:
@@ -305,26 +306,19 @@ class _Text:
         import pyarrow.compute as pc
 
         self.name, self.where = name, where
-        trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
-        lower = pc.utf8_lower(trimmed)
-        self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
-        self.trimmed = pc.if_else(self.absent, None, trimmed)
-        yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
-        spaced = pc.replace_substring_regex(self.trimmed, f"(?i){_UNIT}{_PER}", "")
-        bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
-        self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
-        some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
-        self.fits = {
-            mark: pc.match_substring_regex(self.bare, f"^(?:{form})$").fill_null(False).to_numpy()
-            & some
-            for mark, form in _FORMS.items()
-        }
-        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
-        signed &= self.fits["."] | self.fits[","]
-        self.unit, self.units = self._unit(signed), int(signed.sum())
+        self.number = _plain_numbers(values)
+        self.unit: str | None = None
+        self.units = 0
+        self.words = 0
+        if self.number is None:
+            self._read(values)
+        else:
+            self.bare = self.trimmed = values.cast(pa.string())
+            self.absent = values.is_null().to_numpy()
+            fits = ~self.absent
+            self.fits = {".": fits, ",": self._fit(",") if self.contains(".").any() else fits}
         counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
         self.mark = "," if counts[","] > counts["."] else "."
-        self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
         marked = self.bare.filter(
             (self.fits["."] | self.fits[","]) & (self.contains(",") | self.contains("."))
         )
@@ -338,12 +332,44 @@ class _Text:
                 "write all of them with it, or none"
             )
 
+    def _read(self, values: Any) -> None:
+        """Set all attributes but the mark from texts that are not all plain numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
+        lower = pc.utf8_lower(trimmed)
+        self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
+        self.trimmed = pc.if_else(self.absent, None, trimmed)
+        yes, no = (pc.is_in(lower, pa.array(words)) for words in (YES, NO))
+        spaced = pc.replace_substring_regex(self.trimmed, f"(?i){_UNIT}{_PER}", "")
+        bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
+        self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
+        some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
+        self.fits = {mark: self._fit(mark) & some for mark in _FORMS}
+        signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
+        signed &= self.fits["."] | self.fits[","]
+        self.unit, self.units = self._unit(signed), int(signed.sum())
+        self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
+
+    def _fit(self, mark: str) -> NDArray[np.bool_]:
+        """Return a mask of the values that have the form of numbers with a decimal mark ``(n,)``."""
+        import pyarrow.compute as pc
+
+        form = f"^(?:{_FORMS[mark]})$"
+        fits: NDArray[np.bool_] = pc.match_substring_regex(self.bare, form).fill_null(
+            False
+        ).to_numpy()  # fmt: skip
+        return fits
+
     @property
     def padded(self) -> int:
         """Number of values of digits that begin with 0, such as 007."""
         import pyarrow.compute as pc
 
-        return int(pc.sum(pc.match_substring_regex(self.trimmed, _CODE)).as_py() or 0)
+        some = self.trimmed.filter(pc.starts_with(self.trimmed, "0"))
+        some = some.filter(pc.greater(pc.utf8_length(some), 2))
+        return int(pc.sum(pc.match_substring_regex(some, _CODE)).as_py() or 0)
 
     def contains(self, mark: str) -> NDArray[np.bool_]:
         """Return a mask of the values with a mark ``(n,)``."""
@@ -383,6 +409,19 @@ class _Text:
                 "day and month may be exchanged: write them as 2026-12-31"
             )
         return best[0]
+
+
+def _plain_numbers(values: Any) -> Any:
+    """Return texts as numbers if all are such as 1234.5 or missing, else None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = values.cast(pa.float64())
+    except (pa.ArrowException, NotImplementedError):
+        return None
+    finite = pc.all(pc.is_finite(numbers)).as_py()
+    return numbers if finite and numbers.null_count < len(numbers) else None
 
 
 def _mark_question(text: _Text) -> Question:

@@ -113,3 +113,16 @@ def test_features_are_those_that_vary_most_whatever_their_order() -> None:
     assert unused["one"] == "a single value" and unused["shop_id"].startswith("numbers of persons")
     assert {*select_features(made, names[::-1], 30, ids=["shop_id"])[0]} == {*features}
     assert len(select_features(made, names, 10_000)[0]) == 5
+
+
+@pytest.mark.parametrize("most", [0, 10_000_000])
+def test_pairs_are_counted_as_by_sorting_them(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpb_data import column_profiles
+
+    monkeypatch.setattr(column_profiles, "_MOST_COUNTED", most)
+    rng = np.random.default_rng(0)
+    for n, a, b in ((1, 1, 1), (50, 7, 3), (500, 400, 90), (3_000, 12, 12)):
+        first, second = rng.integers(0, a, n), rng.integers(0, b, n)
+        expected = len({*zip(first.tolist(), second.tolist())})
+        assert column_profiles.distinct_pairs(first, second) == expected
+    assert column_profiles.distinct_pairs(first[:0], second[:0]) == 0
