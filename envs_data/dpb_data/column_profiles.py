@@ -24,7 +24,6 @@ _CHANCE = 1e-5  # of taking a column for an id whose counts are random
 _CODES_BELOW = (-1.0, -7.0, -8.0, -9.0, -77.0, -88.0, -99.0, -999.0, -9999.0)
 _CODES_ABOVE = (99.0, 999.0, 9999.0, 99999.0)
 _FEWEST_CODED = 4  # distinct values of a column with codes for missing ones
-_MOST_COUNTED = 10_000_000  # pairs that are counted in a table, 80 MB
 _FREQUENT, _ROUGH = 5.0, 6.0  # mean count that shows equal counts, and roughness of ids
 
 
@@ -296,11 +295,11 @@ def _has_digits(profile: Profile) -> bool:
 def _is_property(codes: Array, other: Array) -> bool:
     """Return whether another column is the same for each number, and no range of numbers."""
     levels = _count(other)
-    count = _count(codes)
-    if not 2 <= levels < count or distinct_pairs(codes, other) > count:
+    if not 2 <= levels < _count(codes) or not decides(codes, other):
         return False
-    first = np.unique(codes, return_index=True)[1]
-    return int((np.diff(other[first]) != 0).sum()) > levels - 1
+    each = np.full(int(codes.max()) + 1, -1)
+    each[codes] = other
+    return int((np.diff(each[each >= 0]) != 0).sum()) > levels - 1
 
 
 def _count(codes: Array) -> int:
@@ -308,12 +307,8 @@ def _count(codes: Array) -> int:
     return int(np.count_nonzero(np.bincount(codes)))
 
 
-def distinct_pairs(first: Array, second: Array) -> int:
-    """Return the number of different pairs of codes, whole numbers from 0 ``(n,)``."""
-    if not len(first):
-        return 0
-    width = int(second.max()) + 1
-    pairs = first.astype(np.int64) * width + second
-    if (int(first.max()) + 1) * width <= _MOST_COUNTED:
-        return _count(pairs)
-    return len(np.unique(pairs))
+def decides(codes: Array, others: Array) -> bool:
+    """Return whether rows with the same code ``(n,)`` have the same other code ``(n,)``."""
+    last = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    last[codes] = others
+    return bool((last[codes] == others).all())

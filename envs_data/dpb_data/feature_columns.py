@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from dpb_data.column_profiles import Profile, distinct_pairs, is_id_name
+from dpb_data.column_profiles import Profile, decides, is_id_name
 from dpb_data.column_reader import Array
 from dpb_data.rating_table import MAX_LEVELS
 
@@ -159,8 +159,7 @@ def _same_at_each(own: Profile, cause: Profile) -> bool:
         return False
     codes = cause.codes()[there]
     values = own.codes()[there]
-    count = len(np.unique(codes))
-    if _RECURS * count <= len(codes) and distinct_pairs(codes, values) == count:
+    if _RECURS * len(np.unique(codes)) <= len(codes) and decides(codes, values):
         return True
     if own.text or cause.text:
         return False
@@ -197,6 +196,6 @@ def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:
     if not profile.text and np.median(known) > _UNIX:
         return "Unix times"
     if sets is not None and len(known) == n:
-        if distinct_pairs(sets, profile.codes()) == sets.max() + 1:
+        if decides(sets, profile.codes()):
             return "the same for all alternatives"
     return ""

@@ -303,7 +303,6 @@ class _Text:
 
     def __init__(self, name: str, values: Any, where: str) -> None:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         self.name, self.where = name, where
         self.number = _plain_numbers(values)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_data.column_profiles import Profile, is_id_name, read_profiles, recurring_ids
+from dpb_data.column_profiles import Profile, decides, is_id_name, read_profiles, recurring_ids
 from dpb_data.column_reader import open_table
 from dpb_data.feature_columns import select_features
 from dpb_data.table_repair import Repair
@@ -115,14 +115,7 @@ def test_features_are_those_that_vary_most_whatever_their_order() -> None:
     assert len(select_features(made, names, 10_000)[0]) == 5
 
 
-@pytest.mark.parametrize("most", [0, 10_000_000])
-def test_pairs_are_counted_as_by_sorting_them(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpb_data import column_profiles
-
-    monkeypatch.setattr(column_profiles, "_MOST_COUNTED", most)
-    rng = np.random.default_rng(0)
-    for n, a, b in ((1, 1, 1), (50, 7, 3), (500, 400, 90), (3_000, 12, 12)):
-        first, second = rng.integers(0, a, n), rng.integers(0, b, n)
-        expected = len({*zip(first.tolist(), second.tolist())})
-        assert column_profiles.distinct_pairs(first, second) == expected
-    assert column_profiles.distinct_pairs(first[:0], second[:0]) == 0
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1))
+def test_a_code_decides_another_if_no_pair_is_new(pairs: list[tuple[int, int]]) -> None:
+    first, second = np.array(pairs).T
+    assert decides(first, second) == (len({*pairs}) == len({*first.tolist()}))
