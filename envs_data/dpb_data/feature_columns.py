@@ -195,7 +195,6 @@ def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:
             return "a number of its own in every row"
     if not profile.text and np.median(known) > _UNIX:
         return "Unix times"
-    if sets is not None and len(known) == n:
-        if decides(sets, profile.codes()):
-            return "the same for all alternatives"
+    if sets is not None and len(known) == n and decides(sets, profile.codes()):
+        return "the same for all alternatives"
     return ""

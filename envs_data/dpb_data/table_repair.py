@@ -352,7 +352,7 @@ class _Text:
         self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
 
     def _fit(self, mark: str) -> NDArray[np.bool_]:
-        """Return a mask of the values that have the form of numbers with a decimal mark ``(n,)``."""
+        """Return a mask of the values that are numbers with a decimal mark ``(n,)``."""
         import pyarrow.compute as pc
 
         form = f"^(?:{_FORMS[mark]})$"
