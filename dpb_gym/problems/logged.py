@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -57,12 +57,13 @@ _UNTESTED = (
 Private = ReleasedFit | Budget | str | None
 
 
-_FITS: OrderedDict[tuple[Any, ...], Fit] = OrderedDict()
-_MOST_FITS = 4
+_FITS: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+_MOST_FITS = 8
+Fitted = TypeVar("Fitted")
 
 
-def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
-    """Return ``fit()``, or the fit of an earlier call with an equal key.
+def fit_once(key: tuple[Any, ...], fit: Callable[[], Fitted]) -> Fitted:
+    """Return ``fit()``, or the result of an earlier call with an equal key.
 
     The problems of one log with several parts of its customers have the same fit.
     """
@@ -71,7 +72,8 @@ def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
         while len(_FITS) > _MOST_FITS:
             _FITS.popitem(last=False)
     _FITS.move_to_end(key)
-    return _FITS[key]
+    found: Fitted = _FITS[key]
+    return found
 
 
 class Logged:
@@ -484,8 +486,9 @@ class LoggedPricing(Logged, PricingProblem):
         sets = ChoiceSets(rows, starts, choice)
         spread = spreads(rows)
         spread[[0, -1]] = 0.0
+        key = data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes
         self.fit = fit_once(
-            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *notes),
+            ("pricing", *key),
             lambda: fit_log(sets, data.people, ridge, spread, names, notes, data.name),
         )
         self.highest_price, self.rows = highest, rows
@@ -518,11 +521,12 @@ class LoggedPricing(Logged, PricingProblem):
         )
         raw = max(self.fit.members, key=lambda member: member.weight).coefficients
         tests = [_UNTESTED]
+        form: list[str] = []
+        self._curve = None
         if private is None:  # a test of the raw rows is no release
-            rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
-            one = np.zeros(n, np.int64)
-            by_period = period_effects(sets, raw, d - 1, -1.0 / highest, one, rows_of)
-            tests = endogenous_doubt(by_period, data.name)
+            tests, form, self._curve, drawn = fit_once(
+                ("form", *key), lambda: _form(data, sets, raw, highest, self.fit.penalty)
+            )
         super().__init__(
             horizon, len(names), zeta=size * np.sqrt(d), theta=self.fit.coefficients / size
         )
@@ -541,14 +545,8 @@ class LoggedPricing(Logged, PricingProblem):
             ),
         }
         cure = "Give a larger budget" if private else SMALLER
-        form: list[str] = []
-        if private is None:
-            form = form_doubt(price_form(rows, raw, data.bought, data.people))
         self.doubts = (*tests, *moved_doubt(shown, cure), *self.fit.doubts, *form)
-        self._curve = None
-        if private is None:
-            self._curve = PriceCurve(rows, data.bought, raw, self.fit.penalty, data.people)
-            drawn = self._curve.elasticities(rows, self._curve.draws(_DRAWS))
+        if self._curve is not None:
             self.effects["elasticity"] = replace(
                 self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
             )
@@ -616,6 +614,29 @@ class LoggedPricing(Logged, PricingProblem):
             revenue_per_customer_in_the_log=self.today[0] * self.highest_price,
             revenue_per_customer_at_the_models_best=float(best.mean()) * self.highest_price,
         )
+
+
+def _form(
+    data: PriceTable, sets: ChoiceSets, coefficients: Array, highest: float, penalty: Array
+) -> tuple[list[str], list[str], PriceCurve, Array]:
+    """Return doubts about prices and about demand's form, its `PriceCurve`, and elasticities.
+
+    Args:
+        data: The log.
+        sets: Its customers, with minus the price as last column.
+        coefficients: Of the fit, without a private release ``(d,)``.
+        highest: Units of a price of 1.
+        penalty: Weight of each squared coefficient ``(d,)``.
+    """
+    n = len(data.price)
+    d = len(coefficients)
+    rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+    one = np.zeros(n, np.int64)
+    by_period = period_effects(sets, coefficients, d - 1, -1.0 / highest, one, rows_of)
+    tests = endogenous_doubt(by_period, data.name)
+    form = form_doubt(price_form(sets.rows, coefficients, data.bought, data.people))
+    curve = PriceCurve(sets.rows, data.bought, coefficients, penalty, data.people)
+    return tests, form, curve, curve.elasticities(sets.rows, curve.draws(_DRAWS))
 
 
 class LoggedAssortment(Logged, AssortmentProblem):
