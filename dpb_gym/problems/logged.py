@@ -110,6 +110,7 @@ class Logged:
     released: ReleasedFit | None = None
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
+    only_drawn = frozenset({"order"})
     own_actions: Array
     _some: Any = None
     _people: Array | None = None
