@@ -522,3 +522,17 @@ def test_one_action_earns_the_same_in_stretches(
         rows.append(result.rows[0])
     assert np.array_equal(rows[0].regret, rows[1].regret)
     assert np.array_equal(rows[0].reward, rows[1].reward)
+
+
+@pytest.mark.parametrize("slope", [0.5, -0.5])
+def test_choices_that_rise_with_a_price_are_a_doubt(slope: float) -> None:
+    """Also where the price is not named as the revenue; with it the table is refused."""
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 4, (500, 3)).round(2)
+    utility = np.column_stack([slope * price + rng.gumbel(size=(500, 3)), rng.gumbel(size=500)])
+    frame = {
+        "set": np.repeat(np.arange(500), 3), "alt": [*"abc"] * 500, "price": price.ravel(),
+        "chosen": (utility.argmax(axis=1)[:, None] == np.arange(3)).astype(int).ravel(),
+    }  # fmt: skip
+    advice = dpb_gym.advise(frame, budgets="rho=1", **{**SETTINGS, "horizon": 100, "replicates": 8})
+    assert any("choices rise with price" in doubt for doubt in advice.warnings) == (slope > 0)
