@@ -38,7 +38,8 @@ _FORM = (
     "(?:[eE][+-]?[0-9]+)?"
 )
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
-_CODE = "^0[0-9]{2,}$"  # two digits may be a month or an hour
+_CODE = "^0[0-9]+$"
+_SHORTEST_CODE = 3  # digits; two may be a month or an hour
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
 
@@ -367,7 +368,7 @@ class _Text:
         import pyarrow.compute as pc
 
         some = self.trimmed.filter(pc.starts_with(self.trimmed, "0"))
-        some = some.filter(pc.greater(pc.utf8_length(some), 2))
+        some = some.filter(pc.greater_equal(pc.utf8_length(some), _SHORTEST_CODE))
         return int(pc.sum(pc.match_substring_regex(some, _CODE)).as_py() or 0)
 
     def contains(self, mark: str) -> NDArray[np.bool_]:

@@ -589,6 +589,7 @@ def test_a_header_of_two_rows_is_joined(make: files.Generator, tmp_path: Path) -
     assert table.bought.sum() == sum(row[4] for row in rows)
     assert {*table.price.round(2)} == {row[2] for row in rows}
     assert any("two rows" in note for note in table.notes)
+    assert not any("left out" in note for note in table.notes)
 
 
 def test_sheets_of_one_layout_are_one_table(tmp_path: Path) -> None:
@@ -603,10 +604,10 @@ def test_rows_of_totals_are_left_out(tmp_path: Path) -> None:
     assert len(rows) == 140 and len(table) == sum(int(row[2]) for row in rows)
     assert any("total" in note and "6 rows" in note for note in table.notes)
     # a brand of this name is no total
-    brands = ["Total", "Shell", "Esso"] * 200
+    brands = ["Total", *["Shell", "Esso"] * 3] * 100
     lines = [f"{b},{1 + k % 7},{int(k % 3 == k % 7 % 2)}" for k, b in enumerate(brands)]
     path.write_text("\n".join(["brand,price,bought", *lines[1:], lines[0], ""]))
-    assert len(dpb_data.read(str(path)).table()) == 600
+    assert len(dpb_data.read(str(path)).table()) == 700
 
 
 def test_a_discount_is_asked_about(tmp_path: Path) -> None:
