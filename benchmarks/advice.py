@@ -46,10 +46,8 @@ MOST_CUSTOMERS = 60_000  # of a run that checks how many customers a log needs
 PUBLISHED = {
     "electricity": "-0.625 (mlogit)",
     "Train": "-0.00148 (mlogit)",
-    "Heating": "-0.00153 (mlogit)",
-    "modechoice": "-0.0158 (Greene)",
 }
-"""Estimates in the documentation of R's mlogit, and by Greene (Econometric Analysis)."""
+"""Estimates in the documentation of R's mlogit."""
 PICTURES = {
     "Open Bandit, men": "advice-open-bandit.png",
     "Swissmetro": "advice-swissmetro.png",

@@ -169,16 +169,26 @@ class AssortmentLogs(LogForm):
         return f"always {', '.join(items)}"
 
     def doubts(self, problem: Any, data: Any) -> list[str]:
-        """Return a doubt if an attribute is named as a price, and choices count alike."""
+        """Return doubts if an attribute is named as a price, and choices count alike."""
         from dpb_data.column_roles import is_price_name
 
         names = [name for name in data.feature_names if is_price_name(name)]
         if problem.revenue or not names:
             return []
-        return [
+        found = [
             f"all choices count alike, whatever their {names[0]}: give revenue={names[0]!r} if it "
             "is what you earn"
         ]
+        for name in names:
+            if name not in problem.fit.names:
+                continue
+            place = problem.fit.names.index(name)
+            (effect,) = problem.fit.effects(lambda theta, at=place: theta[[at]])
+            if effect.interval[0] > 0.0:
+                found.append(
+                    f"choices rise with {name}: it perhaps stands for quality, or followed demand"
+                )
+        return found
 
 
 @functools.cache

@@ -41,6 +41,7 @@ from dpb_gym.privacy import Budget
 from dpb_gym.privacy.budget import check_protects, report_delta
 from dpb_gym.problems.base import Array, Context, Feedback, ProblemInfo
 from dpb_gym.problems.fitting import TWO_SIDED
+from dpb_gym.problems.folded import Answering
 from dpb_gym.problems.kinds import log_form
 from dpb_gym.problems.logged import Logged
 from dpb_gym.progress_lines import announce, progress_lines, share_played
@@ -270,11 +271,20 @@ def _range(i: Interval, sign: str = "") -> str:
 class _Constant(Agent):
     """One action in every round."""
 
+    stretches = True
+
     def __init__(self, action: Any) -> None:
         self._action = np.asarray(action)
 
     def begin(self, problem: ProblemInfo, streams: Any, curator: Any) -> None:
         self._batch = np.tile(self._action, (curator.replicates, *[1] * self._action.ndim))
+
+    def play(self, rounds: Any) -> Array:
+        n, _ = rounds.shape
+        actions = np.tile(self._batch, (n, *[1] * self._batch.ndim))
+        if isinstance(rounds, Answering):
+            rounds.answer(slice(0, n), actions, lambda feedback: feedback.reward)
+        return actions
 
     def act(self, context: Context) -> Array:
         return self._batch

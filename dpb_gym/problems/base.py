@@ -56,6 +56,8 @@ class Problem(ABC):
     """Parameters without an effect on this problem, and what they need to have one."""
     respects_availability: bool = False
     """Whether `best_action` offers only what is available."""
+    only_drawn: frozenset[str] = frozenset()
+    """Names of the hidden state that is read only where the fields of rounds are drawn."""
 
     @property
     def kind(self) -> str:
@@ -105,6 +107,7 @@ class Problem(ABC):
         n, B = drawn["response"].shape
         info = self.info
         if not kind_of(info.kind).one_candidate:
+            hidden = {k: v for k, v in hidden.items() if k not in self.only_drawn}
             size = sum(value.nbytes for value in hidden.values())
             most = min(n, MOST_BYTES // max(size, 1))
             if most < 2:

@@ -34,6 +34,7 @@ _POSSIBLE = 0.02  # relative likelihood of the least likely penalty that is cons
 _MANY = 50_000  # customers per coefficient, from which on no penalty of `RIDGES` has an effect
 _GOLDEN = 0.6180339887498949
 _FIT_NUMBERS = 50_000_000  # numbers that one step of a fit may read where the penalty is chosen
+_FIT_ROWS = 50_000  # and customers, of which one coefficient needs no more (see _MANY)
 TWO_SIDED = 1.959963984540054
 """Standard errors from a normal estimate to an end of its 95% interval."""
 TELLING = 0.98
@@ -524,7 +525,7 @@ def _weigh_ridges(
     The likelihood is that of customers of other folds. Many customers are thinned out, since the
     best penalty does not depend on their number.
     """
-    most = max(2_000, 10 * len(spread), _FIT_NUMBERS // data.width)
+    most = max(2_000, 10 * len(spread), min(_FIT_ROWS, _FIT_NUMBERS // data.width))
     if len(data) > most:
         some = np.zeros(len(data), np.bool_)
         some[np.random.default_rng(1).permutation(len(data))[:most]] = True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -57,12 +57,13 @@ _UNTESTED = (
 Private = ReleasedFit | Budget | str | None
 
 
-_FITS: OrderedDict[tuple[Any, ...], Fit] = OrderedDict()
-_MOST_FITS = 4
+_FITS: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+_MOST_FITS = 8
+Fitted = TypeVar("Fitted")
 
 
-def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
-    """Return ``fit()``, or the fit of an earlier call with an equal key.
+def fit_once(key: tuple[Any, ...], fit: Callable[[], Fitted]) -> Fitted:
+    """Return ``fit()``, or the result of an earlier call with an equal key.
 
     The problems of one log with several parts of its customers have the same fit.
     """
@@ -71,7 +72,8 @@ def fit_once(key: tuple[Any, ...], fit: Callable[[], Fit]) -> Fit:
         while len(_FITS) > _MOST_FITS:
             _FITS.popitem(last=False)
     _FITS.move_to_end(key)
-    return _FITS[key]
+    fitted: Fitted = _FITS[key]
+    return fitted
 
 
 class Logged:
@@ -108,6 +110,7 @@ class Logged:
     released: ReleasedFit | None = None
     today: tuple[float, float]
     doubts: tuple[str, ...] = ()
+    only_drawn = frozenset({"order"})
     own_actions: Array
     _some: Any = None
     _people: Array | None = None
@@ -483,15 +486,6 @@ def _price_design(data: PriceTable, bounds: Bounds | None, log_scale: Sequence[s
     )
 
 
-def _price_periods(data: PriceTable, sets: ChoiceSets, raw: Array, highest: float) -> Sequence[str]:
-    """Return doubts whether prices followed demand, from effects of the price by period."""
-    n = len(data.price)
-    rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
-    one = np.zeros(n, np.int64)
-    at = sets.rows.shape[1] - 1
-    return endogenous_doubt(period_effects(sets, raw, at, -1.0 / highest, one, rows_of), data.name)
-
-
 class LoggedPricing(Logged, PricingProblem):
     """Pricing for the customers of a log, with demand by a logistic model fitted to it.
 
@@ -535,8 +529,9 @@ class LoggedPricing(Logged, PricingProblem):
         self.rows = design.rows
         self.highest_price = highest = design.bounds["price"][1]
         self._contexts = design.customers
+        key = data.digest(), ridge, str(self.bounds), tuple(log_scale), *design.notes
         self.fit = fit_once(
-            ("pricing", data.digest(), ridge, str(self.bounds), tuple(log_scale), *design.notes),
+            ("pricing", *key),
             lambda: fit_log(
                 design.sets, data.people, ridge, design.spread, design.names, design.notes,
                 data.name,
@@ -546,9 +541,13 @@ class LoggedPricing(Logged, PricingProblem):
         raw = max(self.fit.members, key=lambda member: member.weight).coefficients
         self._release_coefficients(data, design.sets.choice, private)
         self._check_demand(data.name, private)
-        tests: Sequence[str] = [_UNTESTED]
+        tests = [_UNTESTED]
+        form: list[str] = []
+        self._curve: PriceCurve | None = None
         if private is None:  # a test of the raw rows is no release
-            tests = _price_periods(data, design.sets, raw, highest)
+            tests, form, self._curve, drawn = fit_once(
+                ("form", *key), lambda: _form(data, design.sets, raw, highest, self.fit.penalty)
+            )
         d = len(design.names)
         theta = self.fit.coefficients / self.scale
         super().__init__(horizon, d, zeta=self.scale * np.sqrt(d), theta=theta)
@@ -559,10 +558,11 @@ class LoggedPricing(Logged, PricingProblem):
         self.repairs = data.notes
         self.currency = data.unit
         self.set_today(design.price * data.bought, data.people)
-        self.doubts = (*tests, *self._doubts(data, raw, private))
-        self._curve: PriceCurve | None = None
-        if private is None:
-            self._fit_curve(data, raw)
+        self.doubts = (*tests, *self._doubts(private), *form)
+        if self._curve is not None:
+            self.effects["elasticity"] = replace(
+                self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
+            )
         self.set_customers(data.name, design.customers, data.people, draws, part, data.grouped)
 
     def _measure_effects(self, data: PriceTable) -> None:
@@ -602,8 +602,8 @@ class LoggedPricing(Logged, PricingProblem):
         effect = replace(self.effects["price"], value=-slope / self.highest_price)
         check_falls(effect, "purchases", name, advice)
 
-    def _doubts(self, data: PriceTable, raw: Array, private: Private) -> list[str]:
-        """Return doubts about the size of the effects and the form of demand; set `elasticity`."""
+    def _doubts(self, private: Private) -> list[str]:
+        """Return doubts about the size of the effects; set `elasticity`."""
         found = self._price_effects(self.fit.coefficients)
         self.elasticity = float(found[1])
         price = replace(self.effects["price"], value=float(found[0]))
@@ -611,20 +611,8 @@ class LoggedPricing(Logged, PricingProblem):
             "the mean price elasticity": replace(self.effects["elasticity"], value=self.elasticity),
             "the effect of one unit of the price": price,
         }
-        form: Sequence[str] = []
-        if private is None:
-            form = form_doubt(price_form(self.rows, raw, data.bought, data.people))
         cure = "Give a larger budget" if private else SMALLER
-        return [*moved_doubt(shown, cure), *self.fit.doubts, *form]
-
-    def _fit_curve(self, data: PriceTable, raw: Array) -> None:
-        """Fit demand of other forms, and take the elasticity and its error from its draws."""
-        curve = PriceCurve(self.rows, data.bought, raw, self.fit.penalty, data.people)
-        drawn = curve.elasticities(self.rows, curve.draws(_DRAWS))
-        self._curve = curve
-        self.effects["elasticity"] = replace(
-            self.effects["elasticity"], value=float(drawn.mean()), error=float(drawn.std())
-        )
+        return [*moved_doubt(shown, cure), *self.fit.doubts]
 
     def posterior(self, count: int) -> Array:
         """Return draws of theta; demand does not rise with the price in any of them."""
@@ -829,6 +817,29 @@ def _slate_design(
         np.arange(first, len(names)).reshape(-1, N), np.flatnonzero(fixed[varying]),
         outside is not None, identified, notes,
     )  # fmt: skip
+
+
+def _form(
+    data: PriceTable, sets: ChoiceSets, coefficients: Array, highest: float, penalty: Array
+) -> tuple[list[str], list[str], PriceCurve, Array]:
+    """Return doubts about prices and about demand's form, its `PriceCurve`, and elasticities.
+
+    Args:
+        data: The log.
+        sets: Its customers, with minus the price as last column.
+        coefficients: Of the fit, without a private release ``(d,)``.
+        highest: Units of a price of 1.
+        penalty: Weight of each squared coefficient ``(d,)``.
+    """
+    n = len(data.price)
+    d = len(coefficients)
+    rows_of = np.arange(n) if data.people is None else _row_numbers(data, data.people)
+    one = np.zeros(n, np.int64)
+    by_period = period_effects(sets, coefficients, d - 1, -1.0 / highest, one, rows_of)
+    tests = endogenous_doubt(by_period, data.name)
+    form = form_doubt(price_form(sets.rows, coefficients, data.bought, data.people))
+    curve = PriceCurve(sets.rows, data.bought, coefficients, penalty, data.people)
+    return tests, form, curve, curve.elasticities(sets.rows, curve.draws(_DRAWS))
 
 
 class LoggedAssortment(Logged, AssortmentProblem):

@@ -83,11 +83,16 @@ class Profile:
             return False
         return bool((self.known > low).all() and (self.known <= high).all())
 
-    def codes(self) -> Array:
-        """Return the number of each row's value ``(n,)``, equal for equal values."""
+    @cached_property
+    def _codes(self) -> Array:
         plain = self.values.astype(str) if self.text else self.values
         codes: Array = np.unique(plain, return_inverse=True)[1].ravel()
+        codes.flags.writeable = False
         return codes
+
+    def codes(self) -> Array:
+        """Return the number of each row's value ``(n,)``, equal for equal values; read-only."""
+        return self._codes
 
 
 def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
@@ -125,7 +130,7 @@ def read_profiles(opened: Opened) -> tuple[dict[str, Profile], dict[str, str]]:
 
 
 def _profiles(opened: Opened, names: Sequence[str], rules: Repair) -> dict[str, Profile]:
-    repair = replace(rules, notes=[], unit={}, rows=None, wrong={})
+    repair = replace(rules, notes=[], unit={}, rows=None, wrong={}, codes=set())
     columns = [Column(name, kind="any", nullable=True) for name in names]
     read = replace(opened, repair=repair).take(columns)
     dated = {note.split(": dates read")[0] for note in repair.notes if ": dates read" in note}
@@ -289,10 +294,21 @@ def _has_digits(profile: Profile) -> bool:
 
 def _is_property(codes: Array, other: Array) -> bool:
     """Return whether another column is the same for each number, and no range of numbers."""
-    levels = len(np.unique(other))
-    if not 2 <= levels < len(np.unique(codes)):
+    levels = _count(other)
+    if not 2 <= levels < _count(codes) or not decides(codes, other):
         return False
-    pairs = np.unique(np.column_stack([codes, other]), axis=0)
-    if len(pairs) > len(np.unique(codes)):
-        return False
-    return int((np.diff(pairs[:, 1]) != 0).sum()) > levels - 1
+    each = np.full(int(codes.max()) + 1, -1)
+    each[codes] = other
+    return int((np.diff(each[each >= 0]) != 0).sum()) > levels - 1
+
+
+def _count(codes: Array) -> int:
+    """Return the number of different codes, whole numbers from 0."""
+    return int(np.count_nonzero(np.bincount(codes)))
+
+
+def decides(codes: Array, others: Array) -> bool:
+    """Return whether rows with the same code ``(n,)`` have the same other code ``(n,)``."""
+    last = np.zeros(int(codes.max(initial=0)) + 1, np.int64)
+    last[codes] = others
+    return bool((last[codes] == others).all())

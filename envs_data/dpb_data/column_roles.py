@@ -13,6 +13,8 @@ from dpb_data.response_words import NO, YES, plain_text
 
 _NO_RESPONSES = read_words("no_responses")
 _AMOUNTS = read_words("amounts")
+DISCOUNTS = read_words("discounts")
+"""Words in the names of discounts."""
 _MOST_TEXTS = 12  # different texts of a column of outcomes, or of offers
 _SHORTEST = 5  # letters of a name that counts inside of a word, such as preis in Angebotspreis
 

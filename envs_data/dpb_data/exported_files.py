@@ -23,12 +23,22 @@ _DATE = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([T ].*)?")
 _TEXT_FORMAT = re.compile(r"shared \||[0-9]+:[-+.0-9eE]+(:[-+.0-9eE]+)? .*\||\|.*[^|\s]\s*$")
 """First line of Vowpal Wabbit's text format."""
 _SAMPLE = 1 << 16  # bytes of a file that show its header
+_BELOW = 20  # rows that show that a header has two
+_TWO_ROWS = "names of the columns read from two rows"
+_TOTALS_OUT = "rows of totals left out"
+_MOST_TOTALS = 0.25  # share of rows, as of subtotals
+_TOTAL = re.compile(
+    r"((sub|sub-|grand )?totals?|(zwischen|gesamt)?summe|(ins)?gesamt|sums?|somme|suma|totale|"
+    r"totaal):?"
+)
 
 
 def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
-    """Return the columns of the first sheet with rows of an .xlsx file, and the header's number.
+    """Return the columns of an .xlsx file and the number of its first row.
 
-    Rows above the header, which is the first row with two cells, are left out, as are empty rows.
+    Sheets with the same names of columns are one table. Of several tables the one with most cells
+    is read. Rows above the header, which is the first row with two cells, are left out, as are
+    empty rows and totals.
 
     Raises:
         DataError: If the file is damaged or has no rows.
@@ -43,14 +53,108 @@ def excel_rows(path: Any, repair: Repair) -> tuple[dict[str, list[Any]], int]:
     full = {title: rows for title, rows in sheets.items() if sum(map(_filled, rows)) > 2}
     if not full:
         raise DataError(f"{path}: expected a sheet with a header and rows, found none")
-    title, rows = next(iter(full.items()))
+    tables: dict[tuple[str, ...], dict[str, int]] = {}
+    for title, rows in full.items():
+        top = next((k for k, row in enumerate(rows) if _filled(row) > 1), 0)
+        tables.setdefault(tuple(_texts(rows[top])), {})[title] = top
+    cells = {head: sum(sum(map(_filled, full[title])) for title in tops)
+             for head, tops in tables.items()}  # fmt: skip
+    tops = tables[max(cells, key=cells.__getitem__)]
+    top = next(iter(tops.values()))
+    first, *others = tops
+    rows = [*full[first], *(row for title in others for row in full[title][tops[title] + 1 :])]
     if len(full) > 1:
-        repair.note(f"only the sheet {title!r} of {', '.join(full)} was read", len(rows))
-    top = next(k for k, row in enumerate(rows) if _filled(row) > 1)
+        some = f"only the sheet {first!r}" if not others else f"the sheets {', '.join(tops)}"
+        verb = "were" if others else "was"
+        repair.note(f"{some} of {', '.join(full)} {verb} read", len(rows) - top - 1)
     repair.note("rows above the header left out", top)
-    kept = [row for row in rows[top + 1 :] if _filled(row)]
     names = [str(n) if n is not None else f"unnamed {k}" for k, n in enumerate(rows[top])]
+    below = [_texts(row) for row in rows[top + 1 : top + 1 + _BELOW]]
+    if joined := _joined_header(_texts(rows[top]), below):
+        names = joined
+        top += 1
+        repair.notes.append(_TWO_ROWS)
+    kept = [row for row in rows[top + 1 :] if _filled(row)]
+    totals = _totals([_texts(row) for row in kept])
+    repair.note(_TOTALS_OUT, len(totals))
+    kept = [row for k, row in enumerate(kept) if k not in totals]
     return {name: [row[k] for row in kept] for k, name in enumerate(names)}, top + 2
+
+
+def _texts(row: Sequence[Any]) -> list[str]:
+    """Return the cells of a row as text, empty for none, fractions with two decimals."""
+    return [
+        "" if cell is None else f"{cell:.2f}" if isinstance(cell, float) else str(cell).strip()
+        for cell in row
+    ]
+
+
+def _joined_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of columns of a header of two rows, or an empty list.
+
+    Such a header has empty cells, each below or right of a name, and its second row has texts
+    where the rows below have numbers.
+
+    Args:
+        first: Cells of the first row.
+        below: Cells of the next rows.
+    """
+    if len(below) < 2 or "" not in first or len(below[0]) != len(first):
+        return []
+    second = below[0]
+    named = [k for k, cell in enumerate(second) if cell]
+    gaps = [k for k, cell in enumerate(first) if not cell]
+    if any(_is_value(cell) for cell in (*first, *second)) or not {*gaps} & {*named}:
+        return []
+    rows = [row for row in below[1:] if len(row) == len(first)]
+    numbers = [k for k in named if rows and all(_has_digit(row[k]) for row in rows if row[k])]
+    if not numbers:
+        return []
+    names = []
+    group = ""
+    for k, cell in enumerate(first):
+        group = cell or group
+        over = group if cell or (k in named and k) else ""
+        names.append(" ".join(part for part in (over, second[k]) if part) or f"unnamed {k}")
+    return names if len({*names}) == len(names) else []
+
+
+def _has_digit(text: str) -> bool:
+    return any(letter.isdigit() for letter in text)
+
+
+def _totals(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the numbers of rows that are totals of the others.
+
+    They are if the last row begins with a word for it. A total is larger than all other values in
+    some column, so that a brand of this name is none.
+    """
+    if len(rows) < 3 or not _is_total(rows[-1]):
+        return set()
+    marked = [k for k, row in enumerate(rows) if _is_total(row)]
+    if len(marked) > _MOST_TOTALS * len(rows):
+        return set()
+    drop = {*marked}
+    others = [row for k, row in enumerate(rows) if k not in drop]
+    last = rows[-1]
+    larger = any(
+        _number(last[k]) > max(_number(row[k]) for row in others if len(row) > k)
+        for k in range(len(last))
+        if _number(last[k]) > 0.0
+    )
+    return drop if larger else set()
+
+
+def _is_total(row: Sequence[str]) -> bool:
+    words = next((cell for cell in row if cell.strip()), "").strip().casefold()
+    return bool(_TOTAL.fullmatch(words))
+
+
+def _number(text: str) -> float:
+    """Return the whole part of a number in any notation; 0 for a text without digits."""
+    digits = re.sub(r"[^0-9.,]", "", text)
+    whole = re.sub(r"[.,]([0-9]{1,2}|[0-9]{4,})$", "", digits)
+    return float(re.sub(r"[.,]", "", whole) or 0)
 
 
 def _filled(row: Sequence[Any]) -> int:
@@ -147,7 +251,9 @@ def text_table(raw: bytes, where: str, repair: Repair) -> TextTable:
         ParameterError: If `header` names more or fewer columns than the file has.
         DataError: If it is in Vowpal Wabbit's text format.
     """
+    raw, totals = _without_totals(raw, repair)
     raw, comments, removed = _without_comments(raw, repair)
+    removed = _all_removed(totals, removed)
     raw = _with_single_marks(raw, repair)
     raw, blanks = _with_tabs(raw, repair)
     above, mark = header_line(raw, repair)
@@ -176,7 +282,26 @@ def text_table(raw: bytes, where: str, repair: Repair) -> TextTable:
             repair.notes.append(f"names of the columns read from the comment {comments[-1]!r}")
             return TextTable(raw, above, mark, tuple(own), removed)
         raise QuestionError(_header_question(where, first, len(fields), above + len(removed)))
+    below = [[field.strip() for field in row] for row in rows[1 : 1 + _BELOW]]
+    if joined := _joined_header(fields, below):
+        repair.notes.append(_TWO_ROWS)
+        return TextTable(raw, above + 2, mark, tuple(joined), removed)
     return TextTable(raw, above, mark if above or blanks else "", (), removed)
+
+
+def _without_totals(raw: bytes, repair: Repair) -> tuple[bytes, tuple[int, ...]]:
+    """Return a text file without rows of totals, and the numbers of their lines, from 1."""
+    last = raw[raw.rfind(b"\n", 0, -1) + 1 :].decode("utf-8", errors="replace")
+    marks = [mark for mark in SEPARATORS if mark in last]
+    if not marks or not _is_total(next(csv.reader([last], delimiter=marks[0]), [])):
+        return raw, ()
+    mark = max(marks, key=last.count)
+    lines = raw.split(b"\n")[:-1]
+    rows = [line.decode("utf-8", errors="replace").split(mark) for line in lines]
+    totals = _totals([[field.strip(' "') for field in row] for row in rows])
+    repair.note(_TOTALS_OUT, len(totals))
+    kept = [line for k, line in enumerate(lines) if k not in totals]
+    return b"\n".join([*kept, b""]), tuple(k + 1 for k in sorted(totals))
 
 
 def _without_comments(raw: bytes, repair: Repair) -> tuple[bytes, list[str], tuple[int, ...]]:
@@ -196,6 +321,16 @@ def _without_comments(raw: bytes, repair: Repair) -> tuple[bytes, list[str], tup
     above = [k for place, k in enumerate(marked) if place == k]
     texts = [lines[k].decode("utf-8", errors="replace").lstrip("#").strip() for k in above]
     return kept, texts, tuple(k + 1 for k in marked)
+
+
+def _all_removed(first: Sequence[int], then: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of all removed lines, of which the second ones count after the first."""
+    found = [*first]
+    for number in then:
+        for line in sorted(first):
+            number += line <= number
+        found.append(number)
+    return tuple(sorted(found))
 
 
 def _with_single_marks(raw: bytes, repair: Repair) -> bytes:
@@ -263,10 +398,11 @@ def json_columns(
 ) -> tuple[dict[str, list[Any]], tuple[int, ...]] | None:  # fmt: skip
     """Return the columns of JSON lines or of a JSON list of objects, and numbers of empty lines.
 
+    The columns of objects inside of objects have names such as ``customer.age``.
     Logs of Vowpal Wabbit become rounds, see `dpb_data.vowpal_wabbit.table`. None for other text.
 
     Raises:
-        DataError: If a line is damaged, or holds objects or lists inside of an object.
+        DataError: If a line is damaged, or holds a list, or a name stands for objects and values.
     """
     text = raw.decode("utf-8", errors="replace").lstrip("\ufeff")
     start = text.lstrip()[:1]
@@ -284,6 +420,12 @@ def json_columns(
         empty = ()
     if any(isinstance(record, dict) and vowpal_wabbit.is_round(record) for record in records[:1]):
         return vowpal_wabbit.table(lines), ()
+    plain = [record for record in records if isinstance(record, dict)]
+    objects = {name for record in plain for name, value in record.items()
+               if isinstance(value, dict)}  # fmt: skip
+    if not any(record.get(name) is not None and not isinstance(record.get(name), dict)
+               for name in objects for record in plain):  # fmt: skip
+        records = [_flat(record) if isinstance(record, dict) else record for record in records]
     names = dict.fromkeys(name for record in records if isinstance(record, dict) for name in record)
     for place, record in zip(places, records):
         if not isinstance(record, dict):
@@ -295,6 +437,15 @@ def json_columns(
                 "columns of plain values"
             )
     return {name: [record.get(name) for record in records] for name in names}, empty
+
+
+def _flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return an object without objects inside, whose names are joined by points."""
+    found = {}
+    for name, value in record.items():
+        own = f"{before}{name}"
+        found |= _flat(value, f"{own}.") if isinstance(value, dict) else {own: value}
+    return found
 
 
 def _json(where: str, text: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from dpb_data.column_profiles import Profile, is_id_name
+from dpb_data.column_profiles import Profile, decides, is_id_name
 from dpb_data.column_reader import Array
 from dpb_data.rating_table import MAX_LEVELS
 
@@ -159,10 +159,8 @@ def _same_at_each(own: Profile, cause: Profile) -> bool:
         return False
     codes = cause.codes()[there]
     values = own.codes()[there]
-    if _RECURS * len(np.unique(codes)) <= len(codes):
-        pairs = np.unique(np.column_stack([codes, values]), axis=0)
-        if len(pairs) == len(np.unique(codes)):
-            return True
+    if _RECURS * len(np.unique(codes)) <= len(codes) and decides(codes, values):
+        return True
     if own.text or cause.text:
         return False
     x = own.values[there]
@@ -197,8 +195,6 @@ def _useless(profile: Profile, sets: Array | None, ids: Collection[str]) -> str:
             return "a number of its own in every row"
     if not profile.text and np.median(known) > _UNIX:
         return "Unix times"
-    if sets is not None and len(known) == n:
-        pairs = np.unique(np.column_stack([sets, profile.codes()]), axis=0)
-        if len(pairs) == sets.max() + 1:
-            return "the same for all alternatives"
+    if sets is not None and len(known) == n and decides(sets, profile.codes()):
+        return "the same for all alternatives"
     return ""

@@ -15,23 +15,33 @@ from dpb_data.column_profiles import (
     recurring_ids,
     response_codes,
 )
-from dpb_data.column_reader import Array
-from dpb_data.column_roles import ROLES, TableLayout, plain_name, possible_columns
+from dpb_data.column_reader import Array, Column
+from dpb_data.column_roles import DISCOUNTS, ROLES, TableLayout, plain_name, possible_columns
 from dpb_data.feature_columns import decided, follow, select_features
 from dpb_data.questions import Question
 from dpb_data.reading_questions import (
     MOST_ANSWERS,
     absent_question,
     after_question,
+    discount_question,
     features_question,
+    negative_question,
     paid_question,
     person_question,
     range_question,
     sets_question,
     units_question,
 )
-from dpb_data.response_words import outcomes, plain_text, succeeded, success_question
+from dpb_data.response_words import (
+    ABSENT,
+    mark_question,
+    outcomes,
+    plain_text,
+    succeeded,
+    success_question,
+)
 from dpb_data.role_finder import RoleFinder, names_of
+from dpb_data.table_repair import BELOW, MOST_DROPPED
 from dpb_data.wide_choices import stem
 from dpb_gym.errors import QuestionError, unknown_name
 
@@ -92,6 +102,7 @@ class _LayoutReader:
         self.layout = layout
         self.columns = columns
         self.unused: dict[str, str] = {}
+        self.negative: dict[str, tuple[str, int]] = {}
 
     def run(self) -> None:
         """Set features and persons, or add questions."""
@@ -103,12 +114,15 @@ class _LayoutReader:
             return
         self._read_success()
         if self.layout.name == "prices":
+            self._set_aside_negative()
             self._ask_paid()
             if self._ask_sets():
                 return
             self._ask_offered()
         taken = {name for value in self.columns.values() for name in names_of(value)}
         free = [name for name in self.profiles if name not in taken]
+        if self.layout.name == "prices":
+            self._ask_discount(free)
         ids = self._ask_person(free)
         if self.layout.name == "wide choices":
             self._read_attributes(free, ids)
@@ -128,20 +142,68 @@ class _LayoutReader:
         if profile is None:
             return
         if "success" not in self.own:
+            if (mark := self._only_mark(profile)) is not None:
+                count = len(profile.known)
+                self.questions.append(mark_question(self.opened.where, name, mark, count))
+                self.profiles[name] = Profile(name, (~profile.missing).astype(np.float64))
+                return
             levels = outcomes(profile.values.tolist()) if profile.text else {}
             if not levels:
                 return
             self.questions.append(success_question(self.opened.where, name, levels))
             hit = np.array([value == next(iter(levels)) for value in profile.values])
         else:
-            texts = [None if absent else plain_text(value)
-                     for value, absent in zip(profile.values, profile.missing)]  # fmt: skip
+            raw = self.opened.fetch([Column(name, kind="text")])[name].to_pylist()
+            texts = [None if v is None or plain_text(v) in ABSENT else plain_text(v) for v in raw]
             hit = succeeded(texts, self.own["success"], name, self.opened.where)
         self.profiles[name] = Profile(name, hit.astype(np.float64))
 
+    def _only_mark(self, profile: Profile) -> str | None:
+        """Return the text of a response that is this text or empty, or None."""
+        if profile.distinct != 1 or profile.missing.mean() <= MOST_DROPPED:
+            return None
+        column = Column(profile.name, kind="code", nullable=True)
+        texts = {str(value).strip() for value in self.opened.take([column])[profile.name]
+                 if value is not None}  # fmt: skip
+        known = [text for text in texts if text.casefold() not in ABSENT]
+        return known[0] if len({text.casefold() for text in known}) == 1 else None
+
+    def _set_aside_negative(self) -> None:
+        """Note prices up to 0 and units below 0, and take them as missing."""
+        for role, rule in (("price", "<=0"), ("bought", "<0")):
+            profile = self.profiles.get(str(self.columns.get(role, "")))
+            if profile is None or profile.text:
+                continue
+            wrong = BELOW[rule](np.nan_to_num(profile.values, nan=1.0))
+            if not wrong.any() or wrong.all():
+                continue
+            rest = Profile(profile.name, np.where(wrong, np.nan, profile.values))
+            if role == "bought" and rest.binary:
+                continue  # no returns, but an error
+            self.negative[profile.name] = rule, int(wrong.sum())
+            self.profiles[profile.name] = rest
+
+    def _ask_discount(self, free: Sequence[str]) -> None:
+        """Ask whether the price is the one before a discount that another column has."""
+        asked = {question.topic for question in self.questions}
+        if "price" in self.own or "price" in asked:
+            return
+        for name in free:
+            profile = self.profiles[name]
+            words = {*plain_name(name).split("_")}
+            if words & DISCOUNTS and not (profile.text or profile.binary) and profile.distinct > 1:
+                self.questions.append(discount_question(self.opened, self.columns["price"], name))
+                return
+
     def _ask_absent(self) -> None:
-        """Ask whether numbers in features stand for missing values."""
+        """Ask whether numbers in features stand for missing values, and for negative prices."""
         if "absent" in self.own:
+            return
+        price = self.columns.get("price")
+        if any(question.topic == "price" for question in self.questions):
+            self.negative.pop(str(price), None)  # what buyers alone paid is 0 for others
+        if self.negative:
+            self.questions.append(negative_question(self.opened, self.negative))
             return
         names = [name for name in self.columns.get("features", ()) if name in self.profiles]
         codes = {name: missing_codes(self.profiles[name]) for name in names}

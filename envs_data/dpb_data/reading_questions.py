@@ -178,6 +178,47 @@ def paid_question(
     )
 
 
+def discount_question(opened: Opened, price: str, discount: str) -> Question:
+    """Return the question of whether a price is the one before or after a discount.
+
+    Args:
+        opened: The table.
+        price: Column of the price.
+        discount: Column of the discount.
+    """
+    return Question(
+        "price",
+        f"{opened.where}: {discount} differs between rows, and {price} may be the price before it. "
+        "Demand follows what a customer has to pay. Which column is that price?",
+        (
+            Answer({"price": price}, f"{price}: it is after the discount"),
+            Answer(
+                {"price": "COLUMN"}, "another one: add a column of the price after it", pattern=True
+            ),
+        ),
+        discount,
+    )
+
+
+def negative_question(opened: Opened, rules: Mapping[str, tuple[str, int]]) -> Question:
+    """Return the question of whether rows with prices up to 0 or units below 0 are left out.
+
+    Args:
+        opened: The table.
+        rules: Text of `dpb_data.table_repair.BELOW`, and number of rows, by column.
+    """
+    said = listed([f"{name} is {rule.replace('0', ' 0')} in {count:,} rows"
+                   for name, (rule, count) in rules.items()])  # fmt: skip
+    codes = {name: rule for name, (rule, _) in rules.items()}
+    return Question(
+        "absent",
+        f"{opened.where}: {said}, as of gifts, refunds or returns. No model of demand has these. "
+        "Are the rows left out?",
+        (Answer({"absent": codes}, "yes; else correct the table"),),
+        next(iter(rules)),
+    )
+
+
 def sets_question(
     opened: Opened, case: str, item: str, columns: Mapping[str, Any], count: int
 ) -> Question:

@@ -45,7 +45,8 @@ def read_success(
     listed = success if isinstance(success, (list, tuple)) else [success]
     said = " and ".join(map(repr, listed))
     note(f"{name}: {said} read as 1, all other values as 0", len(texts))
-    numbers = [None if text is None else float(h) for text, h in zip(known, hit)]
+    marked = len({*known} - {None}) == 1  # then nothing means no
+    numbers = [None if text is None and not marked else float(h) for text, h in zip(known, hit)]
     return pa.chunked_array([numbers], pa.float64())
 
 
@@ -76,7 +77,8 @@ def succeeded(
     wanted = {*map(plain_text, listed)}
     found = {text for text in texts if text is not None}
     unknown = wanted - found
-    if unknown or found <= wanted:
+    empty = len(found) == 1 and None in texts  # a mark, or nothing
+    if unknown or (found <= wanted and not empty):
         some = ", ".join(sorted(found)[:_MOST_OUTCOMES])
         raise ParameterError(
             f"success=: {name} of {where} is {some}; name those that mean yes, but not all, got "
@@ -105,6 +107,24 @@ def success_question(where: str, name: str, levels: Mapping[str, int]) -> Questi
         f"{where}: {name} is {', '.join(map(repr, levels))}. Which values mean that the customer "
         "accepted?",
         tuple(answers),
+        name,
+    )
+
+
+def mark_question(where: str, name: str, mark: str, count: int) -> Question:
+    """Return the question of whether an empty response means no, where all others are equal.
+
+    Args:
+        where: Name of the table in messages.
+        name: Name of the column.
+        mark: The only value.
+        count: Number of rows with it.
+    """
+    return Question(
+        "success",
+        f"{where}: {name} is {mark!r} in {count:,} rows and empty in all others. Did the customers "
+        "of the empty ones refuse?",
+        (Answer({"success": mark}, "yes: empty means no"),),
         name,
     )
 

@@ -7,7 +7,7 @@ does not show it. Everything that is changed is in `Repair.notes` with the numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ MOST_DROPPED = 0.1
 """Largest share of rows that is left out because of missing values unless the rule is named."""
 NO_CODES = "none"
 """Value of ``absent=`` for a table whose numbers are all values."""
+BELOW: dict[str, Callable[[Any], Any]] = {"<0": lambda v: v < 0.0, "<=0": lambda v: v <= 0.0}
+"""Values of a column in ``absent=`` that stand for all numbers below, or up to, 0."""
 _NUMERIC_SHARE = 0.9  # of a column's values must be numbers (or dates) for the column to be
 _UNIT = (
     "(?:(?:US|CA|AU|NZ|HK|[CAR])?[€$£¥₹₽₩₺₴₫₱₪₦]|%|CHF|EUR|USD|GBP|JPY|CNY|INR|BRL|CAD|AUD|NZD|HKD|"
@@ -36,6 +38,8 @@ _FORM = (
     "(?:[eE][+-]?[0-9]+)?"
 )
 _FORMS = {".": _FORM.format(",", "[.]"), ",": _FORM.format("[.]", ",")}
+_CODE = "^0[0-9]+$"
+_SHORTEST_CODE = 3  # digits; two may be a month or an hour
 _DATES = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
 
 
@@ -53,7 +57,8 @@ class Repair:
         header: Names of all columns, for a text file whose first line is a row; ``"first"`` if
             the first line has the names although it looks like a row; None to decide by the file.
         absent: Numbers that stand for a missing value by column, one or a list, such as
-            ``{"age": -999}``; ``"none"`` if all numbers are values; None to ask.
+            ``{"age": -999}``, or a text of `BELOW`; ``"none"`` if all numbers are values; None to
+            ask.
         shares: Columns of which percentages are divided by 100.
         success: Values of a response that mean yes, one or a list, such as ``"confirmed"``; all
             others mean no. None: 1, and words such as yes.
@@ -62,6 +67,7 @@ class Repair:
         unit: Currency or percent sign of each column, by name.
         rows: Numbers of the rows that remain ``(n,)``, or None for all.
         wrong: Row and value of the first text in a column of numbers that is mostly text, by name.
+        codes: Columns of digits that are texts, as some begin with 0.
     """
 
     missing: str | None = None
@@ -75,6 +81,7 @@ class Repair:
     unit: dict[str, str] = field(default_factory=dict)
     rows: NDArray[Any] | None = None
     wrong: dict[str, tuple[int, str]] = field(default_factory=dict)
+    codes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         validation.optional(validation.choice, "missing", self.missing, MISSING_RULES)
@@ -122,7 +129,14 @@ class Repair:
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
             if kinds[name] != "code"
         }
-        numeric = {k: t for k, t in texts.items() if kinds[k] not in _UNTOUCHED and t.numeric}
+        for name, text in texts.items():
+            if kinds[name] in _CODED and (count := text.padded):
+                self.codes.add(name)
+                self.note(f"{name}: digits read as codes, since some begin with 0", count)
+        numeric = {
+            k: t for k, t in texts.items()
+            if t.numeric and kinds[k] not in _UNTOUCHED and k not in self.codes
+        }  # fmt: skip
         for name, text in texts.items():
             bad = ~(text.fits[text.mark] | text.absent)
             if kinds[name] in _NUMBERS and name not in numeric and bad.any():
@@ -141,6 +155,8 @@ class Repair:
                 clean[name] = self._days(name, values.cast(pa.timestamp("us")))
             elif text is None or kinds[name] == "time":
                 clean[name] = values
+            elif name in self.codes:
+                clean[name] = text.trimmed
             elif kinds[name] in ("text", "id") or (dates := text.dates()) is None:
                 clean[name] = self._levels(text) if kinds[name] == "any" else text.trimmed
             else:
@@ -155,15 +171,17 @@ class Repair:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        below = BELOW.get(codes) if isinstance(codes, str) else None
         listed = codes if isinstance(codes, (list, tuple)) else [codes]
         try:
-            wanted = pa.array([float(code) for code in listed])
+            wanted = pa.array([] if below else [float(code) for code in listed], pa.float64())
             numbers = values.cast(pa.float64())
         except (TypeError, ValueError):
             raise ParameterError(
                 f"absent=: {name} of {where} and its codes must be numbers, got {codes!r}"
             ) from None
-        coded = pc.is_in(numbers, wanted)
+        known = numbers.fill_null(1.0).to_numpy()
+        coded = pa.chunked_array([below(known)]) if below else pc.is_in(numbers, wanted)
         count = int(pc.sum(coded).as_py() or 0)
         if not count:
             raise ParameterError(f"absent=: no value of {name} in {where} is {codes!r}")
@@ -176,9 +194,11 @@ class Repair:
 
         mark = text.mark if text.sure else self.decimal
         if mark is None:
-            mark = next(iter(marks)) if len(marks) == 1 else "," if text.commas else "."
-            if text.commas and len(marks) != 1:
+            mark = next(iter(marks)) if len(marks) == 1 else "."
+            if text.marked and len(marks) != 1:
                 raise QuestionError(_mark_question(text))
+        if mark == "." and text.number is not None:
+            return text.number
         other = "," if mark == "." else "."
         fits = text.fits[mark]
         grouped = fits & text.contains(other)
@@ -264,6 +284,7 @@ class Repair:
 
 _NUMBERS = ("number", "integer", "flag")
 _UNTOUCHED = ("id", "text", "time")
+_CODED = ("id", "any")
 
 
 class _Text:
@@ -275,16 +296,47 @@ class _Text:
         numeric: Whether the column is one of numbers.
         mark: Decimal mark that more values fit.
         sure: Whether the values alone decide the mark.
-        commas: A value with a comma, or None.
+        marked: A number with a comma or a point, or None.
         unit: Currency or percent sign, or None; `units` counts the values with it.
         words: Number of values such as yes and no.
+        number: The values as numbers if all of them are plain ones such as 1234.5, else None.
     """
 
     def __init__(self, name: str, values: Any, where: str) -> None:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         self.name, self.where = name, where
+        self.number = _plain_numbers(values)
+        self.unit: str | None = None
+        self.units = 0
+        self.words = 0
+        if self.number is None:
+            self._read(values)
+        else:
+            self.bare = self.trimmed = values.cast(pa.string())
+            self.absent = values.is_null().to_numpy()
+            fits = ~self.absent
+            self.fits = {".": fits, ",": self._fit(",") if self.contains(".").any() else fits}
+        counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
+        self.mark = "," if counts[","] > counts["."] else "."
+        marked = self.bare.filter(
+            (self.fits["."] | self.fits[","]) & (self.contains(",") | self.contains("."))
+        )
+        self.marked = marked[0].as_py() if len(marked) else None
+        self.sure = counts["."] != counts[","] and self.marked is not None
+        present = int((~self.absent).sum())
+        self.numeric = present > 0 and counts[self.mark] >= _NUMERIC_SHARE * present
+        if self.numeric and self.unit and self.units < present and self.unit == "%":
+            raise DataError(
+                f"{where}: {name} has a percent sign in {self.units:,} of {present:,} values: "
+                "write all of them with it, or none"
+            )
+
+    def _read(self, values: Any) -> None:
+        """Set all attributes but the mark from texts that are not all plain numbers."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         trimmed = pc.utf8_trim_whitespace(values.cast(pa.string()))
         lower = pc.utf8_lower(trimmed)
         self.absent = pc.is_in(lower, pa.array(ABSENT)).to_numpy() | trimmed.is_null().to_numpy()
@@ -294,28 +346,30 @@ class _Text:
         bare = pc.replace_substring_regex(spaced, "[\\s\u00a0\u202f\u2009']", "")
         self.bare = pc.if_else(yes, "1", pc.if_else(no, "0", bare))
         some = pc.match_substring_regex(self.bare, "[0-9]").fill_null(False).to_numpy()
-        self.fits = {
-            mark: pc.match_substring_regex(self.bare, f"^(?:{form})$").fill_null(False).to_numpy()
-            & some
-            for mark, form in _FORMS.items()
-        }
+        self.fits = {mark: self._fit(mark) & some for mark in _FORMS}
         signed = pc.not_equal(spaced, self.trimmed).fill_null(False).to_numpy()
         signed &= self.fits["."] | self.fits[","]
         self.unit, self.units = self._unit(signed), int(signed.sum())
-        counts = {mark: int(fits.sum()) for mark, fits in self.fits.items()}
-        self.mark = "," if counts[","] > counts["."] else "."
         self.words = int(pc.sum(pc.or_(yes, no)).as_py() or 0)
-        with_comma = self.bare.filter(self.fits["."] & self.contains(","))
-        self.commas = with_comma[0].as_py() if len(with_comma) else None
-        marked = bool((self.contains(",") | self.contains(".")).any())
-        self.sure = counts["."] != counts[","] and marked
-        present = int((~self.absent).sum())
-        self.numeric = present > 0 and counts[self.mark] >= _NUMERIC_SHARE * present
-        if self.numeric and self.unit and self.units < present and self.unit == "%":
-            raise DataError(
-                f"{where}: {name} has a percent sign in {self.units:,} of {present:,} values: "
-                "write all of them with it, or none"
-            )
+
+    def _fit(self, mark: str) -> NDArray[np.bool_]:
+        """Return a mask of the values that are numbers with a decimal mark ``(n,)``."""
+        import pyarrow.compute as pc
+
+        form = f"^(?:{_FORMS[mark]})$"
+        fits: NDArray[np.bool_] = pc.match_substring_regex(self.bare, form).fill_null(
+            False
+        ).to_numpy()  # fmt: skip
+        return fits
+
+    @property
+    def padded(self) -> int:
+        """Number of values of digits that begin with 0, such as 007."""
+        import pyarrow.compute as pc
+
+        some = self.trimmed.filter(pc.starts_with(self.trimmed, "0"))
+        some = some.filter(pc.greater_equal(pc.utf8_length(some), _SHORTEST_CODE))
+        return int(pc.sum(pc.match_substring_regex(some, _CODE)).as_py() or 0)
 
     def contains(self, mark: str) -> NDArray[np.bool_]:
         """Return a mask of the values with a mark ``(n,)``."""
@@ -357,14 +411,30 @@ class _Text:
         return best[0]
 
 
+def _plain_numbers(values: Any) -> Any:
+    """Return texts as numbers if all are such as 1234.5 or missing, else None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = values.cast(pa.float64())
+    except (pa.ArrowException, NotImplementedError):
+        return None
+    finite = pc.all(pc.is_finite(numbers)).as_py()
+    return numbers if finite and numbers.null_count < len(numbers) else None
+
+
 def _mark_question(text: _Text) -> Question:
+    mark = "," if "," in (text.marked or "") else "."
+    other = "." if mark == "," else ","
+    named = {",": "comma", ".": "point"}[mark]
     return Question(
         "decimal",
-        f"{text.where}: {text.name} has values such as {text.commas!r}, whose comma may separate "
+        f"{text.where}: {text.name} has values such as {text.marked!r}, whose {named} may separate "
         "thousands or decimals: say decimal=',' or decimal='.'.",
         (
-            Answer({"decimal": ","}, "the comma separates decimals"),
-            Answer({"decimal": "."}, "the comma separates thousands"),
+            Answer({"decimal": mark}, f"the {named} separates decimals"),
+            Answer({"decimal": other}, f"the {named} separates thousands"),
         ),
         text.name,
     )

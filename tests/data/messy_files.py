@@ -524,3 +524,189 @@ def receipts(folder: Path) -> Path:
     rng = np.random.default_rng(44)
     rows = [[k, f"{rng.uniform(5, 15):.2f}", rng.integers(1, 200)] for k in range(500)]
     return write(folder / "receipts.csv", ["receipt", "amount", "card"], rows)
+
+
+def with_points(value: float, sign: str = "") -> str:
+    """Return whole euros with a point between thousands, as in Germany."""
+    return f"{value:,.0f}".replace(",", ".") + sign
+
+
+def thousands(folder: Path) -> Path:
+    """Write prices such as 1.299 €, whose points separate thousands and no decimals."""
+    rng = np.random.default_rng(51)
+    price = rng.integers(700, 3_500, 1_500)
+    bought = rng.random(1_500) < sigmoid(2.5 - 0.0016 * price)
+    rows = [[with_points(p, " €"), rng.choice(["Nord", "Sued"]), "JA" if b else "nein"]
+            for p, b in zip(price, bought)]  # fmt: skip
+    return write(folder / "moebel.csv", ["Preis", "Region", "Gekauft"], rows, ";", "cp1252")
+
+
+CODES = {"0001": 0.0, "0002": 0.8, "0010": -0.8, "0100": 0.5, "0200": 1.2, "1000": -1.0}
+"""Effect of a product on the utility by its code."""
+
+
+def product_codes(folder: Path) -> Path:
+    """Write sales of products whose codes begin with zeros."""
+    rng = np.random.default_rng(52)
+    rows = []
+    for code in rng.choice([*CODES], 3_000):
+        price = round(rng.uniform(5, 20), 2)
+        rows.append([code, price, int(rng.random() < sigmoid(2 + CODES[code] - 0.2 * price))])
+    return write(folder / "artikel.csv", ["artikel", "price", "bought"], rows)
+
+
+def choices_of_codes(folder: Path) -> Path:
+    """Write choices among articles whose numbers begin with zeros, in sets of several sizes."""
+    rng = np.random.default_rng(53)
+    rows = []
+    for k in range(600):
+        size = int(rng.integers(2, 5))
+        shown = rng.choice(["007", "012", "100", "0200"], size, replace=False)
+        price = np.round(rng.uniform(1, 5, size), 2)
+        utility = 1.5 - 0.8 * price + rng.gumbel(size=size)
+        taken = int(utility.argmax()) if utility.max() > rng.gumbel() else -1
+        rows += [[k, shown[i], price[i], int(i == taken)] for i in range(size)]
+    return write(folder / "regal.csv", ["set", "sku", "price", "chosen"], rows)
+
+
+def merged_rows(count: int = 200) -> list[list[Any]]:
+    """Return days with a list price, the price that was paid, visitors and units."""
+    rng = np.random.default_rng(54)
+    rows = []
+    for k in range(count):
+        list_price = round(float(rng.uniform(4, 6)), 2)
+        paid = round(list_price * float(rng.choice([1.0, 0.9, 0.8, 0.7, 0.6])), 2)
+        seen = int(rng.poisson(60)) + 1
+        day = datetime.date(2024, 1, 1) + datetime.timedelta(k)
+        rows.append([day, list_price, paid, seen, int(rng.binomial(seen, sigmoid(2 - 0.7 * paid)))])
+    return rows
+
+
+MERGED = [["Day", "Price", "", "Sales", ""], ["", "List", "Paid", "Visitors", "Units"]]
+"""A header of two rows: cells of the first span two columns."""
+
+
+def merged_workbook(folder: Path) -> Path:
+    """Write an Excel sheet whose header has two rows, the first with merged cells."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in ([cell or None for cell in row] for row in MERGED):
+        sheet.append(row)
+    sheet.merge_cells("B1:C1")
+    sheet.merge_cells("D1:E1")
+    for row in merged_rows():
+        sheet.append(row)
+    book.save(folder / "merged.xlsx")
+    return folder / "merged.xlsx"
+
+
+def merged_text(folder: Path) -> Path:
+    """Write the same as a text file."""
+    rows = [[day, f"{a:.2f}", f"{b:.2f}", n, sold] for day, a, b, n, sold in merged_rows()]
+    return write(folder / "merged.csv", MERGED[0], [MERGED[1], *rows], ";")
+
+
+def monthly_sheets(folder: Path) -> Path:
+    """Write a workbook with a cover and a sheet of quotes per month."""
+    import openpyxl
+
+    rng = np.random.default_rng(55)
+    book = openpyxl.Workbook()
+    cover = book.active
+    cover.title = "Info"
+    for row in (["Report", "Price test"], ["Author", "Sales"], ["Created", "2024-05-01"]):
+        cover.append(row)
+    for month in ("Jan", "Feb"):
+        sheet = book.create_sheet(month)
+        sheet.append(["Customer", "Price", "Bought"])
+        for k in range(400):
+            price = round(float(rng.uniform(20, 60)), 2)
+            sold = rng.random() < sigmoid(3 - 0.08 * price)
+            sheet.append([k, price, "yes" if sold else "no"])
+    book.save(folder / "months.xlsx")
+    return folder / "months.xlsx"
+
+
+def days_with_totals(folder: Path) -> Path:
+    """Write days with subtotals of weeks, and a total that has the mean price and all units."""
+    rng = np.random.default_rng(56)
+    rows: list[list[Any]] = []
+    week: list[list[Any]] = []
+    for k in range(140):
+        price, seen = float(rng.choice([2.0, 2.5, 3.0, 3.5, 4.0])), int(rng.poisson(60)) + 1
+        week.append([f"day {k}", price, seen, int(rng.binomial(seen, sigmoid(2 - price)))])
+        if len(week) == 28:
+            rows += [*week, _sum_of("Subtotal", week)]
+            week = []
+    days = [row for row in rows if row[0] != "Subtotal"]
+    return write(folder / "till.csv", ["day", "price", "visitors", "units"],
+                 [*rows, _sum_of("Total", days)])  # fmt: skip
+
+
+def _sum_of(word: str, rows: list[list[Any]]) -> list[Any]:
+    price = round(float(np.mean([row[1] for row in rows])), 2)
+    return [word, price, sum(row[2] for row in rows), sum(row[3] for row in rows)]
+
+
+def nested_events(folder: Path) -> Path:
+    """Write JSON lines with an object inside of each."""
+    rng = np.random.default_rng(57)
+    lines = []
+    for k in range(900):
+        price = round(rng.uniform(3, 12), 2)
+        about = {"age": int(rng.integers(18, 80)), "plan": {"tier": "gold" if k % 5 else "base"}}
+        sold = rng.random() < sigmoid(2.5 - 0.4 * price)
+        lines.append(json.dumps({"offer_price": f"{price} EUR", "customer": about,
+                                 "accepted": "Y" if sold else "N"}))  # fmt: skip
+    path = folder / "nested.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def discounts(folder: Path) -> Path:
+    """Write list prices with a discount in percent, of which customers pay the rest."""
+    rng = np.random.default_rng(58)
+    rows = []
+    for _ in range(2_000):
+        price, less = float(rng.choice([19.99, 24.99, 29.99])), int(rng.choice([0, 10, 20, 30]))
+        sold = int(rng.random() < sigmoid(2.5 - 0.12 * price * (1 - less / 100)))
+        rows.append([price, f"{less}%", sold])
+    return write(folder / "discounts.csv", ["price", "discount", "bought"], rows)
+
+
+def gifts(folder: Path) -> Path:
+    """Write quotes of which some are 0, as of gifts, and some below, as of refunds."""
+    rng = np.random.default_rng(59)
+    rows = []
+    for k in range(1_500):
+        price = round(rng.uniform(5, 20), 2)
+        sold = int(rng.random() < sigmoid(2.5 - 0.2 * price))
+        rows.append([0 if k % 40 == 3 else -price if k % 60 == 7 else price, sold])
+    return write(folder / "gifts.csv", ["price", "bought"], rows)
+
+
+def returns(folder: Path) -> Path:
+    """Write days of which some have more returns than sales."""
+    rng = np.random.default_rng(60)
+    rows = []
+    for k in range(300):
+        price, seen = float(rng.choice([2.0, 2.5, 3.0, 3.5, 4.0])), int(rng.poisson(60)) + 1
+        sold = int(rng.binomial(seen, sigmoid(2 - price)))
+        rows.append([price, seen, -(k % 3) - 1 if k % 25 == 4 else sold])
+    return write(folder / "returns.csv", ["price", "visitors", "units"], rows)
+
+
+def marked(word: str) -> Generator:
+    """Return a generator of quotes in which buyers have a mark and others nothing."""
+
+    def make(folder: Path) -> Path:
+        rng = np.random.default_rng(61)
+        rows = []
+        for _ in range(1_000):
+            price = round(rng.uniform(5, 20), 2)
+            rows.append([price, word if rng.random() < sigmoid(2.6 - 0.2 * price) else ""])
+        return write(folder / f"marked_{word}.csv", ["price", "bought"], rows)
+
+    return make

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpb_data.column_profiles import Profile, is_id_name, read_profiles, recurring_ids
+from dpb_data.column_profiles import Profile, decides, is_id_name, read_profiles, recurring_ids
 from dpb_data.column_reader import open_table
 from dpb_data.feature_columns import select_features
 from dpb_data.table_repair import Repair
@@ -113,3 +113,9 @@ def test_features_are_those_that_vary_most_whatever_their_order() -> None:
     assert unused["one"] == "a single value" and unused["shop_id"].startswith("numbers of persons")
     assert {*select_features(made, names[::-1], 30, ids=["shop_id"])[0]} == {*features}
     assert len(select_features(made, names, 10_000)[0]) == 5
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1))
+def test_a_code_decides_another_if_no_pair_is_new(pairs: list[tuple[int, int]]) -> None:
+    first, second = np.array(pairs).T
+    assert decides(first, second) == (len({*pairs}) == len({*first.tolist()}))

@@ -92,6 +92,28 @@ READS: dict[str, tuple[files.Generator, Actions, str, dict[str, Any]]] = {
                         {"price": "Preis", "bought": "Gebucht?", "features": ["Ort"]}),
     "unknown responses": (files.unknown_responses, ({"absent": {"accepted": -1}},), "pricing",
                           {"price": "price", "bought": "accepted"}),
+    "thousands": (files.thousands, ({"decimal": ","},), "pricing",
+                  {"price": "Preis", "bought": "Gekauft", "features": ["Region"]}),
+    "product codes": (files.product_codes, (), "pricing", {"features": ["artikel"]}),
+    "choices of codes": (files.choices_of_codes, (), "assortment", {"item": "sku"}),
+    "merged cells": (files.merged_workbook,
+                     ({"price": "Price Paid"}, {"bought": "Sales Units"}), "pricing",
+                     {"offered": "Sales Visitors", "features": ["Price List"]}),
+    "merged cells as text": (files.merged_text,
+                             ({"price": "Price Paid"}, {"bought": "Sales Units"}), "pricing",
+                             {"offered": "Sales Visitors", "features": ["Price List"]}),
+    "monthly sheets": (files.monthly_sheets, (), "pricing", {"price": "Price", "features": []}),
+    "days with totals": (files.days_with_totals, (), "pricing",
+                         {"bought": "units", "offered": "visitors", "features": []}),
+    "nested": (files.nested_events, (), "pricing",
+               {"price": "offer_price", "bought": "accepted",
+                "features": ["customer.age", "customer.plan.tier"]}),
+    "discounts": (files.discounts, ({"price": "price"},), "pricing", {"features": ["discount"]}),
+    "gifts": (files.gifts, ({"absent": {"price": "<=0"}},), "pricing", {"price": "price"}),
+    "returns": (files.returns, ({"absent": {"units": "<0"}},), "pricing",
+                {"bought": "units", "offered": "visitors"}),
+    "marks": (files.marked("x"), ({"success": "x"},), "pricing", {"bought": "bought"}),
+    "marks of yes": (files.marked("yes"), ({"success": "yes"},), "pricing", {"bought": "bought"}),
     **{name: (files.panel(name), ({"person": name},), "pricing", {"person": name, "features": []})
        for name in files.ID_NAMES},
 }  # fmt: skip
@@ -525,3 +547,97 @@ def test_letters_of_two_encodings_are_read_and_said(tmp_path: Path) -> None:
         "price;bought;Straße\n".encode("cp1252") + b"1;0;\xdf\n2;1;e\n" * 60 + b"2;1;\xdf\x80\n"
     )
     assert any("encoding is cp1252" in text for text in dpb_data.read(str(old)).repairs)
+
+
+def answered_table(make: files.Generator, folder: Path, **given: Any) -> Any:
+    return dpb_data.read(str(make(folder)), **given).table()
+
+
+def test_points_between_thousands_are_no_decimals(tmp_path: Path) -> None:
+    """Prices such as 1.299 fit both; another column with decimals decides."""
+    (question,) = dpb_data.read(str(files.thousands(tmp_path))).questions
+    assert question.topic == "decimal" and "999" not in question.text.split("such as")[1][:9]
+    table = answered_table(files.thousands, tmp_path, decimal=",")
+    assert 699 < table.price.min() < table.price.max() < 3_500
+    table = answered_table(files.thousands, tmp_path, decimal=".")
+    assert table.price.min() < 4.0
+    text = (tmp_path / "moebel.csv").read_bytes().replace(b"Nord", b"0,5").replace(b"Sued", b"1,5")
+    (tmp_path / "other.csv").write_bytes(text)
+    table = dpb_data.read(str(tmp_path / "other.csv")).table()
+    assert table.price.min() > 699 and {*table.features[:, 0]} == {0.5, 1.5}
+
+
+def test_codes_with_leading_zeros_stay_texts(tmp_path: Path) -> None:
+    table = answered_table(files.product_codes, tmp_path)
+    assert table.features.shape == (3_000, len(files.CODES) - 1)
+    assert any("codes" in note for note in table.notes)
+    sets = answered_table(files.choices_of_codes, tmp_path)
+    assert {*sets.item_ids} == {"007", "012", "100", "0200"}
+    # padded months and prices are numbers
+    frame = {"price": ["007.5", "012.5"] * 300, "month": ["01", "12", "07"] * 200,
+             "bought": [0, 1, 0, 0, 1, 1] * 100}  # fmt: skip
+    read = dpb_data.read(frame, features=["month"]).table()
+    assert {*read.price} == {7.5, 12.5} and {*read.features[:, 0]} == {1.0, 12.0, 7.0}
+
+
+@pytest.mark.parametrize("make", [files.merged_workbook, files.merged_text])
+def test_a_header_of_two_rows_is_joined(make: files.Generator, tmp_path: Path) -> None:
+    reading = dpb_data.read(str(make(tmp_path)), price="Price Paid", bought="Sales Units")
+    table = reading.table()
+    rows = files.merged_rows()
+    assert len(table) == sum(row[3] for row in rows)
+    assert table.bought.sum() == sum(row[4] for row in rows)
+    assert {*table.price.round(2)} == {row[2] for row in rows}
+    assert any("two rows" in note for note in table.notes)
+    assert not any("left out" in note for note in table.notes)
+
+
+def test_sheets_of_one_layout_are_one_table(tmp_path: Path) -> None:
+    table = answered_table(files.monthly_sheets, tmp_path)
+    assert len(table) == 800 and any("Jan, Feb" in note for note in table.notes)
+
+
+def test_rows_of_totals_are_left_out(tmp_path: Path) -> None:
+    path = files.days_with_totals(tmp_path)
+    table = dpb_data.read(str(path)).table()
+    rows = [line.split(",") for line in path.read_text().split("\n") if line.startswith("day ")]
+    assert len(rows) == 140 and len(table) == sum(int(row[2]) for row in rows)
+    assert any("total" in note and "6 rows" in note for note in table.notes)
+    # a brand of this name is no total
+    brands = ["Total", *["Shell", "Esso"] * 3] * 100
+    lines = [f"{b},{1 + k % 7},{int(k % 3 == k % 7 % 2)}" for k, b in enumerate(brands)]
+    path.write_text("\n".join(["brand,price,bought", *lines[1:], lines[0], ""]))
+    assert len(dpb_data.read(str(path)).table()) == 700
+
+
+def test_a_discount_is_asked_about(tmp_path: Path) -> None:
+    """The price of a row may be the one before the discount."""
+    (question,) = dpb_data.read(str(files.discounts(tmp_path))).questions
+    assert question.topic == "price" and question.column == "discount"
+    assert {a.settings["price"] for a in question.answers} == {"price", "COLUMN"}
+    rng = np.random.default_rng(0)
+    frame = {"price": rng.uniform(1, 5, 300), "discount": rng.integers(0, 2, 300),
+             "bought": rng.integers(0, 2, 300)}  # fmt: skip
+    assert not dpb_data.read(frame).questions  # a mark of a reduced price
+
+
+def test_gifts_and_returns_are_left_out_if_the_user_says_so(tmp_path: Path) -> None:
+    (question,) = dpb_data.read(str(files.gifts(tmp_path))).questions
+    assert question.topic == "absent" and "63 rows" in question.text
+    table = answered_table(files.gifts, tmp_path, absent={"price": "<=0"})
+    assert len(table) == 1_437 and table.price.min() > 0
+    assert any("63 rows" in note for note in table.notes)
+    (question,) = dpb_data.read(str(files.returns(tmp_path))).questions
+    assert question.topic == "absent" and "12 rows" in question.text
+    for wrong in ("<=x", "above 3"):
+        with pytest.raises(ParameterError, match="absent="):
+            dpb_data.read(str(files.gifts(tmp_path)), absent={"price": wrong}).table()
+
+
+@pytest.mark.parametrize("word", ["x", "yes"])
+def test_an_empty_response_beside_a_mark_means_no(word: str, tmp_path: Path) -> None:
+    make = files.marked(word)
+    (question,) = dpb_data.read(str(make(tmp_path))).questions
+    assert question.topic == "success" and "empty" in question.text
+    table = answered_table(make, tmp_path, success=word)
+    assert len(table) == 1_000 and 400 < table.bought.sum() < 700

@@ -829,3 +829,13 @@ def test_a_revenue_that_only_constants_explain_is_read_without_an_elasticity() -
         "assortment", outside="a", revenue="cost", ridge=10.0, progress=False,
     )  # fmt: skip
     assert log.summary()["price_elasticities"]["b"] < 0.0
+
+
+def test_rounds_of_a_long_run_are_played_in_stretches() -> None:
+    """The order of all customers is not repeated for each round."""
+    env = dpb_gym.from_log("synthetic-loans", "pricing", features=["term"], progress=False)
+    instance = dpb_gym.make_problem(env, horizon=10_000).instance(range(32))
+    for _ in range(2):
+        instance.advance()
+    stretch = instance.stretch(500)
+    assert stretch is not None and len(stretch.best) > 16

@@ -22,7 +22,7 @@ from dpb_gym import cli
 from dpb_gym.errors import AgentError, BudgetError, DataError, ParameterError, QuestionError
 from dpb_gym.kinds import price_doubts
 from dpb_gym.planning import log_checks
-from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _thin
+from dpb_gym.planning.advice import RANDOM, SINGLE, TODAY, Advice, _Constant, _thin
 from dpb_gym.planning.fixed_actions import FixedAction, best_fixed_action
 from dpb_gym.planning.privacy_cost import DRAWS, coefficients
 from dpb_gym.report.leaderboard_data import Interval
@@ -497,3 +497,42 @@ def test_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     assert [e["label"] for e in said["earnings"]] == labels
     assert said["decision"]["text"] == said["sentences"][0] and said["curves"]
     assert said["sentences"][0].replace("'", "&#39;") in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["synthetic-loans", "synthetic-mode-canada", "clicks"])
+def test_one_action_earns_the_same_in_stretches(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dpb_data
+    from dpb_gym.envs.registration import environment
+
+    clicks = name == "clicks"
+    source = dpb_data.write_sample("synthetic-open-bandit", tmp_path / "c.csv") if clicks else name
+    choices = {"outside": "car", "revenue": "cost", "capacity": 2} if "mode" in name else {}
+    reading = dpb_data.read(source, **choices)
+    log = dpb_gym.from_log(reading.table(), reading.problem, progress=False, **reading.settings)
+    action = best_fixed_action(environment(log).make_problem(horizon=100)).action
+    rows = []
+    for stretches in (False, True):
+        monkeypatch.setattr(_Constant, "stretches", stretches)
+        result = dpb_gym.evaluate(
+            log, {"one": lambda: _Constant(action)}, 100, 4, 3, [40, 100],
+            {"draws": DRAWS, "part": "held-out"},
+        )  # fmt: skip
+        rows.append(result.rows[0])
+    assert np.array_equal(rows[0].regret, rows[1].regret)
+    assert np.array_equal(rows[0].reward, rows[1].reward)
+
+
+@pytest.mark.parametrize("slope", [0.5, -0.5])
+def test_choices_that_rise_with_a_price_are_a_doubt(slope: float) -> None:
+    """Also where the price is not named as the revenue; with it the table is refused."""
+    rng = np.random.default_rng(0)
+    price = rng.uniform(1, 4, (500, 3)).round(2)
+    utility = np.column_stack([slope * price + rng.gumbel(size=(500, 3)), rng.gumbel(size=500)])
+    frame = {
+        "set": np.repeat(np.arange(500), 3), "alt": [*"abc"] * 500, "price": price.ravel(),
+        "chosen": (utility.argmax(axis=1)[:, None] == np.arange(3)).astype(int).ravel(),
+    }  # fmt: skip
+    advice = dpb_gym.advise(frame, budgets="rho=1", **{**SETTINGS, "horizon": 100, "replicates": 8})
+    assert any("choices rise with price" in doubt for doubt in advice.warnings) == (slope > 0)
